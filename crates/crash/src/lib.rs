@@ -1,0 +1,1 @@
+//! Crash states of the engine, explored.

@@ -1,0 +1,101 @@
+//! Errors of the file system; each knows its errno.
+
+/// What a file system call may fail with.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No such name or inode.
+    #[error("no such file or directory")]
+    NotFound,
+    /// The name exists.
+    #[error("the name exists")]
+    Exists,
+    /// A directory was needed.
+    #[error("not a directory")]
+    NotDirectory,
+    /// A directory was given where a file was needed.
+    #[error("is a directory")]
+    IsDirectory,
+    /// The directory has entries.
+    #[error("the directory is not empty")]
+    NotEmpty,
+    /// A name over 255 bytes.
+    #[error("the name is longer than 255 bytes")]
+    NameTooLong,
+    /// An argument makes no sense.
+    #[error("invalid argument: {0}")]
+    Invalid(&'static str),
+    /// The file would be larger than a file can be.
+    #[error("the file would be larger than 16 TiB")]
+    TooBig,
+    /// The pool is full.
+    #[error("the pool is full: free space, or add a slice")]
+    NoSpace,
+    /// Too many hard links.
+    #[error("more than 65000 links to one file")]
+    TooManyLinks,
+    /// No such extended attribute.
+    #[error("no such attribute")]
+    NoAttribute,
+    /// The value does not fit.
+    #[error("the attribute is larger than the limit or the buffer")]
+    AttributeSize,
+    /// The pool is open for reading only.
+    #[error("the pool is read-only")]
+    ReadOnly,
+    /// Not allowed on this object.
+    #[error("operation not permitted: {0}")]
+    NotPermitted(&'static str),
+    /// The operation does not exist here.
+    #[error("not supported: {0}")]
+    Unsupported(&'static str),
+    /// There is no data or hole there.
+    #[error("no data or hole beyond this offset")]
+    NoSuchRange,
+    /// Stored bytes do not match their checksum or make no sense.
+    #[error("damage: {0}; run nearside check")]
+    Damaged(String),
+    /// An earlier write to the medium failed; nothing is accepted any more.
+    #[error(
+        "the pool stopped accepting changes after a failed write: {0}; close and open it again"
+    )]
+    Poisoned(String),
+    /// The pool below said no.
+    #[error(transparent)]
+    Pool(#[from] std::sync::Arc<pool::Error>),
+}
+
+/// Result of a file system call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The errno that a POSIX caller sees.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Error::NotFound => libc::ENOENT,
+            Error::Exists => libc::EEXIST,
+            Error::NotDirectory => libc::ENOTDIR,
+            Error::IsDirectory => libc::EISDIR,
+            Error::NotEmpty => libc::ENOTEMPTY,
+            Error::NameTooLong => libc::ENAMETOOLONG,
+            Error::Invalid(_) => libc::EINVAL,
+            Error::TooBig => libc::EFBIG,
+            Error::NoSpace => libc::ENOSPC,
+            Error::TooManyLinks => libc::EMLINK,
+            Error::NoAttribute => libc::ENODATA,
+            Error::AttributeSize => libc::ERANGE,
+            Error::ReadOnly => libc::EROFS,
+            Error::NotPermitted(_) => libc::EPERM,
+            Error::Unsupported(_) => libc::EOPNOTSUPP,
+            Error::NoSuchRange => libc::ENXIO,
+            Error::Damaged(_) | Error::Poisoned(_) => libc::EIO,
+            Error::Pool(error) => error.errno(),
+        }
+    }
+}
+
+impl From<pool::Error> for Error {
+    fn from(error: pool::Error) -> Error {
+        Error::Pool(std::sync::Arc::new(error))
+    }
+}

@@ -1,0 +1,1 @@
+//! The mount: the engine through FUSE.

@@ -1,0 +1,105 @@
+//! Errors of the pool; each knows its errno and says what to do.
+
+use std::path::PathBuf;
+
+/// What opening, formatting or writing a pool may fail with.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The pool's directory or a slice could not be used.
+    #[error("{path}: {source}")]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// The memory below said no.
+    #[error(transparent)]
+    Memory(#[from] pmem::Error),
+    /// The directory holds no slice.
+    #[error("{0}: no pool here (no slice found); make one with nearside format")]
+    NoPool(PathBuf),
+    /// There is a pool already.
+    #[error("{0}: holds a slice already; remove it first, or choose another directory")]
+    Exists(PathBuf),
+    /// Both superblocks of a slice are unreadable.
+    #[error(
+        "{path}: both superblocks are damaged or none was ever written ({reason}); if this is the right file, restore it"
+    )]
+    Superblock {
+        /// Which slice.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Made by a newer Nearside.
+    #[error(
+        "{path}: format version {found}, this Nearside reads up to {known}; use a newer Nearside"
+    )]
+    Version {
+        /// Which slice.
+        path: PathBuf,
+        /// Version on the medium.
+        found: u32,
+        /// Highest version known here.
+        known: u32,
+    },
+    /// The slices do not make one pool.
+    #[error("the slices do not make one pool: {0}")]
+    Slices(String),
+    /// A size that cannot work.
+    #[error("{0}")]
+    Size(String),
+    /// The pool would lose its promise.
+    #[error("{0}")]
+    Domain(String),
+    /// Stored bytes do not match their checksum or make no sense.
+    #[error("slice {slice}, byte {offset}: {what}; run nearside check")]
+    Damaged {
+        /// Which slice.
+        slice: u32,
+        /// Where in it.
+        offset: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// No block is free.
+    #[error("the pool is full: free space, or add a slice")]
+    NoSpace,
+    /// The log has no room until a checkpoint; the caller lets go of its locks, waits and tries again.
+    #[error("the log is full until the next checkpoint")]
+    LogFull,
+    /// Open for reading only.
+    #[error("the pool is open read-only")]
+    ReadOnly,
+    /// An earlier persist failed.
+    #[error(
+        "the pool stopped accepting changes after a failed write ({0}); close and open it again"
+    )]
+    Poisoned(String),
+}
+
+/// Result of a pool call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// The errno that a POSIX caller sees.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Error::Io { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
+            Error::Memory(error) => error.errno(),
+            Error::NoPool(_) => libc::ENOENT,
+            Error::Exists(_) => libc::EEXIST,
+            Error::NoSpace => libc::ENOSPC,
+            Error::ReadOnly => libc::EROFS,
+            Error::LogFull => libc::EAGAIN,
+            Error::Superblock { .. }
+            | Error::Version { .. }
+            | Error::Slices(_)
+            | Error::Size(_)
+            | Error::Domain(_) => libc::EINVAL,
+            Error::Damaged { .. } | Error::Poisoned(_) => libc::EIO,
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! NUMA nodes, CPUs, distances, pinning; virtual nodes.
