@@ -1,0 +1,78 @@
+//! What a pool is made and opened with, and what it says about itself.
+
+use std::path::PathBuf;
+
+/// One slice to be made.
+#[derive(Clone, Debug, Default)]
+pub struct SliceSpec {
+    /// A device or file elsewhere, linked into the pool's directory; `None` makes a file in it.
+    pub path: Option<PathBuf>,
+    /// Its size, bytes; `None` takes the device's or `FormatOptions::slice_bytes`.
+    pub bytes: Option<u64>,
+}
+
+/// How to make a pool.
+#[derive(Clone, Debug)]
+pub struct FormatOptions {
+    /// The slices; at least one.
+    pub slices: Vec<SliceSpec>,
+    /// Size of slices that do not say theirs, bytes.
+    pub slice_bytes: u64,
+    /// Treat the slices as lying on this many virtual nodes.
+    pub virtual_nodes: Option<u32>,
+    /// Take the `process` domain: survives a killed process, not a power cut.
+    pub process: bool,
+    /// Log per slice, bytes; `None` chooses by the slice's size.
+    pub log_bytes: Option<u64>,
+}
+
+/// How to open a pool.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// Change nothing, not even by recovery.
+    pub read_only: bool,
+    /// DRAM that caches may use, bytes; `None` is an eighth of the machine's memory.
+    pub memory_bytes: Option<u64>,
+}
+
+/// What one slice says about itself.
+#[derive(Clone, Debug)]
+pub struct SliceInfo {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its place in the pool.
+    pub index: u32,
+    /// Bytes in all.
+    pub bytes: u64,
+    /// Bytes of its log.
+    pub log_bytes: u64,
+    /// NUMA node (real or virtual) that it belongs to, if known.
+    pub node: Option<u32>,
+    /// What it lies on: `file`, `dax`, `devdax` or `memory`.
+    pub medium: &'static str,
+    /// Its durability domain: `cpu-cache`, `cpu-flush`, `sync` or `process`.
+    pub domain: &'static str,
+    /// Data blocks in all.
+    pub blocks: u64,
+    /// Data blocks free.
+    pub blocks_free: u64,
+}
+
+/// What a pool says about itself.
+#[derive(Clone, Debug)]
+pub struct PoolInfo {
+    /// Identity.
+    pub uuid: String,
+    /// Version of the format on the medium.
+    pub format_version: u32,
+    /// The pool's domain: that of its weakest slice.
+    pub domain: &'static str,
+    /// Generation of the last checkpoint.
+    pub generation: u64,
+    /// Bytes of log in use.
+    pub log_used_bytes: u64,
+    /// The slices.
+    pub slices: Vec<SliceInfo>,
+    /// What was noticed and mended at opening (a superblock repaired from its copy, say).
+    pub notes: Vec<String>,
+}
