@@ -1,1 +1,38 @@
-//! The mount: the engine through FUSE.
+//! The mount: a pool as a file system for every program, through FUSE.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let pool = nearside::Pool::open("/pool")?;
+//! let options = nearside_fuse::MountOptions::default();
+//! let mount = nearside_fuse::mount(pool.fs().clone(), "/mnt/near".as_ref(), &options)?;
+//! mount.wait()?; // until somebody unmounts it
+//! pool.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Three parts, each of which knows nothing of the ones before it:
+//!
+//! - `transport` speaks to the kernel, through `fuser`; replacing `fuser` is replacing it;
+//! - `service` says what each request means to the engine, in the engine's own words;
+//! - the engine, [`nearside::FileSystem`].
+//!
+//! Three things stay true. There is no write-back cache: when write(2) returns, the engine has the
+//! bytes, and has made them durable unless the pool's domain is `sync`. One request is one atomic
+//! change; the kernel cuts larger writes into requests of 1 MiB. A panic while one request is
+//! served fails that request with EIO and no other.
+#![forbid(unsafe_code)]
+
+mod convert;
+mod device;
+mod error;
+mod handles;
+mod mount;
+pub mod mounts;
+mod options;
+mod service;
+mod transport;
+
+pub use error::{Error, Result};
+pub use mount::{Mount, Unmounter, mount};
+pub use options::MountOptions;

@@ -1,3 +1,58 @@
-//! The engine's public face.
+//! Files on persistent memory, as a library: the engine's public face.
+//!
+//! A [`Pool`] is a directory of slices (plain files, DAX files or devices). One process owns it
+//! at a time; all of its threads may use it at once. Paths are inside the pool: `/a/b` starts at
+//! the pool's root directory, and so does `a/b`, since a pool has no working directory.
+//!
+//! ```
+//! # fn main() -> nearside::Result<()> {
+//! # let scratch = tempfile::tempdir().unwrap();
+//! # let dir = scratch.path();
+//! use nearside::{FormatOptions, OpenFlags, Pool, SliceSpec};
+//!
+//! // `process`: changes survive a killed process, not a power cut. Right for a test.
+//! let options = FormatOptions {
+//!     slices: vec![SliceSpec::default(); 2],
+//!     slice_bytes: 32 << 20,
+//!     virtual_nodes: None,
+//!     process: true,
+//!     log_bytes: None,
+//! };
+//! Pool::format(dir, &options)?;
+//!
+//! let pool = Pool::open(dir)?;
+//! pool.create_dir("/notes")?;
+//! let file = pool.open_file("/notes/today", &OpenFlags::new().write(true).create_new(true))?;
+//! file.write_all_at(b"one fence", 0)?;
+//! file.sync()?; // needed in the `sync` domain only; elsewhere the write was durable already
+//! assert_eq!(pool.read("/notes/today")?, b"one fence");
+//! pool.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What this is not: it checks no permission bits, for the process owns the pool and could read
+//! its bytes anyway (the mount checks them); it has no working directory and no umask; it does
+//! not lock a pool against a forked child by force: a child gets [`Error::Forked`] from every
+//! call that takes a path, and must not use the [`File`]s that it inherited.
 #![forbid(unsafe_code)]
-pub use fs::{self as files, FileSystem, Handle};
+
+mod attributes;
+mod error;
+mod file;
+mod flags;
+mod metadata;
+mod names;
+mod open;
+mod pool_door;
+mod read_dir;
+mod walk;
+
+pub use error::{Error, Result};
+pub use file::File;
+pub use flags::OpenFlags;
+pub use fs::{self as files, CheckReport, FileKind, FileSystem, Finding, RenameMode, XattrMode};
+pub use metadata::Metadata;
+pub use pool::{FormatOptions, OpenOptions, PoolInfo, SliceInfo, SliceSpec};
+pub use pool_door::{Pool, check};
+pub use read_dir::{DirEntry, ReadDir};

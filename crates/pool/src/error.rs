@@ -54,6 +54,12 @@ pub enum Error {
     /// The pool would lose its promise.
     #[error("{0}")]
     Domain(String),
+    /// A tree could not be read or changed.
+    #[error(transparent)]
+    Tree(crate::tree::TreeError),
+    /// This machine's nodes could not be found out.
+    #[error(transparent)]
+    Topology(#[from] topology::Error),
     /// Stored bytes do not match their checksum or make no sense.
     #[error("slice {slice}, byte {offset}: {what}; run nearside check")]
     Damaged {
@@ -89,6 +95,8 @@ impl Error {
         match self {
             Error::Io { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
             Error::Memory(error) => error.errno(),
+            Error::Tree(error) => error.errno(),
+            Error::Topology(error) => error.errno(),
             Error::NoPool(_) => libc::ENOENT,
             Error::Exists(_) => libc::EEXIST,
             Error::NoSpace => libc::ENOSPC,
@@ -100,6 +108,15 @@ impl Error {
             | Error::Size(_)
             | Error::Domain(_) => libc::EINVAL,
             Error::Damaged { .. } | Error::Poisoned(_) => libc::EIO,
+        }
+    }
+}
+
+impl From<crate::tree::TreeError> for Error {
+    fn from(error: crate::tree::TreeError) -> Error {
+        match error {
+            crate::tree::TreeError::NoSpace => Error::NoSpace,
+            error => Error::Tree(error),
         }
     }
 }

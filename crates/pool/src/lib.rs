@@ -1,13 +1,40 @@
 //! Superblocks, slices, free space, log, tree.
+//!
+//! The pool knows blocks, records and keys; what they mean is for the file system above it.
 #![forbid(unsafe_code)]
 
+pub mod addr;
+mod checkpoint;
+mod directory;
 mod error;
+mod fold;
+mod format;
+mod gate;
+mod log;
+mod open;
 mod options;
-pub use error::{Error, Result};
-pub use options::{FormatOptions, OpenOptions, PoolInfo, SliceInfo, SliceSpec};
+mod pool;
+mod reclaim;
+mod record;
+mod root;
+mod scan;
+mod slice;
+mod space;
+mod superblock;
+pub mod tree;
 
-/// Makes a pool in directory `dir` (made if it is missing).
-pub fn format(dir: &std::path::Path, options: &FormatOptions) -> Result<()> {
-    let _ = (dir, options);
-    todo!()
-}
+pub use addr::BlockAddr;
+pub use checkpoint::{Cut, Written};
+pub use error::{Error, Result};
+pub use fold::{DataBlocks, FoldView, Folded, Pages, SliceBatch};
+pub use format::{format, format_mappings};
+pub use gate::{Closed, Entered};
+pub use log::LaneGuard;
+pub use open::Recovery;
+pub use options::{FormatOptions, OpenOptions, PoolInfo, SliceInfo, SliceSpec};
+pub use pool::{Pool, Roots};
+pub use reclaim::{Extent, Reclaim};
+pub use record::{KIND_CHANGE, KIND_EPOCH, PAYLOAD_BYTES_MAX, Record, RecordBuffer};
+pub use slice::{Candidate, Slice};
+pub use space::GROUP_BLOCKS;
+pub use superblock::{BLOCK_BYTES, FORMAT_VERSION, Superblock};

@@ -1,0 +1,178 @@
+//! What the command line may say.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use nearside::SliceSpec;
+
+use crate::{bench, size};
+
+/// Files on persistent memory: a pool of slices, one for each NUMA node, mounted for every program.
+#[derive(Debug, Parser)]
+#[command(name = "nearside", version, after_help = EXAMPLES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  nearside format /data/pool --slices 2 --size 1G   make a pool of two files
+  nearside mount /data/pool /mnt/near               mount it; the server stays in the background
+  nearside info /data/pool                          what it is and how full
+  nearside umount /mnt/near                         checkpoint, close, unmount
+  nearside check /data/pool                         verify everything that is stored
+
+POOL is a directory that holds the slices. Sizes take K, M, G and T (powers of 1024).
+Exit codes: 0 done, 1 failed, 2 wrong usage.";
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a pool.
+    Format(FormatArgs),
+    /// Mount a pool on a directory.
+    Mount(MountArgs),
+    /// Unmount; returns when everything is checkpointed and the server has gone.
+    Umount(UmountArgs),
+    /// Show what a pool is and how full; the pool must not be mounted.
+    Info(InfoArgs),
+    /// Verify everything that a pool stores; exits 0 if clean, 1 if damaged, 2 if it cannot look.
+    Check(CheckArgs),
+    /// Measure.
+    #[command(hide = true)]
+    Bench(bench::BenchArgs),
+}
+
+/// Durability that has to be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Durability {
+    /// Survive a killed process, not a power cut: as fast as the memory, on any file.
+    Process,
+}
+
+/// Arguments of `format`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  nearside format /data/pool --slices 2 --size 1G
+  nearside format /tmp/pool --size 256M --durability process
+  nearside format /data/pool --slice /dev/dax0.0 --slice /dev/dax1.0
+  nearside format /data/pool --slice /mnt/pmem0/near:64G --slice /mnt/pmem1/near:64G")]
+pub struct FormatArgs {
+    /// Directory of the pool; made if it is missing.
+    pub pool: PathBuf,
+    /// Number of slices [default: as many as --slice says, at least 1]; those without --slice are
+    /// files in the pool's directory.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub slices: Option<u32>,
+    /// Size of each slice that does not say its own, like 1G.
+    #[arg(long, value_parser = size::parse)]
+    pub size: Option<u64>,
+    /// A slice elsewhere: a device, or a file with its size. Once for each.
+    #[arg(long = "slice", value_name = "PATH[:SIZE]", value_parser = size::parse_slice)]
+    pub slice: Vec<SliceSpec>,
+    /// Pretend that the slices lie on this many NUMA nodes.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub virtual_nodes: Option<u32>,
+    /// Durability to settle for, instead of the best that the medium has.
+    #[arg(long)]
+    pub durability: Option<Durability>,
+    /// Size of each slice's log [default: by the slice's size].
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub log: Option<u64>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `mount`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  nearside mount /data/pool /mnt/near
+  nearside mount /data/pool /mnt/near --foreground    until Ctrl-C
+  nearside mount /data/pool /mnt/near --read-only --memory 2G
+
+The server writes its log to POOL/nearside.log and its process id to POOL/nearside.pid. SIGTERM
+unmounts it cleanly. NEARSIDE_LOG=debug says more.")]
+pub struct MountArgs {
+    /// Directory of the pool.
+    pub pool: PathBuf,
+    /// Directory to mount it on; must be empty.
+    pub dir: PathBuf,
+    /// Stay in the foreground and log to stderr.
+    #[arg(long)]
+    pub foreground: bool,
+    /// Refuse every change.
+    #[arg(long)]
+    pub read_only: bool,
+    /// Threads that serve requests [default: two for each CPU].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: Option<u16>,
+    /// Memory that caches may use [default: an eighth of the machine's].
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub memory: Option<u64>,
+    /// This is the server itself, started by `nearside mount`; it reports on stdout.
+    #[arg(long, hide = true, conflicts_with = "foreground")]
+    pub as_server: bool,
+}
+
+/// Arguments of `umount`.
+#[derive(Debug, Args)]
+pub struct UmountArgs {
+    /// Directory that the pool is mounted on.
+    pub dir: PathBuf,
+}
+
+/// Arguments of `info`.
+#[derive(Debug, Args)]
+pub struct InfoArgs {
+    /// Directory of the pool.
+    pub pool: PathBuf,
+    /// Print JSON; all sizes are bytes.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Directory of the pool; the pool must not be mounted.
+    pub pool: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_arguments_make_sense_to_clap() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_contract_parses() {
+        let lines = [
+            "nearside format POOL --slices 2 --size 1G --slice /a:5M --slice /b --virtual-nodes 2 \
+             --durability process --log 16M",
+            "nearside mount POOL DIR --foreground --read-only --threads 3 --memory 1G",
+            "nearside umount DIR",
+            "nearside info POOL --json",
+            "nearside check POOL --json",
+            "nearside bench --dir DIR --only overwrite_4k --json",
+        ];
+        for line in lines {
+            Cli::try_parse_from(line.split_whitespace()).unwrap();
+        }
+        let wrong = ["nearside", "nearside format", "nearside format P --size 1KB", "nearside x"];
+        for line in wrong {
+            assert!(Cli::try_parse_from(line.split_whitespace()).is_err(), "{line}");
+        }
+    }
+}

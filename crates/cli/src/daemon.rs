@@ -1,0 +1,98 @@
+//! The server in the background.
+//!
+//! `nearside mount` starts itself again with `--as-server`: a fresh process has no threads that a
+//! fork would lose. Its stdout is a pipe to the one who waits, over which it says `ready`, or why
+//! not; its stderr is the pool's log file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::args::MountArgs;
+use crate::error::{self, Error, Result};
+use crate::server;
+
+/// Said when the mount answers.
+const READY: &str = "ready";
+/// The log's name in the pool's directory.
+const LOG_NAME: &str = "nearside.log";
+
+/// Starts a server and waits until it is ready.
+pub fn start(pool: &Path, dir: &Path, args: &MountArgs) -> Result<()> {
+    let log = pool.join(LOG_NAME);
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("nearside").arg("mount").arg(pool).arg(dir).arg("--as-server");
+    if args.read_only {
+        command.arg("--read-only");
+    }
+    if let Some(threads) = args.threads {
+        command.arg(format!("--threads={threads}"));
+    }
+    if let Some(memory) = args.memory {
+        command.arg(format!("--memory={memory}"));
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_target(&log));
+    // A background process holds no directory of its caller's.
+    command.current_dir("/");
+    let child = command.spawn().map_err(error::io(Path::new("/proc/self/exe")))?;
+    wait_ready(child, &log)
+}
+
+fn log_target(log: &Path) -> Stdio {
+    match OpenOptions::new().create(true).append(true).open(log) {
+        Ok(file) => file.into(),
+        Err(error) => {
+            eprintln!("nearside: {}: {error}; going without a log", log.display());
+            Stdio::null()
+        }
+    }
+}
+
+fn wait_ready(mut child: Child, log: &Path) -> Result<()> {
+    let mut said = String::new();
+    if let Some(mut pipe) = child.stdout.take() {
+        pipe.read_to_string(&mut said).map_err(|error| Error::Server(error.to_string()))?;
+    }
+    match said.trim() {
+        READY => Ok(()),
+        "" => {
+            let status = child.wait().map_or_else(|error| error.to_string(), |it| it.to_string());
+            let log = log.display();
+            Err(Error::Server(format!(
+                "the server ended before it was ready ({status}); see {log}"
+            )))
+        }
+        reason => Err(Error::Server(reason.to_owned())),
+    }
+}
+
+/// Is the server: serves until the end, reporting the start on stdout.
+pub fn serve(args: &MountArgs) -> Result<()> {
+    // A session of its own: the terminal and its signals stay behind.
+    if let Err(errno) = nix::unistd::setsid() {
+        eprintln!("nearside: setsid: {errno}");
+    }
+    let place = server::Place { pool: args.pool.clone(), dir: args.dir.clone() };
+    let mut reported = false;
+    let outcome = server::run(&place, args, || {
+        reported = true;
+        report(READY)
+    });
+    match &outcome {
+        Err(error) if !reported => report(&error.to_string())?,
+        _ => {}
+    }
+    outcome
+}
+
+/// Says `text` to the one who waits, and lets go of the pipe.
+fn report(text: &str) -> Result<()> {
+    let mut pipe = std::io::stdout();
+    // Nobody waits any more? Then the mount is there all the same.
+    let _ = writeln!(pipe, "{text}").and_then(|()| pipe.flush());
+    let path = Path::new("/dev/null");
+    let null = File::create(path).map_err(error::io(path))?;
+    nix::unistd::dup2_stdout(&null).map_err(|errno| error::io(path)(errno.into()))
+}

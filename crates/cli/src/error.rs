@@ -1,0 +1,98 @@
+//! Why a command failed.
+
+use std::path::{Path, PathBuf};
+
+/// Why a command failed; the text goes to stderr after `nearside: `.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The arguments do not fit together.
+    #[error("{0}; see nearside --help")]
+    Usage(String),
+    /// The library said no.
+    #[error("{}: {source}", pool.display())]
+    Pool {
+        /// The pool.
+        pool: PathBuf,
+        /// Its answer.
+        source: nearside::Error,
+    },
+    /// The pool could not be verified.
+    #[error("{}: cannot be checked: {source}", pool.display())]
+    Unchecked {
+        /// The pool.
+        pool: PathBuf,
+        /// What stood in the way.
+        source: nearside::Error,
+    },
+    /// The check found something.
+    #[error("{}: damaged in {count} places (listed on stdout)", pool.display())]
+    Damaged {
+        /// The pool.
+        pool: PathBuf,
+        /// Findings.
+        count: usize,
+    },
+    /// Mounting or unmounting failed.
+    #[error(transparent)]
+    Mount(#[from] nearside_fuse::Error),
+    /// A file or directory could not be used.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// The mount point will not do.
+    #[error("{}: {reason}", dir.display())]
+    Place {
+        /// The mount point.
+        dir: PathBuf,
+        /// Why, and what to do.
+        reason: String,
+    },
+    /// A server runs on the pool already.
+    #[error(
+        "{}: process {process} serves this pool; unmount it first (nearside umount DIR)",
+        pool.display()
+    )]
+    Served {
+        /// The pool.
+        pool: PathBuf,
+        /// The server's process id, if it wrote one.
+        process: String,
+    },
+    /// The server failed; the text is its own.
+    #[error("{0}")]
+    Server(String),
+    /// The output could not be written.
+    #[error("cannot write the output: {0}")]
+    Output(std::io::Error),
+    /// The verb is not built yet.
+    #[error("{0}: not built yet")]
+    Missing(&'static str),
+}
+
+/// Result of a command.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// What the process exits with.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Usage(_) | Error::Unchecked { .. } => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// Puts the path to an error of the kernel.
+pub fn io(path: &Path) -> impl Fn(std::io::Error) -> Error + '_ {
+    move |source| Error::Io { path: path.to_path_buf(), source }
+}
+
+/// Puts the pool to an error of the library.
+pub fn pool(pool: &Path) -> impl Fn(nearside::Error) -> Error + '_ {
+    move |source| Error::Pool { pool: pool.to_path_buf(), source }
+}

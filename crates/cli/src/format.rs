@@ -1,0 +1,106 @@
+//! `nearside format`: makes a pool.
+
+use nearside::{FormatOptions, Pool, SliceSpec};
+use serde::Serialize;
+
+use crate::args::{Durability, FormatArgs};
+use crate::error::{self, Error, Result};
+use crate::{output, size};
+
+#[derive(Serialize)]
+struct Made {
+    pool: String,
+    uuid: String,
+    domain: &'static str,
+    slices: usize,
+    bytes: u64,
+}
+
+/// Makes a pool.
+pub fn run(args: &FormatArgs) -> Result<()> {
+    let options = options(args)?;
+    Pool::format(&args.pool, &options).map_err(error::pool(&args.pool))?;
+    let made = describe(args)?;
+    if args.json {
+        return output::json(&made);
+    }
+    output::text(&format!(
+        "{}: {} slice{}, {}, durability domain {}; mount it with: nearside mount {} DIR\n",
+        made.pool,
+        made.slices,
+        if made.slices == 1 { "" } else { "s" },
+        size::show(made.bytes),
+        made.domain,
+        made.pool,
+    ))
+}
+
+/// Opens what was made, for only an open pool knows its domain.
+fn describe(args: &FormatArgs) -> Result<Made> {
+    let read_only = nearside::OpenOptions { read_only: true, memory_bytes: None };
+    let pool = Pool::open_with(&args.pool, &read_only).map_err(error::pool(&args.pool))?;
+    let info = pool.info();
+    Ok(Made {
+        pool: args.pool.display().to_string(),
+        uuid: info.uuid,
+        domain: info.domain,
+        slices: info.slices.len(),
+        bytes: info.slices.iter().map(|slice| slice.bytes).sum(),
+    })
+}
+
+fn options(args: &FormatArgs) -> Result<FormatOptions> {
+    let named = args.slice.len();
+    let count = args.slices.map_or(named.max(1), |count| count as usize);
+    if count < named {
+        return Err(Error::Usage(format!("--slices {count}, but --slice is given {named} times")));
+    }
+    if args.size.is_none() && count > named {
+        return Err(Error::Usage("give the size of a slice: --size 1G".to_owned()));
+    }
+    let mut slices = args.slice.clone();
+    slices.resize(count, SliceSpec::default());
+    Ok(FormatOptions {
+        slices,
+        // Only asked for by slices that are devices, which know their size, when it is 0.
+        slice_bytes: args.size.unwrap_or(0),
+        virtual_nodes: args.virtual_nodes,
+        process: args.durability == Some(Durability::Process),
+        log_bytes: args.log,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+
+    fn parsed(line: &str) -> Result<FormatOptions> {
+        match Cli::try_parse_from(line.split_whitespace()).unwrap().command {
+            Command::Format(args) => options(&args),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn named_slices_come_first_and_files_follow() {
+        let made = parsed("nearside format P --slices 3 --size 1G --slice /dev/dax0.0").unwrap();
+        assert_eq!(made.slices.len(), 3);
+        assert_eq!(made.slices[0].path, Some("/dev/dax0.0".into()));
+        assert!(made.slices[1].path.is_none() && made.slices[2].path.is_none());
+        assert_eq!(made.slice_bytes, 1 << 30);
+        assert!(!made.process);
+    }
+
+    #[test]
+    fn wrong_usage_is_found_before_anything_is_made() {
+        for line in [
+            "nearside format P",
+            "nearside format P --slices 2 --slice /dev/dax0.0",
+            "nearside format P --slices 1 --size 1G --slice /a --slice /b",
+        ] {
+            assert_eq!(parsed(line).unwrap_err().exit_code(), 2, "{line}");
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! `nearside info`: what a pool is and how full.
+
+use std::path::Path;
+
+use nearside::files::StatFs;
+use nearside::{OpenOptions, Pool, PoolInfo};
+use serde::Serialize;
+
+use crate::args::InfoArgs;
+use crate::error::{self, Result};
+use crate::output::{self, table};
+use crate::server_lock::ServerLock;
+use crate::size::show;
+
+#[derive(Serialize)]
+struct Info<'a> {
+    pool: String,
+    uuid: &'a str,
+    format_version: u32,
+    domain: &'a str,
+    generation: u64,
+    log_used_bytes: u64,
+    bytes: u64,
+    used_bytes: u64,
+    free_bytes: u64,
+    inodes: u64,
+    slices: Vec<Slice<'a>>,
+    notes: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Slice<'a> {
+    index: u32,
+    path: String,
+    node: Option<u32>,
+    medium: &'a str,
+    domain: &'a str,
+    bytes: u64,
+    log_bytes: u64,
+    block_bytes: u32,
+    blocks: u64,
+    blocks_free: u64,
+}
+
+/// Shows a pool.
+pub fn run(args: &InfoArgs) -> Result<()> {
+    ServerLock::refuse_if_served(&args.pool)?;
+    let options = OpenOptions { read_only: true, memory_bytes: None };
+    let pool = Pool::open_with(&args.pool, &options).map_err(error::pool(&args.pool))?;
+    let (about, space) = (pool.info(), pool.statfs());
+    let info = info(&args.pool, &about, &space);
+    if args.json { output::json(&info) } else { output::text(&text(&info)) }
+}
+
+fn info<'a>(pool: &Path, about: &'a PoolInfo, space: &StatFs) -> Info<'a> {
+    let block_bytes = u64::from(space.block_bytes);
+    let slices = about.slices.iter().map(|slice| Slice {
+        index: slice.index,
+        path: slice.path.display().to_string(),
+        node: slice.node,
+        medium: slice.medium,
+        domain: slice.domain,
+        bytes: slice.bytes,
+        log_bytes: slice.log_bytes,
+        block_bytes: space.block_bytes,
+        blocks: slice.blocks,
+        blocks_free: slice.blocks_free,
+    });
+    Info {
+        pool: pool.display().to_string(),
+        uuid: &about.uuid,
+        format_version: about.format_version,
+        domain: about.domain,
+        generation: about.generation,
+        log_used_bytes: about.log_used_bytes,
+        bytes: space.blocks * block_bytes,
+        used_bytes: space.blocks.saturating_sub(space.blocks_free) * block_bytes,
+        free_bytes: space.blocks_free * block_bytes,
+        inodes: space.inodes,
+        slices: slices.collect(),
+        notes: &about.notes,
+    }
+}
+
+fn text(info: &Info<'_>) -> String {
+    let mut text = format!(
+        "pool        {}\nuuid        {}\nformat      {}\ndomain      {}\ncheckpoint  {}\n",
+        info.pool, info.uuid, info.format_version, info.domain, info.generation
+    );
+    let percent = (info.used_bytes * 100).checked_div(info.bytes).unwrap_or(0);
+    text.push_str(&format!(
+        "log         {} in use\nspace       {}, {} used ({percent} %), {} free\ninodes      {}\n\n",
+        show(info.log_used_bytes),
+        show(info.bytes),
+        show(info.used_bytes),
+        show(info.free_bytes),
+        info.inodes
+    ));
+    let heads = ["SLICE", "NODE", "MEDIUM", "DOMAIN", "SIZE", "LOG", "USED", "FREE", "PATH"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    rows.extend(info.slices.iter().map(row));
+    text.push_str(&table(&rows));
+    for note in info.notes {
+        text.push_str(&format!("note: {note}\n"));
+    }
+    text
+}
+
+fn row(slice: &Slice<'_>) -> Vec<String> {
+    let bytes = |blocks: u64| show(blocks * u64::from(slice.block_bytes));
+    vec![
+        slice.index.to_string(),
+        slice.node.map_or_else(|| "-".to_owned(), |node| node.to_string()),
+        slice.medium.to_owned(),
+        slice.domain.to_owned(),
+        show(slice.bytes),
+        show(slice.log_bytes),
+        bytes(slice.blocks.saturating_sub(slice.blocks_free)),
+        bytes(slice.blocks_free),
+        slice.path.clone(),
+    ]
+}

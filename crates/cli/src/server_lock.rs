@@ -1,0 +1,164 @@
+//! `POOL/nearside.pid`: who serves the pool, and how it ended.
+//!
+//! The server holds a lock on the file from the moment when the pool is open until the kernel has
+//! taken its process apart, however that comes about. So whoever gets the lock knows that the
+//! server has gone, and reads what it wrote last: its process id, then, if it got that far, one
+//! line on how closing the pool went.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::error::{self, Error, Result};
+
+const CLOSED: &str = "closed";
+const FAILED: &str = "failed: ";
+
+/// How a server ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Everything is checkpointed and the pool closed.
+    Closed,
+    /// Closing failed, for this reason.
+    Failed(String),
+    /// It was killed, or the machine stopped.
+    Died,
+}
+
+fn path(pool: &Path) -> PathBuf {
+    pool.join("nearside.pid")
+}
+
+/// The server's own side.
+#[derive(Debug)]
+pub struct ServerLock {
+    path: PathBuf,
+    file: Flock<File>,
+}
+
+impl ServerLock {
+    /// Takes the lock and writes this process's id.
+    pub fn take(pool: &Path) -> Result<ServerLock> {
+        let path = path(pool);
+        let mut options = OpenOptions::new();
+        let opened = options.read(true).write(true).create(true).truncate(false).open(&path);
+        let file = opened.map_err(error::io(&path))?;
+        let mut file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(file) => file,
+            Err((file, Errno::EWOULDBLOCK)) => return Err(served(pool, &file)),
+            Err((_, errno)) => return Err(error::io(&path)(errno.into())),
+        };
+        file.set_len(0).map_err(error::io(&path))?;
+        writeln!(file, "{}", std::process::id()).map_err(error::io(&path))?;
+        Ok(ServerLock { path, file })
+    }
+
+    /// Says how closing the pool went. The lock stays until the process has gone.
+    pub fn finish(mut self, outcome: &Result<()>) {
+        let line = match outcome {
+            Ok(()) => CLOSED.to_owned(),
+            Err(error) => format!("{FAILED}{error}"),
+        };
+        let written = writeln!(self.file, "{line}");
+        if let Err(error) = written.and_then(|()| std::fs::remove_file(&self.path)) {
+            tracing::warn!(%error, "{}", self.path.display());
+        }
+        // Dropping would unlock before the process has gone.
+        std::mem::forget(self.file);
+    }
+
+    /// Fails when a server runs on `pool`.
+    pub fn refuse_if_served(pool: &Path) -> Result<()> {
+        match Watch::open(pool) {
+            Some(watch) if watch.is_served() => Err(served(pool, &watch.file)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The side of those who wait for a server's end.
+#[derive(Debug)]
+pub struct Watch {
+    file: File,
+}
+
+impl Watch {
+    /// The file, if there is one that can be read.
+    pub fn open(pool: &Path) -> Option<Watch> {
+        File::open(path(pool)).ok().map(|file| Watch { file })
+    }
+
+    /// Whether a server runs.
+    pub fn is_served(&self) -> bool {
+        let Ok(file) = self.file.try_clone() else { return false };
+        let taken = Flock::lock(file, FlockArg::LockSharedNonblock);
+        matches!(taken, Err((_, Errno::EWOULDBLOCK)))
+    }
+
+    /// Waits until the server has gone, and says how it ended.
+    pub fn wait(mut self) -> std::io::Result<End> {
+        let mut file = self.file.try_clone()?;
+        let lock = loop {
+            match Flock::lock(file, FlockArg::LockShared) {
+                Ok(lock) => break lock,
+                Err((same, Errno::EINTR)) => file = same,
+                Err((_, errno)) => return Err(errno.into()),
+            }
+        };
+        let mut text = String::new();
+        self.file.rewind()?;
+        self.file.read_to_string(&mut text)?;
+        drop(lock);
+        Ok(end(&text))
+    }
+}
+
+fn end(text: &str) -> End {
+    match text.lines().nth(1) {
+        Some(CLOSED) => End::Closed,
+        Some(line) => End::Failed(line.strip_prefix(FAILED).unwrap_or(line).to_owned()),
+        None => End::Died,
+    }
+}
+
+fn served(pool: &Path, mut file: &File) -> Error {
+    let mut text = String::new();
+    let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
+    let process = match (read, text.lines().next()) {
+        (Ok(_), Some(process)) => process.to_owned(),
+        _ => "(unknown)".to_owned(),
+    };
+    Error::Served { pool: pool.to_path_buf(), process }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_server_is_refused_and_the_end_is_told() {
+        let pool = tempfile::tempdir().unwrap();
+        assert!(Watch::open(pool.path()).is_none());
+        let lock = ServerLock::take(pool.path()).unwrap();
+        let refused = ServerLock::take(pool.path()).unwrap_err().to_string();
+        assert!(refused.contains(&std::process::id().to_string()), "{refused}");
+        assert!(ServerLock::refuse_if_served(pool.path()).is_err());
+        let watch = Watch::open(pool.path()).unwrap();
+        assert!(watch.is_served());
+        drop(lock);
+        assert!(!watch.is_served());
+        assert_eq!(watch.wait().unwrap(), End::Died);
+        ServerLock::refuse_if_served(pool.path()).unwrap();
+    }
+
+    #[test]
+    fn ends_are_told_apart() {
+        assert_eq!(end(""), End::Died);
+        assert_eq!(end("12\n"), End::Died);
+        assert_eq!(end("12\nclosed\n"), End::Closed);
+        assert_eq!(end("12\nfailed: no space\n"), End::Failed("no space".to_owned()));
+    }
+}

@@ -1,0 +1,60 @@
+//! `nearside umount`: returns when everything is checkpointed and the server has gone.
+
+use std::path::Path;
+
+use nearside_fuse::mounts;
+
+use crate::args::UmountArgs;
+use crate::error::{Error, Result};
+use crate::place;
+use crate::server_lock::{End, Watch};
+
+/// Unmounts.
+pub fn run(args: &UmountArgs) -> Result<()> {
+    let dir = &args.dir;
+    let nothing = || Error::Place {
+        dir: dir.clone(),
+        reason: "no Nearside pool is mounted here; see /proc/mounts for what is".to_owned(),
+    };
+    let entry = place::mounted_on(dir)?.ok_or_else(nothing)?;
+    let pool = place::pool_of(&entry).ok_or_else(nothing)?;
+    // Opened first: a server that ends cleanly removes the file.
+    match Watch::open(&pool) {
+        Some(watch) if watch.is_served() => {
+            mounts::unmount(&entry.dir)?;
+            told(&pool, watch.wait())
+        }
+        Some(_) => clear(dir, &entry.dir),
+        // A pool on read-only media has no such file.
+        None if place::is_dead(&entry.dir) => clear(dir, &entry.dir),
+        None => Ok(mounts::unmount(&entry.dir)?),
+    }
+}
+
+/// Takes the mount of a dead server away, whoever may still be in it.
+fn clear(dir: &Path, mounted: &Path) -> Result<()> {
+    mounts::clear(mounted)?;
+    eprintln!(
+        "nearside: {}: the server had died; its mount is cleared, and the next mount recovers \
+         every acknowledged change",
+        dir.display()
+    );
+    Ok(())
+}
+
+fn told(pool: &Path, end: std::io::Result<End>) -> Result<()> {
+    let pool = pool.display();
+    match end {
+        Ok(End::Closed) => Ok(()),
+        Ok(End::Failed(reason)) => Err(Error::Server(format!(
+            "unmounted, but closing the pool failed: {reason}; see {pool}/nearside.log"
+        ))),
+        Ok(End::Died) => Err(Error::Server(format!(
+            "unmounted, but the server died before it had closed {pool}; the next mount recovers \
+             every acknowledged change; see {pool}/nearside.log"
+        ))),
+        Err(error) => Err(Error::Server(format!(
+            "unmounted, but cannot wait for the server of {pool}: {error}"
+        ))),
+    }
+}

@@ -1,0 +1,173 @@
+//! System calls that shells do not make.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, FallocateFlags, RenameFlags, copy_file_range, fallocate, renameat2};
+use nix::unistd::{Whence, lseek};
+
+use crate::support::Scratch;
+
+fn open(path: &Path) -> File {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
+}
+
+fn rename(from: &Path, to: &Path, flags: RenameFlags) -> Result<(), Errno> {
+    renameat2(AT_FDCWD, from, AT_FDCWD, to, flags)
+}
+
+#[test]
+fn rename_has_all_its_modes() {
+    let Some(scratch) = Scratch::mounted() else { return };
+    let (a, b) = (scratch.mnt().join("a"), scratch.mnt().join("b"));
+    std::fs::write(&a, "a").unwrap();
+    std::fs::create_dir(&b).unwrap();
+    let no_replace = RenameFlags::RENAME_NOREPLACE;
+    assert_eq!(rename(&a, &b, no_replace), Err(Errno::EEXIST));
+    rename(&a, &b, RenameFlags::RENAME_EXCHANGE).unwrap();
+    assert!(a.is_dir());
+    assert_eq!(std::fs::read(&b).unwrap(), b"a");
+    let missing = scratch.mnt().join("c");
+    assert_eq!(rename(&a, &missing, RenameFlags::RENAME_EXCHANGE), Err(Errno::ENOENT));
+    assert_eq!(rename(&a, &a.join("in"), RenameFlags::empty()), Err(Errno::EINVAL));
+    assert_eq!(rename(&b, &a, RenameFlags::empty()), Err(Errno::EISDIR));
+    rename(&b, &missing, no_replace).unwrap();
+    assert_eq!(std::fs::read(&missing).unwrap(), b"a");
+    scratch.finish();
+}
+
+#[test]
+fn ranges_are_reserved_punched_and_zeroed() {
+    let Some(scratch) = Scratch::mounted() else { return };
+    let file = open(&scratch.mnt().join("f"));
+    fallocate(&file, FallocateFlags::empty(), 0, 100_000).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 100_000);
+    fallocate(&file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, 200_000).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 100_000);
+    file.write_all_at(&[7; 100_000], 0).unwrap();
+    let punch = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    fallocate(&file, punch, 4_000, 60_000).unwrap();
+    fallocate(&file, FallocateFlags::FALLOC_FL_ZERO_RANGE, 90_000, 20_000).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 110_000);
+    let mut content = vec![1; 110_000];
+    file.read_exact_at(&mut content, 0).unwrap();
+    for (at, byte) in content.iter().enumerate() {
+        let zero = (4_000..64_000).contains(&at) || at >= 90_000;
+        assert_eq!(*byte, if zero { 0 } else { 7 }, "at {at}");
+    }
+    let collapse = FallocateFlags::FALLOC_FL_COLLAPSE_RANGE;
+    assert_eq!(fallocate(&file, collapse, 0, 4096), Err(Errno::EOPNOTSUPP));
+    drop(file);
+    scratch.finish();
+}
+
+#[test]
+fn data_and_holes_are_found() {
+    let Some(scratch) = Scratch::mounted() else { return };
+    let file = open(&scratch.mnt().join("f"));
+    file.write_all_at(&[1; 4096], 1 << 20).unwrap();
+    file.set_len(4 << 20).unwrap();
+    assert_eq!(lseek(&file, 0, Whence::SeekData).unwrap(), 1 << 20);
+    assert_eq!(lseek(&file, 1 << 20, Whence::SeekHole).unwrap(), (1 << 20) + 4096);
+    assert_eq!(lseek(&file, 2 << 20, Whence::SeekData), Err(Errno::ENXIO));
+    assert_eq!(lseek(&file, 4 << 20, Whence::SeekHole), Err(Errno::ENXIO));
+    drop(file);
+    scratch.finish();
+}
+
+#[test]
+fn copy_file_range_copies_and_stops_at_the_end() {
+    let Some(scratch) = Scratch::mounted() else { return };
+    let (from, to) = (open(&scratch.mnt().join("from")), open(&scratch.mnt().join("to")));
+    let content: Vec<u8> = (0..3_000_000u32).map(|at| (at % 251) as u8).collect();
+    from.write_all_at(&content, 0).unwrap();
+    let (mut source, mut target) = (1_000, 500);
+    while copy_file_range(&from, Some(&mut source), &to, Some(&mut target), 1 << 30).unwrap() > 0 {}
+    assert_eq!((source, target), (3_000_000, 2_999_500));
+    let mut copied = vec![0; 2_999_000];
+    to.read_exact_at(&mut copied, 500).unwrap();
+    assert!(copied == content[1_000..]);
+    drop((from, to));
+    scratch.finish();
+}
+
+#[test]
+fn times_before_1970_and_far_away_are_kept() {
+    use nix::sys::stat::{UtimensatFlags, utimensat};
+    use nix::sys::time::TimeSpec;
+    let Some(scratch) = Scratch::mounted() else { return };
+    let path = scratch.mnt().join("f");
+    std::fs::write(&path, "").unwrap();
+    for (seconds, nanos) in [(-2, 800_000_000), (-1, 1), (-5, 0), (0, 7), (4_000_000_000, 9)] {
+        let time = TimeSpec::new(seconds, nanos);
+        utimensat(AT_FDCWD, &path, &time, &time, UtimensatFlags::FollowSymlink).unwrap();
+        let metadata = std::fs::metadata(&path).unwrap();
+        assert_eq!((metadata.mtime(), metadata.mtime_nsec()), (seconds, nanos));
+        assert_eq!((metadata.atime(), metadata.atime_nsec()), (seconds, nanos));
+    }
+    scratch.finish();
+}
+
+#[test]
+fn a_write_past_the_largest_file_is_refused() {
+    let Some(scratch) = Scratch::mounted() else { return };
+    let file = open(&scratch.mnt().join("f"));
+    let error = file.write_at(b"x", 1 << 60).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(Errno::EFBIG as i32));
+    let long = scratch.mnt().join("n".repeat(256));
+    assert_eq!(File::create(long).unwrap_err().raw_os_error(), Some(Errno::ENAMETOOLONG as i32));
+    File::create(scratch.mnt().join("n".repeat(255))).unwrap();
+    drop(file);
+    scratch.finish();
+}
+
+/// Readers and writers of one file at once: every 64 KiB read is one writer's, never a mix.
+#[test]
+fn a_write_is_seen_whole_by_direct_readers() {
+    use std::os::unix::fs::OpenOptionsExt;
+    const BYTES: usize = 64 << 10;
+    let Some(scratch) = Scratch::mounted() else { return };
+    let path = scratch.mnt().join("f");
+    std::fs::write(&path, vec![0; BYTES]).unwrap();
+    std::thread::scope(|threads| {
+        for writer in 1..=2u8 {
+            let path = &path;
+            threads.spawn(move || {
+                let file = open(path);
+                for turn in 0..200u8 {
+                    file.write_all_at(&vec![writer.wrapping_mul(turn); BYTES], 0).unwrap();
+                }
+            });
+        }
+        let direct = OpenOptions::new().read(true).custom_flags(nix::libc::O_DIRECT).open(&path);
+        let direct = direct.unwrap();
+        for _ in 0..200 {
+            // Direct reads want an aligned buffer: take a page-aligned part of a larger one.
+            let mut room = vec![0u8; BYTES + 4096];
+            let start = room.as_ptr().align_offset(4096);
+            let bytes = &mut room[start..start + BYTES];
+            direct.read_exact_at(bytes, 0).unwrap();
+            assert!(bytes.iter().all(|byte| *byte == bytes[0]), "a mixture of two writes");
+        }
+    });
+    scratch.finish();
+}
+
+#[test]
+fn what_one_descriptor_writes_another_reads() {
+    let Some(scratch) = Scratch::mounted() else { return };
+    let path = scratch.mnt().join("f");
+    let (mut one, mut other) = (open(&path), open(&path));
+    for turn in 0..50u8 {
+        one.write_all(&[turn; 3_000]).unwrap();
+        let mut got = [0; 3_000];
+        other.read_exact(&mut got).unwrap();
+        assert_eq!(got, [turn; 3_000]);
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), (u64::from(turn) + 1) * 3_000);
+    }
+    drop((one, other));
+    scratch.finish();
+}

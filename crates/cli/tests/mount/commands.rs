@@ -1,0 +1,107 @@
+//! The command line: what it prints, what it refuses, what it exits with.
+
+use std::process::{Command, Output};
+
+use crate::support::Scratch;
+
+fn nearside(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_nearside")).args(args).output().unwrap()
+}
+
+/// It failed with `code` and said so, naming `words`.
+fn assert_fails(output: &Output, code: i32, words: &[&str]) {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    for word in words {
+        assert!(said.contains(word), "no \"{word}\" in: {said}");
+    }
+    if code == 1 {
+        assert!(said.starts_with("nearside: "), "{said}");
+    }
+}
+
+#[test]
+fn help_shows_examples_and_wrong_usage_exits_2() {
+    let help = nearside(&["--help"]);
+    assert!(help.status.success());
+    assert!(String::from_utf8_lossy(&help.stdout).contains("Examples:"));
+    assert!(String::from_utf8_lossy(&nearside(&["mount", "--help"]).stdout).contains("Examples:"));
+    assert_fails(&nearside(&[]), 2, &["Usage"]);
+    assert_fails(&nearside(&["format"]), 2, &["POOL"]);
+    assert_fails(&nearside(&["format", "p", "--size", "lots"]), 2, &["lots", "64M"]);
+    assert_fails(&nearside(&["format", "p"]), 2, &["--size"]);
+    assert_fails(&nearside(&["frobnicate"]), 2, &["frobnicate"]);
+}
+
+#[test]
+fn what_is_not_there_is_named() {
+    let root = tempfile::tempdir().unwrap();
+    let nowhere = root.path().join("nowhere").display().to_string();
+    let empty = root.path().display().to_string();
+    assert_fails(&nearside(&["info", &nowhere]), 1, &[&nowhere]);
+    assert_fails(&nearside(&["info", &empty]), 1, &[&empty]);
+    assert_fails(&nearside(&["check", &nowhere]), 2, &[&nowhere]);
+    assert_fails(&nearside(&["check", &empty]), 2, &[&empty]);
+    assert_fails(&nearside(&["mount", &nowhere, &empty]), 1, &[&nowhere]);
+    assert_fails(&nearside(&["umount", &empty]), 1, &["no Nearside pool is mounted"]);
+    assert_fails(&nearside(&["umount", &nowhere]), 1, &["no Nearside pool is mounted"]);
+}
+
+#[test]
+fn info_and_check_speak_json() {
+    let Some(scratch) = Scratch::formatted() else { return };
+    let pool = scratch.pool();
+    let json = |verb: &str| -> serde_json::Value {
+        serde_json::from_str(&scratch.run_ok([verb.as_ref(), pool.as_os_str(), "--json".as_ref()]))
+            .unwrap()
+    };
+    let info = json("info");
+    assert_eq!(info["domain"], "process");
+    assert_eq!(info["slices"].as_array().unwrap().len(), 2);
+    assert!(info["free_bytes"].as_u64().unwrap() > 0);
+    let check = json("check");
+    assert_eq!(check["clean"], true);
+    assert!(scratch.run_ok(["info".as_ref(), pool.as_os_str()]).contains("SLICE"));
+    let again = scratch.run(["format".as_ref(), pool.as_os_str(), "--size=96M".as_ref()]);
+    assert_fails(&again, 1, &[&pool.display().to_string()]);
+}
+
+#[test]
+fn a_pool_in_use_is_refused() {
+    let Some(scratch) = Scratch::mounted() else { return };
+    let (pool, mnt) = (scratch.pool(), scratch.mnt());
+    let server = scratch.server().to_string();
+    let other = scratch.root().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let mount =
+        |dir: &std::path::Path| scratch.run(["mount".as_ref(), pool.as_os_str(), dir.as_os_str()]);
+    assert_fails(&mount(&other), 1, &[&server, "umount"]);
+    assert_fails(&mount(&mnt), 1, &["mounted here"]);
+    assert_fails(&scratch.run(["info".as_ref(), pool.as_os_str()]), 1, &[&server]);
+    assert_fails(&scratch.run(["check".as_ref(), pool.as_os_str()]), 2, &[]);
+    scratch.finish();
+}
+
+#[test]
+fn bad_mount_points_are_refused_and_nothing_is_left() {
+    let Some(scratch) = Scratch::formatted() else { return };
+    let pool = scratch.pool();
+    std::fs::write(scratch.root().join("file"), "").unwrap();
+    std::fs::create_dir_all(scratch.root().join("full/x")).unwrap();
+    std::fs::create_dir(pool.join("inside")).unwrap();
+    let cases = [
+        ("missing", "No such file"),
+        ("file", "not a directory"),
+        ("full", "not empty"),
+        ("pool/inside", "own directory"),
+        (".", "hide"),
+    ];
+    for (dir, word) in cases {
+        let dir = scratch.root().join(dir);
+        let output = scratch.run(["mount".as_ref(), pool.as_os_str(), dir.as_os_str()]);
+        assert_fails(&output, 1, &[word]);
+    }
+    assert!(!pool.join("nearside.pid").exists());
+    scratch.mount();
+    scratch.finish();
+}

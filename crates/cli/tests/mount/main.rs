@@ -1,0 +1,14 @@
+//! The mount as programs see it, end to end: the `nearside` command on a pool of plain files.
+//!
+//! Needs root and /dev/fuse; without them every test says so and passes. Every test has a pool
+//! and a mount of its own and takes both away again, also when it panics.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod calls;
+mod commands;
+mod endings;
+mod programs;
+mod shell;
+mod support;
+mod users;

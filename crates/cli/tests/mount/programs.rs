@@ -1,0 +1,76 @@
+//! Programs that ask much of a file system.
+
+use crate::support::{Scratch, has};
+
+#[test]
+fn git_keeps_a_history() {
+    if !has("git") {
+        return;
+    }
+    let Some(scratch) = Scratch::mounted() else { return };
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    scratch.sh(&format!(
+        r#"
+        git config --global user.name T; git config --global user.email t@example.org
+        git config --global init.defaultBranch main
+        git init -q repo; cd repo; cp -r "{source}" src
+        git add -A; git commit -qm first; test -z "$(git status --porcelain)"
+        echo change >> src/cli/Cargo.toml; git mv src/fs src/files
+        test "$(git status --porcelain | wc -l)" -gt 1
+        git commit -qam second; git gc -q --aggressive; git fsck --full --strict
+        git checkout -q HEAD~1; test -d src/fs; git checkout -q main; test -d src/files
+        git clone -q . ../clone; cd ../clone; git fsck --full; test -z "$(git status --porcelain)"
+    "#
+    ));
+    scratch.finish();
+}
+
+#[test]
+fn sqlite_keeps_its_tables_in_wal_and_rollback_mode() {
+    if !has("sqlite3") {
+        return;
+    }
+    let Some(scratch) = Scratch::mounted() else { return };
+    scratch.sh(r#"
+        for mode in wal delete truncate; do
+            sqlite3 $mode.db "pragma journal_mode=$mode; create table t(i integer, x blob);"
+            writer() {
+                n=0; while [ $n -lt 40 ]; do n=$((n + 1)); echo "insert into t values($n, randomblob(3000));"
+                done | sqlite3 -cmd ".timeout 60000" $mode.db
+            }
+            writer & writer & wait
+            test "$(sqlite3 $mode.db 'select count(*) from t')" = 80
+            test "$(sqlite3 $mode.db 'pragma integrity_check')" = ok
+            sqlite3 $mode.db "delete from t where i % 3 = 0; vacuum; pragma wal_checkpoint(truncate)"
+            test "$(sqlite3 $mode.db 'pragma integrity_check')" = ok
+        done
+    "#);
+    scratch.finish();
+}
+
+#[test]
+fn appends_of_several_processes_all_arrive() {
+    let Some(scratch) = Scratch::mounted() else { return };
+    scratch.sh(r#"
+        appender() { n=0; while [ $n -lt 500 ]; do n=$((n + 1)); echo "$1 line $n" >> log; done; }
+        appender a & appender b & appender c & wait
+        test "$(wc -l < log)" = 1500
+        for who in a b c; do
+            grep "^$who" log > got; seq -f "$who line %.0f" 1 500 > want; cmp got want
+        done
+    "#);
+    scratch.finish();
+}
+
+#[test]
+fn a_program_is_compiled_and_run() {
+    if !has("cc") {
+        return;
+    }
+    let Some(scratch) = Scratch::mounted() else { return };
+    scratch.sh(r#"
+        printf '#include <stdio.h>\nint main(void) { puts("built here"); return 0; }\n' > p.c
+        cc -O1 -o p p.c; test "$(./p)" = "built here"; cp p q; test "$(./q)" = "built here"
+    "#);
+    scratch.finish();
+}

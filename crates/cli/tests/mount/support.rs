@@ -1,0 +1,196 @@
+//! A scratch pool with a mount, and what a test does with it.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Longest time that one command may take.
+const COMMAND_SECONDS_MAX: u64 = 180;
+
+/// A pool and a mount point in a directory that goes away at the end.
+pub struct Scratch {
+    root: tempfile::TempDir,
+}
+
+/// Whether this machine lets the test mount; says why not.
+pub fn can_mount() -> bool {
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: mounting takes root");
+        return false;
+    }
+    if std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
+        println!("skipped: /dev/fuse cannot be opened");
+        return false;
+    }
+    true
+}
+
+/// Whether a program is installed; says so if not.
+pub fn has(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").output().is_ok();
+    if !found {
+        println!("skipped: {program} is not installed");
+    }
+    found
+}
+
+impl Scratch {
+    /// A formatted pool of two slices, not mounted yet; `None` where mounting is impossible.
+    pub fn formatted() -> Option<Scratch> {
+        if !can_mount() {
+            return None;
+        }
+        let scratch = Scratch { root: tempfile::tempdir().unwrap() };
+        // Other users pass through it.
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(scratch.root.path(), mode).unwrap();
+        std::fs::create_dir(scratch.mnt()).unwrap();
+        scratch.run_ok([
+            "format".as_ref(),
+            scratch.pool().as_os_str(),
+            "--slices=2".as_ref(),
+            "--size=96M".as_ref(),
+            "--durability=process".as_ref(),
+        ]);
+        Some(scratch)
+    }
+
+    /// A pool of two slices, mounted.
+    pub fn mounted() -> Option<Scratch> {
+        let scratch = Scratch::formatted()?;
+        scratch.mount();
+        Some(scratch)
+    }
+
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    pub fn pool(&self) -> PathBuf {
+        self.root().join("pool")
+    }
+
+    pub fn mnt(&self) -> PathBuf {
+        self.root().join("mnt")
+    }
+
+    /// Runs `nearside` and gives what it said.
+    pub fn run<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> Output {
+        let mut command = Command::new("timeout");
+        command.arg(COMMAND_SECONDS_MAX.to_string()).arg(env!("CARGO_BIN_EXE_nearside"));
+        command.args(args).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// Runs `nearside`, which must succeed; gives its stdout.
+    pub fn run_ok<S: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = S>) -> String {
+        let output = self.run(args);
+        assert!(output.status.success(), "{output:?}\n{}", self.log());
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    pub fn mount(&self) {
+        self.run_ok(["mount".as_ref(), self.pool().as_os_str(), self.mnt().as_os_str()]);
+    }
+
+    /// Unmounts. Waits a little for files that this test has closed: a child that another test
+    /// starts at the same moment holds them until it executes its program.
+    pub fn umount(&self) {
+        for _ in 0..20 {
+            let output = self.run(["umount".as_ref(), self.mnt().as_os_str()]);
+            if !String::from_utf8_lossy(&output.stderr).contains("in use") {
+                assert!(output.status.success(), "{output:?}\n{}", self.log());
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("the mount stays in use");
+    }
+
+    /// Unmounts, verifies everything that is stored, and that nothing is left behind.
+    pub fn finish(self) {
+        self.umount();
+        assert!(!is_mounted(&self.mnt()));
+        assert!(!self.pool().join("nearside.pid").exists());
+        self.run_ok(["check".as_ref(), self.pool().as_os_str()]);
+        let log = self.log();
+        assert!(!log.contains("ERROR") && !log.contains("panic"), "{log}");
+    }
+
+    /// The server's process, as its pid file says.
+    pub fn server(&self) -> Pid {
+        let text = std::fs::read_to_string(self.pool().join("nearside.pid")).unwrap();
+        Pid::from_raw(text.lines().next().unwrap().parse().unwrap())
+    }
+
+    /// Kills the server as a crash would, and waits until it has gone.
+    pub fn kill_server(&self) {
+        let server = self.server();
+        kill(server, Signal::SIGKILL).unwrap();
+        wait_until("the killed server is gone", || !is_running(server));
+    }
+
+    /// The server's log.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.pool().join("nearside.log")).unwrap_or_default()
+    }
+
+    /// Runs a shell script in the mount; fails with what it said.
+    pub fn sh(&self, script: &str) -> String {
+        let output = self.sh_as(None, script);
+        assert!(output.status.success(), "{script}\n{output:?}\n{}", self.log());
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Runs a shell script in the mount, perhaps as another user (and group of the same number).
+    pub fn sh_as(&self, user: Option<u32>, script: &str) -> Output {
+        let mut command = Command::new("timeout");
+        command.arg(COMMAND_SECONDS_MAX.to_string());
+        if let Some(user) = user {
+            command.args(["setpriv", "--clear-groups"]);
+            command.arg(format!("--reuid={user}")).arg(format!("--regid={user}"));
+        }
+        command.args(["sh", "-euc", script]);
+        command.current_dir(self.mnt()).env("OUTSIDE", self.root()).stdin(Stdio::null());
+        // Git and others look for settings there.
+        command.env("HOME", self.root()).env("LC_ALL", "C").output().unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if !is_mounted(&self.mnt()) {
+            return;
+        }
+        // Only after a failure. The pid file is this pool's, so the process is ours.
+        if let Ok(text) = std::fs::read_to_string(self.pool().join("nearside.pid"))
+            && let Some(Ok(server)) = text.lines().next().map(str::parse)
+        {
+            let _ = kill(Pid::from_raw(server), Signal::SIGKILL);
+        }
+        let _ = Command::new("umount").arg("-l").arg(self.mnt()).status();
+    }
+}
+
+pub fn is_mounted(dir: &Path) -> bool {
+    let dir = dir.parent().unwrap().canonicalize().unwrap().join(dir.file_name().unwrap());
+    nearside_fuse::mounts::at(&dir).unwrap().is_some()
+}
+
+/// Whether a process runs; one that waits only for its parent to notice its end does not.
+pub fn is_running(process: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+    state.is_some_and(|state| state != 'Z' && state != 'X')
+}
+
+pub fn wait_until(what: &str, done: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !done() {
+        assert!(Instant::now() < deadline, "waited 30 s until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,161 @@
+//! Checkpoints of the file system: what changed since the last cut, as values of the trees.
+//!
+//! The cut closes the gate for the time that it takes to encode what changed (bounded by
+//! `dirty_max`), so that the values are exactly the state before the cut. Folding them into the
+//! trees goes on in the background while new changes come in.
+
+use crate::core::Core;
+use crate::error::Result;
+use crate::inode::{Inode, NOTHING_VOID};
+use crate::keys;
+use crate::leaf::{self, LEAF_BLOCKS};
+use crate::types::FileKind;
+use pool::tree::{Change, Key};
+use pool::{BlockAddr, DataBlocks, SliceBatch};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Knows which values of the tree name data blocks.
+#[derive(Debug)]
+pub struct FileBlocks;
+
+impl DataBlocks for FileBlocks {
+    fn data_blocks(&self, key: &Key, value: &[u8], each: &mut dyn FnMut(BlockAddr)) {
+        if key.kind == keys::MAP && key.object != 0 {
+            for (_, placed) in leaf::decode(value).unwrap_or_default() {
+                each(placed.addr);
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Folds all changes made before the call into the trees and frees the log behind them.
+    pub fn checkpoint(&self) -> Result<()> {
+        let _one = self.checkpointing.lock();
+        self.pool.check_writable()?;
+        let closed = self.pool.close_gate();
+        self.tidy();
+        if self.dirty.lock().is_empty() && self.pool.log_used_bytes() == 0 {
+            return Ok(());
+        }
+        let cut = self.pool.cut(&closed, self.inodes.load(Ordering::Relaxed).max(0) as u64);
+        let (batch, folded) = self.encode();
+        drop(closed);
+        let written = self.pool.commit(&cut, &batch, &FileBlocks)?;
+        *self.folded.lock() = folded;
+        self.checkpoint_bytes.fetch_add(written.bytes, Ordering::Relaxed);
+        self.checkpoints.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Everything that changed since the last cut. The gate is closed, or nobody else is there.
+    pub fn encode(&self) -> (Vec<SliceBatch>, Vec<Arc<Inode>>) {
+        let mut batch: Vec<SliceBatch> = Vec::new();
+        batch.resize_with(self.pool.slices().len(), SliceBatch::default);
+        let dirty = std::mem::take(&mut *self.dirty.lock());
+        for inode in &dirty {
+            if let Some(batch) = batch.get_mut(usize::from(keys::home(inode.ino))) {
+                encode_inode(inode, batch);
+            }
+        }
+        self.dirty_objects.store(0, Ordering::Relaxed);
+        for slice in &mut batch {
+            slice.changes.sort_unstable_by_key(|(key, _)| *key);
+            slice.ranges.sort_unstable();
+        }
+        (batch, dirty)
+    }
+
+    /// What the last complete checkpoint folded need no longer be remembered as different from the
+    /// tree; what nobody uses is let go if DRAM holds too much. The gate is closed.
+    pub fn tidy(&self) {
+        for inode in std::mem::take(&mut *self.folded.lock()) {
+            let void = inode.void_from.load(Ordering::Relaxed);
+            inode.map.tree_end.store(void, Ordering::Relaxed);
+            let mut meta = inode.meta.write();
+            let dir = &mut meta.dir;
+            if dir.changed.is_empty() {
+                dir.entries.retain(|_, entry| entry.is_some());
+            }
+        }
+        self.retain_inodes(&mut |inode| {
+            inode.dirty.load(Ordering::Relaxed) || !inode.meta.read().gone
+        });
+        if self.cached_inodes() > self.inodes_max {
+            self.retain_inodes(&mut |inode| {
+                inode.dirty.load(Ordering::Relaxed) || Arc::strong_count(inode) > 1
+            });
+        }
+        if self.leaf_bytes.load(Ordering::Relaxed) > self.leaf_bytes_max {
+            self.evict_leaves();
+        }
+    }
+
+    /// Lets go of all leaves that are as the tree has them.
+    fn evict_leaves(&self) {
+        let mut kept = 0;
+        self.retain_inodes(&mut |inode| {
+            let _loading = inode.map.loading.lock();
+            let mut clean = Vec::new();
+            inode.map.for_each(0, &mut |index, leaf| {
+                if leaf.dirty.load(Ordering::Relaxed) || !inode.map.in_tree(index) {
+                    kept += leaf.memory_bytes() as u64;
+                } else {
+                    clean.push(index);
+                }
+            });
+            for index in clean {
+                inode.map.take(index);
+            }
+            true
+        });
+        self.leaf_bytes.store(kept, Ordering::Relaxed);
+    }
+}
+
+fn encode_inode(inode: &Arc<Inode>, batch: &mut SliceBatch) {
+    inode.dirty.store(false, Ordering::Relaxed);
+    let mut meta = inode.meta.write();
+    let void = inode.void_from.swap(NOTHING_VOID, Ordering::Relaxed);
+    let mut leaves = std::mem::take(&mut *inode.dirty_leaves.lock());
+    batch.changes.extend(std::mem::take(&mut meta.pending));
+    if meta.gone {
+        batch.ranges.push(keys::all_of(inode.ino));
+        return;
+    }
+    let stored = inode.stored(&meta).encode();
+    batch.changes.push((keys::key(inode.ino, keys::INODE, 0), Change::Put(stored.to_vec())));
+    if inode.kind == FileKind::Directory {
+        let mut changed = std::mem::take(&mut meta.dir.changed);
+        changed.sort_unstable();
+        changed.dedup();
+        for cookie in changed {
+            let entry = meta.dir.entries.get(&cookie).and_then(Option::as_ref);
+            let change = entry.map_or(Change::Delete, |entry| Change::Put(entry.encode()));
+            batch.changes.push((keys::key(inode.ino, keys::DIRENT, cookie), change));
+        }
+    }
+    if void != NOTHING_VOID {
+        batch.ranges.push(keys::from_index(inode.ino, keys::MAP, void));
+        batch.ranges.push(keys::from_index(inode.ino, keys::PATCH, void * LEAF_BLOCKS));
+    }
+    leaves.sort_unstable();
+    leaves.dedup();
+    for index in leaves {
+        encode_leaf(inode, index, batch);
+    }
+}
+
+fn encode_leaf(inode: &Inode, index: u64, batch: &mut SliceBatch) {
+    // a leaf that was cut off since is in the void
+    let Some(leaf) = inode.map.cached(index) else { return };
+    leaf.dirty.store(false, Ordering::Relaxed);
+    let change = leaf.encode().map_or(Change::Delete, Change::Put);
+    batch.changes.push((keys::key(inode.ino, keys::MAP, index), change));
+    leaf.fold_patches(&mut |slot, patches| {
+        let key = keys::key(inode.ino, keys::PATCH, index * LEAF_BLOCKS + slot as u64);
+        let change = patches.map_or(Change::Delete, |patches| Change::Put(patches.encode()));
+        batch.changes.push((key, change));
+    });
+}

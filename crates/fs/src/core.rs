@@ -1,0 +1,302 @@
+//! The engine of one file system: its pool, the inodes in DRAM, and how a change is made.
+//!
+//! A change: pass the gate, take locks, write data to new blocks, append one record (one fence),
+//! publish in DRAM, let go. Nothing is published before its fence; nobody waits for log space or a
+//! checkpoint while holding a lock.
+
+use crate::attr::Stored;
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::keys;
+use crate::types::Ino;
+use parking_lot::{Condvar, Mutex, RwLock};
+use pmem::InFlight;
+use pool::tree::Key;
+use pool::{Pool, RecordBuffer};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+const SHARDS: usize = 64;
+
+/// How often, at most, a change waits for a checkpoint before it gives up.
+const WAITS_MAX: u32 = 100;
+
+/// The engine of one file system.
+#[derive(Debug)]
+pub struct Core {
+    /// The pool below.
+    pub pool: Pool,
+    /// Key of the hash of names.
+    pub hash_key: [u8; 16],
+    /// Longest payload of a record.
+    pub payload_max: usize,
+    table: Box<[RwLock<HashMap<u64, Arc<Inode>>>]>,
+    /// Inodes that changed since the last cut.
+    pub dirty: Mutex<Vec<Arc<Inode>>>,
+    /// Objects (inodes, leaves) that changed since the last cut.
+    pub dirty_objects: AtomicU64,
+    /// More than that are not let in before a checkpoint.
+    pub dirty_max: u64,
+    /// Inodes of the last complete checkpoint, to be tidied at the next cut.
+    pub folded: Mutex<Vec<Arc<Inode>>>,
+    /// Inodes that exist.
+    pub inodes: AtomicI64,
+    /// One checkpoint at a time.
+    pub checkpointing: Mutex<()>,
+    /// Whether a thread makes checkpoints in the background.
+    pub background: AtomicBool,
+    /// Directory moves, one at a time.
+    pub moves: Mutex<()>,
+    /// Inodes that DRAM may cache.
+    pub inodes_max: usize,
+    /// Bytes of DRAM in leaves.
+    pub leaf_bytes: AtomicU64,
+    /// More than that, and clean leaves are let go at a checkpoint.
+    pub leaf_bytes_max: u64,
+    signal: Mutex<Signal>,
+    asked: Condvar,
+    done: Condvar,
+    /// What checkpoints cost so far.
+    pub checkpoint_bytes: AtomicU64,
+    /// Number of checkpoints.
+    pub checkpoints: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Signal {
+    wanted: bool,
+    stop: bool,
+    finished: u64,
+}
+
+/// The time now, ns since 1970, of the kernel's coarse clock (as its own file systems use).
+pub fn now() -> i64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)
+}
+
+/// A value of the tree makes no sense.
+pub fn damaged_value(key: &Key) -> Error {
+    Error::Damaged(format!(
+        "the value of object {}, kind {}, index {} makes no sense",
+        key.object, key.kind, key.index
+    ))
+}
+
+impl Core {
+    /// The engine over this pool, nothing in DRAM yet.
+    pub fn new(pool: Pool) -> Core {
+        let superblock = pool.slices().first().map(|slice| slice.superblock);
+        let smallest = pool.slices().iter().map(|slice| slice.superblock.chunk_bytes.get()).min();
+        let reserve = pool.slices().iter().map(|slice| slice.space.reserve()).min().unwrap_or(0);
+        let memory = pool.options().memory_bytes.unwrap_or(1 << 30);
+        Core {
+            hash_key: superblock.map(|s| s.pool_uuid).unwrap_or_default(),
+            payload_max: smallest.unwrap_or(0) as usize - 256,
+            table: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            dirty: Mutex::default(),
+            dirty_objects: AtomicU64::new(0),
+            // each folds into a page of its own at worst, and the path above it
+            dirty_max: (reserve * 2 / 3).clamp(12, 16_384),
+            folded: Mutex::default(),
+            inodes: AtomicI64::new(pool.inodes_at_open() as i64),
+            checkpointing: Mutex::new(()),
+            background: AtomicBool::new(false),
+            moves: Mutex::new(()),
+            leaf_bytes: AtomicU64::new(0),
+            leaf_bytes_max: memory / 2,
+            inodes_max: (memory / 2048).clamp(64, 1 << 24) as usize,
+            signal: Mutex::default(),
+            asked: Condvar::new(),
+            done: Condvar::new(),
+            checkpoint_bytes: AtomicU64::new(0),
+            checkpoints: AtomicU64::new(0),
+            pool,
+        }
+    }
+
+    fn shard(&self, ino: Ino) -> &RwLock<HashMap<u64, Arc<Inode>>> {
+        &self.table[(ino.0 ^ (ino.0 >> 8)) as usize % SHARDS]
+    }
+
+    /// The inode, if it is in DRAM.
+    pub fn cached_inode(&self, ino: Ino) -> Option<Arc<Inode>> {
+        self.shard(ino).read().get(&ino.0).cloned()
+    }
+
+    /// The inode, loaded if need be.
+    pub fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
+        let inode = match self.cached_inode(ino) {
+            Some(inode) => inode,
+            None => self.load_inode(ino)?,
+        };
+        if inode.meta.read().gone { Err(Error::NotFound) } else { Ok(inode) }
+    }
+
+    fn load_inode(&self, ino: Ino) -> Result<Arc<Inode>> {
+        let home = keys::home(ino);
+        if usize::from(home) >= self.pool.slices().len() {
+            return Err(Error::NotFound);
+        }
+        let mut shard = self.shard(ino).write();
+        if let Some(inode) = shard.get(&ino.0) {
+            return Ok(inode.clone());
+        }
+        let key = keys::key(ino, keys::INODE, 0);
+        let value = self.pool.get(home, &key)?.ok_or(Error::NotFound)?;
+        let stored = Stored::decode(&value).ok_or_else(|| damaged_value(&key))?;
+        let inode = Arc::new(Inode::new(ino, &stored, true));
+        shard.insert(ino.0, inode.clone());
+        Ok(inode)
+    }
+
+    /// Takes a new inode into DRAM.
+    pub fn insert_inode(&self, inode: &Arc<Inode>) {
+        self.shard(inode.ino).write().insert(inode.ino.0, inode.clone());
+    }
+
+    /// Inodes in DRAM.
+    pub fn cached_inodes(&self) -> usize {
+        self.table.iter().map(|shard| shard.read().len()).sum()
+    }
+
+    /// Lets go of inodes for which `keep` is false. Only with the gate closed.
+    pub fn retain_inodes(&self, keep: &mut dyn FnMut(&Arc<Inode>) -> bool) {
+        for shard in &self.table {
+            shard.write().retain(|_, inode| keep(inode));
+        }
+    }
+
+    /// Puts the inode on the list of those that the next checkpoint folds.
+    #[inline]
+    pub fn mark_dirty(&self, inode: &Arc<Inode>) {
+        // ordering: the gate orders this against the cut that clears it
+        if !inode.dirty.load(Ordering::Relaxed) && !inode.dirty.swap(true, Ordering::Relaxed) {
+            self.dirty.lock().push(inode.clone());
+            self.dirty_objects.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes one change: `op` runs inside the gate, and again after a checkpoint if the log was full.
+    #[inline]
+    pub fn change<T>(&self, mut op: impl FnMut() -> Result<T>) -> Result<T> {
+        for _ in 0..WAITS_MAX {
+            self.pool.check_writable()?;
+            if self.dirty_objects.load(Ordering::Relaxed) > self.dirty_max {
+                self.wait_for_checkpoint()?;
+            }
+            let entered = self.pool.enter();
+            let result = op();
+            drop(entered);
+            match result {
+                Err(Error::Pool(error)) if matches!(*error, pool::Error::LogFull) => {
+                    self.wait_for_checkpoint()?;
+                }
+                Err(Error::Pool(error)) if matches!(*error, pool::Error::NoSpace) => {
+                    return Err(Error::NoSpace);
+                }
+                result => return result,
+            }
+        }
+        Err(Error::NoSpace)
+    }
+
+    /// Appends one record that concerns `inodes`, and publishes.
+    pub fn log(
+        &self,
+        record: &mut RecordBuffer,
+        inodes: &[&Arc<Inode>],
+        publish: impl FnOnce(),
+    ) -> Result<()> {
+        self.log_after(record, inodes, InFlight::none(), publish)
+    }
+
+    /// The same, with data in flight under the same fence.
+    pub fn log_after(
+        &self,
+        record: &mut RecordBuffer,
+        inodes: &[&Arc<Inode>],
+        in_flight: InFlight,
+        publish: impl FnOnce(),
+    ) -> Result<()> {
+        let after = inodes.iter().map(|inode| inode.stamp_now()).max().unwrap_or(0);
+        let (mut lane, slice) = self.pool.lane();
+        let (stamp, _clean) = lane.append(&slice.mapping, record, after, in_flight)?;
+        drop(lane);
+        publish();
+        for inode in inodes {
+            inode.stamped(stamp);
+        }
+        if slice.log.pressed() {
+            self.ask_for_checkpoint();
+        }
+        Ok(())
+    }
+
+    /// Wakes the background thread, if there is one.
+    pub fn ask_for_checkpoint(&self) {
+        if self.background.load(Ordering::Relaxed) {
+            let mut signal = self.signal.lock();
+            if !signal.wanted {
+                signal.wanted = true;
+                self.asked.notify_one();
+            }
+        }
+    }
+
+    /// Returns after a checkpoint that began after the call. Holding no lock.
+    pub fn wait_for_checkpoint(&self) -> Result<()> {
+        if !self.background.load(Ordering::Relaxed) {
+            return self.checkpoint();
+        }
+        let mut signal = self.signal.lock();
+        let target = signal.finished + 1;
+        while signal.finished < target && !signal.stop {
+            signal.wanted = true;
+            self.asked.notify_one();
+            self.done.wait(&mut signal);
+        }
+        drop(signal);
+        Ok(self.pool.check_writable()?)
+    }
+
+    /// The background thread: a checkpoint whenever one is asked for, until `stop_background`.
+    pub fn run_background(&self) {
+        loop {
+            let mut signal = self.signal.lock();
+            while !signal.wanted && !signal.stop {
+                self.asked.wait(&mut signal);
+            }
+            if signal.stop {
+                return;
+            }
+            signal.wanted = false;
+            drop(signal);
+            if let Err(error) = self.checkpoint() {
+                tracing::error!("checkpoint: {error}");
+            }
+            self.signal.lock().finished += 1;
+            self.done.notify_all();
+        }
+    }
+
+    /// Ends the background thread.
+    pub fn stop_background(&self) {
+        self.background.store(false, Ordering::Relaxed);
+        self.signal.lock().stop = true;
+        self.asked.notify_all();
+        self.done.notify_all();
+    }
+}
+
+impl Core {
+    /// Everything in the pool is durable when this returns.
+    pub fn sync(&self) -> Result<()> {
+        if self.pool.domain() == pmem::Domain::Sync && !self.pool.read_only() {
+            self.pool.check_writable()?;
+            self.pool.sync()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,200 @@
+//! An inode in DRAM.
+//!
+//! Locks, in this order: the gate, directory moves, `ranges`, `meta` (several in the order of their
+//! numbers), `map.loading`, a leaf's lock bit, the lane. What a write changes of a file (size,
+//! times, blocks) are atomics, so that writers of disjoint ranges share no lock.
+
+use crate::attr::Stored;
+use crate::dir::Dir;
+use crate::map::BlockMap;
+use crate::range_lock::RangeLock;
+use crate::types::{Attr, FileKind, Ino, Timestamp};
+use crate::xattr::Xattrs;
+use parking_lot::{Mutex, RwLock};
+use pool::tree::{Change, Key};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+/// No leaf was cut off.
+pub const NOTHING_VOID: u64 = u64::MAX;
+
+/// What of an inode is under its lock.
+#[derive(Debug)]
+pub struct Meta {
+    /// Permission bits.
+    pub mode: u16,
+    /// Names.
+    pub links: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number.
+    pub rdev: u32,
+    /// Last read.
+    pub accessed: Timestamp,
+    /// Creation.
+    pub created: Timestamp,
+    /// Of a directory: the one that holds it.
+    pub parent: Ino,
+    /// It has no name any more and nobody has it open.
+    pub gone: bool,
+    /// It has no name any more, but is open.
+    pub orphan: bool,
+    /// Of a directory: its entries.
+    pub dir: Dir,
+    /// Extended attributes, once looked at.
+    pub xattrs: Option<Box<Xattrs>>,
+    /// Target of a symbolic link, once looked at.
+    pub target: Option<Box<[u8]>>,
+    /// Values of the tree that changed since the last cut, apart from those found otherwise.
+    pub pending: BTreeMap<Key, Change>,
+}
+
+/// An inode.
+#[derive(Debug)]
+pub struct Inode {
+    /// Its number.
+    pub ino: Ino,
+    /// What it is.
+    pub kind: FileKind,
+    /// What is under its lock.
+    pub meta: RwLock<Meta>,
+    /// Bytes; of a directory: entries.
+    pub size: AtomicU64,
+    /// Data blocks.
+    pub blocks: AtomicU64,
+    /// Last change of content.
+    pub modified: AtomicI64,
+    /// Last change of attributes.
+    pub changed: AtomicI64,
+    /// Highest stamp of a change to it.
+    pub stamp: AtomicU64,
+    /// Where its data is.
+    pub map: BlockMap,
+    /// Ranges that writers hold.
+    pub ranges: RangeLock,
+    /// It is on the list of changed inodes.
+    pub dirty: AtomicBool,
+    /// Leaves that changed since the last cut.
+    pub dirty_leaves: Mutex<Vec<u64>>,
+    /// Lowest leaf that a truncation cut off since the last cut.
+    pub void_from: AtomicU64,
+    /// Handles.
+    pub opens: AtomicU32,
+}
+
+impl Inode {
+    /// The inode that these attributes describe. `stored`: the tree may hold more of it.
+    pub fn new(ino: Ino, stored: &Stored, in_tree: bool) -> Inode {
+        Inode {
+            ino,
+            kind: stored.kind,
+            meta: RwLock::new(Meta {
+                mode: stored.mode,
+                links: stored.links,
+                uid: stored.uid,
+                gid: stored.gid,
+                rdev: stored.rdev,
+                accessed: stored.accessed,
+                created: stored.created,
+                parent: stored.parent,
+                gone: false,
+                orphan: false,
+                dir: Dir::new(!in_tree),
+                xattrs: (!in_tree).then(Box::default),
+                target: None,
+                pending: BTreeMap::new(),
+            }),
+            size: AtomicU64::new(stored.size),
+            blocks: AtomicU64::new(stored.blocks),
+            modified: AtomicI64::new(stored.modified.0),
+            changed: AtomicI64::new(stored.changed.0),
+            stamp: AtomicU64::new(stored.stamp),
+            map: BlockMap::new(in_tree),
+            ranges: RangeLock::default(),
+            dirty: AtomicBool::new(false),
+            dirty_leaves: Mutex::default(),
+            void_from: AtomicU64::new(NOTHING_VOID),
+            opens: AtomicU32::new(0),
+        }
+    }
+
+    /// As stored.
+    pub fn stored(&self, meta: &Meta) -> Stored {
+        Stored {
+            kind: self.kind,
+            mode: meta.mode,
+            links: meta.links,
+            uid: meta.uid,
+            gid: meta.gid,
+            rdev: meta.rdev,
+            size: self.size.load(Ordering::Acquire),
+            blocks: self.blocks.load(Ordering::Relaxed),
+            accessed: meta.accessed,
+            modified: Timestamp(self.modified.load(Ordering::Relaxed)),
+            changed: Timestamp(self.changed.load(Ordering::Relaxed)),
+            created: meta.created,
+            parent: meta.parent,
+            stamp: self.stamp.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Takes over attributes that replay found.
+    pub fn restore(&self, meta: &mut Meta, stored: &Stored) {
+        meta.mode = stored.mode;
+        meta.links = stored.links;
+        meta.uid = stored.uid;
+        meta.gid = stored.gid;
+        meta.rdev = stored.rdev;
+        meta.accessed = stored.accessed;
+        meta.created = stored.created;
+        meta.parent = stored.parent;
+        self.size.store(stored.size, Ordering::Relaxed);
+        self.modified.store(stored.modified.0, Ordering::Relaxed);
+        self.changed.store(stored.changed.0, Ordering::Relaxed);
+    }
+
+    /// As `stat` shows it.
+    pub fn attr(&self, meta: &Meta) -> Attr {
+        let stored = self.stored(meta);
+        let size = match self.kind {
+            FileKind::Directory => stored.size * 32,
+            _ => stored.size,
+        };
+        Attr {
+            ino: self.ino,
+            kind: self.kind,
+            mode: stored.mode,
+            links: stored.links,
+            uid: stored.uid,
+            gid: stored.gid,
+            rdev: stored.rdev,
+            size,
+            sectors: stored.blocks * 8,
+            accessed: stored.accessed,
+            modified: stored.modified,
+            changed: stored.changed,
+            created: stored.created,
+        }
+    }
+
+    /// Content changed at `now`.
+    pub fn touch(&self, now: i64) {
+        self.modified.store(now, Ordering::Relaxed);
+        self.changed.store(now, Ordering::Relaxed);
+    }
+
+    /// A change with this stamp is durable.
+    #[inline]
+    pub fn stamped(&self, stamp: u64) {
+        // ordering: AcqRel, so that who takes a higher stamp has seen what this one published
+        self.stamp.fetch_max(stamp, Ordering::AcqRel);
+    }
+
+    /// Stamp that a new change must exceed.
+    #[inline]
+    pub fn stamp_now(&self) -> u64 {
+        self.stamp.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,317 @@
+//! The items of a change record's payload.
+//!
+//! Each begins at a multiple of 8 bytes with its tag; numbers are little-endian.
+//!
+//! ```text
+//! write one    tag 1, flags, count u16 = 1, crc u32 | ino | block | addr | end
+//! write many   tag 2, flags, count u16, 0 u32       | ino | block | end | count x (addr u64, crc u32), padded
+//! patch        tag 3, flags, len u16, 0 u32         | ino | offset | end | len bytes, padded
+//! put          tag 4, kind, len u16, 0 u32          | object | index | len bytes, padded
+//! delete       tag 5, kind, 0                       | object | index
+//! truncate     tag 6, 0                             | ino | size
+//! punch        tag 7, 0                             | ino | block | blocks
+//! touch        tag 8, 0, 0 u16, links u32           | ino | entries
+//! drop         tag 9, 0                             | ino
+//! request      tag 10 (room: client id and sequence of a remote request)
+//! ```
+//!
+//! `end` is where the written bytes end in the file: the size becomes at least that.
+//! The tag 0 is padding: no further item follows.
+
+use crate::bytes::Bytes;
+use crate::types::Ino;
+use pool::{BlockAddr, RecordBuffer};
+
+const WRITE_ONE: u8 = 1;
+const WRITE_MANY: u8 = 2;
+const PATCH: u8 = 3;
+const PUT: u8 = 4;
+const DELETE: u8 = 5;
+const TRUNCATE: u8 = 6;
+const PUNCH: u8 = 7;
+const TOUCH: u8 = 8;
+const DROP: u8 = 9;
+
+/// One block that a write put in place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Placed {
+    /// Where its data is.
+    pub addr: BlockAddr,
+    /// The data's checksum.
+    pub crc: u32,
+}
+
+/// One item of a record, decoded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Item {
+    /// Blocks `block..` of the file are now these.
+    Write {
+        /// The file.
+        ino: Ino,
+        /// Its first block written.
+        block: u64,
+        /// The blocks.
+        placed: Vec<Placed>,
+        /// Where the written bytes end.
+        end: u64,
+    },
+    /// Bytes over a block.
+    Patch {
+        /// The file.
+        ino: Ino,
+        /// Where in the file.
+        offset: u64,
+        /// The bytes.
+        data: Vec<u8>,
+        /// Where the written bytes end.
+        end: u64,
+    },
+    /// An entry of the tree is now this.
+    Put {
+        /// The object.
+        object: u64,
+        /// The kind.
+        kind: u8,
+        /// Which one.
+        index: u64,
+        /// The value.
+        value: Vec<u8>,
+    },
+    /// An entry of the tree is gone.
+    Delete {
+        /// The object.
+        object: u64,
+        /// The kind.
+        kind: u8,
+        /// Which one.
+        index: u64,
+    },
+    /// The file ends at `size`; what was behind is gone.
+    Truncate {
+        /// The file.
+        ino: Ino,
+        /// Its size, bytes.
+        size: u64,
+    },
+    /// Whole blocks are holes now.
+    Punch {
+        /// The file.
+        ino: Ino,
+        /// First block.
+        block: u64,
+        /// How many.
+        blocks: u64,
+    },
+    /// A directory changed: its times, and these counts.
+    Touch {
+        /// The directory.
+        ino: Ino,
+        /// Its links now.
+        links: u32,
+        /// Its entries now.
+        entries: u64,
+    },
+    /// The inode and all that it had are gone.
+    Drop {
+        /// The inode.
+        ino: Ino,
+    },
+}
+
+fn head(record: &mut RecordBuffer, tag: u8, second: u8, short: u16, long: u32) {
+    let mut bytes = [0u8; 8];
+    bytes[0] = tag;
+    bytes[1] = second;
+    bytes[2..4].copy_from_slice(&short.to_le_bytes());
+    bytes[4..8].copy_from_slice(&long.to_le_bytes());
+    record.push(&bytes);
+}
+
+fn words(record: &mut RecordBuffer, words: &[u64]) {
+    for word in words {
+        record.push(&word.to_le_bytes());
+    }
+}
+
+/// Adds a write of one block.
+#[inline]
+pub fn push_write_one(record: &mut RecordBuffer, ino: Ino, block: u64, placed: Placed, end: u64) {
+    let mut bytes = [0u8; 40];
+    bytes[0] = WRITE_ONE;
+    bytes[2] = 1;
+    bytes[4..8].copy_from_slice(&placed.crc.to_le_bytes());
+    bytes[8..16].copy_from_slice(&ino.0.to_le_bytes());
+    bytes[16..24].copy_from_slice(&block.to_le_bytes());
+    bytes[24..32].copy_from_slice(&placed.addr.bits().to_le_bytes());
+    bytes[32..40].copy_from_slice(&end.to_le_bytes());
+    record.push(&bytes);
+}
+
+/// Adds a write of many blocks.
+pub fn push_write(record: &mut RecordBuffer, ino: Ino, block: u64, placed: &[Placed], end: u64) {
+    if let [one] = placed {
+        return push_write_one(record, ino, block, *one, end);
+    }
+    head(record, WRITE_MANY, 0, placed.len() as u16, 0);
+    words(record, &[ino.0, block, end]);
+    for block in placed {
+        record.push(&block.addr.bits().to_le_bytes());
+        record.push(&block.crc.to_le_bytes());
+    }
+    record.align();
+}
+
+/// Adds bytes over a block.
+pub fn push_patch(record: &mut RecordBuffer, ino: Ino, offset: u64, data: &[u8], end: u64) {
+    head(record, PATCH, 0, data.len() as u16, 0);
+    words(record, &[ino.0, offset, end]);
+    record.push(data);
+    record.align();
+}
+
+/// Adds a value of the tree.
+pub fn push_put(record: &mut RecordBuffer, object: u64, kind: u8, index: u64, value: &[u8]) {
+    head(record, PUT, kind, value.len() as u16, 0);
+    words(record, &[object, index]);
+    record.push(value);
+    record.align();
+}
+
+/// Adds the removal of a value.
+pub fn push_delete(record: &mut RecordBuffer, object: u64, kind: u8, index: u64) {
+    head(record, DELETE, kind, 0, 0);
+    words(record, &[object, index]);
+}
+
+/// Adds a truncation.
+pub fn push_truncate(record: &mut RecordBuffer, ino: Ino, size: u64) {
+    head(record, TRUNCATE, 0, 0, 0);
+    words(record, &[ino.0, size]);
+}
+
+/// Adds a hole.
+pub fn push_punch(record: &mut RecordBuffer, ino: Ino, block: u64, blocks: u64) {
+    head(record, PUNCH, 0, 0, 0);
+    words(record, &[ino.0, block, blocks]);
+}
+
+/// Adds a directory's new counts.
+pub fn push_touch(record: &mut RecordBuffer, ino: Ino, links: u32, entries: u64) {
+    head(record, TOUCH, 0, 0, links);
+    words(record, &[ino.0, entries]);
+}
+
+/// Adds the end of an inode.
+pub fn push_drop(record: &mut RecordBuffer, ino: Ino) {
+    head(record, DROP, 0, 0, 0);
+    words(record, &[ino.0]);
+}
+
+/// The items of a payload; `None` if it makes no sense.
+pub fn decode(payload: &[u8]) -> Option<Vec<Item>> {
+    let mut bytes = Bytes(payload);
+    let mut items = Vec::new();
+    while !bytes.is_empty() {
+        let tag = bytes.u8()?;
+        if tag == 0 {
+            break;
+        }
+        let kind = bytes.u8()?;
+        let short = bytes.u16()?;
+        let long = bytes.u32()?;
+        items.push(decode_one(&mut bytes, tag, kind, short, long)?);
+    }
+    Some(items)
+}
+
+fn decode_one(bytes: &mut Bytes<'_>, tag: u8, kind: u8, short: u16, long: u32) -> Option<Item> {
+    let first = bytes.u64()?;
+    let ino = Ino(first);
+    Some(match tag {
+        WRITE_ONE => {
+            let block = bytes.u64()?;
+            let placed = Placed { addr: BlockAddr::from_bits(bytes.u64()?)?, crc: long };
+            Item::Write { ino, block, placed: vec![placed], end: bytes.u64()? }
+        }
+        WRITE_MANY => {
+            let (block, end) = (bytes.u64()?, bytes.u64()?);
+            let mut placed = Vec::with_capacity(usize::from(short));
+            for _ in 0..short {
+                let addr = BlockAddr::from_bits(bytes.u64()?)?;
+                placed.push(Placed { addr, crc: bytes.u32()? });
+            }
+            pad(bytes, usize::from(short) * 12)?;
+            Item::Write { ino, block, placed, end }
+        }
+        PATCH => {
+            let (offset, end) = (bytes.u64()?, bytes.u64()?);
+            let data = bytes.take(usize::from(short))?.to_vec();
+            pad(bytes, usize::from(short))?;
+            Item::Patch { ino, offset, data, end }
+        }
+        PUT => {
+            let index = bytes.u64()?;
+            let value = bytes.take(usize::from(short))?.to_vec();
+            pad(bytes, usize::from(short))?;
+            Item::Put { object: first, kind, index, value }
+        }
+        DELETE => Item::Delete { object: first, kind, index: bytes.u64()? },
+        TRUNCATE => Item::Truncate { ino, size: bytes.u64()? },
+        PUNCH => Item::Punch { ino, block: bytes.u64()?, blocks: bytes.u64()? },
+        TOUCH => Item::Touch { ino, links: long, entries: bytes.u64()? },
+        DROP => Item::Drop { ino },
+        _ => return None,
+    })
+}
+
+fn pad(bytes: &mut Bytes<'_>, len: usize) -> Option<()> {
+    bytes.take(len.next_multiple_of(8) - len).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pool::KIND_CHANGE;
+
+    #[test]
+    fn all_items_round_trip_in_one_record() {
+        let mut record = RecordBuffer::new(KIND_CHANGE, 0);
+        let one = Placed { addr: BlockAddr::new(1, 77), crc: 5 };
+        let two = Placed { addr: BlockAddr::new(0, 78), crc: 6 };
+        push_write(&mut record, Ino(9), 4, &[one], 20_000);
+        push_write(&mut record, Ino(9), 6, &[two, one, two], 30_000);
+        push_patch(&mut record, Ino(9), 123, b"hello", 128);
+        push_put(&mut record, 9, 4, 1234, b"value");
+        push_delete(&mut record, 9, 4, 1235);
+        push_truncate(&mut record, Ino(9), 5);
+        push_punch(&mut record, Ino(9), 3, 4);
+        push_touch(&mut record, Ino(1), 3, 17);
+        push_drop(&mut record, Ino(8));
+        let sealed = record.seal(1, 0).to_vec();
+        let items = decode(&sealed[24..]).expect("just encoded");
+        assert_eq!(items.len(), 9);
+        let blocks = vec![two, one, two];
+        assert_eq!(items[1], Item::Write { ino: Ino(9), block: 6, placed: blocks, end: 30_000 });
+        let data = b"hello".to_vec();
+        assert_eq!(items[2], Item::Patch { ino: Ino(9), offset: 123, data, end: 128 });
+        let value = b"value".to_vec();
+        assert_eq!(items[3], Item::Put { object: 9, kind: 4, index: 1234, value });
+        assert_eq!(items[7], Item::Touch { ino: Ino(1), links: 3, entries: 17 });
+        assert_eq!(items[8], Item::Drop { ino: Ino(8) });
+    }
+
+    #[test]
+    fn a_single_block_write_fits_one_line() {
+        let mut record = RecordBuffer::new(KIND_CHANGE, 0);
+        let one = Placed { addr: BlockAddr::new(1, 77), crc: 5 };
+        push_write(&mut record, Ino(9), 4, &[one], 20_000);
+        assert_eq!(record.sealed_len(), 64);
+    }
+
+    #[test]
+    fn cut_items_are_no_items() {
+        assert_eq!(decode(&[1, 0, 0, 0, 0, 0, 0, 0, 9]), None);
+        assert_eq!(decode(&[200, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), None);
+        assert_eq!(decode(&[0; 40]), Some(vec![]));
+    }
+}

@@ -1,0 +1,208 @@
+//! Finding, loading, growing and publishing leaves of a file's block map.
+
+use crate::core::{Core, damaged_value};
+use crate::error::Result;
+use crate::inode::Inode;
+use crate::keys;
+use crate::leaf::{LEAF_BLOCKS, Leaf, LeafLock, SlotChange};
+use crate::patches::Patches;
+use pool::BlockAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Leaf and slot of a block of a file.
+#[inline]
+pub fn leaf_of(block: u64) -> (u64, usize) {
+    (block / LEAF_BLOCKS, (block % LEAF_BLOCKS) as usize)
+}
+
+impl Core {
+    /// The leaf for reading; `None`: all hole.
+    #[inline]
+    pub fn leaf(&self, inode: &Inode, index: u64) -> Result<Option<Arc<Leaf>>> {
+        match inode.map.cached(index) {
+            Some(leaf) => Ok(Some(leaf)),
+            None if !inode.map.in_tree(index) => Ok(None),
+            None => {
+                let _loading = inode.map.loading.lock();
+                if let Some(leaf) = inode.map.cached(index) {
+                    return Ok(Some(leaf));
+                }
+                let leaf = self.load_leaf(inode, index)?.map(Arc::new);
+                if let Some(leaf) = &leaf {
+                    self.count_leaf(leaf, 0);
+                    inode.map.store(index, leaf.clone());
+                }
+                Ok(leaf)
+            }
+        }
+    }
+
+    /// The leaf as the tree has it; `None`: the tree has nothing there.
+    pub fn load_leaf(&self, inode: &Inode, index: u64) -> Result<Option<Leaf>> {
+        let home = keys::home(inode.ino);
+        if !inode.map.in_tree(index) {
+            return Ok(None);
+        }
+        let key = keys::key(inode.ino, keys::MAP, index);
+        let value = self.pool.get(home, &key)?;
+        let first = index * LEAF_BLOCKS;
+        let from = keys::key(inode.ino, keys::PATCH, first);
+        let to = keys::key(inode.ino, keys::PATCH, first + LEAF_BLOCKS);
+        let mut patches = Vec::new();
+        let mut damaged = None;
+        self.pool.scan(home, from, to, &mut |key, value| {
+            match Patches::decode(value) {
+                Some(found) => patches.push(((key.index - first) as usize, Arc::new(found))),
+                None => damaged = Some(key),
+            }
+            damaged.is_none()
+        })?;
+        if let Some(key) = damaged {
+            return Err(damaged_value(&key));
+        }
+        if value.is_none() && patches.is_empty() {
+            return Ok(None);
+        }
+        let leaf = Leaf::load(value.as_deref(), &patches).ok_or_else(|| damaged_value(&key))?;
+        match leaf.blocks().iter().all(|addr| self.pool.contains(*addr)) {
+            true => Ok(Some(leaf)),
+            false => Err(damaged_value(&key)),
+        }
+    }
+
+    fn count_leaf(&self, leaf: &Leaf, before: usize) {
+        let more = (leaf.memory_bytes() - before) as u64;
+        self.leaf_bytes.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// The leaf for writing slot `slot`: made or grown if need be.
+    #[inline]
+    pub fn leaf_for_write(&self, inode: &Inode, index: u64, slot: usize) -> Result<Arc<Leaf>> {
+        match inode.map.cached(index) {
+            Some(leaf) if leaf.room() > slot => Ok(leaf),
+            _ => self.make_leaf(inode, index, slot),
+        }
+    }
+
+    fn make_leaf(&self, inode: &Inode, index: u64, slot: usize) -> Result<Arc<Leaf>> {
+        let _loading = inode.map.loading.lock();
+        let old = match inode.map.cached(index) {
+            Some(leaf) => Some(leaf),
+            None => self.load_leaf(inode, index)?.map(Arc::new),
+        };
+        let leaf = match &old {
+            Some(leaf) if leaf.room() > slot => leaf.clone(),
+            Some(leaf) => {
+                let Some(lock) = leaf.lock() else { return Ok(leaf.clone()) };
+                let grown = Arc::new(leaf.grown(slot));
+                self.count_leaf(&grown, leaf.memory_bytes());
+                inode.map.store(index, grown.clone());
+                lock.kill();
+                return Ok(grown);
+            }
+            None => Arc::new(Leaf::new(slot)),
+        };
+        self.count_leaf(&leaf, 0);
+        inode.map.store(index, leaf.clone());
+        Ok(leaf)
+    }
+
+    /// Puts changes of the blocks from `first` on in place, all at once for readers; `finish` runs
+    /// while they wait (it sets the size). Blocks that lost their place go to `freed`.
+    pub fn publish(
+        &self,
+        inode: &Arc<Inode>,
+        first: u64,
+        changes: &[SlotChange],
+        freed: &mut Vec<BlockAddr>,
+        finish: impl FnOnce(),
+    ) -> Result<()> {
+        let (index, slot) = leaf_of(first);
+        if slot + changes.len() <= LEAF_BLOCKS as usize {
+            return self.publish_in(inode, index, slot, changes, freed, finish);
+        }
+        let last = first + changes.len() as u64 - 1;
+        'again: loop {
+            let mut leaves = Vec::new();
+            for index in leaf_of(first).0..=leaf_of(last).0 {
+                let top = (last - index * LEAF_BLOCKS).min(LEAF_BLOCKS - 1) as usize;
+                leaves.push((index, self.leaf_for_write(inode, index, top)?));
+            }
+            let mut locks: Vec<LeafLock<'_>> = Vec::new();
+            for (_, leaf) in &leaves {
+                match leaf.lock() {
+                    Some(lock) => locks.push(lock),
+                    None => continue 'again,
+                }
+            }
+            for (offset, change) in changes.iter().enumerate() {
+                let (index, slot) = leaf_of(first + offset as u64);
+                let lock = &locks[(index - leaf_of(first).0) as usize];
+                self.place(inode, lock.publish(slot, change), change, freed);
+            }
+            finish();
+            drop(locks);
+            for (index, leaf) in &leaves {
+                self.leaf_dirty(inode, *index, leaf);
+            }
+            return Ok(());
+        }
+    }
+
+    #[inline]
+    fn publish_in(
+        &self,
+        inode: &Arc<Inode>,
+        index: u64,
+        slot: usize,
+        changes: &[SlotChange],
+        freed: &mut Vec<BlockAddr>,
+        finish: impl FnOnce(),
+    ) -> Result<()> {
+        loop {
+            let leaf = self.leaf_for_write(inode, index, slot + changes.len() - 1)?;
+            let Some(lock) = leaf.lock() else { continue };
+            for (offset, change) in changes.iter().enumerate() {
+                self.place(inode, lock.publish(slot + offset, change), change, freed);
+            }
+            finish();
+            drop(lock);
+            self.leaf_dirty(inode, index, &leaf);
+            return Ok(());
+        }
+    }
+
+    #[inline]
+    fn place(
+        &self,
+        inode: &Inode,
+        old: BlockAddr,
+        change: &SlotChange,
+        freed: &mut Vec<BlockAddr>,
+    ) {
+        let had = !old.is_none();
+        if had {
+            freed.push(old);
+        }
+        match (had, change) {
+            (false, SlotChange::Place(_)) => {
+                inode.blocks.fetch_add(1, Ordering::Relaxed);
+            }
+            (true, SlotChange::Clear) => {
+                inode.blocks.fetch_sub(1, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+    }
+
+    /// The leaf changed: the next checkpoint folds it.
+    #[inline]
+    pub fn leaf_dirty(&self, inode: &Arc<Inode>, index: u64, leaf: &Leaf) {
+        if !leaf.dirty.load(Ordering::Relaxed) && !leaf.dirty.swap(true, Ordering::Relaxed) {
+            inode.dirty_leaves.lock().push(index);
+            self.dirty_objects.fetch_add(1, Ordering::Relaxed);
+        }
+        self.mark_dirty(inode);
+    }
+}

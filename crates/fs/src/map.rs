@@ -1,0 +1,131 @@
+//! The block map of one file in DRAM: leaves, made or loaded on demand.
+//!
+//! The first leaf lies in the inode (most files have no other); the rest in a radix tree whose
+//! inner nodes live as long as the inode. Looking up a leaf takes no lock.
+
+use crate::leaf::Leaf;
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+const FANOUT_BITS: u32 = 9;
+const FANOUT: usize = 1 << FANOUT_BITS;
+
+type LeafSlots = Box<[ArcSwapOption<Leaf>]>;
+type Middle = Box<[OnceLock<LeafSlots>]>;
+
+/// The block map of one file.
+#[derive(Debug)]
+pub struct BlockMap {
+    first: ArcSwapOption<Leaf>,
+    /// Leaves 1.. by 9 + 9 + 9 bits of their index: 16 TiB need 25 bits.
+    rest: OnceLock<Box<[OnceLock<Middle>]>>,
+    /// Leaves from this index on are not in the tree (made since, or cut off by a truncation).
+    pub tree_end: AtomicU64,
+    /// Serialises loading, growing and dropping leaves.
+    pub loading: Mutex<()>,
+}
+
+fn slots<T: Default>() -> Box<[T]> {
+    (0..FANOUT).map(|_| T::default()).collect()
+}
+
+impl BlockMap {
+    /// A map whose leaves may be in the tree (`stored`) or that is new.
+    pub fn new(stored: bool) -> BlockMap {
+        BlockMap {
+            first: ArcSwapOption::empty(),
+            rest: OnceLock::new(),
+            tree_end: AtomicU64::new(if stored { u64::MAX } else { 0 }),
+            loading: Mutex::new(()),
+        }
+    }
+
+    fn place(&self, index: u64, make: bool) -> Option<&ArcSwapOption<Leaf>> {
+        if index == 0 {
+            return Some(&self.first);
+        }
+        let part = |shift: u32| (index >> (shift * FANOUT_BITS)) as usize & (FANOUT - 1);
+        if index >> (3 * FANOUT_BITS) != 0 {
+            return None;
+        }
+        if make {
+            let middle = self.rest.get_or_init(slots)[part(2)].get_or_init(slots);
+            return Some(&middle[part(1)].get_or_init(slots)[part(0)]);
+        }
+        Some(&self.rest.get()?[part(2)].get()?[part(1)].get()?[part(0)])
+    }
+
+    /// The leaf, if it is in DRAM.
+    #[inline]
+    pub fn cached(&self, index: u64) -> Option<Arc<Leaf>> {
+        self.place(index, false)?.load_full()
+    }
+
+    /// Puts a leaf in place. The caller holds `loading`.
+    pub fn store(&self, index: u64, leaf: Arc<Leaf>) {
+        if let Some(place) = self.place(index, true) {
+            place.store(Some(leaf));
+        }
+    }
+
+    /// Takes a leaf out. The caller holds `loading`.
+    pub fn take(&self, index: u64) -> Option<Arc<Leaf>> {
+        self.place(index, false)?.swap(None)
+    }
+
+    /// Calls `each` with every leaf in DRAM from `from` on, in order.
+    pub fn for_each(&self, from: u64, each: &mut dyn FnMut(u64, &Arc<Leaf>)) {
+        if from == 0
+            && let Some(leaf) = self.first.load_full()
+        {
+            each(0, &leaf);
+        }
+        let Some(top) = self.rest.get() else { return };
+        for (high, middle) in top.iter().enumerate() {
+            let Some(middle) = middle.get() else { continue };
+            for (mid, leaves) in middle.iter().enumerate() {
+                let Some(leaves) = leaves.get() else { continue };
+                let base = ((high << FANOUT_BITS | mid) << FANOUT_BITS) as u64;
+                for (low, leaf) in leaves.iter().enumerate() {
+                    let index = base + low as u64;
+                    if index >= from.max(1)
+                        && let Some(leaf) = leaf.load_full()
+                    {
+                        each(index, &leaf);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the tree may hold leaf `index`.
+    pub fn in_tree(&self, index: u64) -> bool {
+        index < self.tree_end.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_are_found_where_they_were_put() {
+        let map = BlockMap::new(false);
+        let indexes = [0u64, 1, 511, 512, 513, 1 << 18, (1 << 25) - 1];
+        for index in indexes {
+            assert!(map.cached(index).is_none());
+            map.store(index, Arc::new(Leaf::new(0)));
+        }
+        let mut seen = Vec::new();
+        map.for_each(0, &mut |index, _| seen.push(index));
+        assert_eq!(seen, indexes);
+        let mut seen = Vec::new();
+        map.for_each(513, &mut |index, _| seen.push(index));
+        assert_eq!(seen, [513, 1 << 18, (1 << 25) - 1]);
+        assert!(map.take(512).is_some());
+        assert!(map.cached(512).is_none());
+        assert!(map.cached(1 << 30).is_none(), "past the largest file");
+    }
+}

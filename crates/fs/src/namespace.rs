@@ -1,0 +1,319 @@
+//! Names: lookup, create, link, unlink, rename.
+//!
+//! Each change is one record. Locks of several inodes are taken in the order of their numbers; a
+//! name that changed while they were taken is looked up again.
+
+use crate::attr::Stored;
+use crate::core::{Core, now};
+use crate::dir::Dirent;
+use crate::error::{Error, Result};
+use crate::inode::{Inode, Meta};
+use crate::item;
+use crate::keys;
+use crate::types::{
+    Attr, Creation, FileKind, Ino, LINKS_MAX, NAME_BYTES_MAX, NewNode, SYMLINK_BYTES_MAX, Timestamp,
+};
+use parking_lot::RwLockWriteGuard;
+use pool::tree::Change;
+use pool::{KIND_CHANGE, RecordBuffer};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Bytes of a part of a symbolic link's target.
+const TARGET_PART_BYTES: usize = 1024;
+
+/// A directory's counts after a change, with its time.
+pub struct Touched {
+    pub links: u32,
+    pub entries: u64,
+}
+
+/// Whether `name` can be an entry.
+pub fn check_name(name: &[u8]) -> Result<()> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(Error::NameTooLong);
+    }
+    let special = name.is_empty() || name == b"." || name == b"..";
+    if special || name.contains(&b'/') || name.contains(&0) {
+        return Err(Error::Invalid("a name is not empty, not . or .., without / and NUL"));
+    }
+    Ok(())
+}
+
+pub(crate) fn check_directory(inode: &Inode, meta: &Meta) -> Result<()> {
+    if meta.gone || (meta.orphan && inode.kind == FileKind::Directory) {
+        return Err(Error::NotFound);
+    }
+    if inode.kind == FileKind::Directory { Ok(()) } else { Err(Error::NotDirectory) }
+}
+
+impl Core {
+    /// The entry `name` of `parent`, `.` and `..` included.
+    pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attr> {
+        let dir = self.inode(parent)?;
+        if name.len() > NAME_BYTES_MAX {
+            return Err(Error::NameTooLong);
+        }
+        let entry = {
+            let meta = dir.meta.read();
+            check_directory(&dir, &meta)?;
+            match name {
+                b"." => return Ok(dir.attr(&meta)),
+                b".." => None,
+                name => self.find_cached(&meta, name),
+            }
+        };
+        if name == b".." {
+            let up = dir.meta.read().parent;
+            return self.getattr(up);
+        }
+        let entry = match entry {
+            Some(entry) => entry,
+            None => self.find(&dir, &mut dir.meta.write(), name)?,
+        };
+        let (_, entry) = entry.ok_or(Error::NotFound)?;
+        self.getattr(entry.ino)
+    }
+
+    /// Attributes.
+    pub fn getattr(&self, ino: Ino) -> Result<Attr> {
+        let inode = self.inode(ino)?;
+        let meta = inode.meta.read();
+        if meta.gone { Err(Error::NotFound) } else { Ok(inode.attr(&meta)) }
+    }
+
+    /// Adds a directory's change to the record.
+    pub(crate) fn push_dir(&self, record: &mut RecordBuffer, dir: &Inode, touched: &Touched) {
+        item::push_touch(record, dir.ino, touched.links, touched.entries);
+    }
+
+    /// Takes a directory's change over.
+    pub(crate) fn touch_dir(&self, dir: &Arc<Inode>, meta: &mut Meta, touched: &Touched, now: i64) {
+        meta.links = touched.links;
+        dir.size.store(touched.entries, Ordering::Relaxed);
+        dir.touch(now);
+        self.mark_dirty(dir);
+    }
+
+    pub(crate) fn entries(dir: &Inode) -> u64 {
+        dir.size.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn push_entry(record: &mut RecordBuffer, dir: &Inode, cookie: u64, entry: &Dirent) {
+        item::push_put(record, dir.ino.0, keys::DIRENT, cookie, &entry.encode());
+    }
+
+    /// Makes a new inode named `name` in `parent`.
+    pub fn create(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        node: NewNode<'_>,
+        by: Creation,
+    ) -> Result<Attr> {
+        check_name(name)?;
+        let kind = match node {
+            NewNode::File => FileKind::File,
+            NewNode::Directory => FileKind::Directory,
+            NewNode::Symlink(target) => {
+                if target.is_empty() || target.len() > SYMLINK_BYTES_MAX || target.contains(&0) {
+                    return Err(Error::Invalid("a link's target has 1 to 4095 bytes without NUL"));
+                }
+                FileKind::Symlink
+            }
+            NewNode::Special(kind, _) => kind,
+        };
+        let dir = self.inode(parent)?;
+        self.change(|| {
+            let mut meta = dir.meta.write();
+            check_directory(&dir, &meta)?;
+            if self.find(&dir, &mut meta, name)?.is_some() {
+                return Err(Error::Exists);
+            }
+            if kind == FileKind::Directory && meta.links >= LINKS_MAX {
+                return Err(Error::TooManyLinks);
+            }
+            self.create_in(&dir, &mut meta, name, kind, node, by)
+        })
+    }
+
+    fn create_in(
+        &self,
+        dir: &Arc<Inode>,
+        meta: &mut Meta,
+        name: &[u8],
+        kind: FileKind,
+        node: NewNode<'_>,
+        by: Creation,
+    ) -> Result<Attr> {
+        let time = now();
+        let slice = self.pool.near_slice();
+        let ino = keys::ino_of(slice, self.pool.next_inode(slice));
+        let stored = self.new_attributes(meta, dir.ino, kind, node, by, time);
+        let cookie = self.free_cookie(dir, meta, name)?;
+        let entry = Dirent { ino, kind, name: name.into() };
+        let is_dir = u32::from(kind == FileKind::Directory);
+        let touched = Touched { links: meta.links + is_dir, entries: Self::entries(dir) + 1 };
+        let mut record = RecordBuffer::new(KIND_CHANGE, time);
+        item::push_put(&mut record, ino.0, keys::INODE, 0, &stored.encode());
+        Self::push_entry(&mut record, dir, cookie, &entry);
+        self.push_dir(&mut record, dir, &touched);
+        let inode = Arc::new(Inode::new(ino, &stored, false));
+        if let NewNode::Symlink(target) = node {
+            let mut own = inode.meta.write();
+            for (part, bytes) in target.chunks(TARGET_PART_BYTES).enumerate() {
+                item::push_put(&mut record, ino.0, keys::SYMLINK, part as u64, bytes);
+                let key = keys::key(ino, keys::SYMLINK, part as u64);
+                own.pending.insert(key, Change::Put(bytes.to_vec()));
+            }
+            own.target = Some(target.into());
+        }
+        self.log(&mut record, &[dir], || {
+            self.insert_inode(&inode);
+            self.mark_dirty(&inode);
+            meta.dir.set(cookie, Some(entry));
+            self.touch_dir(dir, meta, &touched, time);
+            self.inodes.fetch_add(1, Ordering::Relaxed);
+        })?;
+        inode.stamped(dir.stamp_now());
+        let own = inode.meta.read();
+        Ok(inode.attr(&own))
+    }
+
+    fn new_attributes(
+        &self,
+        dir: &Meta,
+        parent: Ino,
+        kind: FileKind,
+        node: NewNode<'_>,
+        by: Creation,
+        time: i64,
+    ) -> Stored {
+        let inherits = dir.mode & 0o2000 != 0;
+        let is_dir = kind == FileKind::Directory;
+        let time = Timestamp(time);
+        let size = match node {
+            NewNode::Symlink(target) => target.len() as u64,
+            _ => 0,
+        };
+        Stored {
+            kind,
+            mode: (by.mode & 0o7777) | if inherits && is_dir { 0o2000 } else { 0 },
+            links: if is_dir { 2 } else { 1 },
+            uid: by.uid,
+            gid: if inherits { dir.gid } else { by.gid },
+            rdev: if let NewNode::Special(_, rdev) = node { rdev } else { 0 },
+            size,
+            blocks: 0,
+            accessed: time,
+            modified: time,
+            changed: time,
+            created: time,
+            parent: if is_dir { parent } else { Ino(0) },
+            stamp: 0,
+        }
+    }
+
+    /// Gives `ino` one more name.
+    pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
+        check_name(name)?;
+        let dir = self.inode(parent)?;
+        let inode = self.inode(ino)?;
+        if inode.kind == FileKind::Directory {
+            return Err(Error::NotPermitted("a directory has one name"));
+        }
+        self.change(|| {
+            let mut locked = lock_all(&[&dir, &inode]);
+            let (mut own, mut meta) = (locked.take(&inode), locked.take(&dir));
+            check_directory(&dir, &meta)?;
+            if own.gone || own.links == 0 {
+                return Err(Error::NotFound);
+            }
+            if self.find(&dir, &mut meta, name)?.is_some() {
+                return Err(Error::Exists);
+            }
+            if own.links >= LINKS_MAX {
+                return Err(Error::TooManyLinks);
+            }
+            let time = now();
+            let cookie = self.free_cookie(&dir, &mut meta, name)?;
+            let entry = Dirent { ino, kind: inode.kind, name: name.into() };
+            let touched = Touched { links: meta.links, entries: Self::entries(&dir) + 1 };
+            let mut record = RecordBuffer::new(KIND_CHANGE, time);
+            Self::push_entry(&mut record, &dir, cookie, &entry);
+            self.push_dir(&mut record, &dir, &touched);
+            self.push_links(&mut record, &inode, &own, own.links + 1, time);
+            self.log(&mut record, &[&dir, &inode], || {
+                meta.dir.set(cookie, Some(entry));
+                self.touch_dir(&dir, &mut meta, &touched, time);
+                own.links += 1;
+                inode.changed.store(time, Ordering::Relaxed);
+                self.mark_dirty(&inode);
+            })?;
+            Ok(inode.attr(&own))
+        })
+    }
+
+    /// Adds the inode's attributes with another count of names.
+    pub(crate) fn push_links(
+        &self,
+        record: &mut RecordBuffer,
+        inode: &Inode,
+        meta: &Meta,
+        links: u32,
+        time: i64,
+    ) {
+        let stored = Stored { links, changed: Timestamp(time), ..inode.stored(meta) };
+        item::push_put(record, inode.ino.0, keys::INODE, 0, &stored.encode());
+    }
+
+    /// Target of a symbolic link.
+    pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
+        let inode = self.inode(ino)?;
+        if inode.kind != FileKind::Symlink {
+            return Err(Error::Invalid("not a symbolic link"));
+        }
+        if let Some(target) = &inode.meta.read().target {
+            return Ok(target.to_vec());
+        }
+        let mut meta = inode.meta.write();
+        let mut target = Vec::new();
+        let (from, to) = keys::from_index(ino, keys::SYMLINK, 0);
+        self.pool.scan(keys::home(ino), from, to, &mut |_, value| {
+            target.extend_from_slice(value);
+            target.len() <= SYMLINK_BYTES_MAX
+        })?;
+        if target.len() as u64 != inode.size.load(Ordering::Relaxed) {
+            return Err(crate::core::damaged_value(&from));
+        }
+        meta.target = Some(target.clone().into());
+        Ok(target)
+    }
+}
+
+/// Locks of several inodes, taken in the order of their numbers.
+pub struct Locked<'l>(Vec<(Ino, RwLockWriteGuard<'l, Meta>)>);
+
+/// Locks the inodes; one that is named twice is locked once.
+pub fn lock_all<'l>(inodes: &[&'l Arc<Inode>]) -> Locked<'l> {
+    let mut inodes: Vec<&'l Arc<Inode>> = inodes.to_vec();
+    inodes.sort_by_key(|inode| inode.ino);
+    inodes.dedup_by_key(|inode| inode.ino);
+    Locked(inodes.into_iter().map(|inode| (inode.ino, inode.meta.write())).collect())
+}
+
+impl<'l> Locked<'l> {
+    /// The lock of `inode`, which is among them and was not taken yet.
+    pub fn take(&mut self, inode: &Inode) -> RwLockWriteGuard<'l, Meta> {
+        let index = self.0.iter().position(|(ino, _)| *ino == inode.ino);
+        assert!(index.is_some(), "the inode was locked, and is taken once");
+        self.0.swap_remove(index.unwrap_or(0)).1
+    }
+
+    /// The state of `inode`, which is among them.
+    pub fn get(&mut self, inode: &Inode) -> &mut Meta {
+        let index = self.0.iter().position(|(ino, _)| *ino == inode.ino);
+        assert!(index.is_some(), "the inode was locked");
+        &mut self.0[index.unwrap_or(0)].1
+    }
+}

@@ -1,0 +1,292 @@
+//! Recovery: the records that no checkpoint folded, applied to DRAM in the order of their stamps.
+//!
+//! Only the last record of a lane can name data that a crash tore. It is taken if its blocks match
+//! its checksums, or if a complete record with a higher stamp took away one of its blocks: that
+//! one was written after this one's fence (the range's lock orders them), and from then on the
+//! block may hold something else. Otherwise it is dropped, as if the call had not been made.
+
+use crate::attr::Stored;
+use crate::core::{Core, damaged_value};
+use crate::dir::Dirent;
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::item::{self, Item};
+use crate::keys;
+use crate::leaf::SlotChange;
+use crate::patches::Patches;
+use crate::types::Ino;
+use crate::write::grow;
+use pool::tree::Change;
+use pool::{BLOCK_BYTES, KIND_CHANGE, Record, Recovery};
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+fn damaged_record(record: &Record) -> Error {
+    Error::Damaged(format!(
+        "the log's record with stamp {} (slice {}, lane {}) makes no sense",
+        record.stamp, record.slice, record.lane
+    ))
+}
+
+impl Core {
+    /// Applies what the log holds. Returns the number of records applied.
+    pub fn replay(&self, recovery: &Recovery) -> Result<u64> {
+        let torn = self.torn_tails(&recovery.records)?;
+        let mut applied = 0;
+        for (index, record) in recovery.records.iter().enumerate() {
+            if record.kind != KIND_CHANGE || torn.contains(&index) {
+                continue;
+            }
+            let items = item::decode(&record.payload).ok_or_else(|| damaged_record(record))?;
+            for item in &items {
+                self.apply(item, record)?;
+            }
+            applied += 1;
+        }
+        Ok(applied)
+    }
+
+    /// Which of the lanes' last records did not complete.
+    fn torn_tails(&self, records: &[Record]) -> Result<HashSet<usize>> {
+        let mut torn = HashSet::new();
+        // from the highest stamp down: whether a record vouches for another is known by then
+        for (index, record) in records.iter().enumerate().rev() {
+            if !record.unsealed || record.kind != KIND_CHANGE {
+                continue;
+            }
+            let items = item::decode(&record.payload).ok_or_else(|| damaged_record(record))?;
+            if self.data_matches(&items)? {
+                continue;
+            }
+            let mut later = records[index + 1..].iter().zip(index + 1..);
+            let vouched = later.any(|(other, at)| {
+                !torn.contains(&at) && other.stamp > record.stamp && takes_a_block(other, &items)
+            });
+            if !vouched {
+                torn.insert(index);
+            }
+        }
+        Ok(torn)
+    }
+
+    fn data_matches(&self, items: &[Item]) -> Result<bool> {
+        for item in items {
+            let Item::Write { placed, .. } = item else { continue };
+            for placed in placed {
+                if !self.pool.contains(placed.addr) || self.pool.crc(placed.addr)? != placed.crc {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn replayed_inode(&self, ino: Ino, record: &Record) -> Result<Arc<Inode>> {
+        let inode = self.inode(ino).map_err(|error| match error {
+            Error::NotFound => damaged_record(record),
+            error => error,
+        })?;
+        inode.stamped(record.stamp);
+        self.mark_dirty(&inode);
+        Ok(inode)
+    }
+
+    fn apply(&self, item: &Item, record: &Record) -> Result<()> {
+        // what replay frees is read off the trees afterwards
+        let mut freed = Vec::new();
+        match item {
+            Item::Write { ino, block, placed, end } => {
+                if placed.iter().any(|placed| !self.pool.contains(placed.addr)) {
+                    return Err(damaged_record(record));
+                }
+                let inode = self.replayed_inode(*ino, record)?;
+                let changes: Vec<SlotChange> =
+                    placed.iter().map(|placed| SlotChange::Place(*placed)).collect();
+                self.publish(&inode, *block, &changes, &mut freed, || {
+                    grow(&inode, *end, record.time_ns);
+                })
+            }
+            Item::Patch { ino, offset, data, end } => {
+                let inode = self.replayed_inode(*ino, record)?;
+                let block = offset / BLOCK_BYTES;
+                let at = (offset % BLOCK_BYTES) as usize;
+                if at + data.len() > BLOCK_BYTES as usize {
+                    return Err(damaged_record(record));
+                }
+                let old = self.view_block(&inode, block)?.patches;
+                let patches = old.as_deref().unwrap_or(&Patches::default()).with(at, data);
+                let change = [SlotChange::Patch(Arc::new(patches))];
+                self.publish(&inode, block, &change, &mut freed, || {
+                    grow(&inode, *end, record.time_ns);
+                })
+            }
+            Item::Truncate { ino, size } => {
+                let inode = self.replayed_inode(*ino, record)?;
+                self.cut_off(&inode, u64::MAX, *size, &mut freed)
+            }
+            Item::Punch { ino, block, blocks } => {
+                let inode = self.replayed_inode(*ino, record)?;
+                let end = block.checked_add(*blocks).ok_or_else(|| damaged_record(record))?;
+                inode.touch(record.time_ns);
+                self.clear_blocks(&inode, *block, end - block, &mut freed)
+            }
+            Item::Touch { ino, links, entries } => {
+                let inode = self.replayed_inode(*ino, record)?;
+                inode.meta.write().links = *links;
+                inode.size.store(*entries, Ordering::Relaxed);
+                inode.touch(record.time_ns);
+                Ok(())
+            }
+            Item::Drop { ino } => {
+                let inode = self.replayed_inode(*ino, record)?;
+                let mut meta = inode.meta.write();
+                self.gone(&inode, &mut meta, &mut freed)
+            }
+            Item::Put { object, kind, index, value } => {
+                self.apply_put(*object, *kind, *index, value, record)
+            }
+            Item::Delete { object, kind, index } => {
+                self.apply_delete(*object, *kind, *index, record)
+            }
+        }
+    }
+
+    fn apply_put(
+        &self,
+        object: u64,
+        kind: u8,
+        index: u64,
+        value: &[u8],
+        record: &Record,
+    ) -> Result<()> {
+        let ino = Ino(if object == 0 { index } else { object });
+        if object != 0 && kind == keys::INODE {
+            return self.apply_inode(ino, value, record);
+        }
+        let inode = self.replayed_inode(ino, record)?;
+        let mut meta = inode.meta.write();
+        if object == 0 {
+            meta.orphan = true;
+        } else if kind == keys::DIRENT {
+            let entry = Dirent::decode(value).ok_or_else(|| damaged_record(record))?;
+            meta.dir.set(index, Some(entry));
+            return Ok(());
+        } else {
+            // read again when it is asked for
+            meta.xattrs = None;
+            meta.target = None;
+        }
+        let key = pool::tree::Key::new(object, kind, index);
+        meta.pending.insert(key, Change::Put(value.to_vec()));
+        Ok(())
+    }
+
+    fn apply_inode(&self, ino: Ino, value: &[u8], record: &Record) -> Result<()> {
+        let mut stored = Stored::decode(value).ok_or_else(|| damaged_record(record))?;
+        match self.inode(ino) {
+            Ok(inode) => {
+                inode.restore(&mut inode.meta.write(), &stored);
+                inode.stamped(record.stamp);
+                self.mark_dirty(&inode);
+            }
+            Err(Error::NotFound) if self.cached_inode(ino).is_none() => {
+                self.pool.inode_seen(keys::home(ino), keys::counter_of(ino));
+                stored.stamp = record.stamp;
+                let inode = Arc::new(Inode::new(ino, &stored, false));
+                self.insert_inode(&inode);
+                self.mark_dirty(&inode);
+                self.inodes.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(Error::NotFound) => return Err(damaged_record(record)),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn apply_delete(&self, object: u64, kind: u8, index: u64, record: &Record) -> Result<()> {
+        let ino = Ino(if object == 0 { index } else { object });
+        let inode = self.replayed_inode(ino, record)?;
+        let mut meta = inode.meta.write();
+        if object != 0 && kind == keys::DIRENT {
+            meta.dir.set(index, None);
+        } else {
+            meta.xattrs = None;
+            meta.pending.insert(pool::tree::Key::new(object, kind, index), Change::Delete);
+        }
+        Ok(())
+    }
+
+    /// Folds what replay brought into the trees, and takes the free space from them.
+    pub fn commit_recovery(&self) -> Result<()> {
+        let closed = self.pool.close_gate();
+        let cut = self.pool.cut(&closed, self.inodes.load(Ordering::Relaxed).max(0) as u64);
+        let (batch, folded) = self.encode();
+        drop(closed);
+        self.mark_named(&batch)?;
+        self.pool.commit(&cut, &batch, &crate::checkpoint::FileBlocks)?;
+        *self.folded.lock() = folded;
+        Ok(self.pool.load_space()?)
+    }
+
+    /// Takes the blocks that replayed records name, so that no tree page is put there.
+    pub fn mark_named(&self, batch: &[pool::SliceBatch]) -> Result<()> {
+        for (key, change) in batch.iter().flat_map(|slice| &slice.changes) {
+            let Change::Put(value) = change else { continue };
+            if key.kind != keys::MAP || key.object == 0 {
+                continue;
+            }
+            let placed = crate::leaf::decode(value).ok_or_else(|| damaged_value(key))?;
+            for (_, placed) in placed {
+                let slice = self.pool.slices().get(usize::from(placed.addr.slice()));
+                slice.map(|slice| slice.space.mark_used(placed.addr.block()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops the inodes that were open without a name when the pool was closed or died.
+    pub fn drop_orphans(&self) -> Result<()> {
+        for slice in 0..self.pool.slices().len() {
+            let mut orphans = Vec::new();
+            let (from, to) = (
+                pool::tree::Key::new(0, keys::ORPHAN, 0),
+                pool::tree::Key::new(0, keys::ORPHAN + 1, 0),
+            );
+            self.pool.scan(slice as u8, from, to, &mut |key, _| {
+                orphans.push(Ino(key.index));
+                true
+            })?;
+            for ino in orphans {
+                let inode = self.inode(ino)?;
+                inode.meta.write().orphan = true;
+                self.drop_orphan(&inode)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether `record` takes away a block that `items` put in place.
+fn takes_a_block(record: &Record, items: &[Item]) -> bool {
+    let Some(others) = item::decode(&record.payload) else { return false };
+    let blocks = items.iter().filter_map(|item| match item {
+        Item::Write { ino, block, placed, .. } => {
+            Some((*ino, *block, *block + placed.len() as u64))
+        }
+        _ => None,
+    });
+    blocks.into_iter().any(|(ino, first, end)| {
+        others.iter().any(|other| match other {
+            Item::Write { ino: own, block, placed, .. } => {
+                *own == ino && *block < end && first < *block + placed.len() as u64
+            }
+            Item::Truncate { ino: own, size } => *own == ino && size.div_ceil(BLOCK_BYTES) < end,
+            Item::Punch { ino: own, block, blocks } => {
+                *own == ino && *block < end && first < block.saturating_add(*blocks)
+            }
+            Item::Drop { ino: own } => *own == ino,
+            _ => false,
+        })
+    })
+}

@@ -1,0 +1,359 @@
+//! Truncating, extending, punching and asking where the holes are.
+
+use crate::core::{Core, now};
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::item::{self, Placed};
+use crate::keys;
+use crate::leaf::{LEAF_BLOCKS, SlotChange};
+use crate::leaves::leaf_of;
+use crate::types::{FILE_BYTES_MAX, Fallocate};
+use pmem::InFlight;
+use pool::{BLOCK_BYTES, BlockAddr, KIND_CHANGE, RecordBuffer};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+/// Blocks that one record of a punch covers at most: a GiB.
+const PUNCH_BLOCKS_MAX: u64 = 1 << 18;
+
+/// A block written anew because a part of it became zero.
+struct Rewritten {
+    block: u64,
+    placed: Placed,
+}
+
+impl Core {
+    /// The file ends at `size` from now on. The caller is inside the gate and holds all ranges;
+    /// `more` adds items to the record and publishes with it.
+    pub fn truncate(
+        &self,
+        inode: &Arc<Inode>,
+        size: u64,
+        record: &mut RecordBuffer,
+        more: impl FnOnce(),
+    ) -> Result<()> {
+        if size > FILE_BYTES_MAX {
+            return Err(Error::TooBig);
+        }
+        let old = inode.size.load(Ordering::Acquire);
+        item::push_truncate(record, inode.ino, size);
+        let tail = (size % BLOCK_BYTES) as usize;
+        // bytes behind the end of a file are zeros, so that it can be extended by its size alone
+        let (rewritten, in_flight) = if size < old && tail != 0 {
+            self.zero_part(inode, size / BLOCK_BYTES, tail, BLOCK, record, size)?
+        } else {
+            (None, InFlight::none())
+        };
+        let mut freed = Vec::new();
+        let mut published = Ok(());
+        let logged = self.log_after(record, &[inode], in_flight, || {
+            published =
+                self.cut_off(inode, old, size, &mut freed).and_then(|()| match &rewritten {
+                    Some(r) => {
+                        let change = [SlotChange::Place(r.placed)];
+                        self.publish(inode, r.block, &change, &mut freed, || {})
+                    }
+                    None => Ok(()),
+                });
+            self.mark_dirty(inode);
+            more();
+        });
+        if let Err(error) = logged {
+            self.give_rewritten(rewritten);
+            return Err(error);
+        }
+        self.pool.reclaim().retire(&freed);
+        self.published(published)
+    }
+
+    fn give_rewritten(&self, rewritten: Option<Rewritten>) {
+        if let Some(rewritten) = rewritten {
+            self.pool.reclaim().give_one(rewritten.placed.addr);
+        }
+    }
+
+    /// Writes `block` anew with zeros from `from` to `to`; nothing if it is a hole.
+    fn zero_part(
+        &self,
+        inode: &Inode,
+        block: u64,
+        from: usize,
+        to: usize,
+        record: &mut RecordBuffer,
+        end: u64,
+    ) -> Result<(Option<Rewritten>, InFlight)> {
+        let view = self.view_block(inode, block)?;
+        if view.addr.is_none() && view.patches.is_none() {
+            return Ok((None, InFlight::none()));
+        }
+        let mut bytes = [0u8; BLOCK];
+        self.copy_block(inode, block, &view, 0, &mut bytes)?;
+        bytes[from..to].fill(0);
+        let addr = self.pool.reclaim().allocate_reserve(self.pool.near_slice())?;
+        let (in_flight, crc) = self.pool.write_block(addr, &bytes);
+        let placed = Placed { addr, crc };
+        item::push_write(record, inode.ino, block, &[placed], end);
+        Ok((Some(Rewritten { block, placed }), in_flight))
+    }
+
+    /// Takes effect in DRAM: the file of `old` bytes has `size` now, the blocks behind are freed.
+    pub fn cut_off(
+        &self,
+        inode: &Arc<Inode>,
+        old: u64,
+        size: u64,
+        freed: &mut Vec<BlockAddr>,
+    ) -> Result<()> {
+        let block_end = size.div_ceil(BLOCK_BYTES);
+        if size >= old && block_end >= old.div_ceil(BLOCK_BYTES) {
+            inode.size.store(size, Ordering::Release);
+            return Ok(());
+        }
+        let (index, slot) = leaf_of(block_end);
+        // the size first: a reader that sees the holes sees the size, too
+        inode.size.store(size, Ordering::Release);
+        let first_whole = if slot == 0 { index } else { index + 1 };
+        if slot != 0 && self.leaf(inode, index)?.is_some() {
+            let clears: Vec<SlotChange> =
+                (slot..LEAF_BLOCKS as usize).map(|_| SlotChange::Clear).collect();
+            self.publish(inode, block_end, &clears, freed, || {})?;
+        }
+        self.drop_leaves(inode, first_whole, freed)
+    }
+
+    /// Drops all leaves from `first` on, those in the tree included.
+    fn drop_leaves(
+        &self,
+        inode: &Arc<Inode>,
+        first: u64,
+        freed: &mut Vec<BlockAddr>,
+    ) -> Result<()> {
+        let _loading = inode.map.loading.lock();
+        let mut cached = BTreeSet::new();
+        inode.map.for_each(first, &mut |index, _| {
+            cached.insert(index);
+        });
+        let before = freed.len();
+        self.stored_blocks(inode, first, &cached, freed)?;
+        for index in cached {
+            let Some(leaf) = inode.map.take(index) else { continue };
+            if let Some(lock) = leaf.lock() {
+                freed.extend(leaf.blocks());
+                lock.kill();
+            }
+        }
+        inode.blocks.fetch_sub((freed.len() - before) as u64, Ordering::Relaxed);
+        inode.map.tree_end.fetch_min(first, Ordering::Relaxed);
+        inode.void_from.fetch_min(first, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Blocks of leaves that are in the tree and not in `cached`.
+    fn stored_blocks(
+        &self,
+        inode: &Inode,
+        first: u64,
+        cached: &BTreeSet<u64>,
+        blocks: &mut Vec<BlockAddr>,
+    ) -> Result<()> {
+        if !inode.map.in_tree(first) {
+            return Ok(());
+        }
+        let (from, to) = keys::from_index(inode.ino, keys::MAP, first);
+        let mut damaged = None;
+        self.pool.scan(keys::home(inode.ino), from, to, &mut |key, value| {
+            if inode.map.in_tree(key.index) && !cached.contains(&key.index) {
+                match crate::leaf::decode(value) {
+                    Some(placed) => blocks.extend(placed.iter().map(|(_, p)| p.addr)),
+                    None => damaged = Some(key),
+                }
+            }
+            damaged.is_none()
+        })?;
+        damaged.map_or(Ok(()), |key| Err(crate::core::damaged_value(&key)))
+    }
+
+    /// The inode and all its data are gone.
+    pub fn drop_data(&self, inode: &Arc<Inode>, freed: &mut Vec<BlockAddr>) -> Result<()> {
+        inode.size.store(0, Ordering::Release);
+        self.drop_leaves(inode, 0, freed)
+    }
+
+    /// Reserves (nothing to do: space is taken when written), punches or zeroes a range.
+    pub fn fallocate(
+        &self,
+        inode: &Arc<Inode>,
+        mode: Fallocate,
+        offset: u64,
+        len: u64,
+    ) -> Result<()> {
+        let end =
+            offset.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX).ok_or(Error::TooBig)?;
+        if len == 0 {
+            return Err(Error::Invalid("the range is empty"));
+        }
+        match mode {
+            Fallocate::Allocate { keep_size: true } => Ok(()),
+            Fallocate::Allocate { keep_size: false } => self.extend(inode, end),
+            Fallocate::PunchHole => self.punch(inode, offset, end),
+            Fallocate::Zero { keep_size } => {
+                self.punch(inode, offset, end)?;
+                if keep_size { Ok(()) } else { self.extend(inode, end) }
+            }
+        }
+    }
+
+    /// The file is at least `end` bytes long.
+    fn extend(&self, inode: &Arc<Inode>, end: u64) -> Result<()> {
+        self.change(|| {
+            let _range = inode.ranges.lock(0, u64::MAX);
+            if inode.size.load(Ordering::Acquire) >= end {
+                return Ok(());
+            }
+            let time = now();
+            let mut record = RecordBuffer::new(KIND_CHANGE, time);
+            self.truncate(inode, end, &mut record, || inode.touch(time))
+        })
+    }
+
+    /// The bytes `offset..end` read as zeros.
+    fn punch(&self, inode: &Arc<Inode>, offset: u64, end: u64) -> Result<()> {
+        let mut at = offset;
+        while at < end.min(inode.size.load(Ordering::Acquire)) {
+            let step = end.min((at / BLOCK_BYTES + PUNCH_BLOCKS_MAX) * BLOCK_BYTES);
+            self.change(|| self.punch_step(inode, at, step))?;
+            at = step;
+        }
+        Ok(())
+    }
+
+    fn punch_step(&self, inode: &Arc<Inode>, from: u64, to: u64) -> Result<()> {
+        let (first, last) = (from / BLOCK_BYTES, (to - 1) / BLOCK_BYTES);
+        let _range = inode.ranges.lock(first, last);
+        let size = inode.size.load(Ordering::Acquire);
+        let to = to.min(size);
+        if from >= to {
+            return Ok(());
+        }
+        let time = now();
+        let mut record = RecordBuffer::new(KIND_CHANGE, time);
+        let mut rewritten = Vec::new();
+        let mut in_flight = InFlight::none();
+        let whole_first = from.div_ceil(BLOCK_BYTES);
+        let whole_end = if to == size { to.div_ceil(BLOCK_BYTES) } else { to / BLOCK_BYTES };
+        let mut edge = |block: u64, low: usize, high: usize, record: &mut RecordBuffer| {
+            let (done, written) = self.zero_part(inode, block, low, high, record, 0)?;
+            in_flight = std::mem::replace(&mut in_flight, InFlight::none()).and(written);
+            rewritten.extend(done);
+            Ok::<(), Error>(())
+        };
+        let head = (from % BLOCK_BYTES) as usize;
+        let tail = (to % BLOCK_BYTES) as usize;
+        let first_done = if first == to / BLOCK_BYTES && head != 0 {
+            edge(first, head, tail, &mut record)
+        } else {
+            let head_done = if head == 0 { Ok(()) } else { edge(first, head, BLOCK, &mut record) };
+            let tail_block = to / BLOCK_BYTES;
+            head_done.and_then(|()| {
+                let cut = tail != 0 && whole_end == tail_block;
+                if cut { edge(tail_block, 0, tail, &mut record) } else { Ok(()) }
+            })
+        };
+        let whole = whole_end.saturating_sub(whole_first);
+        if whole > 0 {
+            item::push_punch(&mut record, inode.ino, whole_first, whole);
+        }
+        let mut freed = Vec::new();
+        let mut published = Ok(());
+        let logged = first_done.and_then(|()| {
+            self.log_after(&mut record, &[inode], in_flight, || {
+                published = self.clear_blocks(inode, whole_first, whole, &mut freed);
+                for r in &rewritten {
+                    let change = [SlotChange::Place(r.placed)];
+                    let one = self.publish(inode, r.block, &change, &mut freed, || {});
+                    published = std::mem::replace(&mut published, Ok(())).and(one);
+                }
+                inode.touch(time);
+                self.mark_dirty(inode);
+            })
+        });
+        if let Err(error) = logged {
+            rewritten.into_iter().for_each(|r| self.give_rewritten(Some(r)));
+            return Err(error);
+        }
+        self.pool.reclaim().retire(&freed);
+        self.published(published)
+    }
+
+    /// Takes effect in DRAM: whole blocks are holes. The same at run time and in replay.
+    pub fn clear_blocks(
+        &self,
+        inode: &Arc<Inode>,
+        first: u64,
+        count: u64,
+        freed: &mut Vec<BlockAddr>,
+    ) -> Result<()> {
+        let end = first + count;
+        let mut block = first;
+        while block < end {
+            let index = leaf_of(block).0;
+            let stop = end.min((index + 1) * LEAF_BLOCKS);
+            if self.leaf(inode, index)?.is_some() {
+                let clears: Vec<SlotChange> = (block..stop).map(|_| SlotChange::Clear).collect();
+                self.publish(inode, block, &clears, freed, || {})?;
+            }
+            block = stop;
+        }
+        Ok(())
+    }
+
+    /// First data or hole at or after `offset`.
+    pub fn seek(&self, inode: &Inode, offset: u64, data: bool) -> Result<u64> {
+        let size = inode.size.load(Ordering::Acquire);
+        if offset >= size {
+            return Err(Error::NoSuchRange);
+        }
+        let last = (size - 1) / BLOCK_BYTES;
+        let mut block = offset / BLOCK_BYTES;
+        while block <= last {
+            let (index, slot) = leaf_of(block);
+            let found = match self.leaf(inode, index)? {
+                Some(leaf) => leaf.find(slot, data),
+                None if data => None,
+                None => Some(slot),
+            };
+            if let Some(found) = found {
+                let at = (index * LEAF_BLOCKS + found as u64) * BLOCK_BYTES;
+                if at < size {
+                    return Ok(at.max(offset));
+                }
+                break;
+            }
+            block = self.next_leaf(inode, index, data)? * LEAF_BLOCKS;
+        }
+        if data { Err(Error::NoSuchRange) } else { Ok(size) }
+    }
+
+    /// The leaf to look at after `index`: when data is sought, the next that exists.
+    fn next_leaf(&self, inode: &Inode, index: u64, data: bool) -> Result<u64> {
+        if !data {
+            return Ok(index + 1);
+        }
+        let mut next = u64::MAX / LEAF_BLOCKS;
+        let mut cached = |found: u64, _: &Arc<crate::leaf::Leaf>| next = next.min(found);
+        inode.map.for_each(index + 1, &mut cached);
+        for kind in [keys::MAP, keys::PATCH] {
+            let unit = if kind == keys::MAP { 1 } else { LEAF_BLOCKS };
+            let (from, to) = keys::from_index(inode.ino, kind, (index + 1) * unit);
+            self.pool.scan(keys::home(inode.ino), from, to, &mut |key, _| {
+                if inode.map.in_tree(key.index / unit) {
+                    next = next.min(key.index / unit);
+                }
+                false
+            })?;
+        }
+        Ok(next)
+    }
+}

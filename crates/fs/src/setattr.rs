@@ -1,0 +1,61 @@
+//! Changing attributes.
+
+use crate::core::{Core, now};
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::item;
+use crate::keys;
+use crate::types::{Attr, FileKind, Ino, SetAttr};
+use pool::{KIND_CHANGE, RecordBuffer};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Core {
+    /// Changes attributes; truncates or extends.
+    pub fn setattr(&self, ino: Ino, change: &SetAttr) -> Result<Attr> {
+        let inode = self.inode(ino)?;
+        match (change.size, inode.kind) {
+            (Some(_), FileKind::Directory) => return Err(Error::IsDirectory),
+            (Some(_), FileKind::File) | (None, _) => {}
+            (Some(_), _) => return Err(Error::Invalid("only a regular file has a size to set")),
+        }
+        self.change(|| {
+            let _range = change.size.map(|_| inode.ranges.lock(0, u64::MAX));
+            self.set(&inode, change)
+        })
+    }
+
+    fn set(&self, inode: &Arc<Inode>, change: &SetAttr) -> Result<Attr> {
+        let mut meta = inode.meta.write();
+        if meta.gone {
+            return Err(Error::NotFound);
+        }
+        let time = now();
+        let mut stored = inode.stored(&meta);
+        stored.mode = change.mode.unwrap_or(stored.mode) & 0o7777;
+        stored.uid = change.uid.unwrap_or(stored.uid);
+        stored.gid = change.gid.unwrap_or(stored.gid);
+        stored.accessed = change.accessed.unwrap_or(stored.accessed);
+        if change.size.is_some() {
+            stored.modified.0 = time;
+        }
+        stored.modified = change.modified.unwrap_or(stored.modified);
+        stored.changed.0 = time;
+        let mut record = RecordBuffer::new(KIND_CHANGE, time);
+        item::push_put(&mut record, inode.ino.0, keys::INODE, 0, &stored.encode());
+        let publish = || {
+            meta.mode = stored.mode;
+            meta.uid = stored.uid;
+            meta.gid = stored.gid;
+            meta.accessed = stored.accessed;
+            inode.modified.store(stored.modified.0, Ordering::Relaxed);
+            inode.changed.store(time, Ordering::Relaxed);
+            self.mark_dirty(inode);
+        };
+        match change.size {
+            Some(size) => self.truncate(inode, size, &mut record, publish)?,
+            None => self.log(&mut record, &[inode], publish)?,
+        }
+        Ok(inode.attr(&meta))
+    }
+}

@@ -1,0 +1,349 @@
+//! The file system's interface: what every door calls.
+
+use crate::attr::Stored;
+use crate::core::{Core, now};
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::types::*;
+use pool::{Candidate, FormatOptions, OpenOptions, Pool, PoolInfo, Recovery};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+/// The file system of one pool. All calls may come from many threads.
+#[derive(Debug)]
+pub struct FileSystem {
+    core: Arc<Core>,
+    background: parking_lot::Mutex<Option<JoinHandle<()>>>,
+    replayed: u64,
+}
+
+/// An open inode: keeps it (also unlinked) until dropped.
+#[derive(Debug)]
+pub struct Handle {
+    core: Arc<Core>,
+    inode: Arc<Inode>,
+}
+
+impl Handle {
+    /// The inode's number.
+    pub fn ino(&self) -> Ino {
+        self.inode.ino
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if let Err(error) = self.core.release(&self.inode) {
+            // the orphan stays on the medium's list, and the next open of the pool drops it
+            tracing::warn!("closing inode {}: {error}", self.inode.ino.0);
+        }
+    }
+}
+
+/// Makes an empty file system: a pool with a root directory.
+pub fn format(dir: &Path, options: &FormatOptions) -> Result<()> {
+    pool::format(dir, options)?;
+    let (pool, recovery) = Pool::open(dir, &OpenOptions::default())?;
+    make_root(pool, &recovery)
+}
+
+/// Makes an empty file system in memory that is already mapped, a slice each.
+pub fn format_mappings(mappings: Vec<pmem::Mapping>, options: &FormatOptions) -> Result<()> {
+    pool::format_mappings(&mappings, options)?;
+    let candidates: pool::Result<Vec<Candidate>> = mappings
+        .into_iter()
+        .map(|mapping| Candidate::from_mapping(Path::new("memory"), mapping, false))
+        .collect();
+    let (pool, recovery) = Pool::open_candidates(candidates?, &OpenOptions::default())?;
+    make_root(pool, &recovery)
+}
+
+/// The root directory lies in the first checkpoint, not in the log.
+fn make_root(pool: Pool, recovery: &Recovery) -> Result<()> {
+    let core = Core::new(pool);
+    core.replay(recovery)?;
+    let time = Timestamp(now());
+    let stored = Stored {
+        kind: FileKind::Directory,
+        mode: 0o755,
+        links: 2,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        size: 0,
+        blocks: 0,
+        accessed: time,
+        modified: time,
+        changed: time,
+        created: time,
+        parent: Ino::ROOT,
+        stamp: 0,
+    };
+    let root = Arc::new(Inode::new(Ino::ROOT, &stored, false));
+    core.insert_inode(&root);
+    core.mark_dirty(&root);
+    core.inodes.store(1, Ordering::Relaxed);
+    core.checkpoint()
+}
+
+impl FileSystem {
+    /// Opens the pool in `dir`, exclusively, and recovers it.
+    pub fn open_pool(dir: &Path, options: &OpenOptions) -> Result<FileSystem> {
+        let (pool, recovery) = Pool::open(dir, options)?;
+        FileSystem::recover(pool, &recovery, true)
+    }
+
+    /// Opens the pool that these slices make. Without `background`, checkpoints are made by the
+    /// calls that need them: what happens is the same on every run.
+    pub fn open_candidates(
+        candidates: Vec<Candidate>,
+        options: &OpenOptions,
+        background: bool,
+    ) -> Result<FileSystem> {
+        let (pool, recovery) = Pool::open_candidates(candidates, options)?;
+        FileSystem::recover(pool, &recovery, background)
+    }
+
+    fn recover(pool: Pool, recovery: &Recovery, background: bool) -> Result<FileSystem> {
+        if let Some((slice, offset, what)) = recovery.damage.first() {
+            let (slice, offset, what) = (*slice, *offset, what.clone());
+            return Err(pool::Error::Damaged { slice, offset, what }.into());
+        }
+        let read_only = pool.read_only();
+        let core = Arc::new(Core::new(pool));
+        let replayed = core.replay(recovery)?;
+        core.inode(Ino::ROOT).map_err(|error| match error {
+            Error::NotFound => Error::Damaged("there is no root directory".to_owned()),
+            error => error,
+        })?;
+        let mut thread = None;
+        if !read_only {
+            if !recovery.records.is_empty() {
+                core.commit_recovery()?;
+            }
+            core.drop_orphans()?;
+            if background {
+                core.background.store(true, Ordering::Relaxed);
+                let runner = core.clone();
+                let builder = std::thread::Builder::new().name("ns-checkpoint".to_owned());
+                let spawned = builder.spawn(move || runner.run_background());
+                thread = Some(spawned.map_err(|source| {
+                    let path = "the checkpoint thread".into();
+                    Error::from(pool::Error::Io { path, source })
+                })?);
+            }
+        }
+        Ok(FileSystem { core, background: parking_lot::Mutex::new(thread), replayed })
+    }
+
+    /// Checkpoints and closes. Dropping without it is safe: the next open recovers.
+    pub fn close(&self) -> Result<()> {
+        self.end_background();
+        if self.core.pool.read_only() {
+            return Ok(());
+        }
+        self.core.checkpoint()
+    }
+
+    fn end_background(&self) {
+        if let Some(thread) = self.background.lock().take() {
+            self.core.stop_background();
+            let _ = thread.join();
+        }
+    }
+
+    /// What the pool says about itself.
+    pub fn info(&self) -> PoolInfo {
+        self.core.pool.info()
+    }
+
+    /// Records that recovery replayed at open.
+    pub fn replayed(&self) -> u64 {
+        self.replayed
+    }
+
+    /// The entry `name` of directory `parent`; `.` and `..` are known.
+    pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attr> {
+        self.core.lookup(parent, name)
+    }
+
+    /// Attributes of `ino`.
+    pub fn getattr(&self, ino: Ino) -> Result<Attr> {
+        self.core.getattr(ino)
+    }
+
+    /// Changes attributes, truncates or extends.
+    pub fn setattr(&self, ino: Ino, change: &SetAttr) -> Result<Attr> {
+        self.core.setattr(ino, change)
+    }
+
+    /// Makes a new inode named `name` in `parent`.
+    pub fn create(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        node: NewNode<'_>,
+        by: Creation,
+    ) -> Result<Attr> {
+        self.core.create(parent, name, node, by)
+    }
+
+    /// Removes a name that is not a directory's.
+    pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        self.core.remove(parent, name, false)
+    }
+
+    /// Removes an empty directory.
+    pub fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        self.core.remove(parent, name, true)
+    }
+
+    /// Renames, in one atomic step.
+    pub fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), mode: RenameMode) -> Result<()> {
+        self.core.rename(from, to, mode)
+    }
+
+    /// Gives `ino` (not a directory) one more name.
+    pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
+        self.core.link(ino, parent, name)
+    }
+
+    /// Target of a symbolic link.
+    pub fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
+        self.core.readlink(ino)
+    }
+
+    /// Opens an inode of any kind.
+    pub fn open(&self, ino: Ino) -> Result<Arc<Handle>> {
+        let inode = self.core.inode(ino)?;
+        // under the lock that a removal holds: it sees the handle, or the open sees the removal
+        let meta = inode.meta.read();
+        if meta.gone {
+            return Err(Error::NotFound);
+        }
+        inode.opens.fetch_add(1, Ordering::AcqRel);
+        drop(meta);
+        Ok(Arc::new(Handle { core: self.core.clone(), inode }))
+    }
+
+    /// Reads at `offset`; returns bytes read, fewer than asked only at the end of the file.
+    pub fn read(&self, handle: &Handle, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        if handle.inode.kind == FileKind::Directory {
+            return Err(Error::IsDirectory);
+        }
+        self.core.read(&handle.inode, offset, buffer)
+    }
+
+    /// Writes all of `data` at `offset`, each piece of up to [`ATOMIC_WRITE_BYTES_MAX`] atomically;
+    /// returns bytes written (fewer than asked only when space ran out between pieces).
+    pub fn write(&self, handle: &Handle, offset: u64, data: &[u8]) -> Result<usize> {
+        self.core.write(&handle.inode, offset, data)
+    }
+
+    /// Writes at the end of the file, atomically against other appends; returns the offset where
+    /// the data went.
+    pub fn append(&self, handle: &Handle, data: &[u8]) -> Result<u64> {
+        self.core.append(&handle.inode, data)
+    }
+
+    /// Reserves, punches or zeroes a range.
+    pub fn fallocate(&self, handle: &Handle, mode: Fallocate, offset: u64, len: u64) -> Result<()> {
+        self.core.fallocate(&handle.inode, mode, offset, len)
+    }
+
+    /// First data (`data` true) or hole at or after `offset`; ENXIO past the end.
+    pub fn seek(&self, handle: &Handle, offset: u64, data: bool) -> Result<u64> {
+        self.core.seek(&handle.inode, offset, data)
+    }
+
+    /// Everything returned before is durable when this returns (a no-op but in the `sync` domain).
+    pub fn fsync(&self, _handle: &Handle) -> Result<()> {
+        self.sync()
+    }
+
+    /// Everything in the pool is durable when this returns.
+    pub fn sync(&self) -> Result<()> {
+        self.core.sync()
+    }
+
+    /// Calls `each` for entries after `cookie` (0 = from the start) in cookie order until it
+    /// returns false. `.` and `..` are not given.
+    pub fn readdir(
+        &self,
+        ino: Ino,
+        cookie: u64,
+        each: &mut dyn FnMut(&DirEntry) -> bool,
+    ) -> Result<()> {
+        let dir = self.core.inode(ino)?;
+        if dir.kind != FileKind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        self.core.list(&dir, cookie, each)
+    }
+
+    /// Value of an extended attribute.
+    pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        self.core.getxattr(ino, name)
+    }
+
+    /// Sets an extended attribute.
+    pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
+        self.core.change_xattr(ino, name, Some(value), mode)
+    }
+
+    /// Removes an extended attribute.
+    pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        self.core.change_xattr(ino, name, None, XattrMode::Replace)
+    }
+
+    /// Names of all extended attributes.
+    pub fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        self.core.listxattr(ino)
+    }
+
+    /// Directory that holds directory `ino` (the root's is the root).
+    pub fn parent(&self, ino: Ino) -> Result<Ino> {
+        let dir = self.core.inode(ino)?;
+        if dir.kind != FileKind::Directory {
+            return Err(Error::NotDirectory);
+        }
+        Ok(dir.meta.read().parent)
+    }
+
+    /// Space of the pool.
+    pub fn statfs(&self) -> StatFs {
+        let (blocks, blocks_free) = self.core.pool.blocks();
+        StatFs {
+            block_bytes: pool::BLOCK_BYTES as u32,
+            blocks,
+            blocks_free,
+            inodes: self.core.inodes.load(Ordering::Relaxed).max(0) as u64,
+            // an inode takes about 1/16 of a tree page
+            inodes_free: blocks_free.saturating_mul(16),
+        }
+    }
+
+    /// Folds all changes into the trees and frees the log.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.core.checkpoint()
+    }
+
+    /// What checkpoints cost so far: how many, and bytes written by them.
+    pub fn checkpoint_cost(&self) -> (u64, u64) {
+        let bytes = self.core.checkpoint_bytes.load(Ordering::Relaxed);
+        (self.core.checkpoints.load(Ordering::Relaxed), bytes)
+    }
+
+    /// Bytes of log records written since open.
+    pub fn log_bytes_written(&self) -> u64 {
+        self.core.pool.slices().iter().map(|slice| slice.log.bytes_written()).sum()
+    }
+}
+
+impl Drop for FileSystem {
+    fn drop(&mut self) {
+        self.end_background();
+    }
+}

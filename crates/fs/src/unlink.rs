@@ -1,0 +1,213 @@
+//! Removing names, and the end of inodes.
+//!
+//! The record that removes an inode's last name also drops the inode, or, while it is open,
+//! remembers it as an orphan; the last close, or the next open of the pool, drops it then.
+
+use crate::core::{Core, now};
+use crate::error::{Error, Result};
+use crate::inode::{Inode, Meta};
+use crate::item;
+use crate::keys;
+use crate::namespace::{Touched, check_directory, check_name, lock_all};
+use crate::types::{FileKind, Ino};
+use pool::tree::Change;
+use pool::{BlockAddr, KIND_CHANGE, RecordBuffer};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Core {
+    /// The inode that `name` of `dir` stands for now.
+    pub(crate) fn child(&self, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<(u64, Arc<Inode>)>> {
+        let cached = {
+            let meta = dir.meta.read();
+            check_directory(dir, &meta)?;
+            self.find_cached(&meta, name)
+        };
+        let found = match cached {
+            Some(found) => found,
+            None => self.find(dir, &mut dir.meta.write(), name)?,
+        };
+        found.map(|(cookie, entry)| Ok((cookie, self.inode(entry.ino)?))).transpose()
+    }
+
+    /// Removes a name: of a directory if `directory`, else of anything else.
+    pub fn remove(&self, parent: Ino, name: &[u8], directory: bool) -> Result<()> {
+        match name {
+            b"." => {
+                return Err(Error::Invalid("the directory itself cannot be removed from inside"));
+            }
+            b".." => return Err(Error::NotEmpty),
+            name => check_name(name)?,
+        }
+        let dir = self.inode(parent)?;
+        self.change(|| {
+            loop {
+                let (_, inode) = match self.child(&dir, name) {
+                    Ok(found) => found.ok_or(Error::NotFound)?,
+                    // removed between the look at the name and the look at the inode
+                    Err(Error::NotFound) if self.child(&dir, name)?.is_none() => {
+                        return Err(Error::NotFound);
+                    }
+                    Err(error) => return Err(error),
+                };
+                let mut locked = lock_all(&[&dir, &inode]);
+                let mut own = locked.take(&inode);
+                let mut meta = locked.take(&dir);
+                check_directory(&dir, &meta)?;
+                let Some((cookie, entry)) = self.find(&dir, &mut meta, name)? else {
+                    return Err(Error::NotFound);
+                };
+                if entry.ino != inode.ino {
+                    continue;
+                }
+                check_removable(&inode, directory)?;
+                return self.remove_entry(&dir, &mut meta, cookie, &inode, &mut own);
+            }
+        })
+    }
+
+    fn remove_entry(
+        &self,
+        dir: &Arc<Inode>,
+        meta: &mut Meta,
+        cookie: u64,
+        inode: &Arc<Inode>,
+        own: &mut Meta,
+    ) -> Result<()> {
+        let time = now();
+        let is_dir = u32::from(inode.kind == FileKind::Directory);
+        let entries = Self::entries(dir).saturating_sub(1);
+        let touched = Touched { links: meta.links.saturating_sub(is_dir), entries };
+        let mut record = RecordBuffer::new(KIND_CHANGE, time);
+        item::push_delete(&mut record, dir.ino.0, keys::DIRENT, cookie);
+        self.push_dir(&mut record, dir, &touched);
+        let end = self.push_unnamed(&mut record, inode, own, time);
+        let mut freed = Vec::new();
+        let mut published = Ok(());
+        self.log(&mut record, &[dir, inode], || {
+            meta.dir.set(cookie, None);
+            self.touch_dir(dir, meta, &touched, time);
+            published = self.unnamed(inode, own, end, time, &mut freed);
+        })?;
+        self.pool.reclaim().retire(&freed);
+        self.published(published)
+    }
+
+    /// Adds to the record what the loss of one name means for the inode.
+    pub(crate) fn push_unnamed(
+        &self,
+        record: &mut RecordBuffer,
+        inode: &Inode,
+        meta: &Meta,
+        time: i64,
+    ) -> NameLoss {
+        let left = match inode.kind {
+            FileKind::Directory => 0,
+            _ => meta.links.saturating_sub(1),
+        };
+        if left > 0 {
+            self.push_links(record, inode, meta, left, time);
+            NameLoss::Named(left)
+        } else if inode.opens.load(Ordering::Acquire) > 0 {
+            self.push_links(record, inode, meta, 0, time);
+            let orphan = keys::orphan(inode.ino);
+            item::push_put(record, orphan.object, orphan.kind, orphan.index, &[]);
+            NameLoss::Orphan
+        } else {
+            item::push_drop(record, inode.ino);
+            NameLoss::Gone
+        }
+    }
+
+    /// Takes over what `push_unnamed` said.
+    pub(crate) fn unnamed(
+        &self,
+        inode: &Arc<Inode>,
+        meta: &mut Meta,
+        loss: NameLoss,
+        time: i64,
+        freed: &mut Vec<BlockAddr>,
+    ) -> Result<()> {
+        inode.changed.store(time, Ordering::Relaxed);
+        self.mark_dirty(inode);
+        match loss {
+            NameLoss::Named(links) => {
+                meta.links = links;
+                Ok(())
+            }
+            NameLoss::Orphan => {
+                meta.links = 0;
+                meta.orphan = true;
+                meta.pending.insert(keys::orphan(inode.ino), Change::Put(Vec::new()));
+                Ok(())
+            }
+            NameLoss::Gone => self.gone(inode, meta, freed),
+        }
+    }
+
+    /// The inode is dropped: in DRAM now, in the tree at the next checkpoint.
+    pub(crate) fn gone(
+        &self,
+        inode: &Arc<Inode>,
+        meta: &mut Meta,
+        freed: &mut Vec<BlockAddr>,
+    ) -> Result<()> {
+        meta.links = 0;
+        meta.gone = true;
+        meta.pending.clear();
+        if meta.orphan {
+            meta.pending.insert(keys::orphan(inode.ino), Change::Delete);
+        }
+        self.inodes.fetch_sub(1, Ordering::Relaxed);
+        self.mark_dirty(inode);
+        self.drop_data(inode, freed)
+    }
+
+    /// A handle was closed: an orphan that nobody has open any more is dropped.
+    pub fn release(&self, inode: &Arc<Inode>) -> Result<()> {
+        // ordering: AcqRel, so that who closes last sees what the others did
+        if inode.opens.fetch_sub(1, Ordering::AcqRel) != 1 || !inode.meta.read().orphan {
+            return Ok(());
+        }
+        self.drop_orphan(inode)
+    }
+
+    /// Drops an orphan.
+    pub fn drop_orphan(&self, inode: &Arc<Inode>) -> Result<()> {
+        self.change(|| {
+            let mut meta = inode.meta.write();
+            if meta.gone || !meta.orphan || inode.opens.load(Ordering::Acquire) > 0 {
+                return Ok(());
+            }
+            let mut record = RecordBuffer::new(KIND_CHANGE, now());
+            item::push_drop(&mut record, inode.ino);
+            let mut freed = Vec::new();
+            let mut published = Ok(());
+            self.log(&mut record, &[inode], || {
+                published = self.gone(inode, &mut meta, &mut freed);
+            })?;
+            self.pool.reclaim().retire(&freed);
+            self.published(published)
+        })
+    }
+}
+
+/// What the loss of one name means for an inode.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NameLoss {
+    /// It has this many left.
+    Named(u32),
+    /// It has none, but is open.
+    Orphan,
+    /// It is gone.
+    Gone,
+}
+
+pub(crate) fn check_removable(inode: &Inode, directory: bool) -> Result<()> {
+    match (inode.kind == FileKind::Directory, directory) {
+        (true, false) => Err(Error::IsDirectory),
+        (false, true) => Err(Error::NotDirectory),
+        (true, true) if Core::entries(inode) > 0 => Err(Error::NotEmpty),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,292 @@
+//! Writing a file: new blocks, or patches for small pieces; one record, one fence, then publication.
+//!
+//! Under the range's lock: the data goes to blocks that nobody names, the record that names them
+//! is appended, one fence makes both durable, readers are given the new slots, and the blocks that
+//! lost their place are retired. A crash before the fence leaves the old blocks in place.
+
+use crate::core::{Core, now};
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::item::{self, Placed};
+use crate::leaf::SlotChange;
+use crate::patches::{PATCH_BYTES_MAX, Patches};
+use crate::range_lock::RangeGuard;
+use crate::types::{ATOMIC_WRITE_BYTES_MAX, FILE_BYTES_MAX, FileKind};
+use pmem::InFlight;
+use pool::{BLOCK_BYTES, BlockAddr, Extent, KIND_CHANGE, RecordBuffer};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+/// Largest piece of a block that becomes a patch.
+const PATCH_PIECE_BYTES_MAX: usize = 512;
+
+const _: () = assert!(PATCH_PIECE_BYTES_MAX <= PATCH_BYTES_MAX);
+
+/// What a write will do to one block.
+enum Piece<'d> {
+    /// These are its bytes.
+    Full(&'d [u8]),
+    /// These are its bytes, some of them from before.
+    Merged(Box<[u8; BLOCK]>),
+    /// These bytes overlay it: where in the block, the new bytes, the patches then.
+    Patch(usize, &'d [u8], Arc<Patches>),
+}
+
+/// A write under way: blocks taken, data on its way.
+struct Prepared<'d> {
+    first: u64,
+    end: u64,
+    pieces: Vec<Piece<'d>>,
+    changes: Vec<SlotChange>,
+    extents: Vec<Extent>,
+    in_flight: InFlight,
+}
+
+impl Core {
+    /// Writes all of `data`, in pieces that are each atomic; returns bytes written.
+    pub fn write(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<usize> {
+        check_write(inode, offset, data.len())?;
+        let mut done = 0;
+        while done < data.len() {
+            let len = (data.len() - done).min(ATOMIC_WRITE_BYTES_MAX);
+            let piece = &data[done..done + len];
+            let at = offset + done as u64;
+            let result = self.change(|| {
+                let (first, last) = blocks_of(at, len);
+                let range = inode.ranges.lock(first, last);
+                self.write_locked(inode, &range, at, piece)
+            });
+            match result {
+                Ok(()) => done += len,
+                Err(Error::NoSpace) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes at the end of the file; returns where.
+    pub fn append(&self, inode: &Arc<Inode>, data: &[u8]) -> Result<u64> {
+        check_write(inode, 0, data.len())?;
+        if data.len() > ATOMIC_WRITE_BYTES_MAX {
+            return self.append_large(inode, data);
+        }
+        self.change(|| {
+            loop {
+                let from = inode.size.load(Ordering::Acquire) / BLOCK_BYTES;
+                let range = inode.ranges.lock(from, u64::MAX);
+                let size = inode.size.load(Ordering::Acquire);
+                if size / BLOCK_BYTES < from {
+                    continue;
+                }
+                check_write(inode, size, data.len())?;
+                if !data.is_empty() {
+                    self.write_locked(inode, &range, size, data)?;
+                }
+                return Ok(size);
+            }
+        })
+    }
+
+    /// An append of several records: no other append comes between.
+    fn append_large(&self, inode: &Arc<Inode>, data: &[u8]) -> Result<u64> {
+        let mut place = None;
+        let mut done = 0;
+        while done < data.len() {
+            let piece = &data[done..data.len().min(done + ATOMIC_WRITE_BYTES_MAX)];
+            match place {
+                None => place = Some(self.append(inode, piece)?),
+                Some(start) => {
+                    self.write(inode, start + done as u64, piece)?;
+                }
+            }
+            done += piece.len();
+        }
+        Ok(place.unwrap_or(0))
+    }
+
+    /// One atomic write under its range's lock.
+    pub fn write_locked(
+        &self,
+        inode: &Arc<Inode>,
+        _range: &RangeGuard<'_>,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<()> {
+        if offset.is_multiple_of(BLOCK_BYTES) && data.len() == BLOCK {
+            return self.write_one_block(inode, offset, data);
+        }
+        let mut prepared = self.prepare(inode, offset, data)?;
+        let mut record = RecordBuffer::new(KIND_CHANGE, now());
+        prepared.describe(inode, &mut record);
+        let result = self.finish_write(inode, &mut record, &mut prepared);
+        if result.is_err() {
+            self.pool.reclaim().give_extents(&mut prepared.extents);
+        }
+        result
+    }
+
+    /// The commonest write: one whole block.
+    fn write_one_block(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<()> {
+        let block = offset / BLOCK_BYTES;
+        let near = self.pool.near_slice();
+        let addr = self.pool.reclaim().allocate_one(near)?;
+        let (in_flight, crc) = self.pool.write_block(addr, data);
+        let placed = Placed { addr, crc };
+        let end = offset + BLOCK_BYTES;
+        let time = now();
+        let mut record = RecordBuffer::new(KIND_CHANGE, time);
+        item::push_write_one(&mut record, inode.ino, block, placed, end);
+        let mut freed = Vec::new();
+        let mut published = Ok(());
+        let logged = self.log_after(&mut record, &[inode], in_flight, || {
+            let change = [SlotChange::Place(placed)];
+            published = self.publish(inode, block, &change, &mut freed, || grow(inode, end, time));
+        });
+        if let Err(error) = logged {
+            self.pool.reclaim().give_one(addr);
+            return Err(error);
+        }
+        self.pool.reclaim().retire(&freed);
+        self.published(published)
+    }
+
+    /// A durable record could not be published: DRAM and medium disagree, so nothing more is taken.
+    pub fn published(&self, result: Result<()>) -> Result<()> {
+        if let Err(error) = &result {
+            self.pool.poison(&format!("a durable change could not be published: {error}"));
+        }
+        result
+    }
+
+    fn finish_write(
+        &self,
+        inode: &Arc<Inode>,
+        record: &mut RecordBuffer,
+        prepared: &mut Prepared<'_>,
+    ) -> Result<()> {
+        let time = now();
+        let in_flight = std::mem::replace(&mut prepared.in_flight, InFlight::none());
+        let mut freed = Vec::new();
+        let mut published = Ok(());
+        self.log_after(record, &[inode], in_flight, || {
+            published = self.publish(inode, prepared.first, &prepared.changes, &mut freed, || {
+                grow(inode, prepared.end, time);
+            });
+        })?;
+        prepared.extents.clear();
+        self.pool.reclaim().retire(&freed);
+        self.published(published)
+    }
+
+    /// Takes blocks and sends the data on its way.
+    fn prepare<'d>(&self, inode: &Inode, offset: u64, data: &'d [u8]) -> Result<Prepared<'d>> {
+        let (first, last) = blocks_of(offset, data.len());
+        let mut pieces = Vec::with_capacity((last - first + 1) as usize);
+        let mut rest = data;
+        let mut at = (offset % BLOCK_BYTES) as usize;
+        for block in first..=last {
+            let (piece, more) = rest.split_at(rest.len().min(BLOCK - at));
+            pieces.push(self.plan(inode, block, at, piece)?);
+            rest = more;
+            at = 0;
+        }
+        let wanted = pieces.iter().filter(|piece| !matches!(piece, Piece::Patch(..))).count();
+        let mut extents = Vec::new();
+        self.pool.reclaim().allocate(wanted as u64, self.pool.near_slice(), &mut extents)?;
+        let mut addrs = extents.iter().flat_map(Extent::blocks).collect::<Vec<_>>().into_iter();
+        let mut in_flight = InFlight::none();
+        let mut changes = Vec::with_capacity(pieces.len());
+        for piece in &pieces {
+            let bytes: &[u8] = match piece {
+                Piece::Full(bytes) => bytes,
+                Piece::Merged(bytes) => bytes.as_slice(),
+                Piece::Patch(_, _, patches) => {
+                    changes.push(SlotChange::Patch(patches.clone()));
+                    continue;
+                }
+            };
+            let addr = addrs.next().unwrap_or(BlockAddr::NONE);
+            let (written, crc) = self.pool.write_block(addr, bytes);
+            in_flight = in_flight.and(written);
+            changes.push(SlotChange::Place(Placed { addr, crc }));
+        }
+        let end = offset + data.len() as u64;
+        Ok(Prepared { first, end, pieces, changes, extents, in_flight })
+    }
+
+    /// What to do to one block for bytes at `at` in it.
+    fn plan<'d>(&self, inode: &Inode, block: u64, at: usize, data: &'d [u8]) -> Result<Piece<'d>> {
+        if data.len() == BLOCK {
+            return Ok(Piece::Full(data));
+        }
+        let view = self.view_block(inode, block)?;
+        if data.len() <= PATCH_PIECE_BYTES_MAX {
+            let patches = match &view.patches {
+                Some(patches) => patches.with(at, data),
+                None => Patches::default().with(at, data),
+            };
+            if !patches.too_large() {
+                return Ok(Piece::Patch(at, data, Arc::new(patches)));
+            }
+        }
+        let mut bytes = Box::new([0u8; BLOCK]);
+        self.copy_block(inode, block, &view, 0, bytes.as_mut_slice())?;
+        bytes[at..at + data.len()].copy_from_slice(data);
+        Ok(Piece::Merged(bytes))
+    }
+}
+
+impl Prepared<'_> {
+    /// The record's items: runs of blocks, and patches.
+    fn describe(&self, inode: &Inode, record: &mut RecordBuffer) {
+        let mut run: Vec<Placed> = Vec::new();
+        let mut run_first = self.first;
+        for (index, (piece, change)) in self.pieces.iter().zip(&self.changes).enumerate() {
+            let block = self.first + index as u64;
+            match (piece, change) {
+                (Piece::Patch(at, data, _), _) => {
+                    let offset = block * BLOCK_BYTES + *at as u64;
+                    item::push_patch(record, inode.ino, offset, data, self.end);
+                }
+                (_, SlotChange::Place(placed)) => {
+                    if run.is_empty() {
+                        run_first = block;
+                    }
+                    run.push(*placed);
+                }
+                _ => {}
+            }
+        }
+        // patches are only ever the first or the last piece, so that the blocks are one run
+        if !run.is_empty() {
+            item::push_write(record, inode.ino, run_first, &run, self.end);
+        }
+    }
+}
+
+/// First and last block of `len` bytes at `offset`.
+pub fn blocks_of(offset: u64, len: usize) -> (u64, u64) {
+    (offset / BLOCK_BYTES, (offset + (len as u64).max(1) - 1) / BLOCK_BYTES)
+}
+
+/// Bytes up to `end` were written at `time`.
+#[inline]
+pub fn grow(inode: &Inode, end: u64, time: i64) {
+    // ordering: Release publishes the size after the slots that it covers
+    if inode.size.load(Ordering::Relaxed) < end {
+        inode.size.fetch_max(end, Ordering::Release);
+    }
+    inode.touch(time);
+}
+
+fn check_write(inode: &Inode, offset: u64, len: usize) -> Result<()> {
+    if inode.kind != FileKind::File {
+        return Err(Error::Invalid("only a regular file holds data"));
+    }
+    match offset.checked_add(len as u64) {
+        Some(end) if end <= FILE_BYTES_MAX => Ok(()),
+        _ => Err(Error::TooBig),
+    }
+}

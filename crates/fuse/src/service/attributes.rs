@@ -1,0 +1,112 @@
+//! Requests about attributes, extended ones, and the pool's space.
+
+use nearside::files::{Attr, Error as FsError, Ino, SetAttr, StatFs, Timestamp};
+use nearside::{FileKind, XattrMode};
+
+use super::{Caller, Errno, Served, Service, stale};
+
+const SET_USER_ID: u16 = 0o4000;
+const SET_GROUP_ID: u16 = 0o2000;
+const GROUP_EXECUTE: u16 = 0o0010;
+
+/// What a setattr request changes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Change {
+    pub(crate) mode: Option<u32>,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+    pub(crate) size: Option<u64>,
+    pub(crate) accessed: Option<Timestamp>,
+    pub(crate) modified: Option<Timestamp>,
+}
+
+impl Service {
+    pub(crate) fn getattr(&self, ino: Ino) -> Served<Attr> {
+        self.fs.getattr(ino).map_err(stale)
+    }
+
+    pub(crate) fn setattr(&self, ino: Ino, change: Change, caller: Caller) -> Served<Attr> {
+        let mut mode = change.mode.map(|mode| (mode & 0o7777) as u16);
+        let owner_changes = change.uid.is_some() || change.gid.is_some();
+        // A new owner takes the set-id bits away, and so does a truncation, unless by root.
+        if mode.is_none() && (owner_changes || (change.size.is_some() && caller.uid != 0)) {
+            mode = self.mode_without_set_id(ino)?;
+        }
+        let change = SetAttr {
+            mode,
+            uid: change.uid,
+            gid: change.gid,
+            size: change.size,
+            accessed: change.accessed,
+            modified: change.modified,
+        };
+        self.fs.setattr(ino, &change).map_err(stale)
+    }
+
+    /// Takes the set-id bits away, as a write by anybody but root does; says whether there were any.
+    pub(crate) fn drop_set_id(&self, ino: Ino) -> Served<bool> {
+        let Some(mode) = self.mode_without_set_id(ino)? else { return Ok(false) };
+        let change = SetAttr { mode: Some(mode), ..SetAttr::default() };
+        self.fs.setattr(ino, &change).map_err(stale)?;
+        Ok(true)
+    }
+
+    /// The permission bits without set-user-id and set-group-id; `None` when that changes nothing.
+    fn mode_without_set_id(&self, ino: Ino) -> Served<Option<u16>> {
+        let attr = self.getattr(ino)?;
+        if attr.kind == FileKind::Directory {
+            return Ok(None);
+        }
+        let mut mode = attr.mode & !SET_USER_ID;
+        // Without group execution the bit means mandatory locking, not a set-id.
+        if attr.mode & GROUP_EXECUTE != 0 {
+            mode &= !SET_GROUP_ID;
+        }
+        Ok((mode != attr.mode).then_some(mode))
+    }
+
+    pub(crate) fn statfs(&self) -> StatFs {
+        self.fs.statfs()
+    }
+
+    pub(crate) fn getxattr(&self, ino: Ino, name: &[u8]) -> Served<Vec<u8>> {
+        supported(name)?;
+        self.fs.getxattr(ino, name).map_err(stale)
+    }
+
+    /// Sets an extended attribute, with the flags of setxattr(2).
+    pub(crate) fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: i32) -> Served<()> {
+        supported(name)?;
+        let mode = match flags {
+            0 => XattrMode::Any,
+            libc::XATTR_CREATE => XattrMode::Create,
+            libc::XATTR_REPLACE => XattrMode::Replace,
+            _ => return Err(Errno(libc::EINVAL)),
+        };
+        self.fs.setxattr(ino, name, value, mode).map_err(stale)
+    }
+
+    pub(crate) fn removexattr(&self, ino: Ino, name: &[u8]) -> Served<()> {
+        supported(name)?;
+        self.fs.removexattr(ino, name).map_err(stale)
+    }
+
+    /// All names, each with a NUL after it, as listxattr(2) gives them.
+    pub(crate) fn listxattr(&self, ino: Ino) -> Served<Vec<u8>> {
+        let names = self.fs.listxattr(ino).map_err(stale)?;
+        let mut list = Vec::with_capacity(names.iter().map(|name| name.len() + 1).sum());
+        for name in names {
+            list.extend_from_slice(&name);
+            list.push(0);
+        }
+        Ok(list)
+    }
+}
+
+/// ACLs would have to be obeyed, not only stored.
+fn supported(name: &[u8]) -> Served<()> {
+    match name.starts_with(b"system.") {
+        true => Err(FsError::Unsupported("extended attributes of the system").into()),
+        false => Ok(()),
+    }
+}

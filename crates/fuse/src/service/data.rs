@@ -1,0 +1,159 @@
+//! Requests about open files and their bytes.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use nearside::files::{Attr, Error as FsError, Fallocate, Handle, Ino, NewNode, SetAttr};
+
+use super::{Caller, Errno, Served, Service, stale};
+
+/// Bytes that one request reads or writes at most, and so the mount's atomic limit.
+pub(crate) const REQUEST_BYTES_MAX: usize = 1 << 20;
+/// Bytes that one copy_file_range request copies at most: the caller asks again for the rest, and
+/// can be interrupted in between.
+const COPY_BYTES_MAX: u64 = 16 << 20;
+
+thread_local! {
+    /// What a read is read into; kept, for zeroing a megabyte costs as much as reading it.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Service {
+    /// Opens a file; `flags` are those of open(2).
+    pub(crate) fn open(&self, ino: Ino, flags: i32) -> Served<u64> {
+        let handle = self.fs.open(ino).map_err(stale)?;
+        if flags & libc::O_TRUNC != 0 {
+            self.empty(ino)?;
+        }
+        Ok(self.handles.insert(handle))
+    }
+
+    /// Makes a file and opens it; one that appeared since the kernel looked is opened as it is,
+    /// unless `flags` forbid that.
+    pub(crate) fn create(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        mode: u32,
+        flags: i32,
+        caller: Caller,
+    ) -> Served<(Attr, u64)> {
+        match self.fs.create(parent, name, NewNode::File, caller.creates(mode)) {
+            Ok(attr) => Ok((attr, self.handles.insert(self.fs.open(attr.ino)?))),
+            Err(FsError::Exists) if flags & libc::O_EXCL == 0 => {
+                let found = self.fs.lookup(parent, name)?;
+                let number = self.open(found.ino, flags)?;
+                Ok((self.fs.getattr(found.ino)?, number))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn empty(&self, ino: Ino) -> Served<()> {
+        let change = SetAttr { size: Some(0), ..SetAttr::default() };
+        self.fs.setattr(ino, &change).map_err(stale)?;
+        Ok(())
+    }
+
+    /// Reads into a buffer of the thread's own and shows it to `show`.
+    pub(crate) fn read<T>(
+        &self,
+        number: u64,
+        offset: u64,
+        bytes: usize,
+        show: impl FnOnce(&[u8]) -> T,
+    ) -> Served<T> {
+        let handle = self.handle(number)?;
+        with_buffer(bytes, |buffer| {
+            let bytes = self.fs.read(&handle, offset, buffer)?;
+            Ok(show(&buffer[..bytes]))
+        })
+    }
+
+    /// Writes at `offset`.
+    pub(crate) fn write(&self, number: u64, offset: u64, data: &[u8]) -> Served<usize> {
+        let handle = self.handle(number)?;
+        Ok(self.fs.write(&handle, offset, data)?)
+    }
+
+    /// Writes at the end, wherever that is by now.
+    pub(crate) fn append(&self, number: u64, data: &[u8]) -> Served<usize> {
+        let handle = self.handle(number)?;
+        self.fs.append(&handle, data)?;
+        Ok(data.len())
+    }
+
+    pub(crate) fn fsync(&self, number: u64) -> Served<()> {
+        Ok(self.fs.fsync(&*self.handle(number)?)?)
+    }
+
+    /// Reserves, punches or zeroes, as the flags of fallocate(2) say.
+    pub(crate) fn fallocate(&self, number: u64, flags: i32, offset: u64, len: u64) -> Served<()> {
+        const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        const ZERO_KEEPING_SIZE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
+        let mode = match flags {
+            0 => Fallocate::Allocate { keep_size: false },
+            libc::FALLOC_FL_KEEP_SIZE => Fallocate::Allocate { keep_size: true },
+            PUNCH => Fallocate::PunchHole,
+            libc::FALLOC_FL_ZERO_RANGE => Fallocate::Zero { keep_size: false },
+            ZERO_KEEPING_SIZE => Fallocate::Zero { keep_size: true },
+            _ => return Err(Errno(libc::EOPNOTSUPP)),
+        };
+        Ok(self.fs.fallocate(&*self.handle(number)?, mode, offset, len)?)
+    }
+
+    /// Finds data or a hole; the other ways of lseek(2) are the kernel's own.
+    pub(crate) fn seek(&self, number: u64, offset: i64, whence: i32) -> Served<i64> {
+        let data = match whence {
+            libc::SEEK_DATA => true,
+            libc::SEEK_HOLE => false,
+            _ => return Err(Errno(libc::EINVAL)),
+        };
+        let offset = u64::try_from(offset).map_err(|_| Errno(libc::ENXIO))?;
+        let found = self.fs.seek(&*self.handle(number)?, offset, data)?;
+        i64::try_from(found).map_err(|_| Errno(libc::EOVERFLOW))
+    }
+
+    /// Copies between two files; returns the bytes copied, which may be fewer than asked for.
+    pub(crate) fn copy(&self, from: (u64, u64), to: (u64, u64), len: u64) -> Served<u32> {
+        let source = self.handle(from.0)?;
+        let target = self.handle(to.0)?;
+        let len = len.min(COPY_BYTES_MAX);
+        let mut done = 0;
+        while done < len {
+            let piece = (len - done).min(REQUEST_BYTES_MAX as u64) as usize;
+            match self.copy_piece((&source, from.1 + done), (&target, to.1 + done), piece) {
+                Ok(0) => break,
+                Ok(bytes) => done += bytes as u64,
+                // What was copied before the error is said first, as copy_file_range(2) does.
+                Err(_) if done > 0 => break,
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(done as u32)
+    }
+
+    fn copy_piece(
+        &self,
+        from: (&Arc<Handle>, u64),
+        to: (&Arc<Handle>, u64),
+        len: usize,
+    ) -> Served<usize> {
+        with_buffer(len, |buffer| {
+            let bytes = self.fs.read(from.0, from.1, buffer)?;
+            if bytes == 0 {
+                return Ok(0);
+            }
+            Ok(self.fs.write(to.0, to.1, &buffer[..bytes])?)
+        })
+    }
+}
+
+fn with_buffer<T>(bytes: usize, work: impl FnOnce(&mut [u8]) -> Served<T>) -> Served<T> {
+    BUFFER.with_borrow_mut(|buffer| {
+        if buffer.len() < bytes {
+            buffer.resize(bytes.max(REQUEST_BYTES_MAX), 0);
+        }
+        work(&mut buffer[..bytes])
+    })
+}

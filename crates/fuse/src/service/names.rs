@@ -1,0 +1,75 @@
+//! Requests about names.
+
+use nearside::RenameMode;
+use nearside::files::{Attr, Error as FsError, Ino, NewNode};
+
+use super::{Caller, Errno, Served, Service, stale};
+use crate::convert::kind_of_mode;
+
+impl Service {
+    /// What `name` in `parent` is; `None` when there is no such name.
+    pub(crate) fn lookup(&self, parent: Ino, name: &[u8]) -> Served<Option<Attr>> {
+        match self.fs.lookup(parent, name) {
+            Ok(attr) => Ok(Some(attr)),
+            Err(FsError::NotFound) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes a directory or symbolic link.
+    pub(crate) fn make(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        node: NewNode<'_>,
+        mode: u32,
+        caller: Caller,
+    ) -> Served<Attr> {
+        Ok(self.fs.create(parent, name, node, caller.creates(mode))?)
+    }
+
+    /// Makes what the type bits of `mode` say.
+    pub(crate) fn mknod(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        mode: u32,
+        rdev: u32,
+        caller: Caller,
+    ) -> Served<Attr> {
+        let node = match kind_of_mode(mode) {
+            Some(nearside::FileKind::File) => NewNode::File,
+            Some(kind) => NewNode::Special(kind, rdev),
+            None => return Err(Errno(libc::EINVAL)),
+        };
+        self.make(parent, name, node, mode, caller)
+    }
+
+    pub(crate) fn unlink(&self, parent: Ino, name: &[u8]) -> Served<()> {
+        Ok(self.fs.unlink(parent, name)?)
+    }
+
+    pub(crate) fn rmdir(&self, parent: Ino, name: &[u8]) -> Served<()> {
+        Ok(self.fs.rmdir(parent, name)?)
+    }
+
+    /// Renames, with the flags of renameat2(2).
+    pub(crate) fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), flags: u32) -> Served<()> {
+        let mode = match flags {
+            0 => RenameMode::Replace,
+            libc::RENAME_NOREPLACE => RenameMode::NoReplace,
+            libc::RENAME_EXCHANGE => RenameMode::Exchange,
+            // RENAME_WHITEOUT is for the upper layer of an overlay.
+            _ => return Err(Errno(libc::EINVAL)),
+        };
+        Ok(self.fs.rename(from, to, mode)?)
+    }
+
+    pub(crate) fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Served<Attr> {
+        Ok(self.fs.link(ino, parent, name)?)
+    }
+
+    pub(crate) fn readlink(&self, ino: Ino) -> Served<Vec<u8>> {
+        self.fs.readlink(ino).map_err(stale)
+    }
+}

@@ -1,0 +1,144 @@
+//! An open file: positional reads and writes from many threads.
+
+use std::sync::Arc;
+
+use fs::{Error as FsError, Fallocate, FileSystem, Handle, SetAttr};
+
+use crate::{Error, Metadata, OpenFlags, Result};
+
+/// An open file. It stays readable and writable also when its name is removed.
+///
+/// There is no position: every call says its offset, so that threads can share a file without a
+/// lock. Every write of up to [`fs::ATOMIC_WRITE_BYTES_MAX`] bytes is atomic: a crash leaves all
+/// of it or nothing, and a reader sees all of it or nothing. A larger one is a row of such pieces.
+///
+/// ```
+/// # fn main() -> nearside::Result<()> {
+/// # let scratch = tempfile::tempdir().unwrap();
+/// # let options = nearside::FormatOptions {
+/// #     slices: vec![nearside::SliceSpec::default()], slice_bytes: 32 << 20,
+/// #     virtual_nodes: None, process: true, log_bytes: None };
+/// # nearside::Pool::format(scratch.path(), &options)?;
+/// # let pool = nearside::Pool::open(scratch.path())?;
+/// let file = pool.create_file("/data")?;
+/// std::thread::scope(|threads| {
+///     for part in 0..4u8 {
+///         let file = &file;
+///         threads.spawn(move || file.write_all_at(&[part; 4096], u64::from(part) * 4096));
+///     }
+/// });
+/// let mut block = [0; 4096];
+/// file.read_exact_at(&mut block, 2 * 4096)?;
+/// assert_eq!(block, [2; 4096]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct File {
+    fs: Arc<FileSystem>,
+    handle: Arc<Handle>,
+    flags: OpenFlags,
+}
+
+impl File {
+    pub(crate) fn new(fs: Arc<FileSystem>, handle: Arc<Handle>, flags: OpenFlags) -> File {
+        File { fs, handle, flags }
+    }
+
+    /// Reads at `offset`; returns the bytes read, fewer than asked for only at the end.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        self.need(self.flags.read, "reading")?;
+        Ok(self.fs.read(&self.handle, offset, buffer)?)
+    }
+
+    /// Fills `buffer` from `offset` on, or fails with [`Error::UnexpectedEnd`].
+    pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        let bytes = self.read_at(buffer, offset)?;
+        match buffer.len() - bytes {
+            0 => Ok(()),
+            missing => Err(Error::UnexpectedEnd { missing }),
+        }
+    }
+
+    /// Writes at `offset`; returns the bytes written, fewer than given only when the pool filled
+    /// up between two atomic pieces.
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
+        self.need(self.flags.write, "writing")?;
+        Ok(self.fs.write(&self.handle, offset, data)?)
+    }
+
+    /// Writes all of `data` at `offset`, or fails; on failure a first part may have been written.
+    pub fn write_all_at(&self, data: &[u8], offset: u64) -> Result<()> {
+        let mut done = 0;
+        while done < data.len() {
+            match self.write_at(&data[done..], offset.saturating_add(done as u64))? {
+                0 => return Err(FsError::NoSpace.into()),
+                bytes => done += bytes,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes at the end, atomically against all others who append; returns the offset where the
+    /// data went.
+    pub fn append(&self, data: &[u8]) -> Result<u64> {
+        self.need(self.flags.changes(), "appending")?;
+        Ok(self.fs.append(&self.handle, data)?)
+    }
+
+    /// Size in bytes.
+    pub fn len(&self) -> Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    /// Whether the file has no byte.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Cuts the file to `bytes`, or extends it with zeros that occupy no space.
+    pub fn set_len(&self, bytes: u64) -> Result<()> {
+        self.need(self.flags.write, "writing")?;
+        let change = SetAttr { size: Some(bytes), ..SetAttr::default() };
+        self.fs.setattr(self.handle.ino(), &change)?;
+        Ok(())
+    }
+
+    /// Everything that was written to the file before is durable when this returns. Only the
+    /// `sync` domain needs it; elsewhere every write is durable when it returns.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.fs.fsync(&self.handle)?)
+    }
+
+    /// Frees a range, which reads as zeros from then on; the size stays.
+    pub fn punch_hole(&self, offset: u64, bytes: u64) -> Result<()> {
+        self.need(self.flags.write, "writing")?;
+        Ok(self.fs.fallocate(&self.handle, Fallocate::PunchHole, offset, bytes)?)
+    }
+
+    /// Reserves space for a range, extending the size if the range ends beyond it.
+    pub fn allocate(&self, offset: u64, bytes: u64) -> Result<()> {
+        self.need(self.flags.write, "writing")?;
+        let mode = Fallocate::Allocate { keep_size: false };
+        Ok(self.fs.fallocate(&self.handle, mode, offset, bytes)?)
+    }
+
+    /// Offset of the first data at or after `offset`; ENXIO when there is none.
+    pub fn seek_data(&self, offset: u64) -> Result<u64> {
+        Ok(self.fs.seek(&self.handle, offset, true)?)
+    }
+
+    /// Offset of the first hole at or after `offset`; the end of the file counts as one.
+    pub fn seek_hole(&self, offset: u64) -> Result<u64> {
+        Ok(self.fs.seek(&self.handle, offset, false)?)
+    }
+
+    /// Attributes.
+    pub fn metadata(&self) -> Result<Metadata> {
+        Ok(Metadata(self.fs.getattr(self.handle.ino())?))
+    }
+
+    fn need(&self, allowed: bool, what: &'static str) -> Result<()> {
+        if allowed { Ok(()) } else { Err(Error::NotOpenedFor(what)) }
+    }
+}

@@ -1,0 +1,131 @@
+//! A pool as one process holds it: made, opened, described, closed.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fs::{CheckReport, FileSystem, StatFs};
+use pool::{FormatOptions, OpenOptions, PoolInfo};
+
+use crate::{Error, Result};
+
+/// An open pool. Share it between threads by reference or in an [`Arc`].
+#[derive(Debug)]
+pub struct Pool {
+    pub(crate) fs: Arc<FileSystem>,
+    /// Owner and group of what this process makes.
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    /// The process that opened it: a forked child shares the mapping but not the threads, the
+    /// locks or the state in DRAM, and would write over its parent's changes.
+    process: u32,
+}
+
+impl Pool {
+    /// Makes an empty pool in directory `dir`.
+    pub fn format(dir: impl AsRef<Path>, options: &FormatOptions) -> Result<()> {
+        Ok(fs::format(dir.as_ref(), options)?)
+    }
+
+    /// Opens the pool in directory `dir` for reading and writing, exclusively, and recovers it if
+    /// it was not closed.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Pool> {
+        Pool::open_with(dir, &OpenOptions::default())
+    }
+
+    /// Opens the pool in directory `dir` as `options` say.
+    pub fn open_with(dir: impl AsRef<Path>, options: &OpenOptions) -> Result<Pool> {
+        let fs = FileSystem::open_pool(dir.as_ref(), options)?;
+        Ok(Pool {
+            fs: Arc::new(fs),
+            uid: nix::unistd::geteuid().as_raw(),
+            gid: nix::unistd::getegid().as_raw(),
+            process: std::process::id(),
+        })
+    }
+
+    /// Checkpoints and closes; calls after this one fail. A pool that is dropped without it
+    /// loses nothing: the next open recovers it from the log.
+    pub fn close(&self) -> Result<()> {
+        self.own()?;
+        Ok(self.fs.close()?)
+    }
+
+    /// What the pool says about itself.
+    pub fn info(&self) -> PoolInfo {
+        self.fs.info()
+    }
+
+    /// Folds all changes into the trees and frees the log.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.own()?;
+        Ok(self.fs.checkpoint()?)
+    }
+
+    /// Everything that was changed before is durable when this returns (needed in the `sync`
+    /// domain only).
+    pub fn sync(&self) -> Result<()> {
+        self.own()?;
+        Ok(self.fs.sync()?)
+    }
+
+    /// Space in blocks, and inodes.
+    pub fn statfs(&self) -> StatFs {
+        self.fs.statfs()
+    }
+
+    /// The engine itself, inodes and all, for doors that do not speak paths.
+    pub fn fs(&self) -> &Arc<FileSystem> {
+        &self.fs
+    }
+
+    /// Refuses a forked child. Asked by every call that takes a path, not by reads and writes:
+    /// the question is a system call.
+    pub(crate) fn own(&self) -> Result<()> {
+        if std::process::id() == self.process {
+            Ok(())
+        } else {
+            Err(Error::Forked { owner: self.process })
+        }
+    }
+}
+
+/// Verifies everything that the closed pool in `dir` stores; changes nothing.
+///
+/// Damage is in the report; an error means that it could not look.
+pub fn check(dir: impl AsRef<Path>) -> Result<CheckReport> {
+    Ok(fs::check(dir.as_ref())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pool::SliceSpec;
+
+    #[test]
+    fn a_forked_child_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = FormatOptions {
+            slices: vec![SliceSpec::default()],
+            slice_bytes: 32 << 20,
+            virtual_nodes: None,
+            process: true,
+            log_bytes: None,
+        };
+        Pool::format(dir.path(), &options).unwrap();
+        let mut pool = Pool::open(dir.path()).unwrap();
+        pool.create_dir("/mine").unwrap();
+        // What a child would find in its copy.
+        pool.process = std::process::id() + 1;
+        let refused = [
+            pool.create_dir("/theirs"),
+            pool.metadata("/mine").map(drop),
+            pool.read("/mine").map(drop),
+            pool.remove_dir("/mine"),
+            pool.checkpoint(),
+            pool.close(),
+        ];
+        for result in refused {
+            assert!(matches!(result, Err(Error::Forked { .. })), "{result:?}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Reading a mapping: copies out, and checksums in place.
+
+use crate::error::{Error, Result};
+use crate::mapping::Mapping;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+impl Mapping {
+    /// Copies out.
+    ///
+    /// # Errors
+    /// `OutOfRange`.
+    #[inline]
+    pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let source = self.source(offset, buffer.len())?;
+        // SAFETY: the range is mapped, and no buffer of safe code lies in the mapping. Bytes that
+        // change meanwhile arrive old or new; the caller's protocol finds that out.
+        unsafe { buffer.as_mut_ptr().copy_from_nonoverlapping(source, buffer.len()) };
+        Ok(())
+    }
+
+    /// Copies out and gives the CRC-32C of the bytes, in one pass.
+    ///
+    /// It is the CRC of what lies in `buffer` afterwards, whatever others write meanwhile.
+    ///
+    /// # Errors
+    /// `OutOfRange`.
+    #[inline]
+    pub fn read_crc(&self, offset: u64, buffer: &mut [u8]) -> Result<u32> {
+        let source = self.source(offset, buffer.len())?;
+        let (to, len) = (buffer.as_mut_ptr(), buffer.len());
+        // SAFETY: the range is mapped, the buffer is apart from it and of that length, and the
+        // kernels were chosen for this CPU.
+        Ok(!unsafe { (self.kernels.read_crc)(to, source, len, !0) })
+    }
+
+    /// CRC-32C of `len` bytes in place.
+    ///
+    /// # Errors
+    /// `OutOfRange`.
+    #[inline]
+    pub fn crc(&self, offset: u64, len: usize) -> Result<u32> {
+        let source = self.source(offset, len)?;
+        // SAFETY: the range is mapped, and the kernels were chosen for this CPU.
+        Ok(!unsafe { (self.kernels.crc)(source, len, !0) })
+    }
+
+    /// The little-endian word at `offset`, which is a multiple of 8: all of it old or all new.
+    ///
+    /// What the writer stored before it with a fence between is visible after it (acquire).
+    ///
+    /// # Errors
+    /// `OutOfRange`, also where the offset is not a multiple of 8.
+    #[inline]
+    pub fn read_u64(&self, offset: u64) -> Result<u64> {
+        let source = self.source(offset, 8)?;
+        if !offset.is_multiple_of(8) {
+            return Err(self.out_of_range(offset, 8));
+        }
+        // SAFETY: the word is mapped and aligned. AtomicU64 may be made of read-only memory for
+        // relaxed and acquire loads of this size on every 64-bit target.
+        let word = unsafe { AtomicU64::from_ptr(source.cast_mut().cast()).load(Ordering::Acquire) };
+        Ok(u64::from_le(word))
+    }
+
+    /// Tells the CPU that `len` bytes at `offset` will be read soon. Never fails.
+    #[inline]
+    pub fn prefetch(&self, offset: u64, len: usize) {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if let Ok(source) = self.source(offset, len) {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            for at in (0..len).step_by(crate::LINE_BYTES) {
+                // SAFETY: a prefetch has no effect that a program can see, at any address.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(source.wrapping_add(at).cast()) };
+            }
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        let _ = (offset, len);
+    }
+
+    /// Where the range begins, if all of it is mapped.
+    #[inline(always)]
+    fn source(&self, offset: u64, len: usize) -> Result<*const u8> {
+        if within(offset, len, self.addresses.len()) {
+            // SAFETY: offset <= the bytes mapped.
+            Ok(unsafe { self.addresses.base().add(offset as usize) })
+        } else {
+            Err(self.out_of_range(offset, len))
+        }
+    }
+
+    #[cold]
+    fn out_of_range(&self, offset: u64, len: usize) -> Error {
+        Error::OutOfRange { offset, len, size: self.len() }
+    }
+}
+
+/// Whether `len` bytes at `offset` lie inside `size` bytes.
+#[inline(always)]
+pub(crate) fn within(offset: u64, len: usize, size: usize) -> bool {
+    len <= size && offset <= (size - len) as u64
+}

@@ -1,0 +1,59 @@
+//! CRC-32C (Castagnoli; RFC 3720 appendix B.4).
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(crate) mod hardware;
+pub(crate) mod polynomial;
+pub(crate) mod table;
+
+/// CRC-32C (Castagnoli) of `data`, going on from `seed` (0 at the start).
+///
+/// `crc32c(crc32c(0, a), b)` is the CRC of `a` followed by `b`.
+#[inline]
+pub fn crc32c(seed: u32, data: &[u8]) -> u32 {
+    let kernels = crate::cpu::kernels();
+    // SAFETY: the slice is valid for its length, and these kernels were chosen for this CPU.
+    !unsafe { (kernels.crc)(data.as_ptr(), data.len(), !seed) }
+}
+
+/// The CRC-32C of `a` followed by `b`, from that of `a`, that of `b`, and the bytes in `b`.
+pub fn crc32c_combine(crc_a: u32, crc_b: u32, len_b: u64) -> u32 {
+    // Squared three times rather than multiplied by eight, which could overflow.
+    let mut shift = polynomial::power_of_x(len_b);
+    for _ in 0..3 {
+        shift = polynomial::multiply(shift, shift);
+    }
+    polynomial::multiply(shift, crc_a) ^ crc_b
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn check_values_of_the_standard() {
+        assert_eq!(crc32c(0, b"123456789"), 0xE306_9283);
+        // RFC 3720 B.4
+        assert_eq!(crc32c(0, &[0; 32]), 0x8A91_36AA);
+        assert_eq!(crc32c(0, &[0xFF; 32]), 0x62A8_AB43);
+        let rising: Vec<u8> = (0..32).collect();
+        assert_eq!(crc32c(0, &rising), 0x46DD_794E);
+        assert_eq!(crc32c(0, b""), 0);
+        assert_eq!(crc32c(77, b""), 77);
+    }
+
+    proptest! {
+        #[test]
+        fn chains_and_combines(
+            a in proptest::collection::vec(any::<u8>(), 0..6000),
+            b in proptest::collection::vec(any::<u8>(), 0..6000),
+            seed: u32,
+        ) {
+            let joined = [a.as_slice(), b.as_slice()].concat();
+            let whole = crc32c(seed, &joined);
+            prop_assert_eq!(crc32c(crc32c(seed, &a), &b), whole);
+            let (crc_a, crc_b) = (crc32c(seed, &a), crc32c(0, &b));
+            prop_assert_eq!(crc32c_combine(crc_a, crc_b, b.len() as u64), whole);
+        }
+    }
+}

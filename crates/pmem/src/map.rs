@@ -1,0 +1,78 @@
+//! mmap(2) and munmap(2).
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// A range of this process's addresses, unmapped at the end.
+#[derive(Debug)]
+pub(crate) struct Addresses {
+    base: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the range belongs to this value alone until it is dropped, whichever thread it is on.
+unsafe impl Send for Addresses {}
+// SAFETY: a shared value gives out no more than its address and length.
+unsafe impl Sync for Addresses {}
+
+/// How a file's bytes are mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sharing {
+    /// MAP_SHARED.
+    Shared,
+    /// MAP_SHARED_VALIDATE | MAP_SYNC: page faults persist the file system's own metadata, so
+    /// that flushed stores are durable without fsync. Only DAX can.
+    Synchronous,
+}
+
+impl Addresses {
+    /// Maps the first `len` bytes of a file or device. `len` is not zero.
+    pub(crate) fn of_file(
+        file: &File,
+        len: usize,
+        sharing: Sharing,
+        read_only: bool,
+    ) -> io::Result<Addresses> {
+        let flags = match sharing {
+            Sharing::Shared => libc::MAP_SHARED,
+            Sharing::Synchronous => libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
+        };
+        let protection = if read_only { libc::PROT_READ } else { READ_WRITE };
+        Addresses::new(len, protection, flags, file.as_raw_fd())
+    }
+
+    /// Anonymous memory, zeroed. `len` is not zero.
+    pub(crate) fn anonymous(len: usize) -> io::Result<Addresses> {
+        Addresses::new(len, READ_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+    }
+
+    fn new(len: usize, protection: i32, flags: i32, descriptor: i32) -> io::Result<Addresses> {
+        // SAFETY: the kernel picks unused addresses, so that nothing of this process changes.
+        let base =
+            unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, descriptor, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Addresses { base: base.cast(), len })
+    }
+
+    #[inline(always)]
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
+
+impl Drop for Addresses {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped by `new`, and no address of it outlives its owner.
+        unsafe { libc::munmap(self.base.cast(), self.len) };
+    }
+}

@@ -1,0 +1,166 @@
+//! One mapped slice, and what it says of itself.
+
+use crate::cpu::{self, Cpu};
+use crate::domain::{Domain, Medium};
+use crate::error::{Error, Result};
+use crate::kernel::{Flush, Kernels};
+use crate::map::Addresses;
+use crate::open::{self, MapOptions};
+use crate::sysfs::{Backing, Sysfs};
+use std::fs::File;
+use std::path::Path;
+use std::sync::Mutex;
+
+/// One mapped slice. Offsets are bytes from its start. Calls may come from many threads.
+///
+/// Threads that write the same bytes at the same time, or read bytes that another writes, get a
+/// mixture of old and new: aligned 8-byte words are whole, more is not.
+#[derive(Debug)]
+pub struct Mapping {
+    pub(crate) addresses: Addresses,
+    /// Bytes that may be stored to: all, or none where it is read-only.
+    pub(crate) writable_len: usize,
+    pub(crate) kernels: &'static Kernels,
+    /// How stores reach the medium, [`Flush::None`] where the domain asks for none.
+    pub(crate) flush: Flush,
+    domain: Domain,
+    medium: Medium,
+    backing: Backing,
+    /// Keeps the lock; none for anonymous memory.
+    pub(crate) file: Option<File>,
+    /// Whether a sync has failed. Held during a sync: of two at a time the kernel reports a lost
+    /// page to one only.
+    pub(crate) poisoned: Mutex<bool>,
+    #[cfg(feature = "recorder")]
+    pub(crate) tap: crate::recorder::Tap,
+}
+
+/// What [`Mapping`] is made of.
+pub(crate) struct Parts {
+    pub(crate) addresses: Addresses,
+    pub(crate) read_only: bool,
+    pub(crate) domain: Domain,
+    pub(crate) medium: Medium,
+    pub(crate) backing: Backing,
+    pub(crate) file: Option<File>,
+}
+
+impl Mapping {
+    /// Maps a file or device, found out what it is, exclusively locked.
+    ///
+    /// A read-only mapping shares its lock with other readers.
+    ///
+    /// # Errors
+    /// `Busy`, `Empty`, `Sparse`, `NotMappable`, `Volatile`, `NoFlush`, `Setting`, or what the
+    /// kernel says.
+    pub fn open(path: &Path, options: &MapOptions) -> Result<Mapping> {
+        Mapping::open_with(path, options, &Sysfs::default())
+    }
+
+    /// [`open`](Mapping::open), with a sysfs of one's own.
+    pub fn open_with(path: &Path, options: &MapOptions, sysfs: &Sysfs) -> Result<Mapping> {
+        let cpu = cpu::chosen()?;
+        Ok(Mapping::from_parts(open::open(path, options, sysfs)?, cpu))
+    }
+
+    /// Anonymous memory of `len` bytes, zeroed (tests and the crash explorer).
+    ///
+    /// It runs the code of `domain`, and keeps nothing.
+    pub fn memory(len: usize, domain: Domain) -> Result<Mapping> {
+        let cpu = cpu::chosen()?;
+        Mapping::memory_on(len, domain, cpu)
+    }
+
+    /// [`memory`](Mapping::memory) with the bytes of `image`.
+    pub fn memory_from(image: &[u8], domain: Domain) -> Result<Mapping> {
+        let mapping = Mapping::memory(image.len(), domain)?;
+        // Not a store of the file system's: no recorder is set yet.
+        // SAFETY: the mapping is new, of the image's length, and nobody else knows it.
+        unsafe { mapping.addresses.base().copy_from_nonoverlapping(image.as_ptr(), image.len()) };
+        Ok(mapping)
+    }
+
+    pub(crate) fn memory_on(len: usize, domain: Domain, cpu: Cpu) -> Result<Mapping> {
+        let addresses = Addresses::anonymous(len)
+            .map_err(|source| Error::Io { what: format!("map {len} bytes of memory"), source })?;
+        let parts = Parts {
+            addresses,
+            read_only: false,
+            domain,
+            medium: Medium::Memory,
+            backing: Backing::default(),
+            file: None,
+        };
+        Ok(Mapping::from_parts(parts, cpu))
+    }
+
+    pub(crate) fn from_parts(parts: Parts, cpu: Cpu) -> Mapping {
+        let Parts { addresses, read_only, domain, medium, backing, file } = parts;
+        Mapping {
+            writable_len: if read_only { 0 } else { addresses.len() },
+            addresses,
+            kernels: cpu.kernels,
+            flush: if domain.flushes() { cpu.flush } else { Flush::None },
+            domain,
+            medium,
+            backing,
+            file,
+            poisoned: Mutex::new(false),
+            #[cfg(feature = "recorder")]
+            tap: crate::recorder::Tap::default(),
+        }
+    }
+
+    /// Bytes mapped.
+    #[allow(clippy::len_without_is_empty)] // an empty mapping does not exist
+    #[inline]
+    pub fn len(&self) -> u64 {
+        self.addresses.len() as u64
+    }
+
+    /// When a write is safe here.
+    #[inline]
+    pub fn domain(&self) -> Domain {
+        self.domain
+    }
+
+    /// What the bytes lie on.
+    #[inline]
+    pub fn medium(&self) -> Medium {
+        self.medium
+    }
+
+    /// Whether it was mapped for reading only; then every store panics.
+    #[inline]
+    pub fn read_only(&self) -> bool {
+        self.writable_len == 0
+    }
+
+    /// NUMA node of the memory, where the system says.
+    pub fn node(&self) -> Option<u32> {
+        self.backing.node()
+    }
+
+    /// Bytes that the medium writes at once; a smaller write costs as much.
+    pub fn line_bytes(&self) -> usize {
+        self.medium.line_bytes()
+    }
+
+    /// How often the memory's DIMMs lost power with data still on its way, all added up.
+    ///
+    /// It only ever grows. If it has grown since a pool was opened and not closed, what the
+    /// domain promised may not hold. None where no DIMM counts.
+    pub fn unsafe_shutdown_count(&self) -> Option<u64> {
+        self.backing.unsafe_shutdown_count()
+    }
+
+    /// A copy of everything mapped (tests and the crash explorer).
+    pub fn copy_image(&self) -> Vec<u8> {
+        let mut image = vec![0; self.addresses.len()];
+        // SAFETY: both are of that length; the vector is new.
+        unsafe {
+            image.as_mut_ptr().copy_from_nonoverlapping(self.addresses.base(), image.len());
+        }
+        image
+    }
+}

@@ -1,0 +1,138 @@
+//! The crash recorder's hook: every store, flush, fence and sync, as it happens.
+//!
+//! Only with the cargo feature `recorder`; without it no trace of this module is compiled.
+//!
+//! Applying the stores in order to the image from before gives the image after. A store is
+//! recorded before it is made; a flush, a fence and a sync after. Fences are those that order
+//! something: a fence of a thread that has stored nothing since its last one is not recorded.
+
+use crate::mapping::Mapping;
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Is told what happens. Called on the thread that does it; it may block that thread.
+pub trait Recorder: Send + Sync {
+    /// One event.
+    fn event(&self, event: Event<'_>);
+}
+
+/// What happened, and where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event<'a> {
+    /// Small number of the thread, from 1.
+    pub thread: u64,
+    /// Number that [`Mapping::set_id`] gave, or [`EVERY_MAPPING`] for fences.
+    pub mapping: u32,
+    /// The call that the thread is in, as [`set_call`] said; empty before.
+    pub call: &'static str,
+    /// What happened.
+    pub kind: EventKind<'a>,
+}
+
+/// The mapping of a fence, which orders stores to all of them.
+pub const EVERY_MAPPING: u32 = u32::MAX;
+
+/// What happened. Offsets and lengths are bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventKind<'a> {
+    /// An ordinary store: durable at any time, for certain once flushed and fenced.
+    Store {
+        /// Where.
+        offset: u64,
+        /// The bytes stored.
+        data: &'a [u8],
+    },
+    /// A non-temporal store of whole lines: durable at any time, for certain once fenced.
+    NtStore {
+        /// Where.
+        offset: u64,
+        /// The bytes stored.
+        data: &'a [u8],
+    },
+    /// The lines that hold these bytes are on their way. Only in domains that flush.
+    Flush {
+        /// Where.
+        offset: u64,
+        /// How many bytes; the lines that hold them are flushed whole.
+        len: usize,
+    },
+    /// Stores and flushes of this thread before it are done.
+    Fence,
+    /// Everything stored to this mapping before it is on the medium.
+    Sync,
+}
+
+/// A mapping's wire to its recorder.
+#[derive(Default)]
+pub(crate) struct Tap {
+    recorder: RwLock<Option<Arc<dyn Recorder>>>,
+    id: AtomicU32,
+}
+
+impl std::fmt::Debug for Tap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tap").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl Mapping {
+    /// Sets who is told of this mapping's events, or nobody.
+    pub fn set_recorder(&self, recorder: Option<Arc<dyn Recorder>>) {
+        *self.tap.recorder.write().unwrap_or_else(PoisonError::into_inner) = recorder;
+    }
+
+    /// Sets the number that this mapping goes by in events (0 at first).
+    pub fn set_id(&self, id: u32) {
+        self.tap.id.store(id, Ordering::Relaxed);
+    }
+
+    pub(crate) fn record(&self, kind: EventKind<'_>) {
+        let recorder = self.tap.recorder.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(recorder) = recorder else { return };
+        if kind != EventKind::Sync {
+            expect_fence(&recorder);
+        }
+        recorder.event(event(self.tap.id.load(Ordering::Relaxed), kind));
+    }
+}
+
+thread_local! {
+    static THREAD: u64 = {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    };
+    static CALL: Cell<&'static str> = const { Cell::new("") };
+    /// Who is to be told of this thread's next fence.
+    static UNFENCED: RefCell<Vec<Arc<dyn Recorder>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Says which file system call this thread is in, from now on.
+pub fn set_call(call: &'static str) {
+    CALL.set(call);
+}
+
+/// The file system call that this thread is in.
+pub fn call() -> &'static str {
+    CALL.get()
+}
+
+fn event(mapping: u32, kind: EventKind<'_>) -> Event<'_> {
+    Event { thread: THREAD.with(|thread| *thread), mapping, call: call(), kind }
+}
+
+fn expect_fence(recorder: &Arc<dyn Recorder>) {
+    UNFENCED.with_borrow_mut(|unfenced| {
+        if !unfenced.iter().any(|other| Arc::ptr_eq(other, recorder)) {
+            unfenced.push(Arc::clone(recorder));
+        }
+    });
+}
+
+/// Tells of a fence, just made.
+pub(crate) fn fenced() {
+    // Taken out first: a recorder may use mappings of its own.
+    for recorder in UNFENCED.take() {
+        recorder.event(event(EVERY_MAPPING, EventKind::Fence));
+    }
+}

@@ -1,0 +1,108 @@
+//! A checkpoint: from the cut to the roots.
+//!
+//! 1. the cut: with the gate closed, every lane ends its chunk, and the caller takes what changed;
+//! 2. the fold: new pages of all slices; fence (and sync);
+//! 3. the roots: each slice's into the slot that is not current; fence (and sync);
+//! 4. the log below the cut is free, the pages of the old trees are free once no reader holds them.
+//!
+//! A crash before all roots are written leaves the generation before, whose pages and log are
+//! untouched until step 4.
+
+use crate::addr::BlockAddr;
+use crate::error::Result;
+use crate::fold::{DataBlocks, Folded, Pages, SliceBatch};
+use crate::gate::Closed;
+use crate::pool::{Pool, Roots};
+use crate::root::SliceRoot;
+use crate::superblock::{BLOCK_BYTES, ROOT_BLOCKS};
+use pmem::InFlight;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::U64;
+
+/// Where a checkpoint cuts the log.
+#[derive(Clone, Debug)]
+pub struct Cut {
+    floors: Vec<u64>,
+    inodes_next: Vec<u64>,
+    inodes: u64,
+}
+
+/// What a checkpoint wrote.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Written {
+    /// Bytes of tree pages and roots.
+    pub bytes: u64,
+}
+
+impl Pool {
+    /// Cuts the log, with `inodes` existing: the changes taken while the gate is closed are exactly those before the cut.
+    pub fn cut(&self, _closed: &Closed<'_>, inodes: u64) -> Cut {
+        Cut {
+            inodes,
+            floors: self.slices.iter().map(|slice| slice.log.cut()).collect(),
+            inodes_next: self
+                .slices
+                .iter()
+                .map(|slice| slice.inode_next.load(Ordering::Relaxed))
+                .collect(),
+        }
+    }
+
+    /// Folds `batch` and switches all slices to the new generation. On an error the pool is
+    /// poisoned: the log still holds everything, and the next open recovers it.
+    pub fn commit(
+        &self,
+        cut: &Cut,
+        batch: &[SliceBatch],
+        blocks: &dyn DataBlocks,
+    ) -> Result<Written> {
+        let mut pages = Pages::default();
+        let result = self
+            .fold(batch, blocks, &mut pages)
+            .and_then(|folded| self.switch(cut, &folded, &mut pages));
+        if let Err(error) = &result {
+            self.poison(&format!("a checkpoint failed: {error}"));
+        }
+        let bytes = (pages.new.len() + self.slices.len()) as u64 * BLOCK_BYTES;
+        result.map(|()| Written { bytes })
+    }
+
+    fn switch(&self, cut: &Cut, folded: &Folded, pages: &mut Pages) -> Result<()> {
+        let written = pages.in_flight.take().unwrap_or_else(InFlight::none);
+        let _ = pmem::fence(written);
+        self.sync()?;
+        let old = self.roots();
+        let mut highest = self.generation_highest.lock();
+        let generation = *highest + 1;
+        let slots: Vec<usize> = old.slots.iter().map(|slot| 1 - slot).collect();
+        let mut written = InFlight::none();
+        for (index, slice) in self.slices.iter().enumerate() {
+            let mut root = SliceRoot::new(slice.superblock.slice_uuid);
+            root.generation = U64::new(generation);
+            root.log_floor = U64::new(cut.floors[index]);
+            root.inode_next = U64::new(cut.inodes_next[index]);
+            root.inodes = U64::new(if index == 0 { cut.inodes } else { 0 });
+            root.blocks_free = U64::new(slice.space.free());
+            root.set_trees(&folded.trees[index], &folded.spaces[index]);
+            let place = ROOT_BLOCKS[slots[index]] * BLOCK_BYTES;
+            written = written.and(slice.mapping.write(place, root.seal().as_bytes()));
+        }
+        let _ = pmem::fence(written);
+        self.sync()?;
+        *highest = generation;
+        self.roots.store(Arc::new(Roots {
+            generation,
+            trees: folded.trees.clone(),
+            spaces: folded.spaces.clone(),
+            slots,
+        }));
+        for (slice, floor) in self.slices.iter().zip(&cut.floors) {
+            slice.log.release(*floor);
+        }
+        let freed: Vec<BlockAddr> = std::mem::take(&mut pages.freed);
+        self.reclaim.retire(&freed);
+        Ok(())
+    }
+}

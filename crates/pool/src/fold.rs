@@ -1,0 +1,285 @@
+//! Folding changes into the trees: the new pages of one generation, not yet its roots.
+//!
+//! Two trees a slice: the main one, and the free-space one that says which *data* blocks are used.
+//! Which data blocks a fold takes and frees is read off the values themselves: what an old value
+//! named is freed, what a new one names is used. Tree pages are in no bitmap (a walk over the inner
+//! pages finds them at open), so that writing bitmaps changes no bitmap.
+
+use crate::addr::BlockAddr;
+use crate::error::{Error, Result};
+use crate::pool::Pool;
+use crate::space::{GROUP_BLOCKS, GROUP_BYTES, GroupBits, bits_from_bytes, bits_to_bytes};
+use crate::tree::{self, Change, Key, PAGE_BYTES, PagePtr, PageRead, PageStore, Root, TreeError};
+use pmem::InFlight;
+use std::collections::{BTreeMap, HashMap};
+
+/// The kind of the free-space tree's keys.
+const KIND_GROUP: u8 = 1;
+
+/// Key of a group's bitmap in the free-space tree.
+pub(crate) fn group_key(group: u64) -> Key {
+    Key::new(0, KIND_GROUP, group)
+}
+
+/// Changes to the main tree of one slice, in key order.
+#[derive(Debug, Default)]
+pub struct SliceBatch {
+    /// Values put or deleted, keys strictly ascending.
+    pub changes: Vec<(Key, Change)>,
+    /// Ranges `[from, to)` deleted before that, ascending and disjoint.
+    pub ranges: Vec<(Key, Key)>,
+}
+
+/// Tells which data blocks a value of the main tree names.
+pub trait DataBlocks {
+    /// Calls `each` for every data block that `value`, stored under `key`, names.
+    fn data_blocks(&self, key: &Key, value: &[u8], each: &mut dyn FnMut(BlockAddr));
+}
+
+/// Where the pages of a fold go.
+#[derive(Debug, Default)]
+pub struct Pages {
+    /// A fold that is only looked at keeps its pages here; `None` writes them to the slices.
+    pub(crate) memory: Option<HashMap<u64, Box<[u8; PAGE_BYTES]>>>,
+    pub(crate) new: Vec<BlockAddr>,
+    pub(crate) freed: Vec<BlockAddr>,
+    pub(crate) in_flight: Option<InFlight>,
+}
+
+impl Pages {
+    /// Pages of a fold that is only looked at.
+    pub fn in_memory() -> Pages {
+        Pages { memory: Some(HashMap::new()), ..Pages::default() }
+    }
+}
+
+/// The pages of one slice's fold.
+pub(crate) struct FoldPages<'f> {
+    pub(crate) pool: &'f Pool,
+    pub(crate) slice: u8,
+    pub(crate) pages: &'f mut Pages,
+}
+
+impl PageRead for FoldPages<'_> {
+    fn read_page(
+        &self,
+        ptr: &PagePtr,
+        page: &mut [u8; PAGE_BYTES],
+    ) -> std::result::Result<(), TreeError> {
+        FoldView::new(self.pool, self.pages).read_page(ptr, page)
+    }
+}
+
+impl FoldPages<'_> {
+    fn allocate(&self) -> Option<BlockAddr> {
+        let slices = self.pool.slices.len();
+        (0..slices).map(|step| (usize::from(self.slice) + step) % slices).find_map(|slice| {
+            let mut runs = Vec::with_capacity(1);
+            self.pool.slices[slice].space.take(1, true, &mut runs);
+            runs.first().map(|run| BlockAddr::new(slice as u8, run.first))
+        })
+    }
+}
+
+impl PageStore for FoldPages<'_> {
+    fn write_page(&mut self, page: &[u8; PAGE_BYTES]) -> std::result::Result<PagePtr, TreeError> {
+        let addr = self.allocate().ok_or(TreeError::NoSpace)?;
+        self.pages.new.push(addr);
+        let crc = match &mut self.pages.memory {
+            Some(memory) => {
+                memory.insert(addr.bits(), Box::new(*page));
+                pmem::crc32c(0, page)
+            }
+            None => {
+                let (written, crc) = self.pool.write_block(addr, page);
+                let before = self.pages.in_flight.take().unwrap_or_else(InFlight::none);
+                self.pages.in_flight = Some(before.and(written));
+                crc
+            }
+        };
+        Ok(PagePtr { addr, copy: BlockAddr::NONE, crc })
+    }
+
+    fn free_page(&mut self, ptr: &PagePtr) {
+        self.pages.freed.push(ptr.addr);
+    }
+}
+
+/// What a fold takes and frees, by slice and group.
+#[derive(Default)]
+struct Marks {
+    groups: BTreeMap<(u8, u64), Box<(GroupBits, GroupBits)>>,
+    foreign: Option<BlockAddr>,
+    twice: Option<BlockAddr>,
+}
+
+impl Marks {
+    fn mark(&mut self, pool: &Pool, addr: BlockAddr, used: bool) {
+        if !pool.contains(addr) {
+            self.foreign = Some(addr);
+            return;
+        }
+        let group = (addr.slice(), addr.block() / GROUP_BLOCKS);
+        let bits = self
+            .groups
+            .entry(group)
+            .or_insert_with(|| Box::new(([0; GROUP_BYTES / 8], [0; GROUP_BYTES / 8])));
+        let bits = if used { &mut bits.1 } else { &mut bits.0 };
+        let bit = (addr.block() % GROUP_BLOCKS) as usize;
+        if bits[bit / 64] & (1 << (bit % 64)) != 0 {
+            self.twice = Some(addr);
+        }
+        bits[bit / 64] |= 1 << (bit % 64);
+    }
+
+    fn check(&self) -> Result<()> {
+        let wrong = self.foreign.map(|addr| (addr, "named, but no block of this pool"));
+        match wrong.or(self.twice.map(|addr| (addr, "two owners name one block"))) {
+            Some((addr, what)) => Err(damaged(addr, what)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn damaged(addr: BlockAddr, what: &str) -> Error {
+    Error::Damaged {
+        slice: u32::from(addr.slice()),
+        offset: addr.block() * PAGE_BYTES as u64,
+        what: what.to_owned(),
+    }
+}
+
+/// The trees after a fold.
+#[derive(Clone, Debug)]
+pub struct Folded {
+    /// Main tree of each slice.
+    pub trees: Vec<Root>,
+    /// Free-space tree of each slice.
+    pub spaces: Vec<Root>,
+}
+
+impl Pool {
+    /// Folds `batch` (one entry a slice) into new pages. The old trees stay as they are.
+    pub fn fold(
+        &self,
+        batch: &[SliceBatch],
+        blocks: &dyn DataBlocks,
+        pages: &mut Pages,
+    ) -> Result<Folded> {
+        let roots = self.roots();
+        let mut folded = Folded { trees: roots.trees.clone(), spaces: roots.spaces.clone() };
+        let mut marks = Marks::default();
+        for (slice, batch) in batch.iter().enumerate() {
+            for (key, change) in &batch.changes {
+                if let Change::Put(value) = change {
+                    blocks.data_blocks(key, value, &mut |addr| marks.mark(self, addr, true));
+                }
+            }
+            let mut dropped = |key: Key, old: &[u8], _: Option<&[u8]>| {
+                blocks.data_blocks(&key, old, &mut |addr| marks.mark(self, addr, false));
+            };
+            let mut store = FoldPages { pool: self, slice: slice as u8, pages };
+            let tree = &roots.trees[slice];
+            folded.trees[slice] =
+                tree::apply(&mut store, tree, &batch.changes, &batch.ranges, &mut dropped)?;
+        }
+        marks.check()?;
+        self.fold_space(&marks, &mut folded, pages)?;
+        Ok(folded)
+    }
+
+    fn fold_space(&self, marks: &Marks, folded: &mut Folded, pages: &mut Pages) -> Result<()> {
+        for slice in 0..self.slices.len() {
+            let own = (slice as u8, 0)..=(slice as u8, u64::MAX);
+            let mut changes = Vec::new();
+            for (&(_, group), bits) in marks.groups.range(own) {
+                let store = FoldPages { pool: self, slice: slice as u8, pages };
+                let old = tree::get(&store, &folded.spaces[slice], &group_key(group))?;
+                let old = match &old {
+                    Some(bytes) => bits_from_bytes(bytes)
+                        .ok_or_else(|| damaged(BlockAddr::NONE, "a free-space bitmap is cut"))?,
+                    None => [0; GROUP_BYTES / 8],
+                };
+                let new = merge(&old, &bits.0, &bits.1).map_err(|bit| {
+                    let addr = BlockAddr::new(slice as u8, group * GROUP_BLOCKS + bit);
+                    damaged(addr, "the free-space bitmap and the owners of the block disagree")
+                })?;
+                let empty = new.iter().all(|word| *word == 0);
+                let change = if empty { Change::Delete } else { Change::Put(bits_to_bytes(&new)) };
+                changes.push((group_key(group), change));
+            }
+            let mut store = FoldPages { pool: self, slice: slice as u8, pages };
+            let space = folded.spaces[slice];
+            folded.spaces[slice] =
+                tree::apply(&mut store, &space, &changes, &[], &mut |_, _, _| {})?;
+        }
+        Ok(())
+    }
+}
+
+/// `old` without what is freed, with what is taken; the first bit on which they disagree is an error.
+fn merge(
+    old: &GroupBits,
+    freed: &GroupBits,
+    taken: &GroupBits,
+) -> std::result::Result<GroupBits, u64> {
+    let mut new = *old;
+    for (index, word) in new.iter_mut().enumerate() {
+        let wrong = (freed[index] & !*word) | (taken[index] & *word & !freed[index]);
+        if wrong != 0 {
+            return Err(index as u64 * 64 + u64::from(wrong.trailing_zeros()));
+        }
+        *word = (*word & !freed[index]) | taken[index];
+    }
+    Ok(new)
+}
+
+/// The trees of a fold that was only looked at.
+#[derive(Debug)]
+pub struct FoldView<'f> {
+    pool: &'f Pool,
+    pages: &'f Pages,
+}
+
+impl<'f> FoldView<'f> {
+    /// The pages of `pool`, with those of the fold.
+    pub fn new(pool: &'f Pool, pages: &'f Pages) -> FoldView<'f> {
+        FoldView { pool, pages }
+    }
+}
+
+impl PageRead for FoldView<'_> {
+    fn read_page(
+        &self,
+        ptr: &PagePtr,
+        page: &mut [u8; PAGE_BYTES],
+    ) -> std::result::Result<(), TreeError> {
+        match self.pages.memory.as_ref().and_then(|memory| memory.get(&ptr.addr.bits())) {
+            Some(bytes) => {
+                page.copy_from_slice(bytes.as_slice());
+                Ok(())
+            }
+            None => self.pool.read_page(ptr, page),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn freeing_a_free_block_and_taking_a_used_one_are_damage() {
+        let mut old = [0u64; GROUP_BYTES / 8];
+        old[1] = 0b0110;
+        let with = |bits: u64| {
+            let mut all = [0u64; GROUP_BYTES / 8];
+            all[1] = bits;
+            all
+        };
+        assert_eq!(merge(&old, &with(0b0010), &with(0b1000)).map(|b| b[1]), Ok(0b1100));
+        assert_eq!(merge(&old, &with(0b0010), &with(0b0010)).map(|b| b[1]), Ok(0b0110));
+        assert_eq!(merge(&old, &with(0b1000), &with(0)), Err(67));
+        assert_eq!(merge(&old, &with(0), &with(0b0100)), Err(66));
+    }
+}

@@ -1,0 +1,196 @@
+//! Making a pool.
+//!
+//! Order: root, then second superblock, then first superblock, each fenced and synced: a format
+//! that is killed half-way leaves no first superblock, and so no pool.
+
+use crate::error::{Error, Result};
+use crate::options::{FormatOptions, SliceSpec};
+use crate::root::SliceRoot;
+use crate::superblock::{
+    BLOCK_BYTES, FORMAT_VERSION, LOG_BLOCK, MAGIC, ROOT_BLOCKS, SLICE_BYTES_MIN, SLICES_MAX,
+    STATE_BLOCK, SUPERBLOCK_BLOCK, Superblock,
+};
+use pmem::{Domain, MapOptions, Mapping};
+use std::fs::OpenOptions as FileOptions;
+use std::path::{Path, PathBuf};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromZeros, IntoBytes};
+
+/// Largest log that is chosen by itself, bytes per slice: recovery stays near a second.
+const LOG_BYTES_MAX: u64 = 256 << 20;
+
+/// Log and chunk sizes for a slice of `bytes`.
+fn log_layout(bytes: u64, asked: Option<u64>) -> Result<(u64, u64)> {
+    let wanted = asked.unwrap_or_else(|| (bytes / 32).min(LOG_BYTES_MAX));
+    let chunk = if wanted >= 4 << 20 { 64 << 10 } else { 16 << 10 };
+    let log = (wanted / chunk * chunk).max(4 * chunk);
+    if (LOG_BLOCK + 2) * BLOCK_BYTES + log > bytes / 2 {
+        return Err(Error::Size(format!(
+            "a slice of {bytes} bytes has no room for a log of {log} bytes; \
+             make the slice at least {} bytes",
+            (2 * log + (LOG_BLOCK + 2) * BLOCK_BYTES).next_multiple_of(1 << 20)
+        )));
+    }
+    Ok((log, chunk))
+}
+
+/// Makes a pool in directory `dir` (made if it is missing).
+pub fn format(dir: &Path, options: &FormatOptions) -> Result<()> {
+    let io = |source| Error::Io { path: dir.to_path_buf(), source };
+    if options.slices.is_empty() || options.slices.len() > SLICES_MAX {
+        return Err(Error::Size(format!(
+            "a pool has 1 to {SLICES_MAX} slices, not {}",
+            options.slices.len()
+        )));
+    }
+    std::fs::create_dir_all(dir).map_err(io)?;
+    let mut present = crate::directory::slice_paths(dir)?;
+    if let Some(path) = present.pop() {
+        return Err(Error::Exists(path));
+    }
+    let mut made = Made::default();
+    let mut mappings = Vec::new();
+    for (index, spec) in options.slices.iter().enumerate() {
+        let path = dir.join(format!("slice.{index}"));
+        place(&path, spec, options.slice_bytes, &mut made)?;
+        mappings.push(Mapping::open(
+            &path,
+            &MapOptions { read_only: false, process: options.process },
+        )?);
+    }
+    format_mappings(&mappings, options)?;
+    made.keep = true;
+    Ok(())
+}
+
+/// What a failed format removes again.
+#[derive(Default)]
+struct Made {
+    paths: Vec<PathBuf>,
+    keep: bool,
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if !self.keep {
+            for path in &self.paths {
+                let _ = std::fs::remove_file(path);
+            }
+        }
+    }
+}
+
+/// Puts the file or link of one slice in its place.
+fn place(path: &Path, spec: &SliceSpec, bytes: u64, made: &mut Made) -> Result<()> {
+    let io = |source| Error::Io { path: path.to_path_buf(), source };
+    let bytes = spec.bytes.unwrap_or(bytes);
+    let target = match &spec.path {
+        Some(target) => {
+            let target = std::path::absolute(target).map_err(io)?;
+            std::os::unix::fs::symlink(&target, path).map_err(io)?;
+            made.paths.push(path.to_path_buf());
+            target
+        }
+        None => path.to_path_buf(),
+    };
+    let existing = std::fs::metadata(&target);
+    if existing.as_ref().is_ok_and(|m| !m.is_file()) {
+        return Ok(());
+    }
+    if spec.path.is_some() && existing.is_ok_and(|m| m.len() > 0) && spec.bytes.is_none() {
+        return Ok(());
+    }
+    if bytes < SLICE_BYTES_MIN {
+        return Err(Error::Size(format!(
+            "a slice of {bytes} bytes is too small; the least is {SLICE_BYTES_MIN}"
+        )));
+    }
+    let file = FileOptions::new().read(true).write(true).create(true).truncate(false).open(&target);
+    let file = file.map_err(|source| Error::Io { path: target.clone(), source })?;
+    made.paths.push(target.clone());
+    allocate(&file, bytes / BLOCK_BYTES * BLOCK_BYTES)
+        .map_err(|source| Error::Io { path: target, source })
+}
+
+/// Gives the file all its blocks: a slice is never sparse, so that no store can find the disk full.
+fn allocate(file: &std::fs::File, bytes: u64) -> std::io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    file.set_len(bytes)?;
+    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes)
+        .map_err(std::io::Error::from)
+    {
+        Ok(()) => Ok(()),
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+            let zeros = vec![0u8; 1 << 20];
+            let mut at = 0;
+            while at < bytes {
+                let len = zeros.len().min((bytes - at) as usize);
+                file.write_all_at(&zeros[..len], at)?;
+                at += len as u64;
+            }
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Makes a pool in memory that is already mapped, a slice each.
+pub fn format_mappings(mappings: &[Mapping], options: &FormatOptions) -> Result<()> {
+    let pool_uuid = *uuid::Uuid::new_v4().as_bytes();
+    let weakest = mappings.iter().map(Mapping::domain).min_by_key(|domain| *domain as u8);
+    let domain = weakest.unwrap_or(Domain::Sync);
+    let mut superblocks = Vec::new();
+    for (index, mapping) in mappings.iter().enumerate() {
+        let bytes = mapping.len() / BLOCK_BYTES * BLOCK_BYTES;
+        if bytes < SLICE_BYTES_MIN {
+            return Err(Error::Size(format!(
+                "a slice of {bytes} bytes is too small; the least is {SLICE_BYTES_MIN}"
+            )));
+        }
+        let (log, chunk) = log_layout(bytes, options.log_bytes)?;
+        let mut superblock: Superblock = FromZeros::new_zeroed();
+        superblock.magic = MAGIC;
+        superblock.version = U32::new(FORMAT_VERSION);
+        superblock.index = U32::new(index as u32);
+        superblock.pool_uuid = pool_uuid;
+        superblock.slice_uuid = *uuid::Uuid::new_v4().as_bytes();
+        superblock.slices = U32::new(mappings.len() as u32);
+        superblock.block_bytes = U32::new(BLOCK_BYTES as u32);
+        superblock.blocks = U64::new(bytes / BLOCK_BYTES);
+        superblock.log_bytes = U64::new(log);
+        superblock.chunk_bytes = U32::new(chunk as u32);
+        superblock.domain = domain as u8;
+        superblock.virtual_nodes = U32::new(options.virtual_nodes.unwrap_or(0));
+        superblock.node = U32::new(mapping.node().unwrap_or(u32::MAX));
+        superblock.data_copies = U32::new(1);
+        superblocks.push(superblock.seal());
+    }
+    for (mapping, superblock) in mappings.iter().zip(&superblocks) {
+        write_slice(mapping, superblock)?;
+    }
+    for (mapping, superblock) in mappings.iter().zip(&superblocks) {
+        put(mapping, SUPERBLOCK_BLOCK, superblock.as_bytes())?;
+    }
+    Ok(())
+}
+
+fn write_slice(mapping: &Mapping, superblock: &Superblock) -> Result<()> {
+    // an old first superblock goes first: from here on this slice is nobody's
+    put(mapping, SUPERBLOCK_BLOCK, &[0; 512])?;
+    put(mapping, STATE_BLOCK, &[0; 512])?;
+    put(mapping, ROOT_BLOCKS[1], &[0; 512])?;
+    let mut root = SliceRoot::new(superblock.slice_uuid);
+    root.generation = U64::new(1);
+    root.log_floor = U64::new(1);
+    root.inode_next = U64::new(1);
+    root.blocks_free = U64::new(superblock.data_blocks());
+    put(mapping, ROOT_BLOCKS[0], root.seal().as_bytes())?;
+    put(mapping, superblock.data_block_end(), superblock.as_bytes())
+}
+
+fn put(mapping: &Mapping, block: u64, bytes: &[u8]) -> Result<()> {
+    let written = mapping.write(block * BLOCK_BYTES, bytes);
+    let _ = pmem::fence(written);
+    mapping.sync()?;
+    Ok(())
+}

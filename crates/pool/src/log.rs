@@ -1,0 +1,278 @@
+//! The log of a slice: an area of chunks, which lanes take and fill with records.
+//!
+//! What it keeps true:
+//! - a lane starts a record only when its previous one has been fenced;
+//! - a chunk's header is written under the fence of the chunk's first record, and names the chunk
+//!   before it in the lane with the bytes used there, so that recovery knows where a lane ends;
+//! - chunk sequence numbers only grow, and records are checksummed with a seed of slice, lane and
+//!   sequence number: what an earlier lap left behind is never taken for a record;
+//! - chunks are free again only after the checkpoint that folded them is complete on all slices.
+
+use crate::error::{Error, Result};
+use crate::record::{RecordBuffer, UNIT_BYTES};
+use crate::superblock::{BLOCK_BYTES, LOG_BLOCK, Superblock};
+use crossbeam_utils::CachePadded;
+use parking_lot::{Mutex, MutexGuard};
+use pmem::{Clean, InFlight, Mapping};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// First bytes of a chunk.
+pub const CHUNK_MAGIC: [u8; 4] = *b"NSCH";
+/// Bytes of a chunk's header.
+pub const CHUNK_HEADER_BYTES: usize = 64;
+
+/// The header of a chunk.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct ChunkHeader {
+    /// [`CHUNK_MAGIC`].
+    pub magic: [u8; 4],
+    /// CRC-32C of what follows, seeded by the slice.
+    pub crc: U32,
+    /// The chunk's sequence number in its slice: its lap.
+    pub sequence: U64,
+    /// Sequence number of the lane's chunk before this; 0 = none.
+    pub previous: U64,
+    /// Bytes used in that chunk, its header included.
+    pub previous_len: U32,
+    /// The lane.
+    pub lane: U16,
+    /// Room.
+    pub reserved: [u8; 34],
+}
+
+const _: () = assert!(size_of::<ChunkHeader>() == CHUNK_HEADER_BYTES);
+
+impl ChunkHeader {
+    fn checksum(&self, slice_uuid: &[u8; 16]) -> u32 {
+        let bytes = self.as_bytes();
+        pmem::crc32c(pmem::crc32c(0, slice_uuid), bytes.get(8..).unwrap_or_default())
+    }
+
+    /// The header in these bytes, if it is whole and this slice's.
+    pub fn decode(bytes: &[u8], slice_uuid: &[u8; 16]) -> Option<ChunkHeader> {
+        let (header, _) = ChunkHeader::read_from_prefix(bytes).ok()?;
+        let whole = header.magic == CHUNK_MAGIC && header.crc.get() == header.checksum(slice_uuid);
+        whole.then_some(header)
+    }
+}
+
+/// The seed of the checksums of all records in one chunk.
+pub fn record_seed(slice_uuid: &[u8; 16], lane: u16, sequence: u64) -> u32 {
+    let mut seed = pmem::crc32c(0, slice_uuid);
+    seed = pmem::crc32c(seed, &lane.to_le_bytes());
+    pmem::crc32c(seed, &sequence.to_le_bytes())
+}
+
+/// Where a lane writes next.
+#[derive(Debug, Default)]
+struct Lane {
+    /// Byte offset of its chunk in the slice; 0 = it has none.
+    base: u64,
+    sequence: u64,
+    /// Bytes used in the chunk, header included.
+    used: u32,
+    seed: u32,
+    stamp: u64,
+    /// Bytes of records written since open.
+    written: u64,
+}
+
+/// The log of one slice.
+#[derive(Debug)]
+pub struct SliceLog {
+    slice_uuid: [u8; 16],
+    chunk_bytes: u32,
+    chunks: u32,
+    sequence_next: AtomicU64,
+    free: Mutex<Vec<u32>>,
+    used: Mutex<Vec<(u64, u32)>>,
+    lanes: Box<[CachePadded<Mutex<Lane>>]>,
+    pressed: AtomicBool,
+}
+
+impl SliceLog {
+    /// The log of the slice that `superblock` describes, all chunks free.
+    pub fn new(superblock: &Superblock, lanes: usize, sequence_next: u64) -> SliceLog {
+        let chunk_bytes = superblock.chunk_bytes.get();
+        let chunks = (superblock.log_bytes.get() / u64::from(chunk_bytes)) as u32;
+        SliceLog {
+            slice_uuid: superblock.slice_uuid,
+            chunk_bytes,
+            chunks,
+            sequence_next: AtomicU64::new(sequence_next),
+            free: Mutex::new((0..chunks).rev().collect()),
+            used: Mutex::new(Vec::new()),
+            lanes: (0..lanes.clamp(1, 4096)).map(|_| CachePadded::default()).collect(),
+            pressed: AtomicBool::new(false),
+        }
+    }
+
+    /// Byte offset of chunk `index` in its slice.
+    pub fn chunk_offset(index: u32, chunk_bytes: u32) -> u64 {
+        LOG_BLOCK * BLOCK_BYTES + u64::from(index) * u64::from(chunk_bytes)
+    }
+
+    /// Chunks that no lane holds and no unfolded record needs, and chunks in all.
+    pub fn chunks_free(&self) -> (usize, usize) {
+        (self.free.lock().len(), self.chunks as usize)
+    }
+
+    /// Bytes of the log in use.
+    pub fn used_bytes(&self) -> u64 {
+        self.used.lock().len() as u64 * u64::from(self.chunk_bytes)
+    }
+
+    /// Bytes of records written since open.
+    pub fn bytes_written(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.lock().written).sum()
+    }
+
+    /// Whether so much of it is in use that a checkpoint should begin.
+    #[inline]
+    pub fn pressed(&self) -> bool {
+        // ordering: a hint
+        self.pressed.load(Ordering::Relaxed)
+    }
+
+    /// Number of lanes.
+    pub fn lanes(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Takes a lane, that of `cpu` if nobody writes to it; never waits in the kernel.
+    pub fn lane(&self, cpu: usize) -> LaneGuard<'_> {
+        let count = self.lanes.len();
+        let mut tries = 0usize;
+        loop {
+            let index = (cpu + tries) % count;
+            if let Some(lane) = self.lanes[index].try_lock() {
+                return LaneGuard { log: self, lane, index: index as u16 };
+            }
+            tries += 1;
+            if tries.is_multiple_of(count) {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn take_chunk(&self) -> Result<(u64, u32)> {
+        let mut free = self.free.lock();
+        if free.len() <= self.chunks as usize / 2 {
+            self.pressed.store(true, Ordering::Relaxed);
+        }
+        let index = free.pop().ok_or(Error::LogFull)?;
+        drop(free);
+        // ordering: the number only has to be unique and growing; the lane publishes it by header
+        let sequence = self.sequence_next.fetch_add(1, Ordering::Relaxed);
+        self.used.lock().push((sequence, index));
+        Ok((sequence, index))
+    }
+
+    /// Ends every lane's chunk and returns the sequence number that later chunks start from.
+    /// The caller has stopped all writers (the cut of a checkpoint).
+    pub fn cut(&self) -> u64 {
+        for lane in &self.lanes {
+            let mut lane = lane.lock();
+            *lane = Lane { stamp: lane.stamp, written: lane.written, ..Lane::default() };
+        }
+        self.sequence_next.load(Ordering::Relaxed)
+    }
+
+    /// Frees the chunks below `floor`: their records are folded and the roots are safe.
+    pub fn release(&self, floor: u64) {
+        let mut used = self.used.lock();
+        let mut free = self.free.lock();
+        used.retain(|&(sequence, index)| {
+            let folded = sequence < floor;
+            if folded {
+                free.insert(0, index);
+            }
+            !folded
+        });
+        self.pressed.store(free.len() <= self.chunks as usize / 2, Ordering::Relaxed);
+    }
+
+    /// Tails of all lanes that hold a chunk: lane, chunk sequence, bytes used. The caller has
+    /// stopped all writers.
+    pub fn tails(&self) -> Vec<(u16, u64, u32)> {
+        let held = |(index, lane): (usize, &CachePadded<Mutex<Lane>>)| {
+            let lane = lane.lock();
+            (lane.base != 0).then_some((index as u16, lane.sequence, lane.used))
+        };
+        self.lanes.iter().enumerate().filter_map(held).collect()
+    }
+}
+
+/// A lane, held: nobody else writes to it.
+#[derive(Debug)]
+pub struct LaneGuard<'l> {
+    log: &'l SliceLog,
+    lane: MutexGuard<'l, Lane>,
+    index: u16,
+}
+
+impl LaneGuard<'_> {
+    /// Makes sure that a record of `bytes` fits, taking a new chunk if it does not.
+    fn reserve(&mut self, mapping: &Mapping, bytes: usize) -> Result<InFlight> {
+        let log = self.log;
+        let fits =
+            self.lane.base != 0 && self.lane.used as usize + bytes <= log.chunk_bytes as usize;
+        if fits {
+            return Ok(InFlight::none());
+        }
+        let (sequence, index) = log.take_chunk()?;
+        let mut header: ChunkHeader = zerocopy::FromZeros::new_zeroed();
+        header.magic = CHUNK_MAGIC;
+        header.sequence = U64::new(sequence);
+        if self.lane.base != 0 {
+            header.previous = U64::new(self.lane.sequence);
+            header.previous_len = U32::new(self.lane.used);
+        }
+        header.lane = U16::new(self.index);
+        header.crc = U32::new(header.checksum(&log.slice_uuid));
+        self.lane.base = SliceLog::chunk_offset(index, log.chunk_bytes);
+        self.lane.sequence = sequence;
+        self.lane.used = CHUNK_HEADER_BYTES as u32;
+        self.lane.seed = record_seed(&log.slice_uuid, self.index, sequence);
+        Ok(mapping.write(self.lane.base, header.as_bytes()))
+    }
+
+    /// Appends the record with a stamp above `after` and above the lane's own, fences it together
+    /// with what is already in flight, and returns its stamp with the proof.
+    ///
+    /// `LogFull`: nothing was written; the caller lets go of its locks, waits for a checkpoint and
+    /// starts again.
+    pub fn append(
+        &mut self,
+        mapping: &Mapping,
+        record: &mut RecordBuffer,
+        after: u64,
+        in_flight: InFlight,
+    ) -> Result<(u64, Clean)> {
+        let len = record.sealed_len();
+        assert!(
+            len + CHUNK_HEADER_BYTES <= self.log.chunk_bytes as usize,
+            "a record fits in a chunk"
+        );
+        let header = match self.reserve(mapping, len) {
+            Ok(header) => header,
+            Err(error) => {
+                // the data already on its way stays in free blocks: it only has to be ordered
+                let _ = pmem::fence(in_flight);
+                return Err(error);
+            }
+        };
+        let stamp = after.max(self.lane.stamp) + 1;
+        let bytes = record.seal(stamp, self.lane.seed);
+        debug_assert!(bytes.len().is_multiple_of(UNIT_BYTES));
+        let written = mapping.write(self.lane.base + u64::from(self.lane.used), bytes);
+        let clean = pmem::fence(in_flight.and(header).and(written));
+        self.lane.used += len as u32;
+        self.lane.stamp = stamp;
+        self.lane.written += len as u64;
+        Ok((stamp, clean))
+    }
+}

@@ -1,0 +1,223 @@
+//! Opening a pool: find its slices, take the last complete generation, read the log behind it.
+
+use crate::addr::BlockAddr;
+use crate::error::{Error, Result};
+use crate::log::SliceLog;
+use crate::options::OpenOptions;
+use crate::pool::{Pool, Roots};
+use crate::record::Record;
+use crate::root::{Slots, complete_generation, highest_generation};
+use crate::scan::{SEQUENCE_GAP, Scan, scan};
+use crate::slice::{Candidate, Slice};
+use crate::space::{Space, bits_from_bytes};
+use crate::superblock::ROOT_BLOCKS;
+use crate::tree::{self, Key};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use topology::Topology;
+
+/// What the log held that no checkpoint had folded.
+#[derive(Debug, Default)]
+pub struct Recovery {
+    /// All whole records, in the order of their stamps.
+    pub records: Vec<Record>,
+    /// Damage found in the log: slice, byte offset, what.
+    pub damage: Vec<(u32, u64, String)>,
+}
+
+impl Pool {
+    /// Opens the pool in `dir`, each slice exclusively, and reads its log. The caller replays the
+    /// records and then commits a checkpoint (unless it only looks).
+    pub fn open(dir: &Path, options: &OpenOptions) -> Result<(Pool, Recovery)> {
+        let paths = crate::directory::slice_paths(dir)?;
+        if paths.is_empty() {
+            return Err(Error::NoPool(dir.to_path_buf()));
+        }
+        let candidates: Result<Vec<Candidate>> =
+            paths.iter().map(|path| Candidate::open(path, options.read_only)).collect();
+        Pool::open_candidates(candidates?, options)
+    }
+
+    /// Opens the pool that these slices make.
+    pub fn open_candidates(
+        mut candidates: Vec<Candidate>,
+        options: &OpenOptions,
+    ) -> Result<(Pool, Recovery)> {
+        candidates.sort_by_key(|candidate| candidate.superblock.index.get());
+        check_set(&candidates)?;
+        let slots: Result<Vec<Slots>> = candidates.iter().map(Candidate::slots).collect();
+        let slots = slots?;
+        let roots = choose_roots(&candidates, &slots)?;
+        let topology = machine(&candidates)?;
+        let near = near_slices(&topology, &candidates);
+        let mut recovery = Recovery::default();
+        let mut slices = Vec::new();
+        let mut notes = Vec::new();
+        let mut inodes = 0;
+        for (index, candidate) in candidates.into_iter().enumerate() {
+            let Some(root) = slots[index][roots.slots[index]] else {
+                return Err(Error::Slices("a root went away while it was read".to_owned()));
+            };
+            inodes += root.inodes.get();
+            let floor = root.log_floor.get();
+            let found = scan(index as u8, &candidate.mapping, &candidate.superblock, floor)?;
+            let sequence_next = found.sequence_max.max(floor) + SEQUENCE_GAP;
+            recovery.add(index as u32, found);
+            notes.extend(candidate.note);
+            slices.push(Slice {
+                path: candidate.path,
+                space: Arc::new(new_space(&candidate.superblock)),
+                log: SliceLog::new(&candidate.superblock, near.len(), sequence_next),
+                superblock: candidate.superblock,
+                mapping: candidate.mapping,
+                inode_next: AtomicU64::new(root.inode_next.get()),
+            });
+        }
+        recovery.records.sort_by_key(|r| (r.stamp, r.slice, r.lane, r.chunk, r.position));
+        let highest = highest_generation(&slots);
+        let pool = Pool::assemble(slices, roots, highest, near, options.clone(), notes, inodes);
+        pool.load_space()?;
+        Ok((pool, recovery))
+    }
+
+    /// Takes the free space from the trees of the last checkpoint. Nothing may be allocated.
+    pub fn load_space(&self) -> Result<()> {
+        let roots = self.roots();
+        for (index, slice) in self.slices.iter().enumerate() {
+            slice.space.reset();
+            let mut wrong = None;
+            let (from, to) = (Key::MIN, Key::MAX);
+            tree::scan(self, &roots.spaces[index], from, to, |key, value| {
+                let fine = bits_from_bytes(value)
+                    .is_some_and(|bits| slice.space.load_group(key.index, &bits));
+                if !fine {
+                    wrong = Some(key.index);
+                }
+                Ok(fine)
+            })?;
+            if let Some(group) = wrong {
+                let what = format!("the free-space bitmap of group {group} makes no sense");
+                return Err(Error::Damaged { slice: index as u32, offset: 0, what });
+            }
+        }
+        for root in roots.trees.iter().chain(&roots.spaces) {
+            let mut clash: Option<BlockAddr> = None;
+            tree::walk_pointers(self, root, &mut |ptr, _level| {
+                let slice = self.slices.get(usize::from(ptr.addr.slice()));
+                if !slice.is_some_and(|slice| slice.space.mark_used(ptr.addr.block())) {
+                    clash = Some(ptr.addr);
+                }
+                Ok(())
+            })?;
+            if let Some(addr) = clash {
+                return Err(Error::Damaged {
+                    slice: u32::from(addr.slice()),
+                    offset: addr.block() * crate::superblock::BLOCK_BYTES,
+                    what: "a tree page lies on a block that has another owner".to_owned(),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Recovery {
+    fn add(&mut self, slice: u32, found: Scan) {
+        self.records.extend(found.records);
+        let located = found.damage.into_iter().map(|(offset, what)| (slice, offset, what));
+        self.damage.extend(located);
+    }
+}
+
+fn new_space(superblock: &crate::superblock::Superblock) -> Space {
+    let reserve = (superblock.data_blocks() / 32).clamp(24, 16_384);
+    Space::new(superblock.data_block_first(), superblock.data_block_end(), reserve)
+}
+
+fn check_set(candidates: &[Candidate]) -> Result<()> {
+    let Some(first) = candidates.first() else {
+        return Err(Error::Slices("there are none".to_owned()));
+    };
+    for candidate in candidates {
+        if candidate.superblock.pool_uuid != first.superblock.pool_uuid {
+            return Err(Error::Slices(format!(
+                "{} and {} belong to different pools; keep each pool's slices in a directory of \
+                 their own",
+                first.path.display(),
+                candidate.path.display()
+            )));
+        }
+    }
+    let expected = first.superblock.slices.get();
+    for index in 0..expected {
+        match candidates.iter().filter(|c| c.superblock.index.get() == index).count() {
+            1 => {}
+            0 => {
+                return Err(Error::Slices(format!(
+                    "slice {index} of {expected} is missing; put it back into the directory"
+                )));
+            }
+            _ => {
+                return Err(Error::Slices(format!(
+                    "slice {index} is there twice; remove the copy"
+                )));
+            }
+        }
+    }
+    if candidates.len() as u32 != expected {
+        return Err(Error::Slices("there are more slices than the pool has".to_owned()));
+    }
+    Ok(())
+}
+
+fn choose_roots(candidates: &[Candidate], slots: &[Slots]) -> Result<Roots> {
+    let Some((generation, chosen)) = complete_generation(slots) else {
+        return Err(Error::Damaged {
+            slice: 0,
+            offset: ROOT_BLOCKS[0] * crate::superblock::BLOCK_BYTES,
+            what: "the slices' roots have no generation in common".to_owned(),
+        });
+    };
+    let mut roots =
+        Roots { generation, trees: Vec::new(), spaces: Vec::new(), slots: chosen.clone() };
+    for (index, slot) in chosen.iter().enumerate().take(candidates.len()) {
+        if let Some(root) = &slots[index][*slot] {
+            let (tree, space) = root.trees()?;
+            roots.trees.push(tree);
+            roots.spaces.push(space);
+        }
+    }
+    Ok(roots)
+}
+
+/// The machine, or the virtual nodes that the pool was made for.
+fn machine(candidates: &[Candidate]) -> Result<Topology> {
+    let machine = Topology::system()?;
+    let nodes = candidates.first().map_or(0, |c| c.superblock.virtual_nodes.get());
+    Ok(if nodes == 0 { machine } else { machine.with_virtual_nodes(nodes)? })
+}
+
+/// For each CPU, the slice nearest to it.
+fn near_slices(topology: &Topology, candidates: &[Candidate]) -> Vec<u8> {
+    let nodes = topology.node_count().max(1);
+    // a slice whose node is unknown is dealt round-robin
+    let node_of_slice: Vec<u32> = candidates
+        .iter()
+        .enumerate()
+        .map(|(index, candidate)| {
+            let real = Some(candidate.superblock.node.get()).filter(|_| !topology.is_virtual());
+            real.and_then(|id| topology.node_of_kernel_id(id)).unwrap_or(index as u32 % nodes)
+        })
+        .collect();
+    let cpus = topology.all_cpus().into_iter().max().unwrap_or(0) + 1;
+    (0..cpus)
+        .map(|cpu| {
+            let node = topology.node_of_cpu(cpu).unwrap_or(0);
+            let own: Vec<usize> =
+                (0..candidates.len()).filter(|slice| node_of_slice[*slice] == node).collect();
+            let any = cpu as usize % candidates.len().max(1);
+            own.get(cpu as usize % own.len().max(1)).copied().unwrap_or(any) as u8
+        })
+        .collect()
+}

@@ -1,0 +1,317 @@
+//! An open pool: its slices, trees, gate and block caches.
+
+use crate::addr::BlockAddr;
+use crate::error::{Error, Result};
+use crate::gate::{Closed, Entered, Gate};
+use crate::log::LaneGuard;
+use crate::options::{OpenOptions, PoolInfo, SliceInfo};
+use crate::reclaim::Reclaim;
+use crate::slice::{Slice, domain_of};
+use crate::superblock::{BLOCK_BYTES, FORMAT_VERSION};
+use crate::tree::{self, Key, PAGE_BYTES, PagePtr, PageRead, Root, TreeError};
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use pmem::{Domain, InFlight};
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+
+/// The trees of one generation.
+#[derive(Clone, Debug)]
+pub struct Roots {
+    /// The checkpoint's generation.
+    pub generation: u64,
+    /// Tree of each slice.
+    pub trees: Vec<Root>,
+    /// Free-space tree of each slice.
+    pub spaces: Vec<Root>,
+    /// Root slot of each slice that holds this generation.
+    pub slots: Vec<usize>,
+}
+
+/// An open pool.
+#[derive(Debug)]
+pub struct Pool {
+    pub(crate) slices: Vec<Slice>,
+    pub(crate) roots: ArcSwap<Roots>,
+    /// Highest generation in any slot, complete or not: a new one goes above it.
+    pub(crate) generation_highest: Mutex<u64>,
+    pub(crate) reclaim: Arc<Reclaim>,
+    gate: Gate,
+    /// Slice near each CPU.
+    near: Vec<u8>,
+    poison: OnceLock<String>,
+    options: OpenOptions,
+    notes: Mutex<Vec<String>>,
+    inodes_at_open: u64,
+}
+
+impl Pool {
+    pub(crate) fn assemble(
+        slices: Vec<Slice>,
+        roots: Roots,
+        generation_highest: u64,
+        near: Vec<u8>,
+        options: OpenOptions,
+        notes: Vec<String>,
+        inodes_at_open: u64,
+    ) -> Pool {
+        let spaces = slices.iter().map(|slice| slice.space.clone()).collect();
+        Pool {
+            reclaim: Arc::new(Reclaim::new(spaces, near.len())),
+            gate: Gate::new(near.len()),
+            slices,
+            roots: ArcSwap::from_pointee(roots),
+            generation_highest: Mutex::new(generation_highest),
+            near,
+            poison: OnceLock::new(),
+            options,
+            notes: Mutex::new(notes),
+            inodes_at_open,
+        }
+    }
+
+    /// The slices.
+    pub fn slices(&self) -> &[Slice] {
+        &self.slices
+    }
+
+    /// Inodes that existed at the last checkpoint before open.
+    pub fn inodes_at_open(&self) -> u64 {
+        self.inodes_at_open
+    }
+
+    /// Bytes of log in use.
+    pub fn log_used_bytes(&self) -> u64 {
+        self.slices.iter().map(|slice| slice.log.used_bytes()).sum()
+    }
+
+    /// Whether nothing may be changed.
+    pub fn read_only(&self) -> bool {
+        self.options.read_only
+    }
+
+    /// What it was opened with.
+    pub fn options(&self) -> &OpenOptions {
+        &self.options
+    }
+
+    /// The pool's domain: that of its weakest slice.
+    pub fn domain(&self) -> Domain {
+        let weakest = self.slices.iter().map(|slice| slice.superblock.domain).min();
+        domain_of(weakest.unwrap_or(Domain::Sync as u8))
+    }
+
+    /// The slice nearest to the CPU that runs this.
+    #[inline]
+    pub fn near_slice(&self) -> u8 {
+        self.near[topology::current_cpu() as usize % self.near.len()]
+    }
+
+    /// Blocks between owners: allocation and retirement.
+    #[inline]
+    pub fn reclaim(&self) -> &Arc<Reclaim> {
+        &self.reclaim
+    }
+
+    /// Starts a change; see [`Gate`].
+    #[inline]
+    pub fn enter(&self) -> Entered<'_> {
+        self.gate.enter(topology::current_cpu() as usize)
+    }
+
+    /// Stops all changes, for the cut of a checkpoint.
+    pub fn close_gate(&self) -> Closed<'_> {
+        self.gate.close()
+    }
+
+    /// A lane of the slice nearest to this CPU, and that slice.
+    #[inline]
+    pub fn lane(&self) -> (LaneGuard<'_>, &Slice) {
+        let cpu = topology::current_cpu() as usize;
+        let slice = &self.slices[usize::from(self.near[cpu % self.near.len()])];
+        (slice.log.lane(cpu), slice)
+    }
+
+    /// Refuses changes from now on: a persist failed, and what is in DRAM may not be on the medium.
+    pub fn poison(&self, why: &str) {
+        let _ = self.poison.set(why.to_owned());
+    }
+
+    /// An error if the pool takes no changes.
+    #[inline]
+    pub fn check_writable(&self) -> Result<()> {
+        if self.options.read_only {
+            return Err(Error::ReadOnly);
+        }
+        match self.poison.get() {
+            Some(why) => Err(Error::Poisoned(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds a line to what `info` says was noticed.
+    pub fn note(&self, note: String) {
+        tracing::warn!("{note}");
+        self.notes.lock().push(note);
+    }
+
+    /// A new inode counter of slice `slice`.
+    pub fn next_inode(&self, slice: u8) -> u64 {
+        // ordering: only uniqueness matters
+        self.slices[usize::from(slice)].inode_next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Recovery saw this inode counter on `slice`: later ones go above it.
+    pub fn inode_seen(&self, slice: u8, counter: u64) {
+        if let Some(slice) = self.slices.get(usize::from(slice)) {
+            slice.inode_next.fetch_max(counter + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether `addr` is a data block of this pool.
+    pub fn contains(&self, addr: BlockAddr) -> bool {
+        !addr.is_none()
+            && self
+                .slices
+                .get(usize::from(addr.slice()))
+                .is_some_and(|slice| slice.space.contains(addr.block()))
+    }
+
+    #[inline]
+    fn place(&self, addr: BlockAddr) -> (&Slice, u64) {
+        (&self.slices[usize::from(addr.slice())], addr.block() * BLOCK_BYTES)
+    }
+
+    /// Copies out of a block, `at` bytes into it (on into the blocks behind it).
+    #[inline]
+    pub fn read(&self, addr: BlockAddr, at: u64, buffer: &mut [u8]) -> Result<()> {
+        let (slice, offset) = self.place(addr);
+        Ok(slice.mapping.read(offset + at, buffer)?)
+    }
+
+    /// Copies a whole block out and gives its checksum.
+    #[inline]
+    pub fn read_crc(&self, addr: BlockAddr, buffer: &mut [u8]) -> Result<u32> {
+        let (slice, offset) = self.place(addr);
+        Ok(slice.mapping.read_crc(offset, buffer)?)
+    }
+
+    /// Checksum of one block.
+    pub fn crc(&self, addr: BlockAddr) -> Result<u32> {
+        let (slice, offset) = self.place(addr);
+        Ok(slice.mapping.crc(offset, BLOCK_BYTES as usize)?)
+    }
+
+    /// Writes one block and gives its checksum.
+    #[inline]
+    pub fn write_block(&self, addr: BlockAddr, data: &[u8]) -> (InFlight, u32) {
+        debug_assert_eq!(data.len() as u64, BLOCK_BYTES);
+        let (slice, offset) = self.place(addr);
+        slice.mapping.write_crc(offset, data)
+    }
+
+    /// A value of the tree as of the last checkpoint.
+    pub fn get(&self, slice: u8, key: &Key) -> Result<Option<Vec<u8>>> {
+        // the pin keeps the pages of this generation from being used again
+        let _pin = crossbeam_epoch::pin();
+        let roots = self.roots.load_full();
+        Ok(tree::get(self, &roots.trees[usize::from(slice)], key)?)
+    }
+
+    /// Entries of the tree as of the last checkpoint with `from <= key < to`, in order; `each`
+    /// returns false to stop.
+    pub fn scan(
+        &self,
+        slice: u8,
+        from: Key,
+        to: Key,
+        each: &mut dyn FnMut(Key, &[u8]) -> bool,
+    ) -> Result<()> {
+        let _pin = crossbeam_epoch::pin();
+        let roots = self.roots.load_full();
+        let tree = &roots.trees[usize::from(slice)];
+        Ok(tree::scan(self, tree, from, to, |key, value| Ok(each(key, value)))?)
+    }
+
+    /// The trees of the last checkpoint.
+    pub fn roots(&self) -> Arc<Roots> {
+        self.roots.load_full()
+    }
+
+    /// Everything stored before is on the medium when this returns.
+    pub fn sync(&self) -> Result<()> {
+        for slice in &self.slices {
+            if let Err(error) = slice.mapping.sync() {
+                self.poison(&error.to_string());
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Blocks in all, and free ones, over all slices.
+    pub fn blocks(&self) -> (u64, u64) {
+        let all = self.slices.iter().map(|slice| slice.space.blocks()).sum();
+        let reserve: u64 = self.slices.iter().map(|slice| slice.space.reserve()).sum();
+        let free: u64 = self.slices.iter().map(|slice| slice.space.free()).sum();
+        (all, (free + self.reclaim.held()).saturating_sub(reserve))
+    }
+
+    /// What the pool says about itself.
+    pub fn info(&self) -> PoolInfo {
+        let roots = self.roots.load();
+        let first = self.slices.first().map(|slice| slice.superblock.pool_uuid);
+        PoolInfo {
+            uuid: uuid::Uuid::from_bytes(first.unwrap_or_default()).to_string(),
+            format_version: FORMAT_VERSION,
+            domain: self.domain().name(),
+            generation: roots.generation,
+            log_used_bytes: self.log_used_bytes(),
+            slices: self.slices.iter().map(slice_info).collect(),
+            notes: self.notes.lock().clone(),
+        }
+    }
+}
+
+fn medium_name(medium: pmem::Medium) -> &'static str {
+    match medium {
+        pmem::Medium::File => "file",
+        pmem::Medium::Dax => "dax",
+        pmem::Medium::DevDax => "devdax",
+        pmem::Medium::Memory => "memory",
+    }
+}
+
+fn slice_info(slice: &Slice) -> SliceInfo {
+    let superblock = &slice.superblock;
+    let node = superblock.node.get();
+    SliceInfo {
+        path: slice.path.clone(),
+        index: superblock.index.get(),
+        bytes: superblock.blocks.get() * BLOCK_BYTES,
+        log_bytes: superblock.log_bytes.get(),
+        node: (node != u32::MAX).then_some(node),
+        medium: medium_name(slice.mapping.medium()),
+        domain: domain_of(superblock.domain).name(),
+        blocks: slice.space.blocks(),
+        blocks_free: slice.space.free(),
+    }
+}
+
+impl PageRead for Pool {
+    fn read_page(
+        &self,
+        ptr: &PagePtr,
+        page: &mut [u8; PAGE_BYTES],
+    ) -> std::result::Result<(), TreeError> {
+        if !self.contains(ptr.addr) {
+            return Err(TreeError::Damaged { addr: ptr.addr, what: "no block of this pool" });
+        }
+        match self.read_crc(ptr.addr, page) {
+            Ok(crc) if crc == ptr.crc => Ok(()),
+            Ok(_) => Err(TreeError::Damaged { addr: ptr.addr, what: "its checksum does not fit" }),
+            Err(error) => Err(TreeError::Unreadable { addr: ptr.addr, why: error.to_string() }),
+        }
+    }
+}

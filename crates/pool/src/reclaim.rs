@@ -1,0 +1,276 @@
+//! Blocks between owners: caches of free blocks by CPU, and blocks that readers may still hold.
+//!
+//! A block is used again only when
+//! - the record that freed it is durable: `retire` is called after that record's fence;
+//! - no reader's epoch holds it: a batch passes through `crossbeam_epoch`;
+//! - in the `sync` domain, the epoch of syncs in which it was freed is closed.
+//!
+//! That its *writer's* record may still be the unsealed last one of its lane needs no wait: recovery
+//! takes such a record as complete without looking at its blocks when a complete record with a
+//! higher stamp replaced any block of it (`fs`'s replay), and only such a record frees a block.
+
+use crate::addr::BlockAddr;
+use crate::error::{Error, Result};
+use crate::space::{Run, Space};
+use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Blocks that go through an epoch together.
+const BATCH_BLOCKS: usize = 64;
+/// Most free blocks in one CPU's cache after a refill.
+const CACHE_BLOCKS: u64 = 64;
+
+#[derive(Debug, Default)]
+struct CpuBlocks {
+    /// Free blocks, of slice `slice`.
+    free: Vec<u64>,
+    slice: u8,
+    /// Freed by durable records, not yet given to an epoch.
+    retired: Vec<BlockAddr>,
+}
+
+/// Blocks between owners.
+#[derive(Debug)]
+pub struct Reclaim {
+    spaces: Vec<Arc<Space>>,
+    cpus: Box<[CachePadded<Mutex<CpuBlocks>>]>,
+    /// Blocks that wait for readers.
+    waiting: AtomicU64,
+    /// `sync` domain: blocks that wait for the open epoch to close; `None` in the other domains.
+    open_epoch: Option<Mutex<Vec<BlockAddr>>>,
+}
+
+/// A run of blocks on one slice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// Its first block.
+    pub addr: BlockAddr,
+    /// How many.
+    pub count: u64,
+}
+
+impl Extent {
+    /// The addresses of its blocks.
+    pub fn blocks(&self) -> impl Iterator<Item = BlockAddr> + use<> {
+        let (slice, first) = (self.addr.slice(), self.addr.block());
+        (0..self.count).map(move |i| BlockAddr::new(slice, first + i))
+    }
+}
+
+impl Reclaim {
+    pub(crate) fn new(spaces: Vec<Arc<Space>>, cpus: usize) -> Reclaim {
+        let cpus = (0..cpus.max(1)).map(|_| CachePadded::default()).collect();
+        Reclaim { spaces, cpus, waiting: AtomicU64::new(0), open_epoch: None }
+    }
+
+    pub(crate) fn hold_until_sync(&mut self) {
+        self.open_epoch = Some(Mutex::default());
+    }
+
+    #[inline]
+    fn cpu(&self) -> &Mutex<CpuBlocks> {
+        &self.cpus[topology::current_cpu() as usize % self.cpus.len()]
+    }
+
+    /// One block, on slice `near` if it has any.
+    #[inline]
+    pub fn allocate_one(&self, near: u8) -> Result<BlockAddr> {
+        let mut cpu = self.cpu().lock();
+        if cpu.slice == near
+            && let Some(block) = cpu.free.pop()
+        {
+            return Ok(BlockAddr::new(near, block));
+        }
+        self.refill(&mut cpu, near);
+        if let Some(block) = cpu.free.pop() {
+            return Ok(BlockAddr::new(cpu.slice, block));
+        }
+        drop(cpu);
+        let mut extents = Vec::with_capacity(1);
+        self.allocate(1, near, &mut extents)?;
+        extents.first().map(|extent| extent.addr).ok_or(Error::NoSpace)
+    }
+
+    fn refill(&self, cpu: &mut CpuBlocks, near: u8) {
+        let space = &self.spaces[usize::from(near)];
+        if cpu.slice != near {
+            self.spaces[usize::from(cpu.slice)].give(&cpu.free);
+            cpu.free.clear();
+            cpu.slice = near;
+        }
+        if let Some(batch) = space.take_returned() {
+            cpu.free = batch;
+            return;
+        }
+        // a small share of what is left, so that no CPU sits on blocks that another needs
+        let want = (space.free() / (4 * self.cpus.len() as u64)).clamp(1, CACHE_BLOCKS);
+        let mut runs = Vec::new();
+        space.take(want, false, &mut runs);
+        // popped from the back: descending, so that they are given out in ascending order
+        cpu.free.extend(runs.iter().flat_map(|run| run.first..run.first + run.count));
+        cpu.free.reverse();
+    }
+
+    /// `count` blocks in as few extents as can be had, on `near` first, then on the others.
+    /// All or nothing.
+    pub fn allocate(&self, count: u64, near: u8, extents: &mut Vec<Extent>) -> Result<()> {
+        for attempt in 0..2 {
+            let mut left = count;
+            let slices = self.spaces.len();
+            for step in 0..slices {
+                let slice = (usize::from(near) + step) % slices;
+                left -= self.take(slice, left, extents);
+                if left == 0 {
+                    return Ok(());
+                }
+            }
+            self.give_extents(extents);
+            if attempt == 0 {
+                self.gather();
+            }
+        }
+        Err(Error::NoSpace)
+    }
+
+    /// One block, from what is kept for checkpoints if need be: for truncation on a full pool.
+    pub fn allocate_reserve(&self, near: u8) -> Result<BlockAddr> {
+        self.allocate_one(near).or_else(|error| {
+            let mut runs = Vec::new();
+            let slices = self.spaces.len();
+            let found = (0..slices)
+                .map(|step| (usize::from(near) + step) % slices)
+                .find(|slice| self.spaces[*slice].take(1, true, &mut runs) == 1);
+            let run = runs.first().ok_or(error)?;
+            Ok(BlockAddr::new(found.unwrap_or(0) as u8, run.first))
+        })
+    }
+
+    fn take(&self, slice: usize, want: u64, extents: &mut Vec<Extent>) -> u64 {
+        if want == 0 {
+            return 0;
+        }
+        let mut runs: Vec<Run> = Vec::new();
+        let taken = self.spaces[slice].take(want, false, &mut runs);
+        extents.extend(
+            runs.iter().map(|run| Extent {
+                addr: BlockAddr::new(slice as u8, run.first),
+                count: run.count,
+            }),
+        );
+        taken
+    }
+
+    /// Gives back blocks that nothing on the medium names: a change that did not happen.
+    pub fn give_extents(&self, extents: &mut Vec<Extent>) {
+        for extent in extents.drain(..) {
+            let blocks: Vec<u64> = extent.blocks().map(|addr| addr.block()).collect();
+            self.spaces[usize::from(extent.addr.slice())].give(&blocks);
+        }
+    }
+
+    /// Gives back one such block.
+    pub fn give_one(&self, addr: BlockAddr) {
+        self.spaces[usize::from(addr.slice())].give(&[addr.block()]);
+    }
+
+    /// A durable record freed these blocks.
+    #[inline]
+    pub fn retire(self: &Arc<Reclaim>, blocks: &[BlockAddr]) {
+        let mut cpu = self.cpu().lock();
+        cpu.retired.extend_from_slice(blocks);
+        if cpu.retired.len() >= BATCH_BLOCKS {
+            let batch = std::mem::replace(&mut cpu.retired, Vec::with_capacity(BATCH_BLOCKS));
+            drop(cpu);
+            self.pass_on(batch);
+        }
+    }
+
+    fn pass_on(self: &Arc<Reclaim>, batch: Vec<BlockAddr>) {
+        match &self.open_epoch {
+            Some(held) => held.lock().extend(batch),
+            None => self.wait_for_readers(batch),
+        }
+    }
+
+    fn wait_for_readers(self: &Arc<Reclaim>, batch: Vec<BlockAddr>) {
+        if batch.is_empty() {
+            return;
+        }
+        self.waiting.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        let reclaim = self.clone();
+        let guard = crossbeam_epoch::pin();
+        guard.defer(move || reclaim.free(&batch));
+        guard.flush();
+    }
+
+    fn free(&self, batch: &[BlockAddr]) {
+        for (slice, space) in self.spaces.iter().enumerate() {
+            let own = |addr: &&BlockAddr| usize::from(addr.slice()) == slice;
+            space.give_batch(batch.iter().filter(own).map(|addr| addr.block()).collect());
+        }
+        self.waiting.fetch_sub(batch.len() as u64, Ordering::Relaxed);
+    }
+
+    /// `sync` domain: what was freed so far belongs to the epoch that is about to close.
+    pub(crate) fn take_open_epoch(&self) -> Vec<BlockAddr> {
+        let mut all = self.open_epoch.as_ref().map(|held| std::mem::take(&mut *held.lock()));
+        for cpu in &self.cpus {
+            if let Some(all) = &mut all {
+                all.append(&mut cpu.lock().retired);
+            }
+        }
+        all.unwrap_or_default()
+    }
+
+    /// `sync` domain: the epoch in which these were freed is closed.
+    pub(crate) fn epoch_closed(self: &Arc<Reclaim>, blocks: Vec<BlockAddr>) {
+        self.wait_for_readers(blocks);
+    }
+
+    /// Blocks that are free but not in the groups: in caches, or waiting.
+    pub fn held(&self) -> u64 {
+        let cached: usize = self
+            .cpus
+            .iter()
+            .map(|cpu| {
+                let cpu = cpu.lock();
+                cpu.free.len() + cpu.retired.len()
+            })
+            .sum();
+        let epoch = self.open_epoch.as_ref().map_or(0, |held| held.lock().len());
+        cached as u64 + epoch as u64 + self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Gathers all free blocks in the groups: the caches', and what no reader holds any more.
+    pub fn gather_all(self: &Arc<Reclaim>) {
+        let mut retired = Vec::new();
+        for cpu in &self.cpus {
+            retired.append(&mut cpu.lock().retired);
+        }
+        self.pass_on(retired);
+        self.gather();
+    }
+
+    fn gather(&self) {
+        for cpu in &self.cpus {
+            let mut cpu = cpu.lock();
+            let slice = usize::from(cpu.slice);
+            let free = std::mem::take(&mut cpu.free);
+            drop(cpu);
+            self.spaces[slice].give(&free);
+        }
+        // epochs pass when threads pin; a few rounds are enough unless a reader is in the middle
+        for _ in 0..16 {
+            if self.waiting.load(Ordering::Relaxed) == 0 {
+                break;
+            }
+            crossbeam_epoch::pin().flush();
+            std::thread::yield_now();
+        }
+        for space in &self.spaces {
+            space.settle();
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! A record of the log: one atomic change, self-describing.
+//!
+//! ```text
+//!  0  u32  CRC-32C of bytes 4..64*units, seeded by slice, lane and chunk (the lap)
+//!  4  u16  units: length in 64-byte units, header and padding included
+//!  6  u8   kind
+//!  7  u8   flags
+//!  8  u64  stamp
+//! 16  i64  time, ns since 1970
+//! 24  ..   payload, padded with zeros
+//! ```
+//!
+//! A lane starts a record only when its previous one has been fenced, so only a lane's last record
+//! can be torn. Numbers are little-endian.
+
+use std::cell::Cell;
+
+/// Records are multiples of this many bytes.
+pub const UNIT_BYTES: usize = 64;
+/// Bytes before the payload.
+pub const HEADER_BYTES: usize = 24;
+/// Longest payload, bytes: the largest change that one record describes.
+pub const PAYLOAD_BYTES_MAX: usize = 14 * 1024;
+
+/// A change to the file system.
+pub const KIND_CHANGE: u8 = 1;
+/// Closes an epoch of the `sync` domain: lists the lanes' tails.
+pub const KIND_EPOCH: u8 = 2;
+
+thread_local! {
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// A record being built. Its buffer is the thread's, lent: no allocation in steady state.
+#[derive(Debug)]
+pub struct RecordBuffer {
+    bytes: Vec<u8>,
+}
+
+impl RecordBuffer {
+    /// An empty record of this kind, for a change made at `time_ns`.
+    pub fn new(kind: u8, time_ns: i64) -> RecordBuffer {
+        let mut bytes = SPARE.take();
+        bytes.clear();
+        bytes.extend_from_slice(&[0, 0, 0, 0, 0, 0, kind, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        bytes.extend_from_slice(&time_ns.to_le_bytes());
+        RecordBuffer { bytes }
+    }
+
+    /// Adds to the payload.
+    #[inline]
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Pads the payload with zeros to a multiple of 8 bytes.
+    pub fn align(&mut self) {
+        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
+    }
+
+    /// Bytes of payload so far.
+    pub fn payload_len(&self) -> usize {
+        self.bytes.len() - HEADER_BYTES
+    }
+
+    /// Bytes that the record will take in the log.
+    pub fn sealed_len(&self) -> usize {
+        self.bytes.len().next_multiple_of(UNIT_BYTES)
+    }
+
+    /// Completes the header and gives the record's bytes.
+    pub fn seal(&mut self, stamp: u64, seed: u32) -> &[u8] {
+        let len = self.sealed_len();
+        self.bytes.resize(len, 0);
+        let units = (len / UNIT_BYTES) as u16;
+        self.bytes[4..6].copy_from_slice(&units.to_le_bytes());
+        self.bytes[8..16].copy_from_slice(&stamp.to_le_bytes());
+        let crc = pmem::crc32c(seed, &self.bytes[4..]);
+        self.bytes[0..4].copy_from_slice(&crc.to_le_bytes());
+        &self.bytes
+    }
+}
+
+impl Drop for RecordBuffer {
+    fn drop(&mut self) {
+        SPARE.set(std::mem::take(&mut self.bytes));
+    }
+}
+
+/// A whole record found in the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Slice whose log holds it.
+    pub slice: u8,
+    /// Lane that holds it.
+    pub lane: u16,
+    /// Sequence number of its chunk.
+    pub chunk: u64,
+    /// Where it starts in its chunk, bytes.
+    pub position: u32,
+    /// [`KIND_CHANGE`] or another.
+    pub kind: u8,
+    /// Its stamp.
+    pub stamp: u64,
+    /// When the change was made, ns since 1970.
+    pub time_ns: i64,
+    /// No later record of its lane proves that its fence completed.
+    pub unsealed: bool,
+    /// The payload, padding included.
+    pub payload: Vec<u8>,
+}
+
+/// The header fields of the record at the start of `bytes`, if it is whole under `seed`:
+/// kind, stamp, time and length in bytes.
+pub fn parse(bytes: &[u8], seed: u32) -> Option<(u8, u64, i64, usize)> {
+    let field = |at: usize, n: usize| bytes.get(at..at + n);
+    let units = u16::from_le_bytes(field(4, 2)?.try_into().ok()?);
+    let len = usize::from(units) * UNIT_BYTES;
+    if units == 0 || len > bytes.len() {
+        return None;
+    }
+    let crc = u32::from_le_bytes(field(0, 4)?.try_into().ok()?);
+    if pmem::crc32c(seed, field(4, len - 4)?) != crc {
+        return None;
+    }
+    let kind = *bytes.get(6)?;
+    let stamp = u64::from_le_bytes(field(8, 8)?.try_into().ok()?);
+    let time = i64::from_le_bytes(field(16, 8)?.try_into().ok()?);
+    Some((kind, stamp, time, len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_round_trips_and_is_bound_to_its_seed() {
+        let mut buffer = RecordBuffer::new(KIND_CHANGE, -5);
+        buffer.push(b"payload");
+        buffer.align();
+        let bytes = buffer.seal(77, 1234).to_vec();
+        assert_eq!(bytes.len(), 64);
+        assert_eq!(parse(&bytes, 1234), Some((KIND_CHANGE, 77, -5, 64)));
+        assert_eq!(parse(&bytes, 1235), None, "another lap's seed");
+        for bit in 0..bytes.len() * 8 {
+            let mut torn = bytes.clone();
+            torn[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(parse(&torn, 1234), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn zeros_and_truncated_bytes_are_no_record() {
+        assert_eq!(parse(&[0; 64], 0), None);
+        assert_eq!(parse(&[1; 10], 0), None);
+        assert_eq!(parse(&[], 0), None);
+    }
+}

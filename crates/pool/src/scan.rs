@@ -1,0 +1,122 @@
+//! Reading the log back: all whole records of a slice that no checkpoint has folded.
+//!
+//! A lane is the chain of its chunks in the order of their sequence numbers. A record is torn only
+//! if it is the last of its lane; a bad record with a good one of the same lap behind it is damage
+//! and is reported, never cut off.
+
+use crate::error::Result;
+use crate::log::{CHUNK_HEADER_BYTES, ChunkHeader, SliceLog, record_seed};
+use crate::record::{Record, UNIT_BYTES, parse};
+use crate::superblock::Superblock;
+use pmem::Mapping;
+use std::collections::BTreeMap;
+
+/// Sequence numbers that recovery leaves out above the highest it saw: more than the chunks whose
+/// headers a crash can have torn (one per lane).
+pub const SEQUENCE_GAP: u64 = 1 << 16;
+
+/// What the log of one slice holds.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// Its records, by lane in order.
+    pub records: Vec<Record>,
+    /// Damage: byte offset and what is wrong.
+    pub damage: Vec<(u64, String)>,
+    /// Highest sequence number of a chunk, 0 if there is none.
+    pub sequence_max: u64,
+}
+
+/// Reads the log of slice `slice` from sequence number `floor` on.
+pub fn scan(slice: u8, mapping: &Mapping, superblock: &Superblock, floor: u64) -> Result<Scan> {
+    let chunk_bytes = superblock.chunk_bytes.get();
+    let chunks = (superblock.log_bytes.get() / u64::from(chunk_bytes)) as u32;
+    let uuid = superblock.slice_uuid;
+    let mut lanes: BTreeMap<u16, BTreeMap<u64, (u32, ChunkHeader)>> = BTreeMap::new();
+    let mut scan = Scan::default();
+    for index in 0..chunks {
+        let mut header = [0u8; CHUNK_HEADER_BYTES];
+        mapping.read(SliceLog::chunk_offset(index, chunk_bytes), &mut header)?;
+        let Some(header) = ChunkHeader::decode(&header, &uuid) else { continue };
+        scan.sequence_max = scan.sequence_max.max(header.sequence.get());
+        if header.sequence.get() >= floor {
+            let lane = lanes.entry(header.lane.get()).or_default();
+            lane.insert(header.sequence.get(), (index, header));
+        }
+    }
+    let mut bytes = vec![0u8; chunk_bytes as usize];
+    for (lane, chain) in &lanes {
+        let mut reader = LaneReader { slice, lane: *lane, scan: &mut scan, floor };
+        let mut iter = chain.iter().peekable();
+        let mut before = 0u64;
+        while let Some((&sequence, &(index, header))) = iter.next() {
+            let offset = SliceLog::chunk_offset(index, chunk_bytes);
+            reader.check_link(offset, before, &header);
+            before = sequence;
+            mapping.read(offset, &mut bytes)?;
+            let next = iter.peek().map(|(_, (_, header))| header);
+            let used = next.filter(|h| h.previous.get() == sequence).map(|h| h.previous_len.get());
+            reader.read_chunk(offset, &bytes, record_seed(&uuid, *lane, sequence), sequence, used);
+        }
+        if let Some(last) = scan.records.last_mut().filter(|r| r.lane == *lane) {
+            last.unsealed = true;
+        }
+    }
+    Ok(scan)
+}
+
+struct LaneReader<'s> {
+    slice: u8,
+    lane: u16,
+    scan: &'s mut Scan,
+    floor: u64,
+}
+
+impl LaneReader<'_> {
+    fn check_link(&mut self, offset: u64, before: u64, header: &ChunkHeader) {
+        let previous = header.previous.get();
+        if previous >= self.floor && previous != before {
+            let what = format!("the log's lane {} lost the chunk {previous}", self.lane);
+            self.scan.damage.push((offset, what));
+        }
+    }
+
+    /// Reads the records of one chunk; `used` is where they end, when the lane's next chunk says so.
+    fn read_chunk(&mut self, offset: u64, bytes: &[u8], seed: u32, chunk: u64, used: Option<u32>) {
+        let end = used.map_or(bytes.len(), |used| bytes.len().min(used as usize));
+        let mut at = CHUNK_HEADER_BYTES;
+        while at + UNIT_BYTES <= end {
+            let Some((kind, stamp, time_ns, len)) =
+                bytes.get(at..end).and_then(|rest| parse(rest, seed))
+            else {
+                break;
+            };
+            let payload = bytes.get(at + crate::record::HEADER_BYTES..at + len);
+            self.scan.records.push(Record {
+                slice: self.slice,
+                lane: self.lane,
+                chunk,
+                position: at as u32,
+                kind,
+                stamp,
+                time_ns,
+                unsealed: false,
+                payload: payload.unwrap_or_default().to_vec(),
+            });
+            at += len;
+        }
+        let damaged = match used {
+            Some(used) => at < used as usize,
+            None => a_record_follows(bytes, at, seed),
+        };
+        if damaged {
+            let what = format!("a record of the log's lane {} is damaged", self.lane);
+            self.scan.damage.push((offset + at as u64, what));
+        }
+    }
+}
+
+/// Whether a whole record of the same lap lies behind the one at `at` that is not.
+fn a_record_follows(bytes: &[u8], at: usize, seed: u32) -> bool {
+    let starts = (at + UNIT_BYTES..bytes.len()).step_by(UNIT_BYTES);
+    starts.into_iter().any(|start| bytes.get(start..).is_some_and(|b| parse(b, seed).is_some()))
+}

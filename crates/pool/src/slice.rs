@@ -1,0 +1,169 @@
+//! One slice: its memory, superblock, free space and log.
+
+use crate::error::{Error, Result};
+use crate::log::SliceLog;
+use crate::root::{SliceRoot, Slots};
+use crate::space::Space;
+use crate::superblock::{BLOCK_BYTES, Flaw, ROOT_BLOCKS, SUPERBLOCK_BLOCK, Superblock};
+use pmem::{Domain, MapOptions, Mapping};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use zerocopy::IntoBytes;
+
+/// One slice of an open pool.
+#[derive(Debug)]
+pub struct Slice {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it is.
+    pub superblock: Superblock,
+    /// Its memory.
+    pub mapping: Mapping,
+    /// Its free blocks; shared with what is freed later.
+    pub space: Arc<Space>,
+    /// Its log.
+    pub log: SliceLog,
+    /// Next counter for an inode number.
+    pub inode_next: AtomicU64,
+}
+
+/// A slice's memory with its superblock, before the pool is known to be whole.
+#[derive(Debug)]
+pub struct Candidate {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its superblock.
+    pub superblock: Superblock,
+    /// Its memory.
+    pub mapping: Mapping,
+    /// What was mended.
+    pub note: Option<String>,
+}
+
+fn superblock_error(path: &Path, flaw: Flaw) -> Error {
+    let path = path.to_path_buf();
+    match flaw {
+        Flaw::Version(found) => {
+            Error::Version { path, found, known: crate::superblock::FORMAT_VERSION }
+        }
+        flaw => Error::Superblock { path, reason: flaw.to_string() },
+    }
+}
+
+/// The superblock of a file that is not mapped yet, from either copy.
+fn peek(path: &Path) -> Result<Superblock> {
+    let io = |source| Error::Io { path: path.to_path_buf(), source };
+    let file = File::open(path).map_err(io)?;
+    let metadata = file.metadata().map_err(io)?;
+    let mut bytes = [0u8; 512];
+    // a device has no length here: the mapping checks the size again
+    let len = if metadata.is_file() { metadata.len() } else { u64::MAX };
+    let mut read = |offset: u64| -> std::result::Result<Superblock, Flaw> {
+        file.read_exact_at(&mut bytes, offset).map_err(|_| Flaw::Foreign)?;
+        Superblock::decode(&bytes, u64::MAX)
+    };
+    read(0)
+        .or_else(|flaw| {
+            let last = (len / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES;
+            if metadata.is_file() { read(last).map_err(|_| flaw) } else { Err(flaw) }
+        })
+        .map_err(|flaw| superblock_error(path, flaw))
+}
+
+impl Candidate {
+    /// Maps the slice at `path` and reads its superblock; repairs one copy from the other unless
+    /// `read_only`.
+    pub fn open(path: &Path, read_only: bool) -> Result<Candidate> {
+        let process = match peek(path) {
+            Ok(superblock) => superblock.domain == Domain::Process as u8,
+            // devdax has no read(2): the mapping will show what is there
+            Err(error) if is_device(path) => {
+                tracing::debug!("{}: no superblock by read: {error}", path.display());
+                false
+            }
+            Err(error) => return Err(error),
+        };
+        let mapping = Mapping::open(path, &MapOptions { read_only, process })?;
+        Candidate::from_mapping(path, mapping, read_only)
+    }
+
+    /// The slice in this memory.
+    pub fn from_mapping(path: &Path, mapping: Mapping, read_only: bool) -> Result<Candidate> {
+        let mut bytes = [0u8; 512];
+        let mut at = |offset: u64| -> std::result::Result<Superblock, Flaw> {
+            mapping.read(offset, &mut bytes).map_err(|_| Flaw::Foreign)?;
+            Superblock::decode(&bytes, mapping.len())
+        };
+        let first = at(SUPERBLOCK_BLOCK * BLOCK_BYTES);
+        let last = match &first {
+            Ok(superblock) => at(superblock.data_block_end() * BLOCK_BYTES),
+            Err(_) => at((mapping.len() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES),
+        };
+        let (superblock, broken) = match (first, last) {
+            (Ok(first), Ok(last)) if first == last => (first, None),
+            (Ok(first), _) => (first, Some(first.data_block_end())),
+            (Err(Flaw::Version(version)), _) => {
+                return Err(superblock_error(path, Flaw::Version(version)));
+            }
+            (Err(_), Ok(last)) => (last, Some(SUPERBLOCK_BLOCK)),
+            (Err(flaw), Err(_)) => return Err(superblock_error(path, flaw)),
+        };
+        check_domain(path, &superblock, &mapping)?;
+        let note = broken.map(|block| {
+            let which = if block == 0 { "first" } else { "second" };
+            if read_only {
+                return format!("{}: the {which} superblock is damaged", path.display());
+            }
+            let written = mapping.write(block * BLOCK_BYTES, superblock.as_bytes());
+            let _ = pmem::fence(written);
+            format!(
+                "{}: the {which} superblock was damaged; repaired from the other",
+                path.display()
+            )
+        });
+        Ok(Candidate { path: path.to_path_buf(), superblock, mapping, note })
+    }
+
+    /// Both root slots.
+    pub fn slots(&self) -> Result<Slots> {
+        let mut slots = [None, None];
+        let mut bytes = [0u8; 256];
+        for (slot, block) in slots.iter_mut().zip(ROOT_BLOCKS) {
+            self.mapping.read(block * BLOCK_BYTES, &mut bytes)?;
+            *slot = SliceRoot::decode(&bytes, &self.superblock.slice_uuid);
+        }
+        Ok(slots)
+    }
+}
+
+fn is_device(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    std::fs::metadata(path).is_ok_and(|m| m.file_type().is_char_device())
+}
+
+fn check_domain(path: &Path, superblock: &Superblock, mapping: &Mapping) -> Result<()> {
+    let now = mapping.domain();
+    if superblock.domain > now as u8 {
+        return Err(Error::Domain(format!(
+            "{}: was made in the durability domain {}, but lies now where only {} can be had; \
+             put it back on such memory, or copy its files into a pool made here",
+            path.display(),
+            domain_of(superblock.domain).name(),
+            now.name(),
+        )));
+    }
+    Ok(())
+}
+
+/// The domain with this code; the superblock's validation knows no others.
+pub fn domain_of(code: u8) -> Domain {
+    match code {
+        1 => Domain::Process,
+        3 => Domain::CpuFlush,
+        4 => Domain::CpuCache,
+        _ => Domain::Sync,
+    }
+}

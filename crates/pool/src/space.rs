@@ -1,0 +1,309 @@
+//! Free blocks of one slice, in DRAM.
+//!
+//! A bit per block, in groups. The tree's keyspace of free space says which *data* blocks are
+//! used as of the last checkpoint; the pages of the trees themselves are found by walking them at
+//! open. A group that the keyspace does not name is free and costs no memory until it is touched.
+//!
+//! Blocks that only a checkpoint may use are kept back, so that unlink, truncate and the
+//! checkpoint itself work on a full pool.
+
+use parking_lot::Mutex;
+
+/// Blocks of one group (32 MiB).
+pub const GROUP_BLOCKS: u64 = 8192;
+/// Bytes of a group's bitmap.
+pub const GROUP_BYTES: usize = GROUP_BLOCKS as usize / 8;
+const WORDS: usize = GROUP_BLOCKS as usize / 64;
+
+/// A bitmap over the blocks of one group; a set bit is a used block.
+pub type GroupBits = [u64; WORDS];
+
+/// Reads a group's bitmap from its bytes in the tree.
+pub fn bits_from_bytes(bytes: &[u8]) -> Option<GroupBits> {
+    let mut bits = [0u64; WORDS];
+    if bytes.len() != GROUP_BYTES {
+        return None;
+    }
+    for (word, bytes) in bits.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = u64::from_le_bytes(bytes.try_into().ok()?);
+    }
+    Some(bits)
+}
+
+/// A group's bitmap as bytes for the tree.
+pub fn bits_to_bytes(bits: &GroupBits) -> Vec<u8> {
+    bits.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// A run of blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// First block (of the slice).
+    pub first: u64,
+    /// How many.
+    pub count: u64,
+}
+
+#[derive(Debug)]
+struct Group {
+    used: Option<Box<GroupBits>>,
+    free: u32,
+}
+
+#[derive(Debug)]
+struct Groups {
+    groups: Vec<Group>,
+    free: u64,
+    /// Where the search for free blocks goes on.
+    cursor: usize,
+}
+
+/// The free blocks of one slice.
+#[derive(Debug)]
+pub struct Space {
+    first: u64,
+    end: u64,
+    reserve: u64,
+    groups: Mutex<Groups>,
+    returned: Mutex<Vec<Vec<u64>>>,
+}
+
+impl Space {
+    /// Data blocks `first..end`, all free; `reserve` of them only for checkpoints.
+    pub fn new(first: u64, end: u64, reserve: u64) -> Space {
+        let groups = Mutex::new(Groups::all_free(first, end));
+        Space { first, end, reserve, groups, returned: Mutex::default() }
+    }
+
+    /// Takes all blocks as free again, before they are loaded from the trees.
+    pub fn reset(&self) {
+        self.returned.lock().clear();
+        *self.groups.lock() = Groups::all_free(self.first, self.end);
+    }
+
+    /// Whether `block` is a data block of this slice.
+    pub fn contains(&self, block: u64) -> bool {
+        (self.first..self.end).contains(&block)
+    }
+
+    /// Data blocks in all.
+    pub fn blocks(&self) -> u64 {
+        self.end - self.first
+    }
+
+    /// Blocks kept back for checkpoints.
+    pub fn reserve(&self) -> u64 {
+        self.reserve
+    }
+
+    /// Free blocks, the reserve included, without those in the CPUs' caches.
+    pub fn free(&self) -> u64 {
+        let returned: usize = self.returned.lock().iter().map(Vec::len).sum();
+        self.groups.lock().free + returned as u64
+    }
+
+    /// Takes `block` as used; false if it was already, or is none of ours.
+    pub fn mark_used(&self, block: u64) -> bool {
+        self.contains(block) && self.groups.lock().set(self, block)
+    }
+
+    /// Takes whole bitmaps from the tree: `block`s whose bit is set are used.
+    pub fn load_group(&self, group: u64, bits: &GroupBits) -> bool {
+        let mut groups = self.groups.lock();
+        for (index, word) in bits.iter().enumerate() {
+            let mut rest = *word;
+            while rest != 0 {
+                let block =
+                    group * GROUP_BLOCKS + index as u64 * 64 + u64::from(rest.trailing_zeros());
+                rest &= rest - 1;
+                if !self.contains(block) || !groups.set(self, block) {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Takes up to `want` blocks in as few runs as can be had, leaving the reserve unless
+    /// `checkpoint`; fewer are given when fewer are free.
+    pub fn take(&self, want: u64, checkpoint: bool, runs: &mut Vec<Run>) -> u64 {
+        let keep = if checkpoint { 0 } else { self.reserve };
+        let mut groups = self.groups.lock();
+        let mut left = want.min(groups.free.saturating_sub(keep));
+        let mut taken = 0;
+        let mut visited = 0;
+        while left > 0 && visited <= groups.groups.len() {
+            let cursor = groups.cursor;
+            let got = groups.take_in(self, cursor, left, runs);
+            taken += got;
+            left -= got;
+            if left > 0 {
+                groups.cursor = (cursor + 1) % groups.groups.len();
+                visited += 1;
+            }
+        }
+        taken
+    }
+
+    /// A batch of single blocks that came back, if one lies ready.
+    pub fn take_returned(&self) -> Option<Vec<u64>> {
+        self.returned.lock().pop()
+    }
+
+    /// Gives blocks back for reuse as they are: nothing on the medium needs them any more.
+    pub fn give_batch(&self, blocks: Vec<u64>) {
+        if !blocks.is_empty() {
+            self.returned.lock().push(blocks);
+        }
+    }
+
+    /// Gives blocks back to their groups.
+    pub fn give(&self, blocks: &[u64]) {
+        let mut groups = self.groups.lock();
+        for &block in blocks {
+            groups.clear(block);
+        }
+    }
+
+    /// Moves all returned batches into the groups, where runs can form again.
+    pub fn settle(&self) {
+        let batches = std::mem::take(&mut *self.returned.lock());
+        for batch in batches {
+            self.give(&batch);
+        }
+    }
+}
+
+impl Groups {
+    fn all_free(first: u64, end: u64) -> Groups {
+        let groups = (0..end.div_ceil(GROUP_BLOCKS)).map(|group| {
+            let low = (group * GROUP_BLOCKS).max(first);
+            let high = ((group + 1) * GROUP_BLOCKS).min(end);
+            Group { used: None, free: high.saturating_sub(low) as u32 }
+        });
+        Groups { groups: groups.collect(), free: end - first, cursor: 0 }
+    }
+
+    fn bits(&mut self, space: &Space, group: usize) -> &mut GroupBits {
+        self.groups[group].used.get_or_insert_with(|| {
+            // blocks of the group that are outside the slice's data are never free
+            let mut bits = Box::new([0u64; WORDS]);
+            for bit in 0..GROUP_BLOCKS {
+                if !space.contains(group as u64 * GROUP_BLOCKS + bit) {
+                    bits[bit as usize / 64] |= 1 << (bit % 64);
+                }
+            }
+            bits
+        })
+    }
+
+    fn set(&mut self, space: &Space, block: u64) -> bool {
+        let (group, bit) = ((block / GROUP_BLOCKS) as usize, block % GROUP_BLOCKS);
+        let word = &mut self.bits(space, group)[bit as usize / 64];
+        if *word & (1 << (bit % 64)) != 0 {
+            return false;
+        }
+        *word |= 1 << (bit % 64);
+        self.groups[group].free -= 1;
+        self.free -= 1;
+        true
+    }
+
+    fn clear(&mut self, block: u64) {
+        let (group, bit) = ((block / GROUP_BLOCKS) as usize, block % GROUP_BLOCKS);
+        let used = self.groups[group].used.as_mut();
+        let word = used.map(|bits| &mut bits[bit as usize / 64]);
+        let was = word.is_some_and(|word| {
+            let was = *word & (1 << (bit % 64)) != 0;
+            *word &= !(1 << (bit % 64));
+            was
+        });
+        assert!(was, "block {block} was given back twice");
+        self.groups[group].free += 1;
+        self.free += 1;
+    }
+
+    fn take_in(&mut self, space: &Space, group: usize, want: u64, runs: &mut Vec<Run>) -> u64 {
+        if self.groups[group].free == 0 {
+            return 0;
+        }
+        let base = group as u64 * GROUP_BLOCKS;
+        let bits = self.bits(space, group);
+        let mut taken = 0;
+        'words: for index in 0..WORDS {
+            while bits[index] != u64::MAX {
+                let first = bits[index].trailing_ones();
+                let free = (bits[index] >> first).trailing_zeros().min(64 - first);
+                let count = u64::from(free).min(want - taken);
+                let mask = if count == 64 { u64::MAX } else { ((1 << count) - 1) << first };
+                bits[index] |= mask;
+                push_run(runs, base + index as u64 * 64 + u64::from(first), count);
+                taken += count;
+                if taken == want {
+                    break 'words;
+                }
+            }
+        }
+        self.groups[group].free -= taken as u32;
+        self.free -= taken;
+        taken
+    }
+}
+
+fn push_run(runs: &mut Vec<Run>, first: u64, count: u64) {
+    match runs.last_mut() {
+        Some(last) if last.first + last.count == first => last.count += count,
+        _ => runs.push(Run { first, count }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_block_is_given_out_once_and_comes_back() {
+        let space = Space::new(10, 3 * GROUP_BLOCKS - 5, 16);
+        let all = space.blocks();
+        let mut runs = Vec::new();
+        assert_eq!(space.take(u64::MAX, false, &mut runs), all - 16);
+        assert_eq!(space.take(1, false, &mut Vec::new()), 0, "the reserve is kept back");
+        assert_eq!(space.take(u64::MAX, true, &mut runs), 16);
+        let mut blocks: Vec<u64> = runs.iter().flat_map(|r| r.first..r.first + r.count).collect();
+        blocks.sort_unstable();
+        assert_eq!(blocks, (10..3 * GROUP_BLOCKS - 5).collect::<Vec<_>>());
+        space.give(&blocks);
+        assert_eq!(space.free(), all);
+    }
+
+    #[test]
+    fn an_empty_slice_gives_one_run() {
+        let space = Space::new(0, GROUP_BLOCKS, 0);
+        let mut runs = Vec::new();
+        space.take(512, false, &mut runs);
+        assert_eq!(runs, [Run { first: 0, count: 512 }]);
+    }
+
+    #[test]
+    fn a_bitmap_round_trips_and_a_claimed_block_is_not_claimed_again() {
+        let mut bits = [0u64; WORDS];
+        bits[3] = 0b1010;
+        assert_eq!(bits_from_bytes(&bits_to_bytes(&bits)), Some(bits));
+        assert_eq!(bits_from_bytes(&[0; 3]), None);
+        let space = Space::new(0, GROUP_BLOCKS, 0);
+        assert!(space.load_group(0, &bits));
+        assert!(!space.mark_used(3 * 64 + 1));
+        assert!(space.mark_used(3 * 64));
+        assert!(!space.load_group(0, &bits), "two owners of one block");
+    }
+
+    #[test]
+    #[should_panic(expected = "given back twice")]
+    fn a_block_given_back_twice_stops_the_program() {
+        let space = Space::new(0, GROUP_BLOCKS, 0);
+        let mut runs = Vec::new();
+        space.take(1, false, &mut runs);
+        space.give(&[0]);
+        space.give(&[0]);
+    }
+}

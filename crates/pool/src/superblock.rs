@@ -1,0 +1,223 @@
+//! The superblock: what a slice is, written twice (first and last block) at format and never
+//! changed after, but for a repair of one copy from the other.
+//!
+//! ```text
+//! block 0            superblock
+//! block 1, 2         root slots (the checkpoint writes the one that is not current)
+//! block 3            state (which boot wrote here last)
+//! block 16 ..        log: chunks
+//! after the log ..   data blocks and tree pages
+//! last block         superblock, second copy
+//! ```
+
+use crate::tree::PAGE_BYTES;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Bytes of a block.
+pub const BLOCK_BYTES: u64 = 4096;
+const _: () = assert!(BLOCK_BYTES as usize == PAGE_BYTES);
+/// First bytes of a superblock.
+pub const MAGIC: [u8; 8] = *b"NEARSIDE";
+/// Version of the format that this code writes.
+pub const FORMAT_VERSION: u32 = 1;
+/// Block of the first superblock.
+pub const SUPERBLOCK_BLOCK: u64 = 0;
+/// Blocks of the two root slots.
+pub const ROOT_BLOCKS: [u64; 2] = [1, 2];
+/// Block that says which boot wrote here last.
+pub const STATE_BLOCK: u64 = 3;
+/// First block of the log.
+pub const LOG_BLOCK: u64 = 16;
+/// Most slices of a pool.
+pub const SLICES_MAX: usize = 255;
+/// Smallest slice, bytes.
+pub const SLICE_BYTES_MIN: u64 = 1 << 20;
+
+/// The superblock's bytes.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Superblock {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// [`FORMAT_VERSION`].
+    pub version: U32,
+    /// Which slice of the pool this is, from 0.
+    pub index: U32,
+    /// Identity of the pool.
+    pub pool_uuid: [u8; 16],
+    /// Identity of the slice.
+    pub slice_uuid: [u8; 16],
+    /// Slices in the pool.
+    pub slices: U32,
+    /// Bytes of a block.
+    pub block_bytes: U32,
+    /// Blocks of the slice, this one included.
+    pub blocks: U64,
+    /// Bytes of the log.
+    pub log_bytes: U64,
+    /// Bytes of a chunk of the log.
+    pub chunk_bytes: U32,
+    /// The durability domain at format (`pmem::Domain`).
+    pub domain: u8,
+    /// Room.
+    pub reserved_domain: [u8; 3],
+    /// Virtual nodes that the pool is spread over; 0 = the machine's own.
+    pub virtual_nodes: U32,
+    /// NUMA node of the slice at format; `u32::MAX` = unknown.
+    pub node: U32,
+    /// Copies of data blocks (1; room for mirrors).
+    pub data_copies: U32,
+    /// Stripe unit, blocks; 0 = none (room).
+    pub stripe_blocks: U32,
+    /// Features that a reader must know.
+    pub features: U64,
+    /// Room.
+    pub reserved: [u8; 400],
+    /// CRC-32C of everything before.
+    pub crc: U32,
+    /// Room.
+    pub tail: U32,
+}
+
+const _: () = assert!(size_of::<Superblock>() == 512);
+
+/// Why a superblock is not one.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// No magic: nothing of ours.
+    Foreign,
+    /// The checksum does not fit.
+    Checksum,
+    /// Made by a newer version.
+    Version(u32),
+    /// A field makes no sense.
+    Field(&'static str),
+}
+
+impl std::fmt::Display for Flaw {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Flaw::Foreign => write!(f, "no Nearside superblock there"),
+            Flaw::Checksum => write!(f, "its checksum does not fit"),
+            Flaw::Version(version) => write!(f, "format version {version} is newer than this one"),
+            Flaw::Field(name) => write!(f, "its field {name} makes no sense"),
+        }
+    }
+}
+
+impl Superblock {
+    /// Sets the checksum.
+    pub fn seal(mut self) -> Superblock {
+        self.crc = U32::new(self.checksum());
+        self
+    }
+
+    fn checksum(&self) -> u32 {
+        let bytes = self.as_bytes();
+        pmem::crc32c(0, bytes.get(..bytes.len() - 8).unwrap_or_default())
+    }
+
+    /// The superblock in these bytes, if it is whole and makes sense for a slice of `bytes_max`.
+    pub fn decode(bytes: &[u8], bytes_max: u64) -> Result<Superblock, Flaw> {
+        let (superblock, _) = Superblock::read_from_prefix(bytes).map_err(|_| Flaw::Foreign)?;
+        if superblock.magic != MAGIC {
+            return Err(Flaw::Foreign);
+        }
+        if superblock.crc.get() != superblock.checksum() {
+            return Err(Flaw::Checksum);
+        }
+        if superblock.version.get() > FORMAT_VERSION || superblock.features.get() != 0 {
+            return Err(Flaw::Version(superblock.version.get()));
+        }
+        superblock.validate(bytes_max)?;
+        Ok(superblock)
+    }
+
+    fn validate(&self, bytes_max: u64) -> Result<(), Flaw> {
+        let slices = self.slices.get();
+        let chunk = u64::from(self.chunk_bytes.get());
+        let log = self.log_bytes.get();
+        let blocks = self.blocks.get();
+        let check = |fine: bool, name| if fine { Ok(()) } else { Err(Flaw::Field(name)) };
+        check(slices >= 1 && slices as usize <= SLICES_MAX, "slices")?;
+        check(self.index.get() < slices, "index")?;
+        check(u64::from(self.block_bytes.get()) == BLOCK_BYTES, "block_bytes")?;
+        check(blocks >= SLICE_BYTES_MIN / BLOCK_BYTES, "blocks")?;
+        check(blocks <= bytes_max / BLOCK_BYTES, "blocks")?;
+        check((4096..=1 << 20).contains(&chunk) && chunk.is_power_of_two(), "chunk_bytes")?;
+        check(log >= 4 * chunk && log.is_multiple_of(chunk), "log_bytes")?;
+        check(log / BLOCK_BYTES < blocks.saturating_sub(LOG_BLOCK + 2), "log_bytes")?;
+        check((1..=4).contains(&self.domain), "domain")
+    }
+
+    /// First block after the log.
+    pub fn data_block_first(&self) -> u64 {
+        LOG_BLOCK + self.log_bytes.get() / BLOCK_BYTES
+    }
+
+    /// First block after the data (the second superblock's).
+    pub fn data_block_end(&self) -> u64 {
+        self.blocks.get() - 1
+    }
+
+    /// Data blocks of the slice.
+    pub fn data_blocks(&self) -> u64 {
+        self.data_block_end() - self.data_block_first()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Superblock {
+        let mut superblock = Superblock::new_zeroed_for_test();
+        superblock.magic = MAGIC;
+        superblock.version = U32::new(FORMAT_VERSION);
+        superblock.slices = U32::new(1);
+        superblock.block_bytes = U32::new(4096);
+        superblock.blocks = U64::new(4096);
+        superblock.log_bytes = U64::new(1 << 20);
+        superblock.chunk_bytes = U32::new(65536);
+        superblock.domain = 1;
+        superblock.seal()
+    }
+
+    impl Superblock {
+        fn new_zeroed_for_test() -> Superblock {
+            zerocopy::FromZeros::new_zeroed()
+        }
+    }
+
+    #[test]
+    fn round_trip() {
+        let superblock = sample();
+        assert_eq!(Superblock::decode(superblock.as_bytes(), 16 << 20), Ok(superblock));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_refused() {
+        let good = sample();
+        for bit in 0..(512 - 4) * 8 {
+            let mut bytes = [0u8; 512];
+            bytes.copy_from_slice(good.as_bytes());
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(Superblock::decode(&bytes, 16 << 20).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_slice_shorter_than_its_superblock_says_is_refused() {
+        let good = sample();
+        assert_eq!(Superblock::decode(good.as_bytes(), 8 << 20), Err(Flaw::Field("blocks")));
+    }
+
+    #[test]
+    fn a_newer_version_is_named() {
+        let mut newer = sample();
+        newer.version = U32::new(FORMAT_VERSION + 1);
+        let newer = newer.seal();
+        assert_eq!(Superblock::decode(newer.as_bytes(), 16 << 20), Err(Flaw::Version(2)));
+    }
+}

@@ -1,0 +1,69 @@
+//! Every check over every file of the repository.
+
+use std::fs;
+use tidy::source::Source;
+use tidy::{Finding, banned, files, functions, lines, paths, ratchet, unsafe_code};
+
+/// Path and text of every text file for which `wanted` holds.
+fn texts(wanted: fn(&str) -> bool) -> Vec<(String, String)> {
+    let root = files::root();
+    let list = files::list(&root).unwrap();
+    let found: Vec<_> = list
+        .into_iter()
+        .filter(|path| wanted(path))
+        .filter_map(|path| Some((path.clone(), fs::read_to_string(root.join(path)).ok()?)))
+        .collect();
+    assert!(found.len() > 10, "only {} files found: nothing was checked", found.len());
+    found
+}
+
+/// What `check` finds in all Rust files.
+fn in_rust(check: fn(&Source) -> Vec<Finding>) -> Vec<Finding> {
+    let files = texts(|path| path.ends_with(".rs"));
+    files.iter().flat_map(|(path, text)| check(&Source::new(path, text))).collect()
+}
+
+#[track_caller]
+fn assert_none(findings: Vec<Finding>) {
+    let list = findings.iter().map(|finding| format!("{finding}\n")).collect::<String>();
+    assert!(findings.is_empty(), "{} places:\n{list}", findings.len());
+}
+
+#[test]
+fn files_and_lines_are_short() {
+    assert_none(in_rust(lines::check));
+}
+
+#[test]
+fn unsafe_code_is_where_it_may_be_and_says_why_it_is_sound() {
+    assert_none(in_rust(unsafe_code::check));
+}
+
+#[test]
+fn nothing_unfinished_is_committed() {
+    assert_none(in_rust(banned::check));
+}
+
+#[test]
+fn no_file_names_a_path_of_one_machine() {
+    let files = texts(|_| true);
+    assert_none(files.iter().flat_map(|(path, text)| paths::check(path, text)).collect());
+}
+
+#[test]
+fn counts_only_fall() {
+    let text = fs::read_to_string(files::root().join(ratchet::FILE)).unwrap();
+    let long = |source: &Source| {
+        let lines = source.text.lines().count();
+        let message = format!("{lines} lines, over {}", ratchet::LONG_FILE_LINES);
+        let finding = (lines > ratchet::LONG_FILE_LINES)
+            .then(|| Finding::new(source.path, ratchet::LONG_FILE_LINES + 1, message));
+        finding.into_iter().collect()
+    };
+    let counted = [
+        ("functions_over_70_lines", in_rust(functions::check)),
+        ("files_over_400_lines", in_rust(long)),
+    ];
+    let failures = ratchet::check(&ratchet::parse(&text).unwrap(), &counted);
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}

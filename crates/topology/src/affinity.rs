@@ -1,0 +1,70 @@
+//! Where the calling thread runs and may run: three system calls of the scheduler.
+//!
+//! The only `unsafe` of this crate. Masks are buffers of our own that cover [`CPU_LIMIT`] CPUs,
+//! because the C library's `cpu_set_t` ends at 1024 and larger machines answer EINVAL to it.
+
+use crate::{CPU_LIMIT, Error, Result};
+use std::io;
+
+const WORD_BITS: usize = u64::BITS as usize;
+const MASK_WORDS: usize = CPU_LIMIT as usize / WORD_BITS;
+const MASK_BYTES: usize = MASK_WORDS * size_of::<u64>();
+
+// The C library may treat the buffer as a `cpu_set_t`: it must be large enough for one, and as
+// strictly aligned.
+const _: () = assert!(MASK_BYTES >= size_of::<libc::cpu_set_t>());
+const _: () = assert!(align_of::<u64>() >= align_of::<libc::cpu_set_t>());
+
+/// CPUs that the calling thread may run on, sorted: its own mask within its cpuset.
+pub fn allowed_cpus() -> Result<Vec<u32>> {
+    let mut mask = [0u64; MASK_WORDS];
+    // SAFETY: `mask` is writable for MASK_BYTES and aligned for a cpu_set_t (asserted above); the
+    // kernel writes at most that many bytes. Process 0 is the calling thread.
+    let rc = unsafe { libc::sched_getaffinity(0, MASK_BYTES, mask.as_mut_ptr().cast()) };
+    if rc != 0 {
+        return Err(Error::Affinity { what: "read", source: io::Error::last_os_error() });
+    }
+    Ok((0..CPU_LIMIT).filter(|&cpu| mask[word(cpu)] & bit(cpu) != 0).collect())
+}
+
+/// Lets the calling thread run on `cpus` only, and returns where it was allowed before: handing
+/// that to this function again undoes the call. CPUs that are offline or outside the cpuset are
+/// ignored by the kernel as long as one remains.
+pub fn pin_current_thread(cpus: &[u32]) -> Result<Vec<u32>> {
+    let mut mask = [0u64; MASK_WORDS];
+    for &cpu in cpus {
+        if cpu >= CPU_LIMIT {
+            return Err(Error::CpuList(format!("CPU {cpu} goes beyond {}", CPU_LIMIT - 1)));
+        }
+        mask[word(cpu)] |= bit(cpu);
+    }
+    if cpus.is_empty() {
+        return Err(Error::NoCpus);
+    }
+    let before = allowed_cpus()?;
+    // SAFETY: `mask` is readable for MASK_BYTES and aligned for a cpu_set_t (asserted above); the
+    // call only reads it. Process 0 is the calling thread.
+    let rc = unsafe { libc::sched_setaffinity(0, MASK_BYTES, mask.as_ptr().cast()) };
+    if rc != 0 {
+        return Err(Error::Affinity { what: "set", source: io::Error::last_os_error() });
+    }
+    Ok(before)
+}
+
+/// The CPU that the calling thread runs on, true at the moment of the call only. Nanoseconds:
+/// the C library reads it from memory that the kernel keeps up to date, without a system call.
+#[inline]
+pub fn current_cpu() -> u32 {
+    // SAFETY: takes no argument and touches no memory of ours.
+    let cpu = unsafe { libc::sched_getcpu() };
+    // It fails only on kernels without the call; any CPU is a right answer to a hint.
+    u32::try_from(cpu).unwrap_or(0)
+}
+
+fn word(cpu: u32) -> usize {
+    cpu as usize / WORD_BITS
+}
+
+fn bit(cpu: u32) -> u64 {
+    1 << (cpu as usize % WORD_BITS)
+}

@@ -1,0 +1,56 @@
+//! Virtual nodes: several nodes on a machine that has fewer, so that everything made for many
+//! nodes runs, and is tested, on one.
+
+use crate::machine::{Node, default_distances};
+use crate::{Error, NODE_LIMIT, Result, Topology};
+
+impl Topology {
+    /// This machine's usable CPUs dealt round-robin over `count` nodes: the first to node 0, the
+    /// second to node 1, and so on. With more nodes than CPUs, CPUs serve several nodes, and
+    /// each lies on the first of those. Memory is divided evenly where all of it is known.
+    pub fn with_virtual_nodes(&self, count: u32) -> Result<Topology> {
+        if count == 0 || count > NODE_LIMIT {
+            return Err(Error::VirtualNodes { asked: count });
+        }
+        let cpus = self.all_cpus();
+        let memory_bytes = self.memory_in_all().map(|bytes| bytes / u64::from(count));
+        let node = |index: u32| {
+            let dealt = deal(&cpus, index as usize, count as usize);
+            Node {
+                id: index,
+                local: dealt.clone(),
+                serving: dealt,
+                distances: default_distances(index as usize, count as usize),
+                memory_bytes,
+            }
+        };
+        let nodes = (0..count).map(node).collect();
+        Ok(Topology { nodes, node_of_cpu: self.virtual_table(&cpus, count), is_virtual: true })
+    }
+
+    /// A thread may find itself on an online CPU outside the usable ones (its mask was widened
+    /// later): such a CPU counts as dealt by its own number.
+    fn virtual_table(&self, cpus: &[u32], count: u32) -> Vec<u32> {
+        let mut table = self.node_of_cpu.clone();
+        for cpu in (0..table.len() as u32).filter(|&cpu| self.node_of_cpu(cpu).is_some()) {
+            table[cpu as usize] = cpu % count;
+        }
+        for (&cpu, node) in cpus.iter().zip((0..count).cycle()) {
+            table[cpu as usize] = node;
+        }
+        table
+    }
+
+    fn memory_in_all(&self) -> Option<u64> {
+        self.nodes.iter().try_fold(0u64, |sum, node| sum.checked_add(node.memory_bytes?))
+    }
+}
+
+/// The CPUs of node `index` out of `count`; never empty, as `cpus` is not.
+fn deal(cpus: &[u32], index: usize, count: usize) -> Vec<u32> {
+    if index < cpus.len() {
+        cpus.iter().copied().skip(index).step_by(count).collect()
+    } else {
+        vec![cpus[index % cpus.len()]]
+    }
+}

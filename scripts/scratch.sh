@@ -1,0 +1,49 @@
+# Sourced. A scratch directory that is gone when the script ends, however it ends.
+# shellcheck shell=bash
+
+# Unmounts whatever is mounted below the directory $1, the deepest first, each by its own path.
+unmount_below() {
+    local point
+    while read -r point; do
+        # mountinfo writes blanks and the like in octal.
+        printf -v point '%b' "$point"
+        umount "$point" 2>/dev/null || fusermount3 -u "$point" 2>/dev/null ||
+            umount -l "$point" 2>/dev/null || echo "still mounted: $point" >&2
+    done < <(awk -v top="$1/" 'index($5, top) == 1 { print $5 }' /proc/self/mountinfo | sort -r)
+}
+
+# Ends the process groups or processes that the script started and noted in `children`.
+end_children() {
+    local pid
+    for pid in "${children[@]}"; do
+        kill -TERM "$pid" 2>/dev/null || true
+    done
+    for pid in "${children[@]}"; do
+        wait "$pid" 2>/dev/null || true
+    done
+    children=()
+}
+
+remove_scratch() {
+    local status=$?
+    trap '' INT TERM HUP
+    end_children
+    "$before_removal"
+    unmount_below "$scratch"
+    # A file system that could not be unmounted is left alone with what is on it.
+    rm -rf --one-file-system "$scratch"
+    exit "$status"
+}
+
+# make_scratch NAME sets `scratch`; `children` for the ids of processes to end with it; and
+# `before_removal` for a command to run before it goes, which finds the exit status in `status`.
+make_scratch() {
+    children=()
+    before_removal=true
+    scratch=$(mktemp -d "${TMPDIR:-/tmp}/nearside-$1.XXXXXX")
+    scratch=$(realpath "$scratch")
+    trap remove_scratch EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    trap 'exit 129' HUP
+}

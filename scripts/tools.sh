@@ -1,0 +1,21 @@
+# Sourced from the repository's root. Cargo's companions, where they can be had.
+# shellcheck shell=bash
+
+tools_dir=${CARGO_TARGET_DIR:-target}/tools
+
+# use_tool NAME VERSION makes `cargo NAME` work: as it is installed, or from a virtual
+# environment below the target directory. Fails, with a line, where it cannot be had.
+use_tool() {
+    local bin
+    bin=$(realpath -m "$tools_dir")/bin
+    [[ :$PATH: == *":$bin:"* ]] || export PATH="$bin:$PATH"
+    if cargo "$1" --version >/dev/null 2>&1; then
+        return 0
+    fi
+    local package=astral-dev-toolchain-cargo-$1
+    [[ -x $tools_dir/bin/pip ]] || python3 -m venv "$tools_dir" || return 1
+    timeout 120 "$tools_dir/bin/pip" install -q --disable-pip-version-check "$package==$2" ||
+        timeout 120 "$tools_dir/bin/pip" install -q --disable-pip-version-check "$package" ||
+        { echo "tools: cargo $1 cannot be had here"; return 1; }
+    cargo "$1" --version >/dev/null
+}
