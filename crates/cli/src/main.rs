@@ -8,6 +8,7 @@ mod args;
 mod bench;
 mod check;
 mod daemon;
+mod dying;
 mod error;
 mod format;
 mod info;

@@ -8,12 +8,18 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
+use crate::dying;
 use crate::error::{self, Error, Result};
 
+/// Longest time that a killed server may take to be gone; its memory has to be unmapped.
+const DYING_MAX: Duration = Duration::from_secs(30);
+/// Pause between two looks at it.
+const POLL: Duration = Duration::from_millis(2);
 const CLOSED: &str = "closed";
 const FAILED: &str = "failed: ";
 
@@ -91,8 +97,24 @@ impl Watch {
         File::open(path(pool)).ok().map(|file| Watch { file })
     }
 
-    /// Whether a server runs.
+    /// Whether a server runs. One that is being killed is waited for: the kernel takes it apart in
+    /// its own time, and until then it is neither here nor gone.
     pub fn is_served(&self) -> bool {
+        let deadline = Instant::now() + DYING_MAX;
+        let mut seen_alive = false;
+        while self.is_locked() {
+            let alive = process_of(&self.file).is_some_and(|process| !dying::is_dying(&process));
+            // Twice, since between two steps of its end it looks alive for a moment.
+            if (alive && seen_alive) || Instant::now() > deadline {
+                return true;
+            }
+            seen_alive = alive;
+            std::thread::sleep(POLL);
+        }
+        false
+    }
+
+    fn is_locked(&self) -> bool {
         let Ok(file) = self.file.try_clone() else { return false };
         let taken = Flock::lock(file, FlockArg::LockSharedNonblock);
         matches!(taken, Err((_, Errno::EWOULDBLOCK)))
@@ -124,14 +146,16 @@ fn end(text: &str) -> End {
     }
 }
 
-fn served(pool: &Path, mut file: &File) -> Error {
-    let mut text = String::new();
-    let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
-    let process = match (read, text.lines().next()) {
-        (Ok(_), Some(process)) => process.to_owned(),
-        _ => "(unknown)".to_owned(),
-    };
+fn served(pool: &Path, file: &File) -> Error {
+    let process = process_of(file).unwrap_or_else(|| "(unknown)".to_owned());
     Error::Served { pool: pool.to_path_buf(), process }
+}
+
+/// The process id that a server wrote.
+fn process_of(mut file: &File) -> Option<String> {
+    let mut text = String::new();
+    file.rewind().and_then(|()| file.read_to_string(&mut text)).ok()?;
+    text.lines().next().map(str::to_owned)
 }
 
 #[cfg(test)]

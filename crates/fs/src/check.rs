@@ -69,8 +69,11 @@ pub fn check_candidates(candidates: Vec<Candidate>) -> Result<CheckReport> {
 
 fn check_pool(pool: Pool, recovery: &Recovery) -> Result<CheckReport> {
     let mut report = CheckReport::default();
-    for (slice, offset, what) in &recovery.damage {
-        report.add(format!("slice {slice}, byte {offset}"), what.clone());
+    if recovery.left != Some(pool::Left::Crashed) {
+        for damage in &recovery.damage {
+            let place = format!("slice {}, byte {}", damage.slice, damage.offset);
+            report.add(place, damage.what.clone());
+        }
     }
     for note in pool.info().notes {
         report.add("superblock", note);

@@ -19,6 +19,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 const SHARDS: usize = 64;
 
+/// How long an epoch of the `sync` domain stays open at most.
+const EPOCH_AGE_MAX: std::time::Duration = std::time::Duration::from_secs(5);
+
 /// How often, at most, a change waits for a checkpoint before it gives up.
 const WAITS_MAX: u32 = 100;
 
@@ -67,6 +70,8 @@ pub struct Core {
 struct Signal {
     wanted: bool,
     stop: bool,
+    /// Checkpoints begun, and the last one that ended.
+    begun: u64,
     finished: u64,
 }
 
@@ -181,6 +186,7 @@ impl Core {
     /// Makes one change: `op` runs inside the gate, and again after a checkpoint if the log was full.
     #[inline]
     pub fn change<T>(&self, mut op: impl FnMut() -> Result<T>) -> Result<T> {
+        let mut gathered = false;
         for _ in 0..WAITS_MAX {
             self.pool.check_writable()?;
             if self.dirty_objects.load(Ordering::Relaxed) > self.dirty_max {
@@ -194,12 +200,25 @@ impl Core {
                     self.wait_for_checkpoint()?;
                 }
                 Err(Error::Pool(error)) if matches!(*error, pool::Error::NoSpace) => {
-                    return Err(Error::NoSpace);
+                    // what waits for an epoch, a reader or a checkpoint may be just what is missing
+                    if gathered {
+                        return Err(Error::NoSpace);
+                    }
+                    gathered = true;
+                    self.gather()?;
                 }
                 result => return result,
             }
         }
         Err(Error::NoSpace)
+    }
+
+    /// Brings all free blocks back to where they can be taken from.
+    fn gather(&self) -> Result<()> {
+        self.wait_for_checkpoint()?;
+        self.sync()?;
+        self.pool.reclaim().gather_all();
+        Ok(())
     }
 
     /// Appends one record that concerns `inodes`, and publishes.
@@ -251,7 +270,7 @@ impl Core {
             return self.checkpoint();
         }
         let mut signal = self.signal.lock();
-        let target = signal.finished + 1;
+        let target = signal.begun + 1;
         while signal.finished < target && !signal.stop {
             signal.wanted = true;
             self.asked.notify_one();
@@ -265,18 +284,28 @@ impl Core {
     pub fn run_background(&self) {
         loop {
             let mut signal = self.signal.lock();
-            while !signal.wanted && !signal.stop {
-                self.asked.wait(&mut signal);
+            let mut late = false;
+            while !signal.wanted && !signal.stop && !late {
+                late = self.asked.wait_for(&mut signal, EPOCH_AGE_MAX).timed_out();
             }
             if signal.stop {
                 return;
             }
+            if !signal.wanted {
+                drop(signal);
+                if let Err(error) = self.sync() {
+                    tracing::error!("background sync: {error}");
+                }
+                continue;
+            }
             signal.wanted = false;
+            signal.begun += 1;
+            let own = signal.begun;
             drop(signal);
             if let Err(error) = self.checkpoint() {
                 tracing::error!("checkpoint: {error}");
             }
-            self.signal.lock().finished += 1;
+            self.signal.lock().finished = own;
             self.done.notify_all();
         }
     }
@@ -291,12 +320,16 @@ impl Core {
 }
 
 impl Core {
-    /// Everything in the pool is durable when this returns.
+    /// Everything that returned before is durable when this returns.
     pub fn sync(&self) -> Result<()> {
-        if self.pool.domain() == pmem::Domain::Sync && !self.pool.read_only() {
-            self.pool.check_writable()?;
-            self.pool.sync()?;
+        if self.pool.domain() != pmem::Domain::Sync || self.pool.read_only() {
+            return Ok(());
         }
-        Ok(())
+        self.pool.check_writable()?;
+        match self.pool.sync_epoch() {
+            // a checkpoint that begins now makes it all durable, too
+            Err(pool::Error::LogFull) => self.wait_for_checkpoint(),
+            result => Ok(result?),
+        }
     }
 }

@@ -16,8 +16,9 @@ use crate::leaf::SlotChange;
 use crate::patches::Patches;
 use crate::types::Ino;
 use crate::write::grow;
+use pmem::Domain;
 use pool::tree::Change;
-use pool::{BLOCK_BYTES, KIND_CHANGE, Record, Recovery};
+use pool::{BLOCK_BYTES, KIND_CHANGE, Left, Record, Recovery};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,6 +33,25 @@ fn damaged_record(record: &Record) -> Error {
 impl Core {
     /// Applies what the log holds. Returns the number of records applied.
     pub fn replay(&self, recovery: &Recovery) -> Result<u64> {
+        let crashed = recovery.left == Some(Left::Crashed);
+        if crashed && self.pool.domain() == Domain::Sync {
+            return self.replay_epoch(recovery);
+        }
+        if let Some(damage) = recovery.damage.first() {
+            return Err(pool::Error::Damaged {
+                slice: u32::from(damage.slice),
+                offset: damage.offset,
+                what: damage.what.clone(),
+            }
+            .into());
+        }
+        if crashed && self.pool.domain() == Domain::Process {
+            self.pool.note(
+                "the machine was restarted while the pool was open in the domain process, which \
+                 survives a killed process only; run nearside check"
+                    .to_owned(),
+            );
+        }
         let torn = self.torn_tails(&recovery.records)?;
         let mut applied = 0;
         for (index, record) in recovery.records.iter().enumerate() {
@@ -45,6 +65,48 @@ impl Core {
             applied += 1;
         }
         Ok(applied)
+    }
+
+    /// After a restart of the machine: the newest epoch of which everything is there.
+    fn replay_epoch(&self, recovery: &Recovery) -> Result<u64> {
+        for tails in recovery.epochs() {
+            let records = pool::records_until(&recovery.records, &tails);
+            let mut changes = Vec::new();
+            for record in records.into_iter().filter(|record| record.kind == KIND_CHANGE) {
+                let items = item::decode(&record.payload).ok_or_else(|| damaged_record(record))?;
+                changes.push((record, items));
+            }
+            if !self.epoch_matches(&changes)? {
+                continue;
+            }
+            for (record, items) in &changes {
+                items.iter().try_for_each(|item| self.apply(item, record))?;
+            }
+            return Ok(changes.len() as u64);
+        }
+        Ok(0)
+    }
+
+    /// Whether all data that an epoch's records name, and that none of them took away again,
+    /// matches its checksum.
+    fn epoch_matches(&self, changes: &[(&Record, Vec<Item>)]) -> Result<bool> {
+        for (index, (_, items)) in changes.iter().enumerate() {
+            for item in items {
+                if self.data_matches(std::slice::from_ref(item))? {
+                    continue;
+                }
+                let Item::Write { ino, block, placed, .. } = item else { continue };
+                for (block, placed) in (*block..).zip(placed) {
+                    let one = [Item::Write { ino: *ino, block, placed: vec![*placed], end: 0 }];
+                    let taken =
+                        changes[index + 1..].iter().any(|(record, _)| takes_a_block(record, &one));
+                    if !taken && !self.data_matches(&one)? {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// Which of the lanes' last records did not complete.

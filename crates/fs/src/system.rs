@@ -85,7 +85,8 @@ fn make_root(pool: Pool, recovery: &Recovery) -> Result<()> {
     core.insert_inode(&root);
     core.mark_dirty(&root);
     core.inodes.store(1, Ordering::Relaxed);
-    core.checkpoint()
+    core.checkpoint()?;
+    Ok(core.pool.write_state(false)?)
 }
 
 impl FileSystem {
@@ -107,10 +108,6 @@ impl FileSystem {
     }
 
     fn recover(pool: Pool, recovery: &Recovery, background: bool) -> Result<FileSystem> {
-        if let Some((slice, offset, what)) = recovery.damage.first() {
-            let (slice, offset, what) = (*slice, *offset, what.clone());
-            return Err(pool::Error::Damaged { slice, offset, what }.into());
-        }
         let read_only = pool.read_only();
         let core = Arc::new(Core::new(pool));
         let replayed = core.replay(recovery)?;
@@ -123,6 +120,7 @@ impl FileSystem {
             if !recovery.records.is_empty() {
                 core.commit_recovery()?;
             }
+            core.pool.write_state(true)?;
             core.drop_orphans()?;
             if background {
                 core.background.store(true, Ordering::Relaxed);
@@ -144,7 +142,8 @@ impl FileSystem {
         if self.core.pool.read_only() {
             return Ok(());
         }
-        self.core.checkpoint()
+        self.core.checkpoint()?;
+        Ok(self.core.pool.write_state(false)?)
     }
 
     fn end_background(&self) {

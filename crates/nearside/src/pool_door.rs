@@ -45,6 +45,9 @@ impl Pool {
 
     /// Checkpoints and closes; calls after this one fail. A pool that is dropped without it
     /// loses nothing: the next open recovers it from the log.
+    ///
+    /// Others can open it when the [`Pool`] and every [`File`](crate::File) and
+    /// [`ReadDir`](crate::ReadDir) of it are dropped, too.
     pub fn close(&self) -> Result<()> {
         self.own()?;
         Ok(self.fs.close()?)

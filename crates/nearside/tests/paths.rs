@@ -134,6 +134,7 @@ fn open_flags_do_what_std_does() {
     assert_eq!(errno(pool.open_file("/dangling", &new)), libc::EEXIST);
     pool.write("/dangling", "through").unwrap();
     assert_eq!(pool.read("/d/made").unwrap(), b"through");
+    drop((file, reader, log));
     pool.finish();
 }
 
@@ -249,6 +250,7 @@ fn files_have_holes_and_ends() {
     assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::UnexpectedEof);
     assert_eq!(errno(file.write_at(b"x", u64::MAX)), libc::EFBIG);
     assert_eq!(file.read_at(&mut block, u64::MAX).unwrap(), 0);
+    drop(file);
     pool.finish();
 }
 
@@ -292,6 +294,7 @@ fn threads_share_a_pool_and_its_files() {
         }
     });
     let content = pool.read("/shared").unwrap();
+    drop(file);
     assert_eq!(content.len(), 4 * 50 * 512);
     assert!(content.chunks(512).enumerate().all(|(at, part)| part == [(at % 4) as u8; 512]));
     for thread in 0..4 {

@@ -91,6 +91,8 @@ pub struct SliceLog {
     used: Mutex<Vec<(u64, u32)>>,
     lanes: Box<[CachePadded<Mutex<Lane>>]>,
     pressed: AtomicBool,
+    /// Where the lanes ended at the last cut, until that is folded.
+    cut_tails: Mutex<Vec<(u16, u64, u32)>>,
 }
 
 impl SliceLog {
@@ -107,6 +109,7 @@ impl SliceLog {
             used: Mutex::new(Vec::new()),
             lanes: (0..lanes.clamp(1, 4096)).map(|_| CachePadded::default()).collect(),
             pressed: AtomicBool::new(false),
+            cut_tails: Mutex::default(),
         }
     }
 
@@ -174,6 +177,8 @@ impl SliceLog {
     /// Ends every lane's chunk and returns the sequence number that later chunks start from.
     /// The caller has stopped all writers (the cut of a checkpoint).
     pub fn cut(&self) -> u64 {
+        let tails = self.held_tails();
+        self.cut_tails.lock().extend(tails);
         for lane in &self.lanes {
             let mut lane = lane.lock();
             *lane = Lane { stamp: lane.stamp, written: lane.written, ..Lane::default() };
@@ -183,6 +188,7 @@ impl SliceLog {
 
     /// Frees the chunks below `floor`: their records are folded and the roots are safe.
     pub fn release(&self, floor: u64) {
+        self.cut_tails.lock().retain(|&(_, sequence, _)| sequence >= floor);
         let mut used = self.used.lock();
         let mut free = self.free.lock();
         used.retain(|&(sequence, index)| {
@@ -195,9 +201,15 @@ impl SliceLog {
         self.pressed.store(free.len() <= self.chunks as usize / 2, Ordering::Relaxed);
     }
 
-    /// Tails of all lanes that hold a chunk: lane, chunk sequence, bytes used. The caller has
-    /// stopped all writers.
+    /// Where the unfolded part of the log ends: lane, chunk sequence, bytes used; of a lane that a
+    /// cut ended, also where it did. The caller has stopped all writers.
     pub fn tails(&self) -> Vec<(u16, u64, u32)> {
+        let mut tails = self.cut_tails.lock().clone();
+        tails.extend(self.held_tails());
+        tails
+    }
+
+    fn held_tails(&self) -> Vec<(u16, u64, u32)> {
         let held = |(index, lane): (usize, &CachePadded<Mutex<Lane>>)| {
             let lane = lane.lock();
             (lane.base != 0).then_some((index as u16, lane.sequence, lane.used))

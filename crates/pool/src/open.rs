@@ -1,15 +1,17 @@
 //! Opening a pool: find its slices, take the last complete generation, read the log behind it.
 
 use crate::addr::BlockAddr;
+use crate::epoch::{Tail, decode_tails};
 use crate::error::{Error, Result};
 use crate::log::SliceLog;
 use crate::options::OpenOptions;
 use crate::pool::{Pool, Roots};
-use crate::record::Record;
+use crate::record::{KIND_EPOCH, Record};
 use crate::root::{Slots, complete_generation, highest_generation};
-use crate::scan::{SEQUENCE_GAP, Scan, scan};
+use crate::scan::{Damage, SEQUENCE_GAP, Scan, scan};
 use crate::slice::{Candidate, Slice};
 use crate::space::{Space, bits_from_bytes};
+use crate::state::{Left, State};
 use crate::superblock::ROOT_BLOCKS;
 use crate::tree::{self, Key};
 use std::path::Path;
@@ -22,8 +24,10 @@ use topology::Topology;
 pub struct Recovery {
     /// All whole records, in the order of their stamps.
     pub records: Vec<Record>,
-    /// Damage found in the log: slice, byte offset, what.
-    pub damage: Vec<(u32, u64, String)>,
+    /// Damage found in the log.
+    pub damage: Vec<Damage>,
+    /// How the pool was left.
+    pub left: Option<Left>,
 }
 
 impl Pool {
@@ -63,7 +67,9 @@ impl Pool {
             let floor = root.log_floor.get();
             let found = scan(index as u8, &candidate.mapping, &candidate.superblock, floor)?;
             let sequence_next = found.sequence_max.max(floor) + SEQUENCE_GAP;
-            recovery.add(index as u32, found);
+            recovery.add(found);
+            let left = State::left(&candidate.mapping)?;
+            recovery.left = recovery.left.max(Some(left));
             notes.extend(candidate.note);
             slices.push(Slice {
                 path: candidate.path,
@@ -123,10 +129,32 @@ impl Pool {
 }
 
 impl Recovery {
-    fn add(&mut self, slice: u32, found: Scan) {
+    /// Epochs that were closed since the last checkpoint and whose records are all there, the
+    /// newest first: the tails of each.
+    pub fn epochs(&self) -> Vec<Vec<Tail>> {
+        let mut epochs: Vec<&Record> =
+            self.records.iter().filter(|record| record.kind == KIND_EPOCH).collect();
+        // all epoch records lie in one lane, in order
+        epochs.sort_by_key(|record| std::cmp::Reverse((record.chunk, record.position)));
+        let tails = epochs.into_iter().filter_map(|record| decode_tails(&record.payload));
+        tails.filter(|tails| tails.iter().all(|tail| self.whole_until(tail))).collect()
+    }
+
+    fn whole_until(&self, tail: &Tail) -> bool {
+        let lane = |slice, lane| (slice, lane) == (tail.slice, tail.lane);
+        let broken = self.damage.iter().any(|damage| {
+            lane(damage.slice, damage.lane)
+                && (damage.chunk, damage.position) < (tail.chunk, tail.used)
+        });
+        let ends_there = self.records.iter().any(|record| {
+            lane(record.slice, record.lane) && (record.chunk, record.end) == (tail.chunk, tail.used)
+        });
+        ends_there && !broken
+    }
+
+    fn add(&mut self, found: Scan) {
         self.records.extend(found.records);
-        let located = found.damage.into_iter().map(|(offset, what)| (slice, offset, what));
-        self.damage.extend(located);
+        self.damage.extend(found.damage);
     }
 }
 

@@ -1,6 +1,7 @@
 //! An open pool: its slices, trees, gate and block caches.
 
 use crate::addr::BlockAddr;
+use crate::epoch::Epochs;
 use crate::error::{Error, Result};
 use crate::gate::{Closed, Entered, Gate};
 use crate::log::LaneGuard;
@@ -44,6 +45,7 @@ pub struct Pool {
     options: OpenOptions,
     notes: Mutex<Vec<String>>,
     inodes_at_open: u64,
+    pub(crate) epochs: Epochs,
 }
 
 impl Pool {
@@ -57,8 +59,10 @@ impl Pool {
         inodes_at_open: u64,
     ) -> Pool {
         let spaces = slices.iter().map(|slice| slice.space.clone()).collect();
+        let weakest = slices.iter().map(|slice| slice.superblock.domain).min();
+        let synced = domain_of(weakest.unwrap_or(Domain::Sync as u8)) == Domain::Sync;
         Pool {
-            reclaim: Arc::new(Reclaim::new(spaces, near.len())),
+            reclaim: Arc::new(Reclaim::new(spaces, near.len(), synced)),
             gate: Gate::new(near.len()),
             slices,
             roots: ArcSwap::from_pointee(roots),
@@ -68,6 +72,7 @@ impl Pool {
             options,
             notes: Mutex::new(notes),
             inodes_at_open,
+            epochs: Epochs::default(),
         }
     }
 
@@ -248,6 +253,12 @@ impl Pool {
             }
         }
         Ok(())
+    }
+
+    /// Writes down whether the pool is open for writing, and in which boot.
+    pub fn write_state(&self, open: bool) -> Result<()> {
+        let state = crate::state::State::now(open);
+        self.slices.iter().try_for_each(|slice| state.write(&slice.mapping))
     }
 
     /// Blocks in all, and free ones, over all slices.

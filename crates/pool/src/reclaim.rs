@@ -60,13 +60,10 @@ impl Extent {
 }
 
 impl Reclaim {
-    pub(crate) fn new(spaces: Vec<Arc<Space>>, cpus: usize) -> Reclaim {
+    pub(crate) fn new(spaces: Vec<Arc<Space>>, cpus: usize, synced: bool) -> Reclaim {
         let cpus = (0..cpus.max(1)).map(|_| CachePadded::default()).collect();
-        Reclaim { spaces, cpus, waiting: AtomicU64::new(0), open_epoch: None }
-    }
-
-    pub(crate) fn hold_until_sync(&mut self) {
-        self.open_epoch = Some(Mutex::default());
+        let open_epoch = synced.then(Mutex::default);
+        Reclaim { spaces, cpus, waiting: AtomicU64::new(0), open_epoch }
     }
 
     #[inline]

@@ -98,6 +98,8 @@ pub struct Record {
     pub chunk: u64,
     /// Where it starts in its chunk, bytes.
     pub position: u32,
+    /// Where it ends in its chunk, bytes.
+    pub end: u32,
     /// [`KIND_CHANGE`] or another.
     pub kind: u8,
     /// Its stamp.

@@ -15,13 +15,30 @@ use std::collections::BTreeMap;
 /// headers a crash can have torn (one per lane).
 pub const SEQUENCE_GAP: u64 = 1 << 16;
 
+/// A place in the log where something should be and is not.
+#[derive(Clone, Debug)]
+pub struct Damage {
+    /// The slice.
+    pub slice: u8,
+    /// Byte offset in the slice.
+    pub offset: u64,
+    /// The lane.
+    pub lane: u16,
+    /// Sequence number of the chunk.
+    pub chunk: u64,
+    /// Where in the chunk, bytes.
+    pub position: u32,
+    /// What is wrong.
+    pub what: String,
+}
+
 /// What the log of one slice holds.
 #[derive(Debug, Default)]
 pub struct Scan {
     /// Its records, by lane in order.
     pub records: Vec<Record>,
-    /// Damage: byte offset and what is wrong.
-    pub damage: Vec<(u64, String)>,
+    /// Damage: where it is in which lane, and what is wrong.
+    pub damage: Vec<Damage>,
     /// Highest sequence number of a chunk, 0 if there is none.
     pub sequence_max: u64,
 }
@@ -76,8 +93,13 @@ impl LaneReader<'_> {
         let previous = header.previous.get();
         if previous >= self.floor && previous != before {
             let what = format!("the log's lane {} lost the chunk {previous}", self.lane);
-            self.scan.damage.push((offset, what));
+            self.damaged(offset, previous, 0, what);
         }
+    }
+
+    fn damaged(&mut self, offset: u64, chunk: u64, position: u32, what: String) {
+        let (slice, lane) = (self.slice, self.lane);
+        self.scan.damage.push(Damage { slice, offset, lane, chunk, position, what });
     }
 
     /// Reads the records of one chunk; `used` is where they end, when the lane's next chunk says so.
@@ -96,6 +118,7 @@ impl LaneReader<'_> {
                 lane: self.lane,
                 chunk,
                 position: at as u32,
+                end: (at + len) as u32,
                 kind,
                 stamp,
                 time_ns,
@@ -110,7 +133,7 @@ impl LaneReader<'_> {
         };
         if damaged {
             let what = format!("a record of the log's lane {} is damaged", self.lane);
-            self.scan.damage.push((offset + at as u64, what));
+            self.damaged(offset + at as u64, chunk, at as u32, what);
         }
     }
 }

@@ -1,0 +1,153 @@
+//! Epochs of the `sync` domain: group commit.
+//!
+//! Completed syncs cut time into epochs. To close one:
+//! 1. with the gate closed, a record that lists where every lane ends is appended, and what was
+//!    freed so far is set aside;
+//! 2. all slices are synced: the record, and all that it lists, with one sync;
+//! 3. what was set aside may be used again.
+//!
+//! After a restart of the machine, recovery takes the newest epoch whose record is there and all of
+//! whose records and data match their checksums; a sync that completed is such, and what came
+//! after it is dropped whole. So what survives is a prefix of history.
+//!
+//! Callers that ask while a sync is under way share the next one.
+
+use crate::error::Result;
+use crate::pool::Pool;
+use crate::record::{KIND_EPOCH, Record, RecordBuffer};
+use parking_lot::{Condvar, Mutex};
+use pmem::InFlight;
+
+/// Where a lane ended when an epoch was closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tail {
+    /// The slice.
+    pub slice: u8,
+    /// The lane.
+    pub lane: u16,
+    /// Sequence number of its chunk.
+    pub chunk: u64,
+    /// Bytes used in the chunk.
+    pub used: u32,
+}
+
+const TAIL_BYTES: usize = 16;
+
+/// The group commit of one pool.
+#[derive(Debug, Default)]
+pub(crate) struct Epochs {
+    turn: Mutex<Turn>,
+    done: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Turn {
+    asked: u64,
+    completed: u64,
+    running: bool,
+    /// What the last closed epoch covered.
+    covered: Option<Vec<Tail>>,
+}
+
+impl Pool {
+    /// Everything that returned before is on the medium when this returns. `LogFull`: a checkpoint
+    /// must come first (and does the same).
+    pub fn sync_epoch(&self) -> Result<()> {
+        let mut turn = self.epochs.turn.lock();
+        turn.asked += 1;
+        let ticket = turn.asked;
+        loop {
+            if turn.completed >= ticket {
+                return self.check_writable();
+            }
+            if !turn.running {
+                break;
+            }
+            self.epochs.done.wait(&mut turn);
+        }
+        turn.running = true;
+        let target = turn.asked;
+        let covered = turn.covered.take();
+        drop(turn);
+        let result = self.close_epoch(covered);
+        let mut turn = self.epochs.turn.lock();
+        turn.running = false;
+        let result = result.map(|tails| {
+            turn.completed = target;
+            turn.covered = Some(tails);
+        });
+        self.epochs.done.notify_all();
+        result
+    }
+
+    fn tails(&self) -> Vec<Tail> {
+        let of_slice = |(slice, log): (usize, &crate::log::SliceLog)| {
+            log.tails().into_iter().map(move |(lane, chunk, used)| Tail {
+                slice: slice as u8,
+                lane,
+                chunk,
+                used,
+            })
+        };
+        self.slices.iter().map(|slice| &slice.log).enumerate().flat_map(of_slice).collect()
+    }
+
+    fn close_epoch(&self, covered: Option<Vec<Tail>>) -> Result<Vec<Tail>> {
+        let closed = self.close_gate();
+        let before = self.tails();
+        if covered.as_ref() == Some(&before) {
+            return Ok(before);
+        }
+        let mut record = RecordBuffer::new(KIND_EPOCH, 0);
+        for tail in &before {
+            record.push(&encode(tail));
+        }
+        // the last lane's: one that few writers take
+        let slice = &self.slices[0];
+        let mut lane = slice.log.lane(slice.log.lanes() - 1);
+        lane.append(&slice.mapping, &mut record, 0, InFlight::none())?;
+        drop(lane);
+        let freed = self.reclaim.take_open_epoch();
+        let tails = self.tails();
+        drop(closed);
+        self.sync()?;
+        self.reclaim.epoch_closed(freed);
+        Ok(tails)
+    }
+}
+
+fn encode(tail: &Tail) -> [u8; TAIL_BYTES] {
+    let mut bytes = [0u8; TAIL_BYTES];
+    bytes[0] = 1;
+    bytes[1] = tail.slice;
+    bytes[2..4].copy_from_slice(&tail.lane.to_le_bytes());
+    bytes[4..8].copy_from_slice(&tail.used.to_le_bytes());
+    bytes[8..16].copy_from_slice(&tail.chunk.to_le_bytes());
+    bytes
+}
+
+/// The tails that an epoch's record lists; `None` if it makes no sense.
+pub fn decode_tails(payload: &[u8]) -> Option<Vec<Tail>> {
+    let entries = payload.chunks_exact(TAIL_BYTES).take_while(|bytes| bytes[0] == 1);
+    entries
+        .map(|bytes| {
+            Some(Tail {
+                slice: bytes[1],
+                lane: u16::from_le_bytes(bytes[2..4].try_into().ok()?),
+                used: u32::from_le_bytes(bytes[4..8].try_into().ok()?),
+                chunk: u64::from_le_bytes(bytes[8..16].try_into().ok()?),
+            })
+        })
+        .collect()
+}
+
+/// The records of an epoch that was closed with these tails.
+pub fn records_until<'r>(records: &'r [Record], tails: &[Tail]) -> Vec<&'r Record> {
+    let inside = |record: &&Record| {
+        tails.iter().any(|tail| {
+            (tail.slice, tail.lane) == (record.slice, record.lane)
+                && (record.chunk, record.position) < (tail.chunk, tail.used)
+        })
+    };
+    records.iter().filter(inside).collect()
+}

@@ -1,0 +1,109 @@
+//! Who wrote to a slice last: the boot of the machine, and whether the pool was closed.
+//!
+//! In the `sync` domain it decides what recovery may believe: after a mere kill the page cache
+//! still has every store; after a restart of the machine only what was synced counts.
+
+use crate::error::Result;
+use crate::superblock::{BLOCK_BYTES, STATE_BLOCK};
+use pmem::Mapping;
+use zerocopy::little_endian::U32;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// First bytes of the state.
+pub const STATE_MAGIC: [u8; 8] = *b"NSSTATE1";
+
+/// The state's bytes.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct State {
+    /// [`STATE_MAGIC`].
+    pub magic: [u8; 8],
+    /// The kernel's boot id.
+    pub boot: [u8; 16],
+    /// 1 while the pool is open for writing.
+    pub open: U32,
+    /// CRC-32C of everything before.
+    pub crc: U32,
+}
+
+const _: () = assert!(size_of::<State>() == 32);
+
+/// How the pool was left.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Left {
+    /// It was closed, or never opened.
+    Closed,
+    /// It was open, and the machine has not restarted since.
+    Killed,
+    /// It was open when the machine restarted.
+    Crashed,
+}
+
+/// This boot's id.
+fn boot_id() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    uuid::Uuid::parse_str(text.trim()).map(|id| *id.as_bytes()).unwrap_or_default()
+}
+
+impl State {
+    /// The state of a pool in this boot.
+    pub fn now(open: bool) -> State {
+        let state = State {
+            magic: STATE_MAGIC,
+            boot: boot_id(),
+            open: U32::new(u32::from(open)),
+            crc: U32::new(0),
+        };
+        State { crc: U32::new(state.checksum()), ..state }
+    }
+
+    fn checksum(&self) -> u32 {
+        let bytes = self.as_bytes();
+        pmem::crc32c(0, bytes.get(..bytes.len() - 4).unwrap_or_default())
+    }
+
+    /// How the slice was left. A state that cannot be read promises nothing: crashed.
+    pub fn left(mapping: &Mapping) -> Result<Left> {
+        let mut bytes = [0u8; size_of::<State>()];
+        mapping.read(STATE_BLOCK * BLOCK_BYTES, &mut bytes)?;
+        if bytes.iter().all(|byte| *byte == 0) {
+            return Ok(Left::Closed);
+        }
+        let Ok((state, _)) = State::read_from_prefix(&bytes) else { return Ok(Left::Crashed) };
+        let whole = state.magic == STATE_MAGIC && state.crc.get() == state.checksum();
+        Ok(match (whole, state.open.get()) {
+            (true, 0) => Left::Closed,
+            (true, _) if state.boot == boot_id() && state.boot != [0; 16] => Left::Killed,
+            _ => Left::Crashed,
+        })
+    }
+
+    /// Writes it.
+    pub fn write(&self, mapping: &Mapping) -> Result<()> {
+        let _ = pmem::fence(mapping.write(STATE_BLOCK * BLOCK_BYTES, self.as_bytes()));
+        Ok(mapping.sync()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pmem::Domain;
+
+    #[test]
+    fn a_pool_left_open_was_killed_or_crashed_by_the_boot_id() {
+        let mapping = Mapping::memory(1 << 20, Domain::Process).expect("memory");
+        assert_eq!(State::left(&mapping).expect("reads"), Left::Closed);
+        State::now(true).write(&mapping).expect("writes");
+        assert_eq!(State::left(&mapping).expect("reads"), Left::Killed);
+        State::now(false).write(&mapping).expect("writes");
+        assert_eq!(State::left(&mapping).expect("reads"), Left::Closed);
+        let mut other = State::now(true);
+        other.boot = [9; 16];
+        other.crc = U32::new(other.checksum());
+        other.write(&mapping).expect("writes");
+        assert_eq!(State::left(&mapping).expect("reads"), Left::Crashed);
+        let _ = pmem::fence(mapping.write(STATE_BLOCK * BLOCK_BYTES + 9, &[77]));
+        assert_eq!(State::left(&mapping).expect("reads"), Left::Crashed, "torn");
+    }
+}
