@@ -19,6 +19,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 const SHARDS: usize = 64;
 
+/// A part of the inodes in DRAM, by number.
+type Shard = RwLock<HashMap<u64, Arc<Inode>>>;
+
 /// How long an epoch of the `sync` domain stays open at most.
 const EPOCH_AGE_MAX: std::time::Duration = std::time::Duration::from_secs(5);
 
@@ -34,7 +37,7 @@ pub struct Core {
     pub hash_key: [u8; 16],
     /// Longest payload of a record.
     pub payload_max: usize,
-    table: Box<[RwLock<HashMap<u64, Arc<Inode>>>]>,
+    table: Box<[Shard]>,
     /// Inodes that changed since the last cut.
     pub dirty: Mutex<Vec<Arc<Inode>>>,
     /// Objects (inodes, leaves) that changed since the last cut.
@@ -121,7 +124,7 @@ impl Core {
         }
     }
 
-    fn shard(&self, ino: Ino) -> &RwLock<HashMap<u64, Arc<Inode>>> {
+    fn shard(&self, ino: Ino) -> &Shard {
         &self.table[(ino.0 ^ (ino.0 >> 8)) as usize % SHARDS]
     }
 

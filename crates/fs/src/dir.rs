@@ -186,14 +186,13 @@ impl Core {
                 return Err(crate::core::damaged_value(&key));
             }
         }
-        let mut taken = 0;
-        for (own, entry) in meta.dir.entries.range(cookie + 1..=upper) {
+        let cached = meta.dir.entries.range(cookie + 1..=upper);
+        for (taken, (own, entry)) in cached.enumerate() {
             if taken == BATCH {
                 upper = own - 1;
                 found.split_off(own);
                 break;
             }
-            taken += 1;
             match entry {
                 Some(entry) => found.insert(*own, entry.clone()),
                 None => found.remove(own),
@@ -228,7 +227,7 @@ mod tests {
     fn cookies_leave_room_for_the_kernel_and_for_dot_and_dotdot() {
         for i in 0..1000u32 {
             let cookie = cookie_base(&[7; 16], &i.to_le_bytes());
-            assert!(cookie >= 256 && cookie < 1 << 62 && cookie % 256 == 0);
+            assert!((256..1 << 62).contains(&cookie) && cookie.is_multiple_of(256));
         }
     }
 }

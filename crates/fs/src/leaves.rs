@@ -3,6 +3,7 @@
 use crate::core::{Core, damaged_value};
 use crate::error::Result;
 use crate::inode::Inode;
+use crate::item::Placed;
 use crate::keys;
 use crate::leaf::{LEAF_BLOCKS, Leaf, LeafLock, SlotChange};
 use crate::patches::Patches;
@@ -148,6 +149,35 @@ impl Core {
             }
             return Ok(());
         }
+    }
+
+    /// The same for one whole block that was written; gives the block that lost its place.
+    #[inline]
+    pub fn publish_block(
+        &self,
+        inode: &Arc<Inode>,
+        block: u64,
+        placed: Placed,
+        finish: impl FnOnce(),
+    ) -> Result<BlockAddr> {
+        let (index, slot) = leaf_of(block);
+        let change = SlotChange::Place(placed);
+        if let Some(lent) = inode.map.lent(index)
+            && let Some(leaf) = lent.as_ref().filter(|leaf| leaf.room() > slot)
+            && let Some(lock) = leaf.lock()
+        {
+            let old = lock.publish(slot, &change);
+            if old.is_none() {
+                inode.blocks.fetch_add(1, Ordering::Relaxed);
+            }
+            finish();
+            drop(lock);
+            self.leaf_dirty(inode, index, leaf);
+            return Ok(old);
+        }
+        let mut freed = Vec::new();
+        self.publish_in(inode, index, slot, &[change], &mut freed, finish)?;
+        Ok(freed.first().copied().unwrap_or(BlockAddr::NONE))
     }
 
     #[inline]

@@ -4,7 +4,7 @@
 //! inner nodes live as long as the inode. Looking up a leaf takes no lock.
 
 use crate::leaf::Leaf;
-use arc_swap::ArcSwapOption;
+use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -42,6 +42,7 @@ impl BlockMap {
         }
     }
 
+    #[inline]
     fn place(&self, index: u64, make: bool) -> Option<&ArcSwapOption<Leaf>> {
         if index == 0 {
             return Some(&self.first);
@@ -61,6 +62,12 @@ impl BlockMap {
     #[inline]
     pub fn cached(&self, index: u64) -> Option<Arc<Leaf>> {
         self.place(index, false)?.load_full()
+    }
+
+    /// The leaf, if it is in DRAM, lent for a short while: cheaper than `cached`.
+    #[inline]
+    pub fn lent(&self, index: u64) -> Option<Guard<Option<Arc<Leaf>>>> {
+        Some(self.place(index, false)?.load())
     }
 
     /// Puts a leaf in place. The caller holds `loading`.

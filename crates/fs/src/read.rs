@@ -74,16 +74,18 @@ impl Core {
     ) -> Result<bool> {
         let (index, slot) = leaf_of(first);
         views.clear();
+        if let Some(lent) = inode.map.lent(index)
+            && let Some(leaf) = lent.as_ref()
+        {
+            return Ok(view_slots(inode, leaf, slot, (last - first) as usize + 1, size, views));
+        }
         let Some(leaf) = self.leaf(inode, index)? else {
             views.resize((last - first + 1) as usize, SlotView::default());
             return Ok(
                 inode.map.cached(index).is_none() && inode.size.load(Ordering::Acquire) == size
             );
         };
-        let Some(sequence) = leaf.begin_read() else { return Ok(false) };
-        views.extend((slot..=slot + (last - first) as usize).map(|slot| leaf.view(slot)));
-        let same_size = inode.size.load(Ordering::Acquire) == size;
-        Ok(same_size && leaf.still(sequence))
+        Ok(view_slots(inode, &leaf, slot, (last - first) as usize + 1, size, views))
     }
 
     fn view_leaves(
@@ -195,6 +197,22 @@ impl Core {
             }
         }
     }
+}
+
+/// Copies slots of one leaf; false if they, or the size, changed meanwhile.
+#[inline]
+fn view_slots(
+    inode: &Inode,
+    leaf: &Leaf,
+    slot: usize,
+    count: usize,
+    size: u64,
+    views: &mut Vec<SlotView>,
+) -> bool {
+    let Some(sequence) = leaf.begin_read() else { return false };
+    views.extend((slot..slot + count).map(|slot| leaf.view(slot)));
+    let same_size = inode.size.load(Ordering::Acquire) == size;
+    same_size && leaf.still(sequence)
 }
 
 /// The error of a block that does not match its checksum.

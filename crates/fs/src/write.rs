@@ -138,18 +138,20 @@ impl Core {
         let time = now();
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
         item::push_write_one(&mut record, inode.ino, block, placed, end);
-        let mut freed = Vec::new();
-        let mut published = Ok(());
+        let mut published = Ok(BlockAddr::NONE);
         let logged = self.log_after(&mut record, &[inode], in_flight, || {
-            let change = [SlotChange::Place(placed)];
-            published = self.publish(inode, block, &change, &mut freed, || grow(inode, end, time));
+            published = self.publish_block(inode, block, placed, || grow(inode, end, time));
         });
         if let Err(error) = logged {
             self.pool.reclaim().give_one(addr);
             return Err(error);
         }
-        self.pool.reclaim().retire(&freed);
-        self.published(published)
+        if let Ok(old) = published
+            && !old.is_none()
+        {
+            self.pool.reclaim().retire(&[old]);
+        }
+        self.published(published.map(|_| ()))
     }
 
     /// A durable record could not be published: DRAM and medium disagree, so nothing more is taken.

@@ -14,6 +14,7 @@ use crate::superblock::{BLOCK_BYTES, LOG_BLOCK, Superblock};
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
 use pmem::{Clean, InFlight, Mapping};
+use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -44,6 +45,9 @@ pub struct ChunkHeader {
 }
 
 const _: () = assert!(size_of::<ChunkHeader>() == CHUNK_HEADER_BYTES);
+// docs/FORMAT.md says these
+const _: () = assert!(offset_of!(ChunkHeader, previous) == 16);
+const _: () = assert!(offset_of!(ChunkHeader, lane) == 28);
 
 impl ChunkHeader {
     fn checksum(&self, slice_uuid: &[u8; 16]) -> u32 {

@@ -5,6 +5,7 @@
 //! generation and some without: the highest generation that *all* slices have counts.
 
 use crate::tree::{ROOT_BYTES, Root, TreeError};
+use std::mem::offset_of;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -44,6 +45,10 @@ pub struct SliceRoot {
 }
 
 const _: () = assert!(size_of::<SliceRoot>() == 256);
+// docs/FORMAT.md says these
+const _: () = assert!(offset_of!(SliceRoot, log_floor) == 32);
+const _: () = assert!(offset_of!(SliceRoot, tree) == 72);
+const _: () = assert!(offset_of!(SliceRoot, crc) == 248);
 const _: () = assert!(ROOT_BYTES == 32);
 
 impl SliceRoot {

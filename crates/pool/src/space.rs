@@ -230,13 +230,13 @@ impl Groups {
         let base = group as u64 * GROUP_BLOCKS;
         let bits = self.bits(space, group);
         let mut taken = 0;
-        'words: for index in 0..WORDS {
-            while bits[index] != u64::MAX {
-                let first = bits[index].trailing_ones();
-                let free = (bits[index] >> first).trailing_zeros().min(64 - first);
+        'words: for (index, word) in bits.iter_mut().enumerate() {
+            while *word != u64::MAX {
+                let first = word.trailing_ones();
+                let free = (*word >> first).trailing_zeros().min(64 - first);
                 let count = u64::from(free).min(want - taken);
                 let mask = if count == 64 { u64::MAX } else { ((1 << count) - 1) << first };
-                bits[index] |= mask;
+                *word |= mask;
                 push_run(runs, base + index as u64 * 64 + u64::from(first), count);
                 taken += count;
                 if taken == want {

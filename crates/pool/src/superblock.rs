@@ -11,6 +11,7 @@
 //! ```
 
 use crate::tree::PAGE_BYTES;
+use std::mem::offset_of;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -81,6 +82,12 @@ pub struct Superblock {
 }
 
 const _: () = assert!(size_of::<Superblock>() == 512);
+// docs/FORMAT.md says these
+const _: () = assert!(offset_of!(Superblock, slices) == 48);
+const _: () = assert!(offset_of!(Superblock, chunk_bytes) == 72);
+const _: () = assert!(offset_of!(Superblock, virtual_nodes) == 80);
+const _: () = assert!(offset_of!(Superblock, features) == 96);
+const _: () = assert!(offset_of!(Superblock, crc) == 504);
 
 /// Why a superblock is not one.
 #[derive(Debug, PartialEq, Eq)]
