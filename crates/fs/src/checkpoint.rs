@@ -42,7 +42,12 @@ impl Core {
         let cut = self.pool.cut(&closed, self.inodes.load(Ordering::Relaxed).max(0) as u64);
         let (batch, folded) = self.encode();
         drop(closed);
+        if !self.pool.has_room() {
+            // the fold lives on the reserve: pages of the trees before must be back in it
+            self.pool.reclaim().gather_all();
+        }
         let written = self.pool.commit(&cut, &batch, &FileBlocks)?;
+        self.pool.reclaim().retire(&written.freed);
         *self.folded.lock() = folded;
         self.checkpoint_bytes.fetch_add(written.bytes, Ordering::Relaxed);
         self.checkpoints.fetch_add(1, Ordering::Relaxed);

@@ -155,6 +155,7 @@ impl Core {
         let value = self.pool.get(home, &key)?.ok_or(Error::NotFound)?;
         let stored = Stored::decode(&value).ok_or_else(|| damaged_value(&key))?;
         let inode = Arc::new(Inode::new(ino, &stored, true));
+        inode.meta.write().orphan = stored.links == 0;
         shard.insert(ino.0, inode.clone());
         Ok(inode)
     }
@@ -192,8 +193,11 @@ impl Core {
         let mut gathered = false;
         for _ in 0..WAITS_MAX {
             self.pool.check_writable()?;
-            if self.dirty_objects.load(Ordering::Relaxed) > self.dirty_max {
+            let dirty = self.dirty_objects.load(Ordering::Relaxed);
+            if dirty > self.dirty_max {
                 self.wait_for_checkpoint()?;
+            } else if dirty > self.dirty_max / 2 {
+                self.ask_for_checkpoint();
             }
             let entered = self.pool.enter();
             let result = op();
@@ -214,6 +218,12 @@ impl Core {
             }
         }
         Err(Error::NoSpace)
+    }
+
+    /// An error if what a change adds to the trees might not fit: data leaves that room free.
+    #[inline]
+    pub fn check_room(&self) -> Result<()> {
+        if self.pool.has_room() { Ok(()) } else { Err(pool::Error::NoSpace.into()) }
     }
 
     /// Brings all free blocks back to where they can be taken from.

@@ -73,6 +73,15 @@ pub enum SlotChange {
     Clear,
 }
 
+/// What a publication did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Published {
+    /// The block that lost its place; none, if there was none.
+    pub old: BlockAddr,
+    /// The slot has patches to be folded, and had none before.
+    pub first_patch: bool,
+}
+
 /// A leaf, locked for publication. Readers wait for its end: only stores in between.
 #[derive(Debug)]
 pub struct LeafLock<'l> {
@@ -288,13 +297,12 @@ impl Leaf {
 }
 
 impl LeafLock<'_> {
-    /// Changes one slot; gives the block that lost its place.
+    /// Changes one slot.
     #[inline]
-    pub fn publish(&self, slot: usize, change: &SlotChange) -> BlockAddr {
-        let Some(slot) = self.leaf.slots.get(slot) else { return BlockAddr::NONE };
+    pub fn publish(&self, slot: usize, change: &SlotChange) -> Published {
+        let Some(slot) = self.leaf.slots.get(slot) else { return Published::default() };
         let word = slot.word.load(Ordering::Relaxed);
         let keep = word & PATCH_STORED;
-        let old = addr_in(word);
         match change {
             SlotChange::Place(placed) => {
                 slot.word.store(placed.addr.bits() | VERIFIED | keep, Ordering::Relaxed);
@@ -303,7 +311,7 @@ impl LeafLock<'_> {
             SlotChange::Patch(patches) => {
                 slot.patches.store(Some(patches.clone()));
                 slot.word.store(word | PATCHED | PATCH_DIRTY, Ordering::Relaxed);
-                return BlockAddr::NONE;
+                return Published { first_patch: word & PATCH_DIRTY == 0, ..Published::default() };
             }
             SlotChange::Clear => {
                 slot.word.store(keep, Ordering::Relaxed);
@@ -313,7 +321,7 @@ impl LeafLock<'_> {
         if word & PATCHED != 0 {
             slot.patches.store(None);
         }
-        old
+        Published { old: addr_in(word), first_patch: false }
     }
 
     /// The leaf is replaced or gone when this lock ends.

@@ -54,25 +54,16 @@ impl Core {
         if name.len() > NAME_BYTES_MAX {
             return Err(Error::NameTooLong);
         }
-        let entry = {
+        if name == b"." || name == b".." {
             let meta = dir.meta.read();
             check_directory(&dir, &meta)?;
-            match name {
-                b"." => return Ok(dir.attr(&meta)),
-                b".." => None,
-                name => self.find_cached(&meta, name),
-            }
-        };
-        if name == b".." {
-            let up = dir.meta.read().parent;
-            return self.getattr(up);
+            let up = meta.parent;
+            drop(meta);
+            return self.getattr(if name == b"." { parent } else { up });
         }
-        let entry = match entry {
-            Some(entry) => entry,
-            None => self.find(&dir, &mut dir.meta.write(), name)?,
-        };
-        let (_, entry) = entry.ok_or(Error::NotFound)?;
-        self.getattr(entry.ino)
+        let (_, inode) = self.child(&dir, name)?.ok_or(Error::NotFound)?;
+        let meta = inode.meta.read();
+        Ok(inode.attr(&meta))
     }
 
     /// Attributes.
@@ -130,6 +121,7 @@ impl Core {
             if self.find(&dir, &mut meta, name)?.is_some() {
                 return Err(Error::Exists);
             }
+            self.check_room()?;
             if kind == FileKind::Directory && meta.links >= LINKS_MAX {
                 return Err(Error::TooManyLinks);
             }
@@ -235,6 +227,7 @@ impl Core {
             if own.links >= LINKS_MAX {
                 return Err(Error::TooManyLinks);
             }
+            self.check_room()?;
             let time = now();
             let cookie = self.free_cookie(&dir, &mut meta, name)?;
             let entry = Dirent { ino, kind: inode.kind, name: name.into() };

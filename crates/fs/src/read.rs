@@ -17,6 +17,9 @@ use std::sync::atomic::Ordering;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
+/// Views that a thread keeps room for between calls: of a read of 4 MiB.
+const VIEWS_MAX: usize = 1024;
+
 thread_local! {
     static VIEWS: Cell<Vec<SlotView>> = const { Cell::new(Vec::new()) };
 }
@@ -31,6 +34,7 @@ impl Core {
         let mut views = VIEWS.take();
         let result = self.read_pinned(inode, offset, buffer, &mut views);
         views.clear();
+        views.shrink_to(VIEWS_MAX);
         VIEWS.set(views);
         result
     }

@@ -143,7 +143,9 @@ impl FileSystem {
             return Ok(());
         }
         self.core.checkpoint()?;
-        Ok(self.core.pool.write_state(false)?)
+        self.core.pool.write_state(false)?;
+        self.core.pool.poison("the pool is closed");
+        Ok(())
     }
 
     fn end_background(&self) {

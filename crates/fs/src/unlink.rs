@@ -4,6 +4,7 @@
 //! remembers it as an orphan; the last close, or the next open of the pool, drops it then.
 
 use crate::core::{Core, now};
+use crate::dir::Dirent;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, Meta};
 use crate::item;
@@ -18,16 +19,31 @@ use std::sync::atomic::Ordering;
 impl Core {
     /// The inode that `name` of `dir` stands for now.
     pub(crate) fn child(&self, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<(u64, Arc<Inode>)>> {
+        loop {
+            let Some((cookie, entry)) = self.entry(dir, name)? else { return Ok(None) };
+            match self.inode(entry.ino) {
+                Ok(inode) => return Ok(Some((cookie, inode))),
+                // the name was taken away or given to another meanwhile; if not, it dangles
+                Err(Error::NotFound) if self.entry(dir, name)? == Some((cookie, entry)) => {
+                    let key = keys::key(dir.ino, keys::DIRENT, cookie);
+                    return Err(crate::core::damaged_value(&key));
+                }
+                Err(Error::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn entry(&self, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<(u64, Dirent)>> {
         let cached = {
             let meta = dir.meta.read();
             check_directory(dir, &meta)?;
             self.find_cached(&meta, name)
         };
-        let found = match cached {
-            Some(found) => found,
-            None => self.find(dir, &mut dir.meta.write(), name)?,
-        };
-        found.map(|(cookie, entry)| Ok((cookie, self.inode(entry.ino)?))).transpose()
+        match cached {
+            Some(found) => Ok(found),
+            None => self.find(dir, &mut dir.meta.write(), name),
+        }
     }
 
     /// Removes a name: of a directory if `directory`, else of anything else.
@@ -42,14 +58,7 @@ impl Core {
         let dir = self.inode(parent)?;
         self.change(|| {
             loop {
-                let (_, inode) = match self.child(&dir, name) {
-                    Ok(found) => found.ok_or(Error::NotFound)?,
-                    // removed between the look at the name and the look at the inode
-                    Err(Error::NotFound) if self.child(&dir, name)?.is_none() => {
-                        return Err(Error::NotFound);
-                    }
-                    Err(error) => return Err(error),
-                };
+                let (_, inode) = self.child(&dir, name)?.ok_or(Error::NotFound)?;
                 let mut locked = lock_all(&[&dir, &inode]);
                 let mut own = locked.take(&inode);
                 let mut meta = locked.take(&dir);

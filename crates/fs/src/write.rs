@@ -230,6 +230,7 @@ impl Core {
                 None => Patches::default().with(at, data),
             };
             if !patches.too_large() {
+                self.check_room()?;
                 return Ok(Piece::Patch(at, data, Arc::new(patches)));
             }
         }

@@ -122,6 +122,9 @@ impl Core {
                 (XattrMode::Replace, None) => return Err(Error::NoAttribute),
                 _ => {}
             }
+            if value.is_some() {
+                self.check_room()?;
+            }
             let number = xattrs.number_next();
             let mut changes = BTreeMap::new();
             if let Some((number, len)) = old {

@@ -30,10 +30,12 @@ pub struct Cut {
 }
 
 /// What a checkpoint wrote.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Written {
     /// Bytes of tree pages and roots.
     pub bytes: u64,
+    /// Pages of the old trees, to be retired (unless the free space is loaded anew).
+    pub freed: Vec<BlockAddr>,
 }
 
 impl Pool {
@@ -66,7 +68,7 @@ impl Pool {
             self.poison(&format!("a checkpoint failed: {error}"));
         }
         let bytes = (pages.new.len() + self.slices.len()) as u64 * BLOCK_BYTES;
-        result.map(|()| Written { bytes })
+        result.map(|()| Written { bytes, freed: pages.freed })
     }
 
     fn switch(&self, cut: &Cut, folded: &Folded, pages: &mut Pages) -> Result<()> {
@@ -101,8 +103,6 @@ impl Pool {
         for (slice, floor) in self.slices.iter().zip(&cut.floors) {
             slice.log.release(*floor);
         }
-        let freed: Vec<BlockAddr> = std::mem::take(&mut pages.freed);
-        self.reclaim.retire(&freed);
         Ok(())
     }
 }

@@ -255,6 +255,12 @@ impl Pool {
         Ok(())
     }
 
+    /// Whether some slice has more free blocks than its reserve. A hint, cheap.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.slices.iter().any(|slice| slice.space.has_room())
+    }
+
     /// Writes down whether the pool is open for writing, and in which boot.
     pub fn write_state(&self, open: bool) -> Result<()> {
         let state = crate::state::State::now(open);

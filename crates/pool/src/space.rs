@@ -8,6 +8,12 @@
 //! checkpoint itself work on a full pool.
 
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Batches that wait to be taken whole; with more, all go back to the groups, where runs form.
+const BATCHES_MAX: usize = 256;
+/// Larger batches go back to the groups at once.
+const BATCH_BLOCKS_MAX: usize = 256;
 
 /// Blocks of one group (32 MiB).
 pub const GROUP_BLOCKS: u64 = 8192;
@@ -66,19 +72,23 @@ pub struct Space {
     reserve: u64,
     groups: Mutex<Groups>,
     returned: Mutex<Vec<Vec<u64>>>,
+    /// Free blocks in the groups, as of the last change.
+    free_hint: AtomicU64,
 }
 
 impl Space {
     /// Data blocks `first..end`, all free; `reserve` of them only for checkpoints.
     pub fn new(first: u64, end: u64, reserve: u64) -> Space {
         let groups = Mutex::new(Groups::all_free(first, end));
-        Space { first, end, reserve, groups, returned: Mutex::default() }
+        let free_hint = AtomicU64::new(end - first);
+        Space { first, end, reserve, groups, returned: Mutex::default(), free_hint }
     }
 
     /// Takes all blocks as free again, before they are loaded from the trees.
     pub fn reset(&self) {
         self.returned.lock().clear();
         *self.groups.lock() = Groups::all_free(self.first, self.end);
+        self.free_hint.store(self.end - self.first, Ordering::Relaxed);
     }
 
     /// Whether `block` is a data block of this slice.
@@ -102,9 +112,18 @@ impl Space {
         self.groups.lock().free + returned as u64
     }
 
+    /// Whether more than the reserve is free. A hint.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.free_hint.load(Ordering::Relaxed) > self.reserve
+    }
+
     /// Takes `block` as used; false if it was already, or is none of ours.
     pub fn mark_used(&self, block: u64) -> bool {
-        self.contains(block) && self.groups.lock().set(self, block)
+        let mut groups = self.groups.lock();
+        let taken = self.contains(block) && groups.set(self, block);
+        self.free_hint.store(groups.free, Ordering::Relaxed);
+        taken
     }
 
     /// Takes whole bitmaps from the tree: `block`s whose bit is set are used.
@@ -121,6 +140,7 @@ impl Space {
                 }
             }
         }
+        self.free_hint.store(groups.free, Ordering::Relaxed);
         true
     }
 
@@ -142,6 +162,7 @@ impl Space {
                 visited += 1;
             }
         }
+        self.free_hint.store(groups.free, Ordering::Relaxed);
         taken
     }
 
@@ -152,8 +173,16 @@ impl Space {
 
     /// Gives blocks back for reuse as they are: nothing on the medium needs them any more.
     pub fn give_batch(&self, blocks: Vec<u64>) {
-        if !blocks.is_empty() {
-            self.returned.lock().push(blocks);
+        if blocks.len() > BATCH_BLOCKS_MAX {
+            self.give(&blocks);
+        } else if !blocks.is_empty() {
+            let mut returned = self.returned.lock();
+            returned.push(blocks);
+            let many = returned.len() > BATCHES_MAX;
+            drop(returned);
+            if many {
+                self.settle();
+            }
         }
     }
 
@@ -163,6 +192,7 @@ impl Space {
         for &block in blocks {
             groups.clear(block);
         }
+        self.free_hint.store(groups.free, Ordering::Relaxed);
     }
 
     /// Moves all returned batches into the groups, where runs can form again.

@@ -1,0 +1,183 @@
+//! What the tests of the file system share: pools to play with, and ways to end them.
+#![allow(dead_code)]
+
+use fs::{CheckReport, Creation, FileSystem, Handle, Ino, NewNode};
+use pool::{Candidate, FormatOptions, OpenOptions, SliceSpec};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Owner and mode of everything that a test makes without caring.
+pub const BY: Creation = Creation { mode: 0o644, uid: 0, gid: 0 };
+
+/// A directory that goes away at the end; in memory where the machine has such a place.
+pub fn scratch() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir()
+        && let Ok(dir) = tempfile::tempdir_in(memory)
+    {
+        return dir;
+    }
+    tempfile::tempdir().unwrap()
+}
+
+/// A pool of `slices` slices of `slice_bytes` each, in the domain `process`.
+pub fn options(slices: usize, slice_bytes: u64) -> FormatOptions {
+    FormatOptions {
+        slices: vec![SliceSpec::default(); slices],
+        slice_bytes,
+        virtual_nodes: Some(slices as u32),
+        process: true,
+        log_bytes: None,
+    }
+}
+
+/// A pool on files, which can be killed without ending the process.
+pub struct TestPool {
+    scratch: tempfile::TempDir,
+    lives: u32,
+    /// What it is opened with.
+    pub open: OpenOptions,
+}
+
+impl TestPool {
+    /// A new pool.
+    pub fn new(slices: usize, slice_bytes: u64) -> TestPool {
+        TestPool::with(&options(slices, slice_bytes))
+    }
+
+    /// A new pool, made with these options.
+    pub fn with(options: &FormatOptions) -> TestPool {
+        let pool = TestPool { scratch: scratch(), lives: 0, open: OpenOptions::default() };
+        fs::format(&pool.dir(), options).unwrap();
+        pool
+    }
+
+    /// Where it lies now.
+    pub fn dir(&self) -> PathBuf {
+        self.scratch.path().join(format!("life{}", self.lives))
+    }
+
+    /// Opens it as a server does: with checkpoints in the background.
+    pub fn start(&self) -> FileSystem {
+        FileSystem::open_pool(&self.dir(), &self.open).unwrap()
+    }
+
+    /// Opens it so that checkpoints happen only in the calls that need them.
+    pub fn start_alone(&self) -> FileSystem {
+        let candidates = candidates(&self.dir(), false).unwrap();
+        FileSystem::open_candidates(candidates, &self.open, false).unwrap()
+    }
+
+    /// What a kill at this moment leaves is the pool from now on: the slices are copied as they
+    /// are, and whoever has the old ones open goes on without any effect.
+    pub fn kill(&mut self) {
+        let old = self.dir();
+        self.lives += 1;
+        std::fs::create_dir(self.dir()).unwrap();
+        for entry in std::fs::read_dir(&old).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), self.dir().join(entry.file_name())).unwrap();
+        }
+        std::fs::remove_dir_all(old).unwrap();
+    }
+
+    /// Checks it; nobody has it open.
+    pub fn check(&self) -> CheckReport {
+        fs::check(&self.dir()).unwrap()
+    }
+
+    /// Nothing is wrong with it.
+    #[track_caller]
+    pub fn assert_clean(&self) -> CheckReport {
+        let report = self.check();
+        assert!(report.findings.is_empty(), "check found: {:#?}", report.findings);
+        report
+    }
+}
+
+/// The slices in `dir`.
+pub fn candidates(dir: &Path, read_only: bool) -> pool::Result<Vec<Candidate>> {
+    slices(dir).iter().map(|path| Candidate::open(path, read_only)).collect()
+}
+
+/// Paths of the slices in `dir`, in order.
+pub fn slices(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let is_slice = |path: &PathBuf| path.file_name().unwrap().as_encoded_bytes()[..5] == *b"slice";
+    let mut paths: Vec<PathBuf> = entries.filter(is_slice).collect();
+    paths.sort();
+    paths
+}
+
+/// Makes a file and opens it.
+pub fn make(fs: &FileSystem, name: &str) -> Arc<Handle> {
+    let attr = fs.create(Ino::ROOT, name.as_bytes(), NewNode::File, BY).unwrap();
+    fs.open(attr.ino).unwrap()
+}
+
+/// Opens a file of the root directory.
+pub fn find(fs: &FileSystem, name: &str) -> Arc<Handle> {
+    fs.open(fs.lookup(Ino::ROOT, name.as_bytes()).unwrap().ino).unwrap()
+}
+
+/// The whole content of a file.
+pub fn content(fs: &FileSystem, handle: &Handle) -> Vec<u8> {
+    let mut bytes = vec![0xEE; fs.getattr(handle.ino()).unwrap().size as usize];
+    let read = fs.read(handle, 0, &mut bytes).unwrap();
+    assert_eq!(read, bytes.len());
+    bytes
+}
+
+/// Names in a directory.
+pub fn names(fs: &FileSystem, ino: Ino) -> Vec<Vec<u8>> {
+    let mut names = Vec::new();
+    fs.readdir(ino, 0, &mut |entry| {
+        names.push(entry.name.clone());
+        true
+    })
+    .unwrap();
+    names
+}
+
+/// Bytes that are different at every place and for every seed.
+pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(len + 8);
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    while bytes.len() < len {
+        state = random(&mut state);
+        bytes.extend_from_slice(&state.to_le_bytes());
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// The next of a row of numbers that look random (xorshift64*).
+pub fn random(state: &mut u64) -> u64 {
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    state.wrapping_mul(0x2545_F491_4F6C_DD1D)
+}
+
+/// Runs `test` in a thread of its own; ends the process if it takes longer than `limit`: a hang
+/// is a failure like others, but one that no assertion sees.
+pub fn watched<T: Send + 'static>(
+    limit: Duration,
+    what: &str,
+    test: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    let thread = std::thread::Builder::new().name(what.to_owned()).spawn(test).unwrap();
+    let end = Instant::now() + limit;
+    while !thread.is_finished() {
+        if Instant::now() > end {
+            eprintln!("{what}: still running after {limit:?}");
+            std::process::abort();
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    match thread.join() {
+        Ok(value) => value,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
