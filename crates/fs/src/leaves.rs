@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::inode::Inode;
 use crate::item::Placed;
 use crate::keys;
-use crate::leaf::{LEAF_BLOCKS, Leaf, LeafLock, SlotChange};
+use crate::leaf::{LEAF_BLOCKS, Leaf, LeafLock, Published, SlotChange};
 use crate::patches::Patches;
 use pool::BlockAddr;
 use std::sync::Arc;
@@ -166,7 +166,7 @@ impl Core {
             && let Some(leaf) = lent.as_ref().filter(|leaf| leaf.room() > slot)
             && let Some(lock) = leaf.lock()
         {
-            let old = lock.publish(slot, &change);
+            let old = lock.publish(slot, &change).old;
             if old.is_none() {
                 inode.blocks.fetch_add(1, Ordering::Relaxed);
             }
@@ -207,13 +207,16 @@ impl Core {
     fn place(
         &self,
         inode: &Inode,
-        old: BlockAddr,
+        published: Published,
         change: &SlotChange,
         freed: &mut Vec<BlockAddr>,
     ) {
-        let had = !old.is_none();
+        let had = !published.old.is_none();
         if had {
-            freed.push(old);
+            freed.push(published.old);
+        }
+        if published.first_patch {
+            self.dirty_objects.fetch_add(1, Ordering::Relaxed);
         }
         match (had, change) {
             (false, SlotChange::Place(_)) => {

@@ -84,6 +84,8 @@ impl Core {
         dir.size.store(touched.entries, Ordering::Relaxed);
         dir.touch(now);
         self.mark_dirty(dir);
+        // the entry is a value of the tree of its own
+        self.dirty_objects.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn entries(dir: &Inode) -> u64 {

@@ -175,6 +175,8 @@ impl Core {
         self.log(&mut record, &[inode], || {
             inode.changed.store(now, std::sync::atomic::Ordering::Relaxed);
             self.mark_dirty(inode);
+            let parts = changes.len() as u64;
+            self.dirty_objects.fetch_add(parts, std::sync::atomic::Ordering::Relaxed);
         })?;
         meta.pending.extend(changes);
         Ok(())
