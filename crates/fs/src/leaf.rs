@@ -12,17 +12,17 @@
 use crate::bytes::Bytes;
 use crate::item::Placed;
 use crate::patches::Patches;
+use crate::sequence::{Sequence, SequenceLock};
 use arc_swap::ArcSwapOption;
 use pool::BlockAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Blocks of a leaf.
 pub const LEAF_BLOCKS: u64 = 128;
 /// Slots of a new leaf: most files are small.
 const SLOTS_FIRST: usize = 4;
 
-const DEAD: u64 = u64::MAX;
 const ADDR_BITS: u64 = (1 << 48) - 1;
 /// The block's checksum was verified since open, or the block was written since.
 const VERIFIED: u64 = 1 << 63;
@@ -56,7 +56,7 @@ pub struct SlotView {
 /// A leaf.
 #[derive(Debug)]
 pub struct Leaf {
-    sequence: AtomicU64,
+    sequence: Sequence,
     /// Changed since the last cut.
     pub dirty: AtomicBool,
     slots: Box<[Slot]>,
@@ -86,16 +86,7 @@ pub struct Published {
 #[derive(Debug)]
 pub struct LeafLock<'l> {
     leaf: &'l Leaf,
-    sequence: u64,
-    dead: bool,
-}
-
-impl Drop for LeafLock<'_> {
-    fn drop(&mut self) {
-        let next = if self.dead { DEAD } else { self.sequence + 2 };
-        // ordering: Release makes the slots' stores visible to who reads the new number
-        self.leaf.sequence.store(next, Ordering::Release);
-    }
+    lock: SequenceLock<'l>,
 }
 
 fn value_word(values: &[u8]) -> u64 {
@@ -107,7 +98,7 @@ impl Leaf {
     pub fn new(slot: usize) -> Leaf {
         let room = (slot + 1).next_power_of_two().max(SLOTS_FIRST);
         Leaf {
-            sequence: AtomicU64::new(0),
+            sequence: Sequence::new(),
             dirty: AtomicBool::new(false),
             slots: (0..room).map(|_| Slot::default()).collect(),
         }
@@ -124,54 +115,21 @@ impl Leaf {
     }
 
     /// Locks it for publication; `None` if it is dead.
+    #[inline]
     pub fn lock(&self) -> Option<LeafLock<'_>> {
-        let mut spins = 0u32;
-        loop {
-            let sequence = self.sequence.load(Ordering::Relaxed);
-            if sequence == DEAD {
-                return None;
-            }
-            if sequence.is_multiple_of(2)
-                && self
-                    .sequence
-                    // ordering: Acquire, so that the slots are written after the number is odd
-                    .compare_exchange_weak(
-                        sequence,
-                        sequence + 1,
-                        Ordering::Acquire,
-                        Ordering::Relaxed,
-                    )
-                    .is_ok()
-            {
-                // ordering: the odd number before any slot, for readers that see a slot's new value
-                fence(Ordering::Release);
-                return Some(LeafLock { leaf: self, sequence, dead: false });
-            }
-            pause(&mut spins);
-        }
+        Some(LeafLock { leaf: self, lock: self.sequence.lock()? })
     }
 
     /// The number to read under; `None` if the leaf is dead.
+    #[inline]
     pub fn begin_read(&self) -> Option<u64> {
-        let mut spins = 0u32;
-        loop {
-            // ordering: Acquire pairs with the publication's Release
-            let sequence = self.sequence.load(Ordering::Acquire);
-            if sequence == DEAD {
-                return None;
-            }
-            if sequence.is_multiple_of(2) {
-                return Some(sequence);
-            }
-            pause(&mut spins);
-        }
+        self.sequence.begin_read()
     }
 
     /// Whether nothing was published since `begin_read` gave `sequence`.
+    #[inline]
     pub fn still(&self, sequence: u64) -> bool {
-        // ordering: the slots are read before the number is read again
-        fence(Ordering::Acquire);
-        self.sequence.load(Ordering::Relaxed) == sequence
+        self.sequence.still(sequence)
     }
 
     /// One slot as it is; to be validated with `still`.
@@ -325,18 +283,13 @@ impl LeafLock<'_> {
     }
 
     /// The leaf is replaced or gone when this lock ends.
-    pub fn kill(mut self) {
-        self.dead = true;
+    pub fn kill(self) {
+        self.lock.kill();
     }
 }
 
 fn addr_in(word: u64) -> BlockAddr {
     BlockAddr::from_bits(word & ADDR_BITS).unwrap_or(BlockAddr::NONE)
-}
-
-fn pause(spins: &mut u32) {
-    *spins += 1;
-    if *spins < 64 { std::hint::spin_loop() } else { std::thread::yield_now() }
 }
 
 /// The blocks that a stored leaf names, by slot; `None` if it makes no sense.

@@ -56,3 +56,7 @@ pub use metadata::Metadata;
 pub use pool::{FormatOptions, OpenOptions, PoolInfo, SliceInfo, SliceSpec};
 pub use pool_door::{Pool, check};
 pub use read_dir::{DirEntry, ReadDir};
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,0 +1,9 @@
+//! The atomics of the lock-free parts, in one place: the model checker puts its own here.
+
+pub use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// A moment's wait for another thread; `tries` counts them.
+pub fn pause(tries: &mut u32) {
+    *tries += 1;
+    if *tries < 64 { std::hint::spin_loop() } else { std::thread::yield_now() }
+}
