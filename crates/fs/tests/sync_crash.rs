@@ -1,0 +1,210 @@
+//! The `sync` domain through a crash of the machine: whatever un-synced pages reached the medium,
+//! in any order and torn between sectors, what survives is a prefix of history that holds
+//! everything up to the last sync that returned.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use fs::{Creation, FileSystem, Ino, NewNode, RenameMode, SetAttr};
+use pmem::recorder::{Event, EventKind, Recorder};
+use pmem::{Domain, Mapping};
+use pool::{Candidate, FormatOptions, OpenOptions, SliceSpec};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+const SLICES: usize = 2;
+const BYTES: usize = 2 << 20;
+const SECTOR: usize = 512;
+const STATE: usize = 3 * 4096;
+
+/// What the page cache holds of each slice, and what the medium holds for certain.
+struct Medium {
+    slices: Mutex<Vec<(Vec<u8>, Vec<u8>)>>,
+}
+
+impl Recorder for Medium {
+    fn event(&self, event: Event<'_>) {
+        let mut slices = self.slices.lock().unwrap();
+        match event.kind {
+            EventKind::Store { offset, data } | EventKind::NtStore { offset, data } => {
+                let (cached, _) = &mut slices[event.mapping as usize];
+                cached[offset as usize..offset as usize + data.len()].copy_from_slice(data);
+            }
+            EventKind::Sync => {
+                let (cached, synced) = &mut slices[event.mapping as usize];
+                synced.copy_from_slice(cached);
+            }
+            EventKind::Flush { .. } | EventKind::Fence => {}
+        }
+    }
+}
+
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % below
+    }
+}
+
+type State = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn state(fs: &FileSystem) -> State {
+    let mut names = Vec::new();
+    fs.readdir(Ino::ROOT, 0, &mut |entry| {
+        names.push((entry.name.clone(), entry.ino));
+        true
+    })
+    .unwrap();
+    let read = |(name, ino): (Vec<u8>, Ino)| {
+        let handle = fs.open(ino).unwrap();
+        let mut content = vec![0; fs.getattr(ino).unwrap().size as usize];
+        assert_eq!(fs.read(&handle, 0, &mut content).unwrap(), content.len());
+        (name, content)
+    };
+    names.into_iter().map(read).collect()
+}
+
+fn open(images: Vec<Vec<u8>>, recorder: Option<Arc<dyn Recorder>>) -> FileSystem {
+    let candidates = images.into_iter().enumerate().map(|(id, image)| {
+        let mapping = Mapping::memory_from(&image, Domain::Sync).unwrap();
+        mapping.set_id(id as u32);
+        mapping.set_recorder(recorder.clone());
+        Candidate::from_mapping(Path::new("memory"), mapping, false).unwrap()
+    });
+    FileSystem::open_candidates(candidates.collect(), &OpenOptions::default(), false).unwrap()
+}
+
+fn formatted() -> Vec<Vec<u8>> {
+    let medium = Arc::new(Medium {
+        slices: Mutex::new(vec![(vec![0; BYTES], vec![0; BYTES]); SLICES]),
+    });
+    let mappings = (0..SLICES).map(|id| {
+        let mapping = Mapping::memory(BYTES, Domain::Sync).unwrap();
+        mapping.set_id(id as u32);
+        mapping.set_recorder(Some(medium.clone()));
+        mapping
+    });
+    let options = FormatOptions {
+        slices: vec![SliceSpec::default(); SLICES],
+        slice_bytes: BYTES as u64,
+        virtual_nodes: Some(SLICES as u32),
+        process: false,
+        log_bytes: None,
+    };
+    fs::format_mappings(mappings.collect(), &options).unwrap();
+    let slices = medium.slices.lock().unwrap();
+    slices.iter().map(|(cached, _)| cached.clone()).collect()
+}
+
+fn name(dice: &mut Dice) -> Vec<u8> {
+    format!("file{}", dice.roll(6)).into_bytes()
+}
+
+/// One random change; it may find that it cannot be made.
+fn change(fs: &FileSystem, dice: &mut Dice) {
+    let by = Creation { mode: 0o644, uid: 0, gid: 0 };
+    let target = name(dice);
+    let found = fs.lookup(Ino::ROOT, &target).map(|attr| attr.ino);
+    let ino = found.or_else(|_| fs.create(Ino::ROOT, &target, NewNode::File, by).map(|a| a.ino));
+    let ino = ino.unwrap();
+    match dice.roll(10) {
+        0 => fs.unlink(Ino::ROOT, &target).unwrap(),
+        1 => {
+            let to = name(dice);
+            fs.rename((Ino::ROOT, &target), (Ino::ROOT, &to), RenameMode::Replace).unwrap();
+        }
+        2 => {
+            let size = Some(dice.roll(60_000));
+            fs.setattr(ino, &SetAttr { size, ..SetAttr::default() }).unwrap();
+        }
+        _ => {
+            let handle = fs.open(ino).unwrap();
+            let len = [7, 100, 600, 4096, 9000, 20_000][dice.roll(6) as usize];
+            let data = vec![dice.roll(256) as u8; len];
+            let offset = dice.roll(8) * 4096 + [0, 0, 33][dice.roll(3) as usize];
+            fs.write(&handle, offset, &data).unwrap();
+        }
+    }
+}
+
+/// The medium after a crash: of what was not synced, any sectors.
+fn crashed(medium: &Medium, dice: &mut Dice) -> Vec<Vec<u8>> {
+    let slices = medium.slices.lock().unwrap();
+    // sometimes nearly all of it arrived, sometimes nearly nothing
+    let share = dice.roll(11);
+    let images = slices.iter().map(|(cached, synced)| {
+        let mut image = synced.clone();
+        for (at, sector) in image.chunks_mut(SECTOR).enumerate() {
+            let new = &cached[at * SECTOR..at * SECTOR + SECTOR];
+            if sector != new && dice.roll(10) < share {
+                sector.copy_from_slice(new);
+            }
+        }
+        another_boot(&mut image);
+        image
+    });
+    images.collect()
+}
+
+/// The pool was open in a boot that is over.
+fn another_boot(image: &mut [u8]) {
+    assert_eq!(&image[STATE..STATE + 8], b"NSSTATE1");
+    image[STATE + 8..STATE + 24].copy_from_slice(&[0xAB; 16]);
+    let crc = pmem::crc32c(0, &image[STATE..STATE + 28]);
+    image[STATE + 28..STATE + 32].copy_from_slice(&crc.to_le_bytes());
+}
+
+fn history(seed: u64, changes: usize) -> usize {
+    let mut dice = Dice(seed);
+    let base = formatted();
+    let pairs = base.iter().map(|image| (image.clone(), image.clone())).collect();
+    let medium = Arc::new(Medium { slices: Mutex::new(pairs) });
+    let fs = open(base, Some(medium.clone()));
+    let mut states = vec![state(&fs)];
+    let (mut durable, mut crashes) = (0, 0);
+    for _ in 0..changes {
+        change(&fs, &mut dice);
+        states.push(state(&fs));
+        match dice.roll(12) {
+            0 => {
+                fs.sync().unwrap();
+                durable = states.len() - 1;
+            }
+            1 => {
+                fs.checkpoint().unwrap();
+                durable = states.len() - 1;
+            }
+            2..5 => {
+                let survivor = open(crashed(&medium, &mut dice), None);
+                let seen = state(&survivor);
+                // a change may be two records: the creation of the file, then what is done to it
+                let legal = states[durable..].iter().any(|state| prefix_of(state, &seen));
+                assert!(legal, "seed {seed}, change {}: not a state since the sync", states.len());
+                survivor.close().unwrap();
+                crashes += 1;
+            }
+            _ => {}
+        }
+    }
+    crashes
+}
+
+/// Whether `seen` is this state, or it with one empty file more.
+fn prefix_of(state: &State, seen: &State) -> bool {
+    let empty_more = seen.iter().filter(|(name, content)| {
+        !state.contains_key(*name) && content.is_empty()
+    });
+    state == seen
+        || (seen.len() == state.len() + 1
+            && empty_more.count() == 1
+            && state.iter().all(|(name, content)| seen.get(name) == Some(content)))
+}
+
+#[test]
+fn what_survives_a_machine_crash_is_a_prefix_of_history_with_all_that_was_synced() {
+    let crashes: usize = (1..=40).map(|seed| history(seed * 7919, 60)).sum();
+    assert!(crashes > 400, "only {crashes} crashes were tried");
+}
