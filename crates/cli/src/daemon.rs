@@ -70,6 +70,10 @@ fn wait_ready(mut child: Child, log: &Path) -> Result<()> {
 
 /// Is the server: serves until the end, reporting the start on stdout.
 pub fn serve(args: &MountArgs) -> Result<()> {
+    // Started through /proc/self/exe, it would be called "exe" in ps and in messages.
+    if let Err(errno) = nix::sys::prctl::set_name(c"nearside") {
+        eprintln!("nearside: prctl: {errno}");
+    }
     // A session of its own: the terminal and its signals stay behind.
     if let Err(errno) = nix::unistd::setsid() {
         eprintln!("nearside: setsid: {errno}");

@@ -10,7 +10,7 @@ pub enum Error {
     #[error("{0}; see nearside --help")]
     Usage(String),
     /// The library said no.
-    #[error("{}: {source}", pool.display())]
+    #[error("{}", about(pool, source))]
     Pool {
         /// The pool.
         pool: PathBuf,
@@ -18,7 +18,7 @@ pub enum Error {
         source: nearside::Error,
     },
     /// The pool could not be verified.
-    #[error("{}: cannot be checked: {source}", pool.display())]
+    #[error("cannot check {}", about(pool, source))]
     Unchecked {
         /// The pool.
         pool: PathBuf,
@@ -85,6 +85,12 @@ impl Error {
             _ => 1,
         }
     }
+}
+
+/// The library's own text, after the pool's path unless it names it already.
+fn about(pool: &Path, source: &nearside::Error) -> String {
+    let (pool, text) = (pool.display().to_string(), source.to_string());
+    if text.starts_with(&pool) { text } else { format!("{pool}: {text}") }
 }
 
 /// Puts the path to an error of the kernel.

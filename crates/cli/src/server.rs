@@ -22,6 +22,10 @@ const CUT_GRACE: Duration = Duration::from_secs(1);
 /// Where more or less is asked of the log, as in `NEARSIDE_LOG=debug`.
 const LOG_VARIABLE: &str = "NEARSIDE_LOG";
 
+/// What is logged otherwise. `fuser` calls it an error when an unmount overtakes the reply to a
+/// close, which nobody waits for.
+const LOG_DEFAULT: &str = "info,fuser::reply=off";
+
 /// What is mounted where; both paths are canonical.
 #[derive(Debug)]
 pub struct Place {
@@ -135,7 +139,8 @@ fn until_end(inbox: &Receiver<Event>, unmounter: &Unmounter) -> Result<()> {
             Err(RecvTimeoutError::Timeout) if !cut => {
                 tracing::warn!("files are still open; cutting the connection");
                 if let Err(error) = unmounter.abort() {
-                    tracing::warn!(%error, "cannot cut it; the process's end will");
+                    tracing::info!(%error, "cannot cut it; the end of the process does");
+                    return Ok(());
                 }
                 cut = true;
                 deadline = Some(Instant::now() + CUT_GRACE);
@@ -161,7 +166,8 @@ fn end(unmounter: &Unmounter) -> Duration {
 
 /// Logs to stderr, which the background server has pointed at the pool's log file.
 fn start_log() {
-    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = EnvFilter::try_from_env(LOG_VARIABLE);
+    let filter = filter.unwrap_or_else(|_| EnvFilter::new(LOG_DEFAULT));
     // Fails only when a log has been started already.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -2,8 +2,8 @@
 //!
 //! The server holds a lock on the file from the moment when the pool is open until the kernel has
 //! taken its process apart, however that comes about. So whoever gets the lock knows that the
-//! server has gone, and reads what it wrote last: its process id, then, if it got that far, one
-//! line on how closing the pool went.
+//! server has gone, and reads what it wrote last: its process id, or, if it got that far, how
+//! closing the pool went. The file stays, for those who come between that and the very end.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
@@ -17,7 +17,7 @@ use crate::dying;
 use crate::error::{self, Error, Result};
 
 /// Longest time that a killed server may take to be gone; its memory has to be unmapped.
-const DYING_MAX: Duration = Duration::from_secs(30);
+const DYING_MAX: Duration = Duration::from_secs(10);
 /// Pause between two looks at it.
 const POLL: Duration = Duration::from_millis(2);
 const CLOSED: &str = "closed";
@@ -52,14 +52,14 @@ impl ServerLock {
         let mut options = OpenOptions::new();
         let opened = options.read(true).write(true).create(true).truncate(false).open(&path);
         let file = opened.map_err(error::io(&path))?;
-        let mut file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(file) => file,
             Err((file, Errno::EWOULDBLOCK)) => return Err(served(pool, &file)),
             Err((_, errno)) => return Err(error::io(&path)(errno.into())),
         };
-        file.set_len(0).map_err(error::io(&path))?;
-        writeln!(file, "{}", std::process::id()).map_err(error::io(&path))?;
-        Ok(ServerLock { path, file })
+        let mut lock = ServerLock { path, file };
+        lock.write(&std::process::id().to_string())?;
+        Ok(lock)
     }
 
     /// Says how closing the pool went. The lock stays until the process has gone.
@@ -68,12 +68,17 @@ impl ServerLock {
             Ok(()) => CLOSED.to_owned(),
             Err(error) => format!("{FAILED}{error}"),
         };
-        let written = writeln!(self.file, "{line}");
-        if let Err(error) = written.and_then(|()| std::fs::remove_file(&self.path)) {
-            tracing::warn!(%error, "{}", self.path.display());
+        if let Err(error) = self.write(&line) {
+            tracing::warn!("{error}");
         }
         // Dropping would unlock before the process has gone.
         std::mem::forget(self.file);
+    }
+
+    fn write(&mut self, line: &str) -> Result<()> {
+        let cleared = self.file.set_len(0).and_then(|()| self.file.rewind());
+        let written = cleared.and_then(|()| writeln!(self.file, "{line}"));
+        written.map_err(error::io(&self.path))
     }
 
     /// Fails when a server runs on `pool`.
@@ -139,10 +144,12 @@ impl Watch {
 }
 
 fn end(text: &str) -> End {
-    match text.lines().nth(1) {
-        Some(CLOSED) => End::Closed,
-        Some(line) => End::Failed(line.strip_prefix(FAILED).unwrap_or(line).to_owned()),
-        None => End::Died,
+    match text.trim_end() {
+        CLOSED => End::Closed,
+        line => match line.strip_prefix(FAILED) {
+            Some(reason) => End::Failed(reason.to_owned()),
+            None => End::Died,
+        },
     }
 }
 
@@ -151,11 +158,12 @@ fn served(pool: &Path, file: &File) -> Error {
     Error::Served { pool: pool.to_path_buf(), process }
 }
 
-/// The process id that a server wrote.
+/// The process id that a server wrote, unless it has closed the pool already.
 fn process_of(mut file: &File) -> Option<String> {
     let mut text = String::new();
     file.rewind().and_then(|()| file.read_to_string(&mut text)).ok()?;
-    text.lines().next().map(str::to_owned)
+    let process = text.trim_end();
+    process.parse::<u32>().is_ok().then(|| process.to_owned())
 }
 
 #[cfg(test)]
@@ -182,7 +190,7 @@ mod tests {
     fn ends_are_told_apart() {
         assert_eq!(end(""), End::Died);
         assert_eq!(end("12\n"), End::Died);
-        assert_eq!(end("12\nclosed\n"), End::Closed);
-        assert_eq!(end("12\nfailed: no space\n"), End::Failed("no space".to_owned()));
+        assert_eq!(end("closed\n"), End::Closed);
+        assert_eq!(end("failed: no space\n"), End::Failed("no space".to_owned()));
     }
 }

@@ -18,7 +18,6 @@ pub fn run(args: &UmountArgs) -> Result<()> {
     };
     let entry = place::mounted_on(dir)?.ok_or_else(nothing)?;
     let pool = place::pool_of(&entry).ok_or_else(nothing)?;
-    // Opened first: a server that ends cleanly removes the file.
     match Watch::open(&pool) {
         Some(watch) if watch.is_served() => {
             mounts::unmount(&entry.dir)?;

@@ -30,7 +30,7 @@ pub fn at(dir: &Path) -> std::io::Result<Option<MountEntry>> {
     Ok(list()?.into_iter().rfind(|entry| entry.dir == dir))
 }
 
-/// Unmounts what is mounted on `dir`; fails with [`Error::Busy`](crate::Error::Busy) while somebody
+/// Unmounts what is mounted on `dir`; fails with [`Error::Busy`] while somebody
 /// uses it. The server ends by itself after that.
 pub fn unmount(dir: &Path) -> Result<()> {
     device::unmount(dir, false)

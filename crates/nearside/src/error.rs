@@ -18,7 +18,7 @@ pub enum Error {
     #[error(transparent)]
     Files(#[from] fs::Error),
     /// Symbolic links lead on and on.
-    #[error("{}: more than 40 symbolic links; look for one that leads back to itself", .0.display())]
+    #[error("{}: over 40 symbolic links; look for one that leads back to itself", .0.display())]
     Loop(PathBuf),
     /// A path over 4095 bytes.
     #[error("the path is longer than 4095 bytes; go there in shorter steps")]

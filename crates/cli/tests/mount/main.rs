@@ -8,6 +8,7 @@
 mod calls;
 mod commands;
 mod endings;
+mod kills;
 mod programs;
 mod shell;
 mod support;

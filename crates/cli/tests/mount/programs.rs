@@ -35,13 +35,14 @@ fn sqlite_keeps_its_tables_in_wal_and_rollback_mode() {
         for mode in wal delete truncate; do
             sqlite3 $mode.db "pragma journal_mode=$mode; create table t(i integer, x blob);"
             writer() {
-                n=0; while [ $n -lt 40 ]; do n=$((n + 1)); echo "insert into t values($n, randomblob(3000));"
+                n=0; while [ $n -lt 40 ]; do
+                    n=$((n + 1)); echo "insert into t values($n, randomblob(3000));"
                 done | sqlite3 -cmd ".timeout 60000" $mode.db
             }
             writer & writer & wait
             test "$(sqlite3 $mode.db 'select count(*) from t')" = 80
             test "$(sqlite3 $mode.db 'pragma integrity_check')" = ok
-            sqlite3 $mode.db "delete from t where i % 3 = 0; vacuum; pragma wal_checkpoint(truncate)"
+            sqlite3 $mode.db "delete from t where i % 3 = 0; vacuum"
             test "$(sqlite3 $mode.db 'pragma integrity_check')" = ok
         done
     "#);

@@ -114,7 +114,7 @@ impl Scratch {
     pub fn finish(self) {
         self.umount();
         assert!(!is_mounted(&self.mnt()));
-        assert!(!self.pool().join("nearside.pid").exists());
+        assert_eq!(self.end(), "closed");
         self.run_ok(["check".as_ref(), self.pool().as_os_str()]);
         let log = self.log();
         assert!(!log.contains("ERROR") && !log.contains("panic"), "{log}");
@@ -124,6 +124,12 @@ impl Scratch {
     pub fn server(&self) -> Pid {
         let text = std::fs::read_to_string(self.pool().join("nearside.pid")).unwrap();
         Pid::from_raw(text.lines().next().unwrap().parse().unwrap())
+    }
+
+    /// What the last server said of its end.
+    pub fn end(&self) -> String {
+        let text = std::fs::read_to_string(self.pool().join("nearside.pid")).unwrap();
+        text.trim_end().to_owned()
     }
 
     /// Kills the server as a crash would. It may still be dying when this returns: whatever comes
@@ -179,11 +185,13 @@ pub fn is_mounted(dir: &Path) -> bool {
     nearside_fuse::mounts::at(&dir).unwrap().is_some()
 }
 
-/// Whether a process runs; one that waits only for its parent to notice its end does not.
+/// Whether a process runs. The first of its threads may be gone before the others.
 pub fn is_running(process: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
-    state.is_some_and(|state| state != 'Z' && state != 'X')
+    let state = |stat: String| stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return false };
+    let stats =
+        threads.flatten().filter_map(|at| std::fs::read_to_string(at.path().join("stat")).ok());
+    stats.filter_map(state).any(|state| state != 'Z' && state != 'X')
 }
 
 pub fn wait_until(what: &str, done: impl Fn() -> bool) {

@@ -10,7 +10,10 @@ fn permissions_hold_for_other_users() {
         return;
     }
     let Some(scratch) = Scratch::mounted() else { return };
-    scratch.sh("umask 022; echo secret > s; chmod 600 s; echo open > o; mkdir d t; chmod 1777 t; echo x > t/r");
+    scratch.sh(r#"
+        umask 022; echo secret > s; chmod 600 s; echo open > o
+        mkdir d t; chmod 1777 t; echo x > t/r
+    "#);
     let script = r#"
         test "$(cat o)" = open
         ! cat s 2>/dev/null; ! (echo x > o) 2>/dev/null; ! touch d/x 2>/dev/null

@@ -43,7 +43,7 @@ impl Service {
         self.fs.setattr(ino, &change).map_err(stale)
     }
 
-    /// Takes the set-id bits away, as a write by anybody but root does; says whether there were any.
+    /// Takes the set-id bits away, as a write by all but root does; says whether there were any.
     pub(crate) fn drop_set_id(&self, ino: Ino) -> Served<bool> {
         let Some(mode) = self.mode_without_set_id(ino)? else { return Ok(false) };
         let change = SetAttr { mode: Some(mode), ..SetAttr::default() };
