@@ -40,8 +40,7 @@ pub enum Command {
     Info(InfoArgs),
     /// Verify everything that a pool stores; exits 0 if clean, 1 if damaged, 2 if it cannot look.
     Check(CheckArgs),
-    /// Measure.
-    #[command(hide = true)]
+    /// Measure what the engine costs, beside the floor of the same run.
     Bench(bench::BenchArgs),
 }
 

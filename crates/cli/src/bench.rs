@@ -1,20 +1,36 @@
-//! `nearside bench`: not built yet.
+//! `nearside bench`: what the engine costs, beside the floor of the same run.
 
 use std::path::PathBuf;
 
 use clap::Args;
+use nearside_bench::{Options, run_each, table};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::output;
 
 /// Arguments of `bench`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  nearside bench --quick
+  nearside bench --only overwrite_4k --json
+  nearside bench --dir /mnt/pmem0 --disk /var/tmp
+
+A ratio above 1 is better than the floor or peer. Every row names its domain and medium; what the
+background does for a call is part of the call's cost.")]
 pub struct BenchArgs {
-    /// Directory for the scratch pool.
+    /// Directory for the scratch pool, made and removed [default: /dev/shm].
     #[arg(long)]
     pub dir: Option<PathBuf>,
+    /// Directory on a disk for the rows in the `sync` domain [default: the temporary directory].
+    #[arg(long)]
+    pub disk: Option<PathBuf>,
     /// Run this measurement only.
     #[arg(long, value_name = "NAME")]
     pub only: Option<String>,
+    /// Fewer rounds and files: for a look, not for a record.
+    #[arg(long)]
+    pub quick: bool,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -22,6 +38,16 @@ pub struct BenchArgs {
 
 /// Measures.
 pub fn run(args: &BenchArgs) -> Result<()> {
-    let _ = (&args.dir, &args.only, args.json);
-    Err(Error::Missing("bench"))
+    let options = Options {
+        dir: args.dir.clone(),
+        disk: args.disk.clone(),
+        only: args.only.clone(),
+        quick: args.quick,
+    };
+    let rows = run_each(&options, &mut |row| {
+        if !args.json {
+            print!("{}", table(std::slice::from_ref(row)));
+        }
+    })?;
+    if args.json { output::json(&rows) } else { Ok(()) }
 }

@@ -69,9 +69,9 @@ pub enum Error {
     /// The output could not be written.
     #[error("cannot write the output: {0}")]
     Output(std::io::Error),
-    /// The verb is not built yet.
-    #[error("{0}: not built yet")]
-    Missing(&'static str),
+    /// A measurement failed.
+    #[error(transparent)]
+    Bench(#[from] nearside_bench::Error),
 }
 
 /// Result of a command.
@@ -82,6 +82,7 @@ impl Error {
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Usage(_) | Error::Unchecked { .. } => 2,
+            Error::Bench(error) if error.is_usage() => 2,
             _ => 1,
         }
     }

@@ -1,1 +1,27 @@
 //! Crash states of the engine, explored.
+//!
+//! A workload runs once, under a recorder that sees every store, flush and fence (`recording`). A
+//! model of the hardware then says which images a power cut could have left (`model`), a budget
+//! which of them to look at (`select`), and each is opened, checked, compared with what the calls
+//! promised, and used (`verify`). `explore` puts these together.
+//!
+//! What it is not: a test of the `sync` domain's page writes, of eADR, or of threads that race;
+//! those have the same shape and come later.
+#![forbid(unsafe_code)]
+
+pub mod catalog;
+pub mod chain;
+pub mod events;
+pub mod explore;
+pub mod images;
+pub mod model;
+pub mod mutant;
+pub mod points;
+pub mod recording;
+pub mod report;
+pub mod rng;
+pub mod run;
+pub mod select;
+pub mod snapshot;
+pub mod verify;
+pub mod world;

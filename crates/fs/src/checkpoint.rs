@@ -48,6 +48,8 @@ impl Core {
         }
         let written = self.pool.commit(&cut, &batch, &FileBlocks)?;
         self.pool.reclaim().retire(&written.freed);
+        crate::core::adapt(&self.pool);
+        self.dirty_max.store(crate::core::dirty_max(&self.pool), Ordering::Relaxed);
         *self.folded.lock() = folded;
         self.checkpoint_bytes.fetch_add(written.bytes, Ordering::Relaxed);
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
@@ -64,7 +66,7 @@ impl Core {
                 encode_inode(inode, batch);
             }
         }
-        self.dirty_objects.store(0, Ordering::Relaxed);
+        self.dirty_units.store(0, Ordering::Relaxed);
         for slice in &mut batch {
             slice.changes.sort_unstable_by_key(|(key, _)| *key);
             slice.ranges.sort_unstable();

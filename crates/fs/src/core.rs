@@ -19,6 +19,13 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 const SHARDS: usize = 64;
 
+/// Most units of one checkpoint: what the cut encodes while changes wait.
+const DIRTY_MAX: u64 = 1 << 18;
+/// Units that new pages hold at least: they are half full or better.
+const UNITS_PER_PAGE: u64 = 32;
+/// Units of an inode's attributes.
+const INODE_UNITS: u64 = 2;
+
 /// A part of the inodes in DRAM, by number.
 type Shard = RwLock<HashMap<u64, Arc<Inode>>>;
 
@@ -40,10 +47,12 @@ pub struct Core {
     table: Box<[Shard]>,
     /// Inodes that changed since the last cut.
     pub dirty: Mutex<Vec<Arc<Inode>>>,
-    /// Objects (inodes, leaves) that changed since the last cut.
-    pub dirty_objects: AtomicU64,
-    /// More than that are not let in before a checkpoint.
-    pub dirty_max: u64,
+    /// Values of the trees (of inodes, leaves, patches, entries) that changed since the last cut,
+    /// in units of about 64 bytes.
+    pub dirty_units: AtomicU64,
+    /// More than that are not let in before a checkpoint: set at each cut by the reserve and the
+    /// trees' size.
+    pub dirty_max: AtomicU64,
     /// Inodes of the last complete checkpoint, to be tidied at the next cut.
     pub folded: Mutex<Vec<Arc<Inode>>>,
     /// Inodes that exist.
@@ -78,6 +87,22 @@ struct Signal {
     finished: u64,
 }
 
+/// Adapts what is kept back for checkpoints to what is free.
+pub fn adapt(pool: &Pool) {
+    pool.slices().iter().for_each(|slice| slice.space.adapt_reserve());
+}
+
+/// How many units of changed values a checkpoint can fold for certain: the pages that it writes fit in the
+/// reserve of the smallest slice. At worst each value falls into a page of its own, until all pages
+/// of the tree are written anew; and each brings its own bytes, in pages that are half full.
+pub fn dirty_max(pool: &Pool) -> u64 {
+    let reserve = pool.slices().iter().map(|slice| slice.space.reserve()).min().unwrap_or(0);
+    let pages = reserve * 2 / 3;
+    let tree = pool.tree_pages();
+    let many = pages.saturating_sub(tree) * UNITS_PER_PAGE;
+    many.max(pages * 4 / 5).clamp(12, DIRTY_MAX)
+}
+
 /// The time now, ns since 1970, of the kernel's coarse clock (as its own file systems use).
 pub fn now() -> i64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
@@ -97,16 +122,14 @@ impl Core {
     pub fn new(pool: Pool) -> Core {
         let superblock = pool.slices().first().map(|slice| slice.superblock);
         let smallest = pool.slices().iter().map(|slice| slice.superblock.chunk_bytes.get()).min();
-        let reserve = pool.slices().iter().map(|slice| slice.space.reserve()).min().unwrap_or(0);
         let memory = pool.options().memory_bytes.unwrap_or(1 << 30);
         Core {
             hash_key: superblock.map(|s| s.pool_uuid).unwrap_or_default(),
             payload_max: smallest.unwrap_or(0) as usize - 256,
             table: (0..SHARDS).map(|_| RwLock::default()).collect(),
             dirty: Mutex::default(),
-            dirty_objects: AtomicU64::new(0),
-            // each folds into a page of its own at worst, and the path above it
-            dirty_max: (reserve * 2 / 3).clamp(12, 16_384),
+            dirty_units: AtomicU64::new(0),
+            dirty_max: AtomicU64::new(dirty_max(&pool)),
             folded: Mutex::default(),
             inodes: AtomicI64::new(pool.inodes_at_open() as i64),
             checkpointing: Mutex::new(()),
@@ -183,7 +206,7 @@ impl Core {
         // ordering: the gate orders this against the cut that clears it
         if !inode.dirty.load(Ordering::Relaxed) && !inode.dirty.swap(true, Ordering::Relaxed) {
             self.dirty.lock().push(inode.clone());
-            self.dirty_objects.fetch_add(1, Ordering::Relaxed);
+            self.dirty_units.fetch_add(INODE_UNITS, Ordering::Relaxed);
         }
     }
 
@@ -193,10 +216,11 @@ impl Core {
         let mut gathered = false;
         for _ in 0..WAITS_MAX {
             self.pool.check_writable()?;
-            let dirty = self.dirty_objects.load(Ordering::Relaxed);
-            if dirty > self.dirty_max {
+            let dirty = self.dirty_units.load(Ordering::Relaxed);
+            let dirty_max = self.dirty_max.load(Ordering::Relaxed);
+            if dirty > dirty_max {
                 self.wait_for_checkpoint()?;
-            } else if dirty > self.dirty_max / 2 {
+            } else if dirty > dirty_max / 2 {
                 self.ask_for_checkpoint();
             }
             let entered = self.pool.enter();

@@ -32,6 +32,9 @@ const PUNCH: u8 = 7;
 const TOUCH: u8 = 8;
 const DROP: u8 = 9;
 
+/// Bytes that a record takes in the log which writes one block and nothing else.
+pub const WRITE_ONE_RECORD_BYTES: usize = 64;
+
 /// One block that a write put in place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Placed {
@@ -305,7 +308,7 @@ mod tests {
         let mut record = RecordBuffer::new(KIND_CHANGE, 0);
         let one = Placed { addr: BlockAddr::new(1, 77), crc: 5 };
         push_write(&mut record, Ino(9), 4, &[one], 20_000);
-        assert_eq!(record.sealed_len(), 64);
+        assert_eq!(record.sealed_len(), WRITE_ONE_RECORD_BYTES);
     }
 
     #[test]

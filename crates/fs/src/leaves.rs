@@ -11,6 +11,9 @@ use pool::BlockAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// Units of a leaf's value at worst.
+const LEAF_UNITS: u64 = 26;
+
 /// Leaf and slot of a block of a file.
 #[inline]
 pub fn leaf_of(block: u64) -> (u64, usize) {
@@ -216,7 +219,10 @@ impl Core {
             freed.push(published.old);
         }
         if published.first_patch {
-            self.dirty_objects.fetch_add(1, Ordering::Relaxed);
+            self.dirty_units.fetch_add(1, Ordering::Relaxed);
+        }
+        if matches!(change, SlotChange::Patch(_)) {
+            self.dirty_units.fetch_add(1, Ordering::Relaxed);
         }
         match (had, change) {
             (false, SlotChange::Place(_)) => {
@@ -234,7 +240,7 @@ impl Core {
     pub fn leaf_dirty(&self, inode: &Arc<Inode>, index: u64, leaf: &Leaf) {
         if !leaf.dirty.load(Ordering::Relaxed) && !leaf.dirty.swap(true, Ordering::Relaxed) {
             inode.dirty_leaves.lock().push(index);
-            self.dirty_objects.fetch_add(1, Ordering::Relaxed);
+            self.dirty_units.fetch_add(LEAF_UNITS, Ordering::Relaxed);
         }
         self.mark_dirty(inode);
     }

@@ -85,7 +85,7 @@ impl Core {
         dir.touch(now);
         self.mark_dirty(dir);
         // the entry is a value of the tree of its own
-        self.dirty_objects.fetch_add(1, Ordering::Relaxed);
+        self.dirty_units.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn entries(dir: &Inode) -> u64 {

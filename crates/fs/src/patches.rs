@@ -5,9 +5,9 @@
 use crate::bytes::Bytes;
 
 /// Most bytes of patches over one block; beyond that the block is written anew.
-pub const PATCH_BYTES_MAX: usize = 1024;
+pub const PATCH_BYTES_MAX: usize = 512;
 /// Most patches over one block.
-pub const PATCHES_MAX: usize = 16;
+pub const PATCHES_MAX: usize = 8;
 
 /// Patches of one block: disjoint, in order, not touching each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -24,6 +24,43 @@ struct Rewritten {
     placed: Placed,
 }
 
+/// What zeroing a range means for the blocks in it.
+struct Zeroed {
+    /// First block that becomes a hole, and how many do.
+    first: u64,
+    blocks: u64,
+    /// Parts of blocks: block, from, to.
+    edges: Vec<(u64, usize, usize)>,
+    rewritten: Vec<Rewritten>,
+    in_flight: InFlight,
+}
+
+impl Zeroed {
+    /// The bytes `from..to` of a file of `size`; `to` is not behind its end.
+    fn of(from: u64, to: u64, size: u64) -> Zeroed {
+        let first = from.div_ceil(BLOCK_BYTES);
+        // what lies behind the end is zero already: the last block goes as a whole
+        let end = if to == size { to.div_ceil(BLOCK_BYTES) } else { to / BLOCK_BYTES };
+        let (head, tail) = ((from % BLOCK_BYTES) as usize, (to % BLOCK_BYTES) as usize);
+        let (head_block, tail_block) = (from / BLOCK_BYTES, to / BLOCK_BYTES);
+        let mut edges = Vec::new();
+        if head != 0 && head_block == tail_block {
+            edges.push((head_block, head, tail));
+        } else {
+            if head != 0 {
+                edges.push((head_block, head, BLOCK));
+            }
+            if tail != 0 && end == tail_block {
+                edges.push((tail_block, 0, tail));
+            }
+        }
+        edges.retain(|(_, from, to)| from < to);
+        let blocks = end.saturating_sub(first);
+        let (rewritten, in_flight) = (Vec::new(), InFlight::none());
+        Zeroed { first, blocks, edges, rewritten, in_flight }
+    }
+}
+
 impl Core {
     /// The file ends at `size` from now on. The caller is inside the gate and holds all ranges;
     /// `more` adds items to the record and publishes with it.
@@ -197,11 +234,10 @@ impl Core {
         match mode {
             Fallocate::Allocate { keep_size: true } => Ok(()),
             Fallocate::Allocate { keep_size: false } => self.extend(inode, end),
-            Fallocate::PunchHole => self.punch(inode, offset, end),
-            Fallocate::Zero { keep_size } => {
-                self.punch(inode, offset, end)?;
-                if keep_size { Ok(()) } else { self.extend(inode, end) }
+            Fallocate::PunchHole | Fallocate::Zero { keep_size: true } => {
+                self.zero(inode, offset, end, 0)
             }
+            Fallocate::Zero { keep_size: false } => self.zero(inode, offset, end, end),
         }
     }
 
@@ -218,73 +254,87 @@ impl Core {
         })
     }
 
-    /// The bytes `offset..end` read as zeros.
-    fn punch(&self, inode: &Arc<Inode>, offset: u64, end: u64) -> Result<()> {
+    /// The bytes `offset..end` read as zeros, and the file is at least `size_min` bytes long: one
+    /// record for each GiB, the last of which sets the size.
+    fn zero(&self, inode: &Arc<Inode>, offset: u64, end: u64, size_min: u64) -> Result<()> {
         let mut at = offset;
-        while at < end.min(inode.size.load(Ordering::Acquire)) {
+        loop {
             let step = end.min((at / BLOCK_BYTES + PUNCH_BLOCKS_MAX) * BLOCK_BYTES);
-            self.change(|| self.punch_step(inode, at, step))?;
+            let last = step >= end.min(inode.size.load(Ordering::Acquire));
+            let grow = if last { size_min } else { 0 };
+            self.change(|| self.zero_step(inode, at, step, grow))?;
+            if last {
+                return Ok(());
+            }
             at = step;
         }
-        Ok(())
     }
 
-    fn punch_step(&self, inode: &Arc<Inode>, from: u64, to: u64) -> Result<()> {
-        let (first, last) = (from / BLOCK_BYTES, (to - 1) / BLOCK_BYTES);
-        let _range = inode.ranges.lock(first, last);
+    fn zero_step(&self, inode: &Arc<Inode>, from: u64, to: u64, size_min: u64) -> Result<()> {
+        let last = if size_min > 0 { u64::MAX } else { (to - 1) / BLOCK_BYTES };
+        let _range = inode.ranges.lock(from / BLOCK_BYTES, last);
         let size = inode.size.load(Ordering::Acquire);
-        let to = to.min(size);
-        if from >= to {
+        let grows = size_min > size;
+        if from >= size && !grows {
             return Ok(());
         }
         let time = now();
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
-        let mut rewritten = Vec::new();
-        let mut in_flight = InFlight::none();
-        let whole_first = from.div_ceil(BLOCK_BYTES);
-        let whole_end = if to == size { to.div_ceil(BLOCK_BYTES) } else { to / BLOCK_BYTES };
-        let mut edge = |block: u64, low: usize, high: usize, record: &mut RecordBuffer| {
-            let (done, written) = self.zero_part(inode, block, low, high, record, 0)?;
-            in_flight = std::mem::replace(&mut in_flight, InFlight::none()).and(written);
-            rewritten.extend(done);
-            Ok::<(), Error>(())
-        };
-        let head = (from % BLOCK_BYTES) as usize;
-        let tail = (to % BLOCK_BYTES) as usize;
-        let first_done = if first == to / BLOCK_BYTES && head != 0 {
-            edge(first, head, tail, &mut record)
-        } else {
-            let head_done = if head == 0 { Ok(()) } else { edge(first, head, BLOCK, &mut record) };
-            let tail_block = to / BLOCK_BYTES;
-            head_done.and_then(|()| {
-                let cut = tail != 0 && whole_end == tail_block;
-                if cut { edge(tail_block, 0, tail, &mut record) } else { Ok(()) }
-            })
-        };
-        let whole = whole_end.saturating_sub(whole_first);
-        if whole > 0 {
-            item::push_punch(&mut record, inode.ino, whole_first, whole);
+        let mut zeroed = Zeroed::of(from, to.min(size).max(from), size);
+        let edges = self.zero_edges(inode, &mut zeroed, &mut record);
+        if zeroed.blocks > 0 {
+            item::push_punch(&mut record, inode.ino, zeroed.first, zeroed.blocks);
         }
+        if grows {
+            item::push_truncate(&mut record, inode.ino, size_min);
+        }
+        let in_flight = std::mem::replace(&mut zeroed.in_flight, InFlight::none());
         let mut freed = Vec::new();
         let mut published = Ok(());
-        let logged = first_done.and_then(|()| {
+        let logged = edges.and_then(|()| {
             self.log_after(&mut record, &[inode], in_flight, || {
-                published = self.clear_blocks(inode, whole_first, whole, &mut freed);
-                for r in &rewritten {
-                    let change = [SlotChange::Place(r.placed)];
-                    let one = self.publish(inode, r.block, &change, &mut freed, || {});
-                    published = std::mem::replace(&mut published, Ok(())).and(one);
+                published = self.publish_zeroed(inode, &zeroed, &mut freed);
+                if grows {
+                    inode.size.store(size_min, Ordering::Release);
                 }
                 inode.touch(time);
                 self.mark_dirty(inode);
             })
         });
         if let Err(error) = logged {
-            rewritten.into_iter().for_each(|r| self.give_rewritten(Some(r)));
+            zeroed.rewritten.into_iter().for_each(|r| self.give_rewritten(Some(r)));
             return Err(error);
         }
         self.pool.reclaim().retire(&freed);
         self.published(published)
+    }
+
+    /// Writes the blocks anew of which only a part becomes zero.
+    fn zero_edges(
+        &self,
+        inode: &Inode,
+        zeroed: &mut Zeroed,
+        record: &mut RecordBuffer,
+    ) -> Result<()> {
+        for (block, from, to) in zeroed.edges.clone() {
+            let (done, written) = self.zero_part(inode, block, from, to, record, 0)?;
+            let before = std::mem::replace(&mut zeroed.in_flight, InFlight::none());
+            zeroed.in_flight = before.and(written);
+            zeroed.rewritten.extend(done);
+        }
+        Ok(())
+    }
+
+    fn publish_zeroed(
+        &self,
+        inode: &Arc<Inode>,
+        zeroed: &Zeroed,
+        freed: &mut Vec<BlockAddr>,
+    ) -> Result<()> {
+        self.clear_blocks(inode, zeroed.first, zeroed.blocks, freed)?;
+        zeroed.rewritten.iter().try_for_each(|r| {
+            self.publish(inode, r.block, &[SlotChange::Place(r.placed)], freed, || {})
+        })
     }
 
     /// Takes effect in DRAM: whole blocks are holes. The same at run time and in replay.

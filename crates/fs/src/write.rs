@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Largest piece of a block that becomes a patch.
-const PATCH_PIECE_BYTES_MAX: usize = 512;
+const PATCH_PIECE_BYTES_MAX: usize = 256;
 
 const _: () = assert!(PATCH_PIECE_BYTES_MAX <= PATCH_BYTES_MAX);
 
@@ -127,29 +127,42 @@ impl Core {
         result
     }
 
-    /// The commonest write: one whole block.
+    /// The commonest write: one whole block. From the first byte of its data to the record's fence
+    /// there is no atomic instruction: see [`pool::LaneGuard::reserve`].
     fn write_one_block(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<()> {
         let block = offset / BLOCK_BYTES;
-        let near = self.pool.near_slice();
-        let addr = self.pool.reclaim().allocate_one(near)?;
-        let (in_flight, crc) = self.pool.write_block(addr, data);
-        let placed = Placed { addr, crc };
         let end = offset + BLOCK_BYTES;
         let time = now();
+        let addr = self.pool.reclaim().allocate_one(self.pool.near_slice())?;
+        let after = inode.stamp_now();
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
-        item::push_write_one(&mut record, inode.ino, block, placed, end);
-        let mut published = Ok(BlockAddr::NONE);
-        let logged = self.log_after(&mut record, &[inode], in_flight, || {
-            published = self.publish_block(inode, block, placed, || grow(inode, end, time));
-        });
-        if let Err(error) = logged {
-            self.pool.reclaim().give_one(addr);
-            return Err(error);
-        }
+        let (mut lane, slice) = self.pool.lane();
+        let logged =
+            lane.reserve(&slice.mapping, item::WRITE_ONE_RECORD_BYTES).and_then(|header| {
+                let (in_flight, crc) = self.pool.write_block(addr, data);
+                let placed = Placed { addr, crc };
+                item::push_write_one(&mut record, inode.ino, block, placed, end);
+                let in_flight = header.and(in_flight);
+                let (stamp, _clean) = lane.append(&slice.mapping, &mut record, after, in_flight)?;
+                Ok((stamp, placed))
+            });
+        drop(lane);
+        let (stamp, placed) = match logged {
+            Ok(logged) => logged,
+            Err(error) => {
+                self.pool.reclaim().give_one(addr);
+                return Err(error.into());
+            }
+        };
+        let published = self.publish_block(inode, block, placed, || grow(inode, end, time));
+        inode.stamped(stamp);
         if let Ok(old) = published
             && !old.is_none()
         {
             self.pool.reclaim().retire(&[old]);
+        }
+        if slice.log.pressed() {
+            self.ask_for_checkpoint();
         }
         self.published(published.map(|_| ()))
     }

@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 
 /// Bytes of a part.
 const PART_BYTES: usize = 1400;
+/// Its units.
+const PART_UNITS: u64 = 23;
 
 /// All attributes of one inode.
 #[derive(Debug, Default)]
@@ -175,8 +177,8 @@ impl Core {
         self.log(&mut record, &[inode], || {
             inode.changed.store(now, std::sync::atomic::Ordering::Relaxed);
             self.mark_dirty(inode);
-            let parts = changes.len() as u64;
-            self.dirty_objects.fetch_add(parts, std::sync::atomic::Ordering::Relaxed);
+            let units = changes.len() as u64 * PART_UNITS;
+            self.dirty_units.fetch_add(units, std::sync::atomic::Ordering::Relaxed);
         })?;
         meta.pending.extend(changes);
         Ok(())

@@ -67,6 +67,9 @@ impl Pool {
         if let Err(error) = &result {
             self.poison(&format!("a checkpoint failed: {error}"));
         }
+        let pages_now = self.tree_pages.load(Ordering::Relaxed) + pages.new.len() as u64;
+        let pages_now = pages_now.saturating_sub(pages.freed.len() as u64);
+        self.tree_pages.store(pages_now, Ordering::Relaxed);
         let bytes = (pages.new.len() + self.slices.len()) as u64 * BLOCK_BYTES;
         result.map(|()| Written { bytes, freed: pages.freed })
     }

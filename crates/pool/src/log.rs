@@ -231,8 +231,13 @@ pub struct LaneGuard<'l> {
 }
 
 impl LaneGuard<'_> {
-    /// Makes sure that a record of `bytes` fits, taking a new chunk if it does not.
-    fn reserve(&mut self, mapping: &Mapping, bytes: usize) -> Result<InFlight> {
+    /// Makes sure that a record of `bytes` fits, taking a new chunk if it does not. To be called
+    /// before data is sent on its way with non-temporal stores: an atomic instruction between them
+    /// and the record's fence would wait for them, and the fence would wait once more.
+    ///
+    /// `LogFull`: as for `append`.
+    #[inline]
+    pub fn reserve(&mut self, mapping: &Mapping, bytes: usize) -> Result<InFlight> {
         let log = self.log;
         let fits =
             self.lane.base != 0 && self.lane.used as usize + bytes <= log.chunk_bytes as usize;

@@ -16,7 +16,7 @@ use crate::superblock::ROOT_BLOCKS;
 use crate::tree::{self, Key};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use topology::Topology;
 
 /// What the log held that no checkpoint had folded.
@@ -107,9 +107,11 @@ impl Pool {
                 return Err(Error::Damaged { slice: index as u32, offset: 0, what });
             }
         }
+        let mut pages = 0;
         for root in roots.trees.iter().chain(&roots.spaces) {
             let mut clash: Option<BlockAddr> = None;
             tree::walk_pointers(self, root, &mut |ptr, _level| {
+                pages += 1;
                 let slice = self.slices.get(usize::from(ptr.addr.slice()));
                 if !slice.is_some_and(|slice| slice.space.mark_used(ptr.addr.block())) {
                     clash = Some(ptr.addr);
@@ -124,6 +126,7 @@ impl Pool {
                 });
             }
         }
+        self.tree_pages.store(pages, Ordering::Relaxed);
         Ok(())
     }
 }

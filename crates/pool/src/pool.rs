@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use pmem::{Domain, InFlight};
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The trees of one generation.
 #[derive(Clone, Debug)]
@@ -46,6 +46,8 @@ pub struct Pool {
     notes: Mutex<Vec<String>>,
     inodes_at_open: u64,
     pub(crate) epochs: Epochs,
+    /// Pages of all trees.
+    pub(crate) tree_pages: AtomicU64,
 }
 
 impl Pool {
@@ -73,6 +75,7 @@ impl Pool {
             notes: Mutex::new(notes),
             inodes_at_open,
             epochs: Epochs::default(),
+            tree_pages: AtomicU64::new(0),
         }
     }
 
@@ -84,6 +87,11 @@ impl Pool {
     /// Inodes that existed at the last checkpoint before open.
     pub fn inodes_at_open(&self) -> u64 {
         self.inodes_at_open
+    }
+
+    /// Pages of all trees.
+    pub fn tree_pages(&self) -> u64 {
+        self.tree_pages.load(Ordering::Relaxed)
     }
 
     /// Bytes of log in use.
@@ -270,7 +278,7 @@ impl Pool {
     /// Blocks in all, and free ones, over all slices.
     pub fn blocks(&self) -> (u64, u64) {
         let all = self.slices.iter().map(|slice| slice.space.blocks()).sum();
-        let reserve: u64 = self.slices.iter().map(|slice| slice.space.reserve()).sum();
+        let reserve: u64 = self.slices.iter().map(|slice| slice.space.reserve_min()).sum();
         let free: u64 = self.slices.iter().map(|slice| slice.space.free()).sum();
         (all, (free + self.reclaim.held()).saturating_sub(reserve))
     }

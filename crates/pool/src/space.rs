@@ -15,6 +15,9 @@ const BATCHES_MAX: usize = 256;
 /// Larger batches go back to the groups at once.
 const BATCH_BLOCKS_MAX: usize = 256;
 
+/// Most blocks that are kept back besides the least (256 MiB).
+const RESERVE_EXTRA_MAX: u64 = 1 << 16;
+
 /// Blocks of one group (32 MiB).
 pub const GROUP_BLOCKS: u64 = 8192;
 /// Bytes of a group's bitmap.
@@ -69,7 +72,10 @@ struct Groups {
 pub struct Space {
     first: u64,
     end: u64,
-    reserve: u64,
+    /// Blocks that are always kept back for checkpoints.
+    reserve_min: u64,
+    /// Blocks that are kept back now.
+    reserve: AtomicU64,
     groups: Mutex<Groups>,
     returned: Mutex<Vec<Vec<u64>>>,
     /// Free blocks in the groups, as of the last change.
@@ -81,7 +87,15 @@ impl Space {
     pub fn new(first: u64, end: u64, reserve: u64) -> Space {
         let groups = Mutex::new(Groups::all_free(first, end));
         let free_hint = AtomicU64::new(end - first);
-        Space { first, end, reserve, groups, returned: Mutex::default(), free_hint }
+        Space {
+            first,
+            end,
+            reserve_min: reserve,
+            reserve: AtomicU64::new(reserve),
+            groups,
+            returned: Mutex::default(),
+            free_hint,
+        }
     }
 
     /// Takes all blocks as free again, before they are loaded from the trees.
@@ -101,9 +115,21 @@ impl Space {
         self.end - self.first
     }
 
-    /// Blocks kept back for checkpoints.
+    /// Blocks kept back for checkpoints, now.
     pub fn reserve(&self) -> u64 {
-        self.reserve
+        self.reserve.load(Ordering::Relaxed)
+    }
+
+    /// Blocks that are always kept back for checkpoints.
+    pub fn reserve_min(&self) -> u64 {
+        self.reserve_min
+    }
+
+    /// Keeps back, besides the least, a quarter of what else is free: a checkpoint may fold as much
+    /// more. A slice that fills up gives it back at the next checkpoint.
+    pub fn adapt_reserve(&self) {
+        let extra = self.free().saturating_sub(self.reserve_min) / 4;
+        self.reserve.store(self.reserve_min + extra.min(RESERVE_EXTRA_MAX), Ordering::Relaxed);
     }
 
     /// Free blocks, the reserve included, without those in the CPUs' caches.
@@ -115,7 +141,7 @@ impl Space {
     /// Whether more than the reserve is free. A hint.
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.free_hint.load(Ordering::Relaxed) > self.reserve
+        self.free_hint.load(Ordering::Relaxed) > self.reserve()
     }
 
     /// Takes `block` as used; false if it was already, or is none of ours.
@@ -147,7 +173,7 @@ impl Space {
     /// Takes up to `want` blocks in as few runs as can be had, leaving the reserve unless
     /// `checkpoint`; fewer are given when fewer are free.
     pub fn take(&self, want: u64, checkpoint: bool, runs: &mut Vec<Run>) -> u64 {
-        let keep = if checkpoint { 0 } else { self.reserve };
+        let keep = if checkpoint { 0 } else { self.reserve() };
         let mut groups = self.groups.lock();
         let mut left = want.min(groups.free.saturating_sub(keep));
         let mut taken = 0;

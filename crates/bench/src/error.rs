@@ -1,0 +1,64 @@
+//! Why a measurement could not be made.
+
+use std::path::{Path, PathBuf};
+
+/// Why a measurement could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No row or operation has this name.
+    #[error("{name}: no such measurement; there are {known}")]
+    UnknownRow {
+        /// What was asked for.
+        name: String,
+        /// The names that there are.
+        known: String,
+    },
+    /// The engine said no.
+    #[error(transparent)]
+    Engine(#[from] fs::Error),
+    /// The pool could not be made or opened.
+    #[error(transparent)]
+    Pool(#[from] pool::Error),
+    /// The floor's mapping could not be had.
+    #[error(transparent)]
+    Memory(#[from] pmem::Error),
+    /// A file of the peer or the scratch directory could not be used.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// A thread of the measurement panicked.
+    #[error("a thread of the measurement panicked")]
+    Panicked,
+}
+
+/// Result of a measurement.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// Whether the caller asked for something that there is not (exit 2 rather than 1).
+    pub fn is_usage(&self) -> bool {
+        matches!(self, Error::UnknownRow { .. })
+    }
+
+    /// The errno nearest to it.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Error::UnknownRow { .. } => libc::EINVAL,
+            Error::Engine(error) => error.errno(),
+            Error::Pool(error) => error.errno(),
+            Error::Memory(error) => error.errno(),
+            Error::Io { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
+            Error::Panicked => libc::EIO,
+        }
+    }
+}
+
+/// Puts the path to an error of the kernel.
+pub(crate) fn io(path: &Path) -> impl Fn(std::io::Error) -> Error + '_ {
+    move |source| Error::Io { path: path.to_path_buf(), source }
+}

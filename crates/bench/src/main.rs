@@ -1,0 +1,79 @@
+//! `nearside-bench`: the rows from a binary of their own, and calls for callgrind.
+
+use clap::{Parser, Subcommand};
+use nearside_bench::{Error, Operation, Options, icount, run_each, table};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What the engine costs, beside the floor of the same run.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// Directory for the scratch pool (default: /dev/shm).
+    #[arg(long, global = true)]
+    dir: Option<PathBuf>,
+    /// Directory on a disk for the rows in the `sync` domain (default: the temporary directory).
+    #[arg(long)]
+    disk: Option<PathBuf>,
+    /// Run this measurement only.
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Fewer rounds and files: for a look, not for a record.
+    #[arg(long)]
+    quick: bool,
+    #[command(subcommand)]
+    verb: Option<Verb>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Make calls of one operation, for a tool that counts instructions.
+    Icount {
+        /// Which.
+        operation: String,
+        /// How many.
+        #[arg(long, default_value_t = 512)]
+        calls: u64,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("nearside-bench: {error}");
+            ExitCode::from(if error.is_usage() { 2 } else { 1 })
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), Error> {
+    let options = Options {
+        dir: arguments.dir.clone(),
+        disk: arguments.disk.clone(),
+        only: arguments.only.clone(),
+        quick: arguments.quick,
+    };
+    if let Some(Verb::Icount { operation, calls }) = &arguments.verb {
+        return icount(&options, operation.parse::<Operation>()?, *calls);
+    }
+    let json = arguments.json;
+    let rows = run_each(&options, &mut |row| {
+        if !json {
+            print!("{}", table(std::slice::from_ref(row)));
+        }
+    })?;
+    if json {
+        let text = serde_json::to_string_pretty(&rows);
+        println!(
+            "{}",
+            text.map_err(|error| Error::Io {
+                path: PathBuf::from("stdout"),
+                source: std::io::Error::other(error),
+            })?
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! The rows, by name.
+
+mod append;
+mod latency;
+mod memory;
+mod namespace;
+mod open;
+mod overwrite;
+mod pair;
+mod read;
+mod sync;
+mod wear;
+
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::row::Row;
+
+/// Measures one row.
+pub type Measure = fn(&Options) -> Result<Row>;
+
+/// All rows in the order in which they are measured.
+const ROWS: &[(&str, Measure)] = &[
+    ("sparse_1t", memory::sparse_1t),
+    ("dram_per_file", memory::dram_per_file),
+    ("overwrite_4k", overwrite::overwrite_4k),
+    ("overwrite_2m", overwrite::overwrite_2m),
+    ("read_4k", read::read_4k),
+    ("read_2m", read::read_2m),
+    ("append_4k", append::append_4k),
+    ("overwrite_64b", overwrite::overwrite_64b),
+    ("create_unlink", namespace::create_unlink),
+    ("two_writers", pair::two_writers),
+    ("two_readers", pair::two_readers),
+    ("overwrite_4k_p999", latency::overwrite_4k_p999),
+    ("write_amplification_4k", wear::write_amplification_4k),
+    ("coalesce_64b", wear::coalesce_64b),
+    ("sync_4k", sync::sync_4k),
+    ("sync_4k_16", sync::sync_4k_16),
+    ("open_1m_files", open::open_1m_files),
+    ("recovery_full_log", open::recovery_full_log),
+    ("fuse_read_1m", fuse_read_1m),
+    ("fuse_write_1m", fuse_write_1m),
+];
+
+fn fuse_read_1m(_: &Options) -> Result<Row> {
+    Ok(Row::skipped("fuse_read_1m", "not yet"))
+}
+
+fn fuse_write_1m(_: &Options) -> Result<Row> {
+    Ok(Row::skipped("fuse_write_1m", "not yet"))
+}
+
+/// The names of all rows.
+pub fn names() -> Vec<&'static str> {
+    ROWS.iter().map(|(name, _)| *name).collect()
+}
+
+/// The rows that `options` ask for.
+pub fn chosen(options: &Options) -> Result<Vec<(&'static str, Measure)>> {
+    memory::grown_bytes()?;
+    let Some(only) = &options.only else { return Ok(ROWS.to_vec()) };
+    let found: Vec<_> = ROWS.iter().filter(|(name, _)| name == only).copied().collect();
+    if found.is_empty() {
+        return Err(Error::UnknownRow { name: only.clone(), known: names().join(", ") });
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_none_is_wrong_usage() {
+        let options = Options { only: Some("overwrite_5k".to_owned()), ..Options::default() };
+        assert!(chosen(&options).unwrap_err().is_usage());
+    }
+
+    #[test]
+    fn names_are_there_once() {
+        let mut sorted = names();
+        sorted.sort_unstable();
+        sorted.dedup();
+        assert_eq!(sorted.len(), names().len());
+    }
+}

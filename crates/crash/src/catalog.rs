@@ -1,0 +1,193 @@
+//! The operations that are explored, and the tree that they find.
+
+use crate::world::{World, pattern};
+use fs::{Fallocate, NewNode, RenameMode, Result, SetAttr, XattrMode};
+
+/// One operation: one call of the file system (or the few that its name says).
+#[derive(Clone, Copy, Debug)]
+pub struct Op {
+    /// Its name, for reports and `repeat`.
+    pub name: &'static str,
+    /// What the tree needs for it, done before recording.
+    pub prepare: fn(&mut World) -> Result<()>,
+    /// The call.
+    pub run: fn(&mut World) -> Result<()>,
+}
+
+fn nothing(_: &mut World) -> Result<()> {
+    Ok(())
+}
+
+macro_rules! op {
+    ($name:literal, $run:expr) => {
+        Op { name: $name, prepare: nothing, run: $run }
+    };
+    ($name:literal, $prepare:expr, $run:expr) => {
+        Op { name: $name, prepare: $prepare, run: $run }
+    };
+}
+
+/// Bytes of a block.
+pub const BLOCK: u64 = 4096;
+
+/// The tree that every workload finds: files of all shapes, on both slices.
+pub fn plant(world: &mut World) -> Result<()> {
+    world.file("/file", &pattern(1, 4 * 4096 + 300))?;
+    world.file("/heavy", &pattern(2, 4096 + 100))?;
+    for patch in 0..16u64 {
+        world.write("/heavy", 100 + patch * 200, &[patch as u8; 10])?;
+    }
+    world.make("/dir", NewNode::Directory)?;
+    world.file("/dir/inner", &pattern(3, 5000))?;
+    world.make("/dir/sub", NewNode::Directory)?;
+    world.make("/empty", NewNode::Directory)?;
+    world.file("/two", b"two names")?;
+    world.link("/two", "/dir/two-b")?;
+    world.make("/sym", NewNode::Symlink(b"a/target"))?;
+    world.elsewhere(|world| {
+        world.make("/fardir", NewNode::Directory)?;
+        world.file("/fardir/far", &pattern(4, 9000))
+    })?;
+    world.file("/attrs", b"")?;
+    world.setxattr("/attrs", "user.small", b"1")?;
+    world.setxattr("/attrs", "user.large", &pattern(5, 3000))
+}
+
+/// All operations.
+pub fn catalog() -> Vec<Op> {
+    [names(), renames(), writes(), sizes(), attributes()].concat()
+}
+
+/// The operation of this name.
+pub fn find(name: &str) -> Option<Op> {
+    catalog().into_iter().find(|op| op.name == name)
+}
+
+fn names() -> Vec<Op> {
+    vec![
+        op!("create", |w| w.make("/dir/new", NewNode::File).map(|_| ())),
+        op!("create-far", |w| w.make("/fardir/new", NewNode::File).map(|_| ())),
+        op!("create-elsewhere", |w| {
+            w.elsewhere(|w| w.make("/dir/other", NewNode::File).map(|_| ()))
+        }),
+        op!("mkdir", |w| w.make("/dir/newdir", NewNode::Directory).map(|_| ())),
+        op!("symlink", |w| w.make("/newsym", NewNode::Symlink(&[b'x'; 1500])).map(|_| ())),
+        op!("mknod", |w| { w.make("/fifo", NewNode::Special(fs::FileKind::Fifo, 0)).map(|_| ()) }),
+        op!("link", |w| w.link("/file", "/dir/linked")),
+        op!("link-far", |w| w.link("/fardir/far", "/far-linked")),
+        op!("unlink-last", |w| w.unlink("/file")),
+        op!("unlink-far", |w| w.unlink("/fardir/far")),
+        op!("unlink-not-last", |w| w.unlink("/two")),
+        op!("unlink-symlink", |w| w.unlink("/sym")),
+        op!("unlink-attrs", |w| w.unlink("/attrs")),
+        op!("unlink-open", hold, |w| w.unlink("/file")),
+        op!("close-orphan", orphan, |w| {
+            w.handles.clear();
+            Ok(())
+        }),
+        op!("close-folded-orphan", |w| orphan(w).and_then(|()| w.fs.checkpoint()), |w| {
+            w.handles.clear();
+            Ok(())
+        }),
+        op!("rmdir", |w| w.rmdir("/empty")),
+        op!("rmdir-deep", |w| w.rmdir("/dir/sub")),
+    ]
+}
+
+fn hold(w: &mut World) -> Result<()> {
+    let handle = w.open("/file")?;
+    w.handles.insert("file", handle);
+    Ok(())
+}
+
+fn orphan(w: &mut World) -> Result<()> {
+    hold(w)?;
+    w.unlink("/file")
+}
+
+fn renames() -> Vec<Op> {
+    use RenameMode::{Exchange, NoReplace, Replace};
+    vec![
+        op!("rename", |w| w.rename("/file", "/renamed", Replace)),
+        op!("rename-no-replace", |w| w.rename("/two", "/dir/moved", NoReplace)),
+        op!("rename-across", |w| w.rename("/file", "/dir/moved", Replace)),
+        op!("rename-replace", |w| w.rename("/file", "/heavy", Replace)),
+        op!("rename-replace-across", |w| w.rename("/file", "/dir/inner", Replace)),
+        op!("rename-replace-far", |w| w.rename("/file", "/fardir/far", Replace)),
+        op!("rename-replace-linked", |w| w.rename("/file", "/two", Replace)),
+        op!("rename-replace-open", hold, |w| w.rename("/heavy", "/file", Replace)),
+        op!("rename-dir", |w| w.rename("/dir", "/dir2", Replace)),
+        op!("rename-dir-across", |w| w.rename("/dir/sub", "/fardir/sub", Replace)),
+        op!("rename-dir-replace", |w| w.rename("/dir", "/empty", Replace)),
+        op!("rename-dir-replace-up", |w| w.rename("/dir/sub", "/empty", Replace)),
+        op!("exchange", |w| w.rename("/file", "/heavy", Exchange)),
+        op!("exchange-across", |w| w.rename("/file", "/dir/sub", Exchange)),
+        op!("exchange-dirs", |w| w.rename("/dir", "/fardir", Exchange)),
+    ]
+}
+
+fn writes() -> Vec<Op> {
+    vec![
+        op!("write-patch", |w| w.write("/file", 4196, &pattern(9, 77))),
+        op!("write-patch-again", |w| w.write("/heavy", 95, &pattern(9, 30))),
+        op!("write-patch-merge", |w| w.write("/heavy", 4000, &pattern(9, 20))),
+        op!("write-inside", |w| w.write("/file", 4196, &pattern(9, 1000))),
+        op!("write-across", |w| w.write("/file", 4000, &pattern(9, 200))),
+        op!("write-across-unaligned", |w| w.write("/file", 3001, &pattern(9, 7001))),
+        op!("overwrite", |w| w.write("/file", BLOCK, &pattern(9, 4096))),
+        op!("overwrite-far", |w| w.write("/fardir/far", 0, &pattern(9, 4096))),
+        op!("overwrite-many", |w| w.write("/file", 0, &pattern(9, 3 * 4096))),
+        op!("append", |w| w.fs.append(&*w.open("/file")?, &pattern(9, 700)).map(|_| ())),
+        op!("append-small", |w| w.fs.append(&*w.open("/two")?, b"!").map(|_| ())),
+        op!("append-block", |w| w.fs.append(&*w.open("/attrs")?, &pattern(9, 4096)).map(|_| ())),
+        op!("write-past-end", |w| w.write("/file", 9 * BLOCK + 5, &pattern(9, 3000))),
+        op!("write-patch-hole", |w| w.write("/attrs", 600 * BLOCK + 9, b"far out")),
+        op!("checkpoint", |w| w.fs.checkpoint()),
+    ]
+}
+
+fn sizes() -> Vec<Op> {
+    vec![
+        op!("truncate-up", |w| w.truncate("/file", 8 * BLOCK + 17)),
+        op!("truncate-up-edge", |w| w.truncate("/heavy", 3 * BLOCK)),
+        op!("truncate-middle", |w| w.truncate("/file", BLOCK + 1000)),
+        op!("truncate-edge", |w| w.truncate("/file", 2 * BLOCK)),
+        op!("truncate-patched", |w| w.truncate("/heavy", 150)),
+        op!("truncate-all", |w| w.truncate("/file", 0)),
+        op!("truncate-same-block", |w| w.truncate("/file", 4 * BLOCK + 10)),
+        op!("punch", |w| w.fallocate("/file", Fallocate::PunchHole, BLOCK, 2 * BLOCK)),
+        op!("punch-parts", |w| w.fallocate("/file", Fallocate::PunchHole, 1000, 2 * BLOCK)),
+        op!("punch-inside", |w| w.fallocate("/file", Fallocate::PunchHole, 10, 100)),
+        op!("punch-patched", |w| w.fallocate("/heavy", Fallocate::PunchHole, 90, 400)),
+        op!("zero-keep", |w| {
+            w.fallocate("/file", Fallocate::Zero { keep_size: true }, BLOCK + 9, 3 * BLOCK)
+        }),
+        op!("zero-extend", |w| {
+            w.fallocate("/file", Fallocate::Zero { keep_size: false }, BLOCK + 9, 9 * BLOCK)
+        }),
+        op!("allocate", |w| {
+            w.fallocate("/file", Fallocate::Allocate { keep_size: false }, 0, 9 * BLOCK)
+        }),
+    ]
+}
+
+fn attributes() -> Vec<Op> {
+    vec![
+        op!("setattr", |w| {
+            let change = SetAttr { mode: Some(0o600), uid: Some(1), ..SetAttr::default() };
+            w.fs.setattr(w.ino("/file")?, &change).map(|_| ())
+        }),
+        op!("setattr-size", |w| {
+            let change = SetAttr { mode: Some(0o400), size: Some(77), ..SetAttr::default() };
+            w.fs.setattr(w.ino("/file")?, &change).map(|_| ())
+        }),
+        op!("setxattr", |w| w.setxattr("/file", "user.new", b"value")),
+        op!("setxattr-large", |w| w.setxattr("/dir", "user.big", &pattern(9, 9000))),
+        op!("setxattr-replace", |w| w.setxattr("/attrs", "user.large", &pattern(9, 20))),
+        op!("setxattr-grow", |w| {
+            let (name, value) = (b"user.small", pattern(9, 4000));
+            w.fs.setxattr(w.ino("/attrs")?, name, &value, XattrMode::Replace)
+        }),
+        op!("removexattr", |w| w.fs.removexattr(w.ino("/attrs")?, b"user.large")),
+    ]
+}

@@ -1,0 +1,86 @@
+//! Chains: work, crash, recover, work on, crash again; what one crash leaves behind in the log, in
+//! free blocks and in the trees is there when the next one comes.
+
+use crate::catalog::{catalog, plant};
+use crate::explore::{Settings, explore};
+use crate::images::Shape;
+use crate::points::pick;
+use crate::recording::Recorder;
+use crate::report::{Report, Violation};
+use crate::rng::Rng;
+use crate::select::Budget;
+use crate::verify::{Depth, verify};
+
+/// A chain of crashes.
+#[derive(Clone, Copy, Debug)]
+pub struct Chain {
+    /// The pool.
+    pub shape: Shape,
+    /// Crashes, one after the other.
+    pub crashes: usize,
+    /// Operations before each.
+    pub ops: usize,
+    /// Seed of everything.
+    pub seed: u64,
+}
+
+impl Chain {
+    /// As arguments that repeat it.
+    pub fn name(&self) -> String {
+        let Chain { shape, crashes, ops, seed } = self;
+        format!("chain --slices {} --crashes {crashes} --ops {ops} --seed {seed}", shape.slices)
+    }
+
+    /// Few crash points, few images of each: a chain is long.
+    pub fn settings(seed: u64) -> Settings {
+        let budget = Budget { exhaustive_lines: 2, subsets: 4, tears: 1, single_lines: 2 };
+        Settings { budget, point_every: 6, inner_every: 50, ..Settings::quick(seed) }
+    }
+
+    /// Runs it, and explores from each place where it crashed a few other crashes.
+    pub fn run(&self, settings: &Settings) -> Report {
+        let mut report = Report::default();
+        if let Err(what) = self.links(settings, &mut report) {
+            report.add(Report::broken(&self.name(), what));
+        }
+        report
+    }
+
+    fn links(&self, settings: &Settings, report: &mut Report) -> Result<(), String> {
+        let ops = catalog();
+        let mut rng = Rng::new(self.seed);
+        let mut recorder = Recorder::new(&self.shape, 0)?;
+        recorder.world.at_home(plant).map_err(|e| format!("planting: {e}"))?;
+        for link in 0..self.crashes {
+            recorder.begin()?;
+            for _ in 0..self.ops {
+                let op = ops[rng.below(ops.len())];
+                let _ = recorder.operation("prepare", op.prepare)?;
+                let _ = recorder.operation(op.name, op.run)?;
+            }
+            let recording = recorder.finish(format!("{} (link {link})", self.name()));
+            let seed = rng.bits();
+            report.add(explore(&recording, &Settings { seed, ..settings.clone() }));
+            let (crash, images, under) = pick(&recording, &mut rng);
+            report.states += 1;
+            let states = under.legal(&recording);
+            let depth = Depth { again: true, used: false };
+            if let Err(what) = verify(&images, &states, recording.blocks_free, depth) {
+                let violation = Violation {
+                    workload: recording.name.clone(),
+                    crash,
+                    inner: None,
+                    call: "",
+                    lost: "see the crash's lines".to_owned(),
+                    what,
+                };
+                report.violations.push(violation);
+            }
+            if !report.violations.is_empty() {
+                return Ok(());
+            }
+            recorder = Recorder::on(images, recording.blocks_free, link)?;
+        }
+        Ok(())
+    }
+}

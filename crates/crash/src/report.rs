@@ -1,0 +1,93 @@
+//! What an exploration found, and how a failure is told.
+
+use crate::select::{Choice, encode};
+
+/// One crash: where, and what of the lines in flight was kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Crash {
+    /// Before this event.
+    pub point: usize,
+    /// Steps of each line in flight.
+    pub kept: Choice,
+}
+
+/// A crash after which something was wrong.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// The workload, as arguments that repeat it.
+    pub workload: String,
+    /// The crash, and the second one inside its recovery.
+    pub crash: Crash,
+    /// The second crash, inside recovery.
+    pub inner: Option<Crash>,
+    /// The call that was under way, or the last.
+    pub call: &'static str,
+    /// The lines in flight that were lost or torn.
+    pub lost: String,
+    /// What was wrong.
+    pub what: String,
+}
+
+/// What was explored.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Distinct images, by workload and legal outcome.
+    pub states: u64,
+    /// Of these, images that a crash inside recovery left.
+    pub inner_states: u64,
+    /// Of these, images that were used and emptied.
+    pub used: u64,
+    /// Crash points.
+    pub points: u64,
+    /// Workloads.
+    pub workloads: u64,
+    /// Everything wrong, the first few of each workload.
+    pub violations: Vec<Violation>,
+}
+
+impl Report {
+    /// A workload that could not even be recorded.
+    pub fn broken(workload: &str, what: String) -> Report {
+        let violation = Violation {
+            workload: workload.to_owned(),
+            crash: Crash { point: 0, kept: Choice::new() },
+            inner: None,
+            call: "",
+            lost: "none".to_owned(),
+            what: format!("without a crash: {what}"),
+        };
+        Report { workloads: 1, violations: vec![violation], ..Report::default() }
+    }
+
+    /// Both.
+    pub fn add(&mut self, other: Report) {
+        self.states += other.states;
+        self.inner_states += other.inner_states;
+        self.used += other.used;
+        self.points += other.points;
+        self.workloads += other.workloads;
+        self.violations.extend(other.violations);
+    }
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "VIOLATION: {}", self.what)?;
+        writeln!(f, "  workload: {}", self.workload)?;
+        writeln!(f, "  crash before event {} (call {})", self.crash.point, self.call)?;
+        writeln!(f, "  lines in flight that were lost or torn: {}", self.lost)?;
+        if let Some(inner) = &self.inner {
+            writeln!(f, "  second crash before event {} of recovery", inner.point)?;
+        }
+        if self.workload.starts_with("chain") {
+            return write!(f, "  repeat: nearside-crash {}", self.workload);
+        }
+        let kept = encode(&self.crash.kept);
+        write!(f, "  repeat: nearside-crash repeat {}", self.workload)?;
+        write!(f, " --point {} --kept {kept}", self.crash.point)?;
+        if let Some(inner) = &self.inner {
+            write!(f, " --inner-point {} --inner-kept {}", inner.point, encode(&inner.kept))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,196 @@
+//! What is asked of an image that a crash left.
+//!
+//! `check` finds nothing; it opens; what it shows is a legal state; opened again after recovery it
+//! shows the same; it can be used; and when everything in it is deleted all space is free again.
+
+use crate::events::{Event, Trace, apply_all};
+use crate::images::{self, Images, Outcome, failed};
+use crate::snapshot::Snapshot;
+use crate::world::{BY, pattern};
+use fs::{FileKind, FileSystem, Ino, NewNode, SetAttr};
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Once};
+
+/// What recovery of an image did.
+#[derive(Debug)]
+pub struct Recovered {
+    /// Its stores.
+    pub events: Vec<Event>,
+    /// What it shows.
+    pub state: Snapshot,
+}
+
+/// How much is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Depth {
+    /// Recover what recovery left.
+    pub again: bool,
+    /// Use it, and delete everything.
+    pub used: bool,
+}
+
+/// Verifies one image.
+pub fn verify(
+    images: &Images,
+    legal: &[&Snapshot],
+    blocks_free: u64,
+    depth: Depth,
+) -> Outcome<Recovered> {
+    guarded(|| {
+        images::check(images)?;
+        let trace = Arc::new(Trace::default());
+        let fs = images::open(images, Some(&trace))?;
+        let state = Snapshot::of(&fs).map_err(|e| failed("after recovery")(&e))?;
+        compare(&state, legal)?;
+        count(&fs, &state)?;
+        let events = trace.events();
+        if depth.again {
+            let mut after = images.clone();
+            apply_all(&events, &mut after);
+            again(&after, &state).map_err(|e| failed("recovered twice")(&e))?;
+        }
+        if depth.used {
+            use_it(&fs).map_err(|e| failed("using it")(&e))?;
+            all_free(&fs, blocks_free).map_err(|e| failed("after deleting everything")(&e))?;
+            drop(fs);
+            let mut after = images.clone();
+            apply_all(&trace.take(), &mut after);
+            let empty = || {
+                images::check(&after)?;
+                all_free(&images::open(&after, None)?, blocks_free)
+            };
+            empty().map_err(|e| failed("opened again after deleting everything")(&e))?;
+        }
+        Ok(Recovered { events, state })
+    })
+}
+
+/// The same of an image that a crash inside recovery left.
+pub fn verify_again(images: &Images, state: &Snapshot) -> Outcome<()> {
+    guarded(|| again(images, state))
+}
+
+fn again(images: &Images, state: &Snapshot) -> Outcome<()> {
+    images::check(images)?;
+    let fs = images::open(images, None)?;
+    compare(&Snapshot::of(&fs)?, &[state])?;
+    count(&fs, state)
+}
+
+/// Nothing is kept that has no name: recovery dropped the orphans.
+fn count(fs: &FileSystem, state: &Snapshot) -> Outcome<()> {
+    match (fs.statfs().inodes, state.inodes()) {
+        (inodes, named) if inodes == named => Ok(()),
+        (inodes, named) => Err(format!("{inodes} inodes exist, {named} have names")),
+    }
+}
+
+fn compare(state: &Snapshot, legal: &[&Snapshot]) -> Outcome<()> {
+    if legal.contains(&state) {
+        return Ok(());
+    }
+    let differences: Vec<String> = legal.iter().map(|legal| state.difference(legal)).collect();
+    Err(format!("an illegal state; against the legal ones: [{}]", differences.join("] or [")))
+}
+
+/// Creates, writes, reads back, and deletes everything. On a full pool, after deleting.
+fn use_it(fs: &FileSystem) -> Outcome<()> {
+    let enospc = fs::Error::NoSpace.to_string();
+    match write_and_read(fs) {
+        Err(what) if what.ends_with(&enospc) => {
+            delete_all(fs, Ino::ROOT).map_err(|e| failed("on a full pool")(&e))?;
+            fs.checkpoint().map_err(|e| failed("checkpoint of a full pool")(&e))?;
+            write_and_read(fs)?;
+        }
+        done => done?,
+    }
+    delete_all(fs, Ino::ROOT)
+}
+
+fn write_and_read(fs: &FileSystem) -> Outcome<()> {
+    let of = failed("create, write and read");
+    let data = pattern(77, 3 * 4096 + 100);
+    let mut read = vec![0; data.len()];
+    for name in [&b"used-1"[..], b"used-2"] {
+        let attr = fs.create(Ino::ROOT, name, NewNode::File, BY).map_err(|e| of(&e))?;
+        let handle = fs.open(attr.ino).map_err(|e| of(&e))?;
+        fs.write(&handle, 0, &data).map_err(|e| of(&e))?;
+        fs.write(&handle, 4096, &data[4096..8192]).map_err(|e| of(&e))?;
+        fs.write(&handle, 50, &data[50..60]).map_err(|e| of(&e))?;
+        fs.read(&handle, 0, &mut read).map_err(|e| of(&e))?;
+        if read != data {
+            return Err("what was written is not what is read".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Deletes everything below `dir`.
+pub fn delete_all(fs: &FileSystem, dir: Ino) -> Outcome<()> {
+    let mut entries = Vec::new();
+    let listed = fs.readdir(dir, 0, &mut |entry| {
+        entries.push(entry.clone());
+        true
+    });
+    listed.map_err(|e| failed("readdir")(&e))?;
+    for entry in entries {
+        let name = String::from_utf8_lossy(&entry.name).into_owned();
+        let result = if entry.kind == FileKind::Directory {
+            delete_all(fs, entry.ino)?;
+            fs.rmdir(dir, &entry.name)
+        } else {
+            fs.unlink(dir, &entry.name)
+        };
+        result.map_err(|e| failed(&format!("removing {name}"))(&e))?;
+    }
+    Ok(())
+}
+
+/// Nothing is there any more, and all space is free.
+fn all_free(fs: &FileSystem, blocks_free: u64) -> Outcome<()> {
+    let checkpoint = || fs.checkpoint().map_err(|e| failed("checkpoint")(&e));
+    checkpoint()?;
+    // a tree's topmost page that is left with one child goes at the next change
+    fs.setattr(Ino::ROOT, &SetAttr::default()).map_err(|e| failed("setattr")(&e))?;
+    checkpoint()?;
+    let names = Snapshot::of(fs)?.names();
+    let space = fs.statfs();
+    match (names, space.inodes, space.blocks_free) {
+        (0, 1, free) if free == blocks_free => Ok(()),
+        (names, inodes, free) => Err(format!(
+            "{names} names and {inodes} inodes are left, \
+             {free} blocks are free of {blocks_free} in an empty pool"
+        )),
+    }
+}
+
+thread_local! {
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+    static WHERE: Cell<String> = const { Cell::new(String::new()) };
+}
+
+/// Runs `act`; a panic of the engine is a failure like others.
+fn guarded<T>(act: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if QUIET.get() {
+                WHERE.set(info.location().map(ToString::to_string).unwrap_or_default());
+            } else {
+                before(info);
+            }
+        }));
+    });
+    QUIET.set(true);
+    let result = catch_unwind(AssertUnwindSafe(act));
+    QUIET.set(false);
+    result.unwrap_or_else(|panic| Err(format!("panic at {}: {}", WHERE.take(), message(&*panic))))
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}

@@ -1,0 +1,152 @@
+//! A file system that a workload runs on, with short words for its calls.
+
+use fs::{Attr, Creation, FileSystem, Handle, Ino, NewNode, Result};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Who makes everything here.
+pub const BY: Creation = Creation { mode: 0o644, uid: 7, gid: 8 };
+
+/// The file system, the CPUs to run on, and open handles.
+#[derive(Debug)]
+pub struct World {
+    /// The file system.
+    pub fs: FileSystem,
+    /// Handles that operations left open, by name.
+    pub handles: BTreeMap<&'static str, Arc<Handle>>,
+    home: u32,
+    other: u32,
+}
+
+impl World {
+    /// Runs on CPU `home`, and on `other` where an operation asks for it.
+    pub fn new(fs: FileSystem, home: u32, other: u32) -> World {
+        World { fs, handles: BTreeMap::new(), home, other }
+    }
+
+    /// Runs `act` on the other CPU: on another lane, and another slice if there are two.
+    pub fn elsewhere<T>(&mut self, act: impl FnOnce(&mut World) -> T) -> T {
+        let _pinned = Pinned::to(&[self.other]);
+        act(self)
+    }
+
+    /// Runs `act` on the home CPU.
+    pub fn at_home<T>(&mut self, act: impl FnOnce(&mut World) -> T) -> T {
+        let _pinned = Pinned::to(&[self.home]);
+        act(self)
+    }
+
+    /// Runs `act` on the other CPU in a thread of its own: its fences order only its own stores.
+    pub fn on_thread<T: Send>(&self, act: impl FnOnce(&World) -> T + Send) -> T {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let _pinned = Pinned::to(&[self.other]);
+                act(self)
+            });
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    fn parent<'p>(&self, path: &'p str) -> Result<(Ino, &'p [u8])> {
+        let (dirs, name) = path.rsplit_once('/').unwrap_or(("", path));
+        Ok((self.ino(dirs)?, name.as_bytes()))
+    }
+
+    /// The inode at `path`.
+    pub fn ino(&self, path: &str) -> Result<Ino> {
+        path.split('/')
+            .filter(|name| !name.is_empty())
+            .try_fold(Ino::ROOT, |ino, name| Ok(self.fs.lookup(ino, name.as_bytes())?.ino))
+    }
+
+    /// Makes an inode.
+    pub fn make(&self, path: &str, node: NewNode<'_>) -> Result<Attr> {
+        let (parent, name) = self.parent(path)?;
+        self.fs.create(parent, name, node, BY)
+    }
+
+    /// Opens it.
+    pub fn open(&self, path: &str) -> Result<Arc<Handle>> {
+        self.fs.open(self.ino(path)?)
+    }
+
+    /// Writes at `offset`.
+    pub fn write(&self, path: &str, offset: u64, data: &[u8]) -> Result<()> {
+        self.fs.write(&*self.open(path)?, offset, data).map(|_| ())
+    }
+
+    /// Makes a file that holds `data`.
+    pub fn file(&self, path: &str, data: &[u8]) -> Result<()> {
+        self.make(path, NewNode::File)?;
+        self.write(path, 0, data)
+    }
+
+    /// Removes a name.
+    pub fn unlink(&self, path: &str) -> Result<()> {
+        let (parent, name) = self.parent(path)?;
+        self.fs.unlink(parent, name)
+    }
+
+    /// Removes an empty directory.
+    pub fn rmdir(&self, path: &str) -> Result<()> {
+        let (parent, name) = self.parent(path)?;
+        self.fs.rmdir(parent, name)
+    }
+
+    /// Renames.
+    pub fn rename(&self, from: &str, to: &str, mode: fs::RenameMode) -> Result<()> {
+        self.fs.rename(self.parent(from)?, self.parent(to)?, mode)
+    }
+
+    /// One more name.
+    pub fn link(&self, path: &str, name: &str) -> Result<()> {
+        let (parent, name) = self.parent(name)?;
+        self.fs.link(self.ino(path)?, parent, name).map(|_| ())
+    }
+
+    /// Sets the size.
+    pub fn truncate(&self, path: &str, size: u64) -> Result<()> {
+        let change = fs::SetAttr { size: Some(size), ..fs::SetAttr::default() };
+        self.fs.setattr(self.ino(path)?, &change).map(|_| ())
+    }
+
+    /// Punches, zeroes or reserves.
+    pub fn fallocate(&self, path: &str, mode: fs::Fallocate, offset: u64, len: u64) -> Result<()> {
+        self.fs.fallocate(&*self.open(path)?, mode, offset, len)
+    }
+
+    /// Sets an extended attribute.
+    pub fn setxattr(&self, path: &str, name: &str, value: &[u8]) -> Result<()> {
+        self.fs.setxattr(self.ino(path)?, name.as_bytes(), value, fs::XattrMode::Any)
+    }
+}
+
+/// `len` bytes that tell `seed` and their place.
+pub fn pattern(seed: u8, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at as u8) ^ (at >> 8) as u8 ^ seed.wrapping_mul(37) | 1).collect()
+}
+
+/// The calling thread, held to some CPUs until dropped.
+#[derive(Debug)]
+pub struct Pinned {
+    before: Vec<u32>,
+}
+
+impl Pinned {
+    /// Holds the thread to `cpus`; where that cannot be, it stays where it is.
+    pub fn to(cpus: &[u32]) -> Pinned {
+        Pinned { before: topology::pin_current_thread(cpus).unwrap_or_default() }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let _ = topology::pin_current_thread(&self.before);
+    }
+}
+
+/// CPU number `index` of those that this thread may run on, counted round.
+pub fn cpu(index: usize) -> u32 {
+    let cpus = topology::allowed_cpus().unwrap_or_default();
+    if cpus.is_empty() { 0 } else { cpus[index % cpus.len()] }
+}

@@ -1,0 +1,56 @@
+//! Every single operation, from every start, crashed at every point.
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::none;
+use crash::catalog::catalog;
+use crash::explore::{Settings, explore};
+use crash::recording::{Start, Workload, record};
+use crash::report::Report;
+
+fn every_operation(start: Start) {
+    let mut report = Report::default();
+    for op in catalog() {
+        let recording = record(&Workload::single(start, op)).unwrap();
+        report.add(explore(&recording, &Settings::quick(1)));
+    }
+    eprintln!("{}: {} states in {} workloads", start.name(), report.states, report.workloads);
+    none(&report);
+}
+
+#[test]
+fn every_operation_on_a_logged_tree() {
+    every_operation(Start::Logged);
+}
+
+#[test]
+fn every_operation_on_a_folded_tree() {
+    every_operation(Start::Folded);
+}
+
+#[test]
+fn every_operation_on_a_recovered_tree() {
+    every_operation(Start::Recovered);
+}
+
+/// The same seed makes the same workloads, and crashes them at the same points.
+#[test]
+fn a_run_is_repeated_by_its_seed() {
+    let plan = crash::run::Plan {
+        time: std::time::Duration::ZERO,
+        seed: 11,
+        ops_max: 3,
+        threads: 1,
+        singles: false,
+    };
+    for number in [0, 1, 17] {
+        let twice = [(); 2].map(|()| {
+            let workload = crash::run::workload(&plan, number);
+            let recording = record(&workload).unwrap();
+            let kinds: Vec<_> = recording.events.iter().map(|e| e.kind.shape()).collect();
+            (workload.arguments(), kinds, recording.first)
+        });
+        assert_eq!(twice[0], twice[1], "{}", twice[0].0);
+    }
+}

@@ -1,0 +1,518 @@
+//! Does each operation to the file system and to the reference, and compares the answers.
+
+use crate::common::{TestPool, pattern};
+use crate::compare;
+use crate::ops::{Make, Op, Pick, Place};
+use crate::reference::{ANY_ERROR, Model};
+use fs::{Creation, FileKind, FileSystem, Handle, Ino, NewNode, SetAttr, Timestamp};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// A difference between file system and reference, in words.
+pub type Verdict = Result<(), String>;
+
+/// Names that entries have: few, so that they meet; some that none may have.
+const NAMES: u16 = 14;
+
+/// How the pool of a test case is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    pub slices: usize,
+    pub slice_bytes: u64,
+    pub memory_bytes: Option<u64>,
+    pub background: bool,
+}
+
+/// The file system and the reference, side by side.
+pub struct Harness {
+    setup: Setup,
+    pool: TestPool,
+    fs: Option<FileSystem>,
+    model: Model,
+    handles: Vec<(Ino, Arc<Handle>)>,
+    /// Inodes that once were: asking for them must fail.
+    dead: Vec<Ino>,
+    /// Blocks of data that the test lets the model hold.
+    blocks_max: u64,
+}
+
+fn name(pick: Pick) -> Vec<u8> {
+    match pick % 400 {
+        0 => Vec::new(),
+        1 => b".".to_vec(),
+        2 => b"..".to_vec(),
+        3 => b"a/b".to_vec(),
+        4 => b"a\0b".to_vec(),
+        5 => vec![b'x'; 256],
+        6..12 => vec![b'x'; 255],
+        pick => format!("n{}", pick % NAMES).into_bytes(),
+    }
+}
+
+/// The file system's answer must be the reference's, by value or by errno.
+fn same<T: PartialEq + Debug>(what: &str, fs: fs::Result<T>, model: Result<T, i32>) -> Verdict {
+    match (&fs, &model) {
+        (Ok(fs), Ok(model)) if fs == model => Ok(()),
+        (Err(error), Err(errno)) if *errno == ANY_ERROR || error.errno() == *errno => Ok(()),
+        (Err(error), _) => Err(format!("{what}: {error} ({}); expected {model:?}", error.errno())),
+        _ => Err(format!("{what}: {fs:?}; expected {model:?}")),
+    }
+}
+
+fn same_bytes(what: &str, fs: fs::Result<Vec<u8>>, model: Result<Vec<u8>, i32>) -> Verdict {
+    if let (Ok(fs), Ok(model)) = (&fs, &model)
+        && fs != model
+    {
+        let at = fs.iter().zip(model).position(|(a, b)| a != b);
+        let (fs, model) = (fs.len(), model.len());
+        return Err(format!("{what}: first difference at {at:?} ({fs} bytes, expected {model})"));
+    }
+    same(what, fs, model)
+}
+
+impl Harness {
+    pub fn new(setup: Setup) -> Harness {
+        let mut pool = TestPool::new(setup.slices, setup.slice_bytes);
+        pool.open.memory_bytes = setup.memory_bytes;
+        let mut harness = Harness {
+            setup,
+            pool,
+            fs: None,
+            model: Model::new(),
+            handles: Vec::new(),
+            dead: vec![Ino(0), Ino(u64::MAX), Ino(77 << 8 | 200)],
+            blocks_max: 0,
+        };
+        harness.start();
+        harness.blocks_max = harness.fs().statfs().blocks_free / 3;
+        harness
+    }
+
+    /// A few files to begin with, open.
+    fn first_files(&mut self) -> Verdict {
+        let by = Creation { mode: 0o644, uid: 0, gid: 0 };
+        (0..3).try_for_each(|i| {
+            self.create(Ino::ROOT, format!("n{i}").as_bytes(), NewNode::File, by)
+        })?;
+        self.open_some()
+    }
+
+    /// Opens a few files again after a restart, so that the operations on handles have some.
+    fn open_some(&mut self) -> Verdict {
+        let files = self.model.nodes.iter().filter(|(_, node)| node.kind == FileKind::File);
+        let files: Vec<Ino> = files.map(|(ino, _)| *ino).take(3).collect();
+        files.into_iter().try_for_each(|ino| self.open(ino))
+    }
+
+    fn start(&mut self) {
+        let background = self.setup.background;
+        self.fs = Some(if background { self.pool.start() } else { self.pool.start_alone() });
+    }
+
+    fn fs(&self) -> &FileSystem {
+        self.fs.as_ref().unwrap()
+    }
+
+    /// Runs all operations, and kills and compares at the end.
+    pub fn run(mut self, ops: &[Op]) -> Verdict {
+        self.first_files()?;
+        let all = ops.iter().chain(&[Op::Kill, Op::Reopen]);
+        for (index, op) in all.enumerate() {
+            self.step(op).map_err(|why| format!("operation {index}, {op:?}: {why}"))?;
+        }
+        Ok(())
+    }
+
+    /// One of the inodes, sometimes one that is gone.
+    fn node(&self, pick: Pick) -> Ino {
+        let alive: Vec<&Ino> = self.model.nodes.keys().collect();
+        match pick % 50 {
+            0 => self.dead[usize::from(pick) % self.dead.len()],
+            _ => *alive[usize::from(pick) % alive.len()],
+        }
+    }
+
+    /// One of the directories, sometimes something else.
+    fn dir(&self, pick: Pick) -> Ino {
+        let dirs = self.model.nodes.iter().filter(|(_, node)| node.kind == FileKind::Directory);
+        let dirs: Vec<Ino> = dirs.map(|(ino, _)| *ino).collect();
+        match pick % 25 {
+            0 => self.node(pick / 25),
+            _ => dirs[usize::from(pick) % dirs.len()],
+        }
+    }
+
+    fn handle(&self, pick: Pick) -> Option<(Ino, Arc<Handle>)> {
+        // the last few are chosen more often, so that operations meet in one file
+        let len = self.handles.len();
+        let recent = len.min(4);
+        let index = if pick.is_multiple_of(4) {
+            usize::from(pick) % len.max(1)
+        } else {
+            (len - recent) + usize::from(pick) % recent.max(1)
+        };
+        self.handles.get(index).cloned()
+    }
+
+    fn offset(&self, ino: Ino, place: Place) -> u64 {
+        let size = self.model.nodes.get(&ino).map_or(0, |node| node.content.size);
+        match place {
+            Place::At(offset) => offset,
+            Place::End(by) => size.saturating_add_signed(by),
+        }
+    }
+
+    fn step(&mut self, op: &Op) -> Verdict {
+        match *op {
+            Op::Create { .. } | Op::CreateMany { .. } => self.step_create(op),
+            Op::Lookup { dir, name: pick } => {
+                let (dir, name) = (self.dir(dir), name(pick));
+                let found = self.fs().lookup(dir, &name).map(|attr| attr.ino);
+                same("lookup", found, self.model.lookup(dir, &name))
+            }
+            Op::Open { node } => self.step_open(node),
+            Op::Close { handle } => {
+                if let Some((ino, _)) = self.handle(handle) {
+                    let index = self.handles.iter().position(|(own, _)| *own == ino).unwrap();
+                    drop(self.handles.remove(index));
+                    self.model.close(ino);
+                    self.forget(ino);
+                }
+                Ok(())
+            }
+            Op::Write { .. } | Op::Append { .. } | Op::Read { .. } => self.step_data(op),
+            Op::Truncate { .. } | Op::Fallocate { .. } | Op::Seek { .. } => self.step_size(op),
+            Op::SetAttr { .. } => self.step_setattr(op),
+            Op::SetXattr { .. } | Op::RemoveXattr { .. } | Op::ListXattr { .. } => {
+                self.step_xattr(op)
+            }
+            Op::Readdir { dir, first, create, remove } => {
+                self.step_readdir(dir, first, create, remove)
+            }
+            Op::Checkpoint => same("checkpoint", self.fs().checkpoint(), Ok(())),
+            Op::Check => self.step_check(),
+            Op::Reopen => self.step_reopen(),
+            Op::Kill => self.step_kill(),
+            _ => self.step_names(op),
+        }
+    }
+
+    /// Remembers inodes that died.
+    fn forget(&mut self, ino: Ino) {
+        if !self.model.nodes.contains_key(&ino) {
+            self.dead.push(ino);
+        }
+    }
+
+    fn create(&mut self, dir: Ino, name: &[u8], node: NewNode<'_>, by: Creation) -> Verdict {
+        let made = self.fs().create(dir, name, node, by);
+        let expected = self.model.may_create(dir, name, &node);
+        if let (Ok(attr), Ok(())) = (&made, &expected) {
+            self.model.create(dir, name, node, by, attr.ino);
+            return compare::attr(attr, &self.model.nodes[&attr.ino]);
+        }
+        same("create", made.map(|_| ()), expected)
+    }
+
+    fn step_create(&mut self, op: &Op) -> Verdict {
+        match *op {
+            Op::Create { dir, name: pick, make, mode, gid } => {
+                let by = Creation { mode: mode & 0o7777, uid: 1, gid };
+                let dir = self.dir(dir);
+                let target;
+                let node = match make {
+                    Make::File => NewNode::File,
+                    Make::Directory => NewNode::Directory,
+                    Make::Fifo => NewNode::Special(FileKind::Fifo, 0),
+                    Make::Device(number) => NewNode::Special(FileKind::CharDevice, number),
+                    Make::Symlink(len) => {
+                        target = vec![b'a' + (len % 26) as u8; usize::from(len)];
+                        NewNode::Symlink(&target)
+                    }
+                };
+                self.create(dir, &name(pick), node, by)
+            }
+            Op::CreateMany { dir, count } => {
+                let dir = self.dir(dir);
+                let by = Creation { mode: 0o600, uid: 0, gid: 0 };
+                (0..count).try_for_each(|i| {
+                    self.create(dir, format!("many{i}").as_bytes(), NewNode::File, by)
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn step_open(&mut self, node: Pick) -> Verdict {
+        if self.handles.len() > 20 {
+            return Ok(());
+        }
+        self.open(self.node(node))
+    }
+
+    fn open(&mut self, ino: Ino) -> Verdict {
+        let opened = self.fs().open(ino);
+        let expected = self.model.open(ino);
+        match (opened, expected) {
+            (Ok(handle), Ok(())) => {
+                self.handles.push((ino, handle));
+                Ok(())
+            }
+            (opened, expected) => same("open", opened.map(|_| ()), expected),
+        }
+    }
+
+    fn step_data(&mut self, op: &Op) -> Verdict {
+        match *op {
+            Op::Write { handle, place, len, seed } => {
+                let Some((ino, handle)) = self.handle(handle) else { return Ok(()) };
+                if self.model.blocks() + len as u64 / 4096 > self.blocks_max {
+                    return Ok(());
+                }
+                let data = pattern(seed, len);
+                let offset = self.offset(ino, place);
+                let written = self.fs().write(&handle, offset, &data);
+                same("write", written, self.model.write(ino, offset, &data).map(|()| len))
+            }
+            Op::Append { handle, len, seed } => {
+                let Some((ino, handle)) = self.handle(handle) else { return Ok(()) };
+                if self.model.blocks() + len as u64 / 4096 > self.blocks_max {
+                    return Ok(());
+                }
+                let data = pattern(seed, len);
+                let offset = self.model.nodes[&ino].content.size;
+                let written = self.fs().append(&handle, &data);
+                same("append", written, self.model.write(ino, offset, &data).map(|()| offset))
+            }
+            Op::Read { handle, place, len } => {
+                let Some((ino, handle)) = self.handle(handle) else { return Ok(()) };
+                let offset = self.offset(ino, place);
+                let mut buffer = vec![0xAA; len];
+                let read = self.fs().read(&handle, offset, &mut buffer).map(|read| {
+                    buffer.truncate(read);
+                    buffer
+                });
+                same_bytes(
+                    "read",
+                    read,
+                    compare::expected_read(&self.model.nodes[&ino], offset, len),
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn step_size(&mut self, op: &Op) -> Verdict {
+        match *op {
+            Op::Truncate { node, place } => {
+                let ino = self.node(node);
+                let size = self.offset(ino, place);
+                let change = SetAttr { size: Some(size), ..SetAttr::default() };
+                let done = self.fs().setattr(ino, &change).map(|attr| attr.size);
+                same("truncate", done, self.model.setattr(ino, &change).map(|()| size))
+            }
+            Op::Fallocate { handle, mode, place, len } => {
+                let Some((ino, handle)) = self.handle(handle) else { return Ok(()) };
+                let offset = self.offset(ino, place);
+                let done = self.fs().fallocate(&handle, mode, offset, len);
+                same("fallocate", done, self.model.fallocate(ino, mode, offset, len))?;
+                compare::node(self.fs(), ino, &self.model.nodes[&ino])
+            }
+            Op::Seek { handle, place, data } => {
+                let Some((ino, handle)) = self.handle(handle) else { return Ok(()) };
+                let offset = self.offset(ino, place);
+                let node = &self.model.nodes[&ino];
+                let expected = match node.kind {
+                    FileKind::File => node.content.seek(offset, data).ok_or(libc::ENXIO),
+                    _ => Err(ANY_ERROR),
+                };
+                same("seek", self.fs().seek(&handle, offset, data), expected)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn step_setattr(&mut self, op: &Op) -> Verdict {
+        let Op::SetAttr { node, mode, uid, times } = *op else { return Ok(()) };
+        let ino = self.node(node);
+        let change = SetAttr {
+            mode,
+            uid,
+            gid: uid.map(|uid| uid + 100),
+            size: None,
+            accessed: times.map(|times| Timestamp(times.0)),
+            modified: times.map(|times| Timestamp(times.1)),
+        };
+        let done = self.fs().setattr(ino, &change);
+        match (done, self.model.setattr(ino, &change)) {
+            (Ok(attr), Ok(())) => compare::attr(&attr, &self.model.nodes[&ino]),
+            (done, expected) => same("setattr", done.map(|_| ()), expected),
+        }
+    }
+
+    fn step_xattr(&mut self, op: &Op) -> Verdict {
+        let xattr_name = |name: u8| match name {
+            0 => Vec::new(),
+            1 => vec![b'u'; 256],
+            2..20 => vec![b'u'; 255],
+            name => format!("user.{}", name % 5).into_bytes(),
+        };
+        match *op {
+            Op::SetXattr { node, name, len, seed, mode } => {
+                let (ino, name, value) = (self.node(node), xattr_name(name), pattern(seed, len));
+                let done = self.fs().setxattr(ino, &name, &value, mode);
+                same("setxattr", done, self.model.setxattr(ino, &name, &value, mode))?;
+                let expected = self
+                    .model
+                    .node(ino)
+                    .and_then(|node| node.xattrs.get(&name).cloned().ok_or(libc::ENODATA));
+                same_bytes("getxattr", self.fs().getxattr(ino, &name), expected)
+            }
+            Op::RemoveXattr { node, name } => {
+                let (ino, name) = (self.node(node), xattr_name(name));
+                let done = self.fs().removexattr(ino, &name);
+                let expected = self.model.removexattr(ino, &name);
+                let bad = name.is_empty() || name.len() > 255;
+                same("removexattr", done, if bad { Err(ANY_ERROR) } else { expected })
+            }
+            Op::ListXattr { node } => {
+                let ino = self.node(node);
+                let expected = self
+                    .model
+                    .node(ino)
+                    .map(|node| node.xattrs.keys().cloned().collect::<Vec<_>>());
+                same("listxattr", self.fs().listxattr(ino), expected)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn step_names(&mut self, op: &Op) -> Verdict {
+        match *op {
+            Op::Unlink { dir, name } => self.remove(self.dir(dir), name, false),
+            Op::Rmdir { dir, name } => self.remove(self.dir(dir), name, true),
+            Op::Link { node, dir, name: pick } => {
+                let (ino, dir, name) = (self.node(node), self.dir(dir), name(pick));
+                let done = self.fs().link(ino, dir, &name).map(|attr| attr.links);
+                let expected = self.model.link(ino, dir, &name);
+                same("link", done, expected.map(|()| self.model.nodes[&ino].links))
+            }
+            Op::Rename { from, to, mode } => {
+                let (from_name, to_name) = (name(from.1), name(to.1));
+                let from = (self.dir(from.0), &from_name[..]);
+                let to = (self.dir(to.0), &to_name[..]);
+                let lost = self.model.lookup(to.0, to.1);
+                let done = self.fs().rename(from, to, mode);
+                same("rename", done, self.model.rename(from, to, mode))?;
+                lost.into_iter().for_each(|ino| self.forget(ino));
+                Ok(())
+            }
+            Op::Readlink { node } => {
+                let ino = self.node(node);
+                let expected = self.model.node(ino).and_then(|node| match node.kind {
+                    FileKind::Symlink => Ok(node.target.clone()),
+                    _ => Err(libc::EINVAL),
+                });
+                same_bytes("readlink", self.fs().readlink(ino), expected)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn remove(&mut self, dir: Ino, pick: Pick, directory: bool) -> Verdict {
+        let name = name(pick);
+        let lost = self.model.lookup(dir, &name);
+        let done = match directory {
+            true => self.fs().rmdir(dir, &name),
+            false => self.fs().unlink(dir, &name),
+        };
+        same("remove", done, self.model.remove(dir, &name, directory))?;
+        lost.into_iter().for_each(|ino| self.forget(ino));
+        Ok(())
+    }
+
+    fn step_readdir(&mut self, dir: Pick, first: u8, create: Pick, remove: Pick) -> Verdict {
+        let ino = self.dir(dir);
+        let mut seen = Vec::new();
+        let mut cookie = 0;
+        let mut left = usize::from(first);
+        let listed = self.fs().readdir(ino, 0, &mut |entry| {
+            if left == 0 {
+                return false;
+            }
+            left -= 1;
+            cookie = entry.cookie;
+            seen.push((entry.name.clone(), entry.ino));
+            true
+        });
+        let before = match self.model.node(ino) {
+            Ok(node) if node.kind == FileKind::Directory => node.entries.clone(),
+            Ok(_) => return same("readdir", listed, Err(libc::ENOTDIR)),
+            Err(errno) => return same("readdir", listed, Err(errno)),
+        };
+        same("readdir", listed, Ok(()))?;
+        let by = Creation { mode: 0o600, uid: 0, gid: 0 };
+        self.create(ino, &name(create), NewNode::File, by)?;
+        self.remove(ino, remove, false)?;
+        if create.is_multiple_of(3) {
+            same("checkpoint", self.fs().checkpoint(), Ok(()))?;
+        }
+        let listed = self.fs().readdir(ino, cookie, &mut |entry| {
+            seen.push((entry.name.clone(), entry.ino));
+            true
+        });
+        same("readdir", listed, Ok(()))?;
+        let after = self.model.node(ino).map(|node| node.entries.clone()).unwrap_or_default();
+        compare::listing(seen, &before, &after)
+    }
+
+    fn step_check(&mut self) -> Verdict {
+        // a check needs the pool for itself: it looks at what a kill now would leave
+        let copy = crate::common::scratch();
+        for path in crate::common::slices(&self.pool.dir()) {
+            let to = copy.path().join(path.file_name().unwrap());
+            std::fs::copy(&path, to).unwrap();
+        }
+        compare::clean(copy.path())
+    }
+
+    fn step_reopen(&mut self) -> Verdict {
+        self.handles.clear();
+        self.model.end_of_process();
+        let before = compare::attributes(self.fs(), &self.model)?;
+        same("close", self.fs().close(), Ok(()))?;
+        self.fs = None;
+        compare::clean(&self.pool.dir())?;
+        self.start();
+        if self.fs().replayed() != 0 {
+            return Err(format!("{} records replayed after a close", self.fs().replayed()));
+        }
+        self.compare(&before)?;
+        self.open_some()
+    }
+
+    fn step_kill(&mut self) -> Verdict {
+        self.pool.kill();
+        let gone: Vec<Ino> = self.model.nodes.keys().copied().collect();
+        self.model.end_of_process();
+        let before = compare::attributes(self.fs(), &self.model)?;
+        self.handles.clear();
+        self.fs = None;
+        gone.into_iter().for_each(|ino| self.forget(ino));
+        compare::clean(&self.pool.dir())?;
+        self.start();
+        self.compare(&before)?;
+        self.open_some()
+    }
+
+    fn compare(&self, before: &[fs::Attr]) -> Verdict {
+        compare::all(self.fs(), &self.model)?;
+        for attr in before {
+            let now = self.fs().getattr(attr.ino).map_err(|error| error.to_string())?;
+            if now != *attr {
+                return Err(format!("attributes changed over a restart: {attr:?} to {now:?}"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! The file system against a model in ordinary maps: any sequence of calls, with kills, closes,
+//! checkpoints and checks in between, in small pools whose log wraps and whose caches are evicted.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod compare;
+mod content;
+mod harness;
+mod ops;
+mod reference;
+
+use harness::{Harness, Setup};
+use proptest::prelude::*;
+
+/// Cases of each property, or what the environment says for a longer hunt.
+fn config(cases: u32) -> ProptestConfig {
+    let asked = std::env::var("NEARSIDE_MODEL_CASES").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig {
+        cases: asked.unwrap_or(cases),
+        failure_persistence: None,
+        max_shrink_iters: 3000,
+        max_shrink_time: 20_000,
+        ..ProptestConfig::default()
+    }
+}
+
+fn setup(background: bool) -> impl Strategy<Value = Setup> {
+    let memory_bytes = prop::option::of(prop_oneof![Just(4096u64), Just(200_000)]);
+    (1usize..4, prop_oneof![Just(1u64 << 20), Just(3 << 20), Just(16 << 20)], memory_bytes)
+        .prop_map(move |(slices, slice_bytes, memory_bytes)| Setup {
+            slices,
+            slice_bytes,
+            memory_bytes,
+            background,
+        })
+}
+
+proptest! {
+    #![proptest_config(config(60))]
+    #[test]
+    fn calls_kills_and_checkpoints_behave_as_the_model(
+        setup in setup(false),
+        ops in prop::collection::vec(ops::op(), 1..150),
+    ) {
+        Harness::new(setup).run(&ops).map_err(TestCaseError::fail)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(config(20))]
+    #[test]
+    fn with_background_checkpoints_calls_behave_as_the_model(
+        setup in setup(true),
+        ops in prop::collection::vec(ops::op(), 1..300),
+    ) {
+        Harness::new(setup).run(&ops).map_err(TestCaseError::fail)?;
+    }
+}

@@ -1,0 +1,277 @@
+//! What a test case does: operations that name their objects by number, so that any sequence of
+//! them makes sense.
+
+use fs::{Fallocate, RenameMode, XattrMode};
+use proptest::prelude::*;
+
+/// Chooses one of the objects that exist, modulo their number.
+pub type Pick = u16;
+
+/// A place in a file.
+#[derive(Clone, Copy, Debug)]
+pub enum Place {
+    /// This offset.
+    At(u64),
+    /// This far from the end (before it where negative).
+    End(i64),
+}
+
+/// What kind of inode is made.
+#[derive(Clone, Copy, Debug)]
+pub enum Make {
+    File,
+    Directory,
+    Symlink(u16),
+    Fifo,
+    Device(u32),
+}
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub enum Op {
+    Create {
+        dir: Pick,
+        name: Pick,
+        make: Make,
+        mode: u16,
+        gid: u32,
+    },
+    CreateMany {
+        dir: Pick,
+        count: u8,
+    },
+    Lookup {
+        dir: Pick,
+        name: Pick,
+    },
+    Open {
+        node: Pick,
+    },
+    Close {
+        handle: Pick,
+    },
+    Write {
+        handle: Pick,
+        place: Place,
+        len: usize,
+        seed: u64,
+    },
+    Append {
+        handle: Pick,
+        len: usize,
+        seed: u64,
+    },
+    Read {
+        handle: Pick,
+        place: Place,
+        len: usize,
+    },
+    Truncate {
+        node: Pick,
+        place: Place,
+    },
+    Fallocate {
+        handle: Pick,
+        mode: Fallocate,
+        place: Place,
+        len: u64,
+    },
+    Seek {
+        handle: Pick,
+        place: Place,
+        data: bool,
+    },
+    SetAttr {
+        node: Pick,
+        mode: Option<u16>,
+        uid: Option<u32>,
+        times: Option<(i64, i64)>,
+    },
+    SetXattr {
+        node: Pick,
+        name: u8,
+        len: usize,
+        seed: u64,
+        mode: XattrMode,
+    },
+    RemoveXattr {
+        node: Pick,
+        name: u8,
+    },
+    ListXattr {
+        node: Pick,
+    },
+    Unlink {
+        dir: Pick,
+        name: Pick,
+    },
+    Rmdir {
+        dir: Pick,
+        name: Pick,
+    },
+    Link {
+        node: Pick,
+        dir: Pick,
+        name: Pick,
+    },
+    Rename {
+        from: (Pick, Pick),
+        to: (Pick, Pick),
+        mode: RenameMode,
+    },
+    Readlink {
+        node: Pick,
+    },
+    /// Lists a part, changes the directory, lists the rest.
+    Readdir {
+        dir: Pick,
+        first: u8,
+        create: Pick,
+        remove: Pick,
+    },
+    Checkpoint,
+    Check,
+    Reopen,
+    Kill,
+}
+
+fn place() -> impl Strategy<Value = Place> {
+    prop_oneof![
+        6 => (0u64..40_000).prop_map(Place::At),
+        4 => (0u64..300, -3i64..4).prop_map(|(block, by)| {
+            Place::At((block * 4096).saturating_add_signed(by))
+        }),
+        4 => (-9000i64..9000).prop_map(Place::End),
+        2 => Just(Place::End(0)),
+        1 => (0u64..16 << 40).prop_map(Place::At),
+        1 => (0u64..40, -2i64..3).prop_map(|(shift, by)| {
+            Place::At((4096u64 << shift.min(31)).saturating_add_signed(by))
+        }),
+        1 => prop_oneof![
+            Just(u64::MAX),
+            Just(u64::MAX - 4096),
+            Just(16 << 40),
+            Just((16 << 40) - 1),
+            Just(1 << 63),
+        ].prop_map(Place::At),
+    ]
+}
+
+fn len() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        1 => Just(0usize),
+        6 => 1usize..600,
+        4 => prop_oneof![Just(4096usize), Just(4095), Just(4097), Just(8192), Just(512), Just(513)],
+        4 => 600usize..20_000,
+        2 => 20_000usize..600_000,
+        1 => (2usize << 20) - 5000..(2 << 20) + 5000,
+        1 => (2usize << 20)..(3 << 20),
+    ]
+}
+
+fn fallocate() -> impl Strategy<Value = Fallocate> {
+    prop_oneof![
+        any::<bool>().prop_map(|keep_size| Fallocate::Allocate { keep_size }),
+        Just(Fallocate::PunchHole),
+        any::<bool>().prop_map(|keep_size| Fallocate::Zero { keep_size }),
+    ]
+}
+
+fn range() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        6 => 0u64..20_000,
+        3 => (1u64..300).prop_map(|blocks| blocks * 4096),
+        1 => (0u64..8 << 40),
+        1 => Just(u64::MAX),
+    ]
+}
+
+fn make() -> impl Strategy<Value = Make> {
+    prop_oneof![
+        8 => Just(Make::File),
+        4 => Just(Make::Directory),
+        2 => prop_oneof![1u16..100, 1000u16..4097, Just(0)].prop_map(Make::Symlink),
+        1 => Just(Make::Fifo),
+        1 => any::<u32>().prop_map(Make::Device),
+    ]
+}
+
+fn rename_mode() -> impl Strategy<Value = RenameMode> {
+    prop_oneof![
+        3 => Just(RenameMode::Replace),
+        1 => Just(RenameMode::NoReplace),
+        2 => Just(RenameMode::Exchange),
+    ]
+}
+
+fn xattr_mode() -> impl Strategy<Value = XattrMode> {
+    prop_oneof![
+        4 => Just(XattrMode::Any),
+        1 => Just(XattrMode::Create),
+        1 => Just(XattrMode::Replace),
+    ]
+}
+
+fn data_op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        10 => (any::<Pick>(), place(), len(), any::<u64>())
+            .prop_map(|(handle, place, len, seed)| Op::Write { handle, place, len, seed }),
+        4 => (any::<Pick>(), len(), any::<u64>())
+            .prop_map(|(handle, len, seed)| Op::Append { handle, len, seed }),
+        6 => (any::<Pick>(), place(), len())
+            .prop_map(|(handle, place, len)| Op::Read { handle, place, len }),
+        4 => (any::<Pick>(), place()).prop_map(|(node, place)| Op::Truncate { node, place }),
+        4 => (any::<Pick>(), fallocate(), place(), range())
+            .prop_map(|(handle, mode, place, len)| Op::Fallocate { handle, mode, place, len }),
+        2 => (any::<Pick>(), place(), any::<bool>())
+            .prop_map(|(handle, place, data)| Op::Seek { handle, place, data }),
+    ]
+}
+
+fn name_op() -> impl Strategy<Value = Op> {
+    let end = || (any::<Pick>(), any::<Pick>());
+    prop_oneof![
+        8 => (any::<Pick>(), any::<Pick>(), make(), any::<u16>(), 0u32..4).prop_map(
+            |(dir, name, make, mode, gid)| Op::Create { dir, name, make, mode, gid }
+        ),
+        1 => (any::<Pick>(), 1u8..90).prop_map(|(dir, count)| Op::CreateMany { dir, count }),
+        1 => end().prop_map(|(dir, name)| Op::Lookup { dir, name }),
+        3 => end().prop_map(|(dir, name)| Op::Unlink { dir, name }),
+        2 => end().prop_map(|(dir, name)| Op::Rmdir { dir, name }),
+        3 => (any::<Pick>(), end()).prop_map(|(node, (dir, name))| Op::Link { node, dir, name }),
+        6 => (end(), end(), rename_mode())
+            .prop_map(|(from, to, mode)| Op::Rename { from, to, mode }),
+        1 => any::<Pick>().prop_map(|node| Op::Readlink { node }),
+        2 => (any::<Pick>(), any::<u8>(), any::<Pick>(), any::<Pick>()).prop_map(
+            |(dir, first, create, remove)| Op::Readdir { dir, first, create, remove }
+        ),
+    ]
+}
+
+fn attribute_op() -> impl Strategy<Value = Op> {
+    let times = prop::option::of((any::<i64>(), any::<i64>()));
+    prop_oneof![
+        3 => (any::<Pick>(), prop::option::of(any::<u16>()), prop::option::of(0u32..9), times)
+            .prop_map(|(node, mode, uid, times)| Op::SetAttr { node, mode, uid, times }),
+        3 => (any::<Pick>(), any::<u8>(), 0usize..6000, any::<u64>(), xattr_mode()).prop_map(
+            |(node, name, len, seed, mode)| Op::SetXattr { node, name, len, seed, mode }
+        ),
+        1 => (any::<Pick>(), any::<u8>()).prop_map(|(node, name)| Op::RemoveXattr { node, name }),
+        1 => any::<Pick>().prop_map(|node| Op::ListXattr { node }),
+    ]
+}
+
+/// Any operation; `kill` and its like about once in fifteen.
+pub fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        20 => data_op(),
+        14 => name_op(),
+        5 => attribute_op(),
+        6 => any::<Pick>().prop_map(|node| Op::Open { node }),
+        3 => any::<Pick>().prop_map(|handle| Op::Close { handle }),
+        2 => Just(Op::Checkpoint),
+        1 => Just(Op::Check),
+        1 => Just(Op::Reopen),
+        2 => Just(Op::Kill),
+    ]
+}
