@@ -81,14 +81,15 @@ impl Core {
             let void = inode.void_from.load(Ordering::Relaxed);
             inode.map.tree_end.store(void, Ordering::Relaxed);
             let mut meta = inode.meta.write();
+            if meta.gone && !inode.dirty.load(Ordering::Relaxed) {
+                self.forget_inode(inode.ino);
+                continue;
+            }
             let dir = &mut meta.dir;
             if dir.changed.is_empty() {
                 dir.entries.retain(|_, entry| entry.is_some());
             }
         }
-        self.retain_inodes(&mut |inode| {
-            inode.dirty.load(Ordering::Relaxed) || !inode.meta.read().gone
-        });
         if self.cached_inodes() > self.inodes_max {
             self.retain_inodes(&mut |inode| {
                 inode.dirty.load(Ordering::Relaxed) || Arc::strong_count(inode) > 1

@@ -188,6 +188,11 @@ impl Core {
         self.shard(inode.ino).write().insert(inode.ino.0, inode.clone());
     }
 
+    /// Lets go of an inode that is gone from the trees, too.
+    pub fn forget_inode(&self, ino: Ino) {
+        self.shard(ino).write().remove(&ino.0);
+    }
+
     /// Inodes in DRAM.
     pub fn cached_inodes(&self) -> usize {
         self.table.iter().map(|shard| shard.read().len()).sum()

@@ -112,12 +112,10 @@ impl Core {
         Ok(meta.dir.find(base, name))
     }
 
-    /// A cookie for a new entry `name`, which is not there.
-    pub fn free_cookie(&self, dir: &Inode, meta: &mut Meta, name: &[u8]) -> Result<u64> {
+    /// A cookie for a new entry `name`, which `find` did not find under this lock: it has loaded
+    /// all entries with the same hash.
+    pub fn free_cookie(&self, meta: &Meta, name: &[u8]) -> Result<u64> {
         let base = cookie_base(&self.hash_key, name);
-        if !meta.dir.complete {
-            self.load_range(dir, meta, base, base | 255)?;
-        }
         (base..=base | 255)
             .find(|cookie| !matches!(meta.dir.entries.get(cookie), Some(Some(_))))
             .ok_or(Error::NoSpace)

@@ -105,6 +105,8 @@ impl Core {
                 lock.kill();
                 return Ok(grown);
             }
+            // a file that has a second leaf will fill it
+            None if index > 0 => Arc::new(Leaf::new(LEAF_BLOCKS as usize - 1)),
             None => Arc::new(Leaf::new(slot)),
         };
         self.count_leaf(&leaf, 0);

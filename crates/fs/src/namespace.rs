@@ -144,7 +144,7 @@ impl Core {
         let slice = self.pool.near_slice();
         let ino = keys::ino_of(slice, self.pool.next_inode(slice));
         let stored = self.new_attributes(meta, dir.ino, kind, node, by, time);
-        let cookie = self.free_cookie(dir, meta, name)?;
+        let cookie = self.free_cookie(meta, name)?;
         let entry = Dirent { ino, kind, name: name.into() };
         let is_dir = u32::from(kind == FileKind::Directory);
         let touched = Touched { links: meta.links + is_dir, entries: Self::entries(dir) + 1 };
@@ -231,7 +231,7 @@ impl Core {
             }
             self.check_room()?;
             let time = now();
-            let cookie = self.free_cookie(&dir, &mut meta, name)?;
+            let cookie = self.free_cookie(&meta, name)?;
             let entry = Dirent { ino, kind: inode.kind, name: name.into() };
             let touched = Touched { links: meta.links, entries: Self::entries(&dir) + 1 };
             let mut record = RecordBuffer::new(KIND_CHANGE, time);

@@ -157,7 +157,7 @@ impl Core {
         let Some((from_cookie, _)) = from.found else { return Err(Error::NotFound) };
         let to_cookie = match &to.found {
             Some((cookie, _)) => *cookie,
-            None => self.free_cookie(&to.dir, locked.get(&to.dir), to.name)?,
+            None => self.free_cookie(locked.get(&to.dir), to.name)?,
         };
         let entry = Dirent { ino: moved.ino, kind: moved.kind, name: to.name.into() };
         let subdir = i64::from(is_dir);

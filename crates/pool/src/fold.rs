@@ -11,7 +11,7 @@ use crate::pool::Pool;
 use crate::space::{GROUP_BLOCKS, GROUP_BYTES, GroupBits, bits_from_bytes, bits_to_bytes};
 use crate::tree::{self, Change, Key, PAGE_BYTES, PagePtr, PageRead, PageStore, Root, TreeError};
 use pmem::InFlight;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 /// The kind of the free-space tree's keys.
 const KIND_GROUP: u8 = 1;
@@ -105,25 +105,33 @@ impl PageStore for FoldPages<'_> {
     }
 }
 
+/// Bits of one group: what is freed, what is taken.
+type GroupMarks = Box<(GroupBits, GroupBits)>;
+
 /// What a fold takes and frees, by slice and group.
-#[derive(Default)]
 struct Marks {
-    groups: BTreeMap<(u8, u64), Box<(GroupBits, GroupBits)>>,
+    groups: Vec<Vec<Option<GroupMarks>>>,
     foreign: Option<BlockAddr>,
     twice: Option<BlockAddr>,
 }
 
 impl Marks {
+    fn new(slices: usize) -> Marks {
+        Marks { groups: vec![Vec::new(); slices], foreign: None, twice: None }
+    }
+
     fn mark(&mut self, pool: &Pool, addr: BlockAddr, used: bool) {
         if !pool.contains(addr) {
             self.foreign = Some(addr);
             return;
         }
-        let group = (addr.slice(), addr.block() / GROUP_BLOCKS);
-        let bits = self
-            .groups
-            .entry(group)
-            .or_insert_with(|| Box::new(([0; GROUP_BYTES / 8], [0; GROUP_BYTES / 8])));
+        let group = (addr.block() / GROUP_BLOCKS) as usize;
+        let groups = &mut self.groups[usize::from(addr.slice())];
+        if groups.len() <= group {
+            groups.resize(group + 1, None);
+        }
+        let bits = groups[group]
+            .get_or_insert_with(|| Box::new(([0; GROUP_BYTES / 8], [0; GROUP_BYTES / 8])));
         let bits = if used { &mut bits.1 } else { &mut bits.0 };
         let bit = (addr.block() % GROUP_BLOCKS) as usize;
         if bits[bit / 64] & (1 << (bit % 64)) != 0 {
@@ -168,7 +176,7 @@ impl Pool {
     ) -> Result<Folded> {
         let roots = self.roots();
         let mut folded = Folded { trees: roots.trees.clone(), spaces: roots.spaces.clone() };
-        let mut marks = Marks::default();
+        let mut marks = Marks::new(self.slices.len());
         for (slice, batch) in batch.iter().enumerate() {
             for (key, change) in &batch.changes {
                 if let Change::Put(value) = change {
@@ -190,9 +198,9 @@ impl Pool {
 
     fn fold_space(&self, marks: &Marks, folded: &mut Folded, pages: &mut Pages) -> Result<()> {
         for slice in 0..self.slices.len() {
-            let own = (slice as u8, 0)..=(slice as u8, u64::MAX);
             let mut changes = Vec::new();
-            for (&(_, group), bits) in marks.groups.range(own) {
+            for (group, bits) in (0u64..).zip(&marks.groups[slice]) {
+                let Some(bits) = bits else { continue };
                 let store = FoldPages { pool: self, slice: slice as u8, pages };
                 let old = tree::get(&store, &folded.spaces[slice], &group_key(group))?;
                 let old = match &old {

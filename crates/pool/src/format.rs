@@ -17,7 +17,7 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Largest log that is chosen by itself, bytes per slice: recovery stays near a second.
-const LOG_BYTES_MAX: u64 = 256 << 20;
+const LOG_BYTES_MAX: u64 = 96 << 20;
 
 /// Log and chunk sizes for a slice of `bytes`.
 fn log_layout(bytes: u64, asked: Option<u64>) -> Result<(u64, u64)> {
