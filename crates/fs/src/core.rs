@@ -92,9 +92,10 @@ pub fn adapt(pool: &Pool) {
     pool.slices().iter().for_each(|slice| slice.space.adapt_reserve());
 }
 
-/// How many units of changed values a checkpoint can fold for certain: the pages that it writes fit in the
-/// reserve of the smallest slice. At worst each value falls into a page of its own, until all pages
-/// of the tree are written anew; and each brings its own bytes, in pages that are half full.
+/// How many units of changed values a checkpoint can fold for certain: the pages that it writes
+/// fit in the reserve of the smallest slice. At worst each value falls into a page of its own,
+/// until all pages of the tree are written anew; and each brings its own bytes, in pages that are
+/// half full.
 pub fn dirty_max(pool: &Pool) -> u64 {
     let reserve = pool.slices().iter().map(|slice| slice.space.reserve()).min().unwrap_or(0);
     let pages = reserve * 2 / 3;
@@ -215,7 +216,7 @@ impl Core {
         }
     }
 
-    /// Makes one change: `op` runs inside the gate, and again after a checkpoint if the log was full.
+    /// Makes one change: `op` runs inside the gate; again after a checkpoint if the log was full.
     #[inline]
     pub fn change<T>(&self, mut op: impl FnMut() -> Result<T>) -> Result<T> {
         let mut gathered = false;

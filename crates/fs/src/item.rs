@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! write one    tag 1, flags, count u16 = 1, crc u32 | ino | block | addr | end
-//! write many   tag 2, flags, count u16, 0 u32       | ino | block | end | count x (addr u64, crc u32), padded
+//! write many   tag 2, flags, count u16, 0 | ino | block | end | count x (addr u64, crc u32)
 //! patch        tag 3, flags, len u16, 0 u32         | ino | offset | end | len bytes, padded
 //! put          tag 4, kind, len u16, 0 u32          | object | index | len bytes, padded
 //! delete       tag 5, kind, 0                       | object | index

@@ -1,4 +1,4 @@
-//! What the file system stores in the trees: kinds of keys, and the slice where an inode is at home.
+//! What the file system stores in the trees: kinds of keys, and where an inode is at home.
 
 use crate::types::Ino;
 use pool::tree::Key;

@@ -12,6 +12,7 @@ mod checkpoint;
 mod core;
 mod dir;
 mod error;
+mod holes;
 mod inode;
 mod item;
 mod keys;

@@ -39,7 +39,8 @@ pub struct Written {
 }
 
 impl Pool {
-    /// Cuts the log, with `inodes` existing: the changes taken while the gate is closed are exactly those before the cut.
+    /// Cuts the log, with `inodes` existing: the changes taken while the gate is closed are exactly
+    /// those before the cut.
     pub fn cut(&self, _closed: &Closed<'_>, inodes: u64) -> Cut {
         Cut {
             inodes,

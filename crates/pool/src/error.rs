@@ -25,7 +25,8 @@ pub enum Error {
     Exists(PathBuf),
     /// Both superblocks of a slice are unreadable.
     #[error(
-        "{path}: both superblocks are damaged or none was ever written ({reason}); if this is the right file, restore it"
+        "{path}: both superblocks are damaged or were never written ({reason}); restore the file, \
+         or take it out of the pool's directory"
     )]
     Superblock {
         /// Which slice.
@@ -73,7 +74,7 @@ pub enum Error {
     /// No block is free.
     #[error("the pool is full: free space, or add a slice")]
     NoSpace,
-    /// The log has no room until a checkpoint; the caller lets go of its locks, waits and tries again.
+    /// The log has no room until a checkpoint; the caller lets go of its locks, waits, tries again.
     #[error("the log is full until the next checkpoint")]
     LogFull,
     /// Open for reading only.

@@ -225,7 +225,7 @@ impl Pool {
     }
 }
 
-/// `old` without what is freed, with what is taken; the first bit on which they disagree is an error.
+/// `old` without what is freed, with what is taken; a bit on which they disagree is an error.
 fn merge(
     old: &GroupBits,
     freed: &GroupBits,

@@ -5,7 +5,7 @@
 //! - no reader's epoch holds it: a batch passes through `crossbeam_epoch`;
 //! - in the `sync` domain, the epoch of syncs in which it was freed is closed.
 //!
-//! That its *writer's* record may still be the unsealed last one of its lane needs no wait: recovery
+//! That its *writer's* record may be the unsealed last one of its lane needs no wait: recovery
 //! takes such a record as complete without looking at its blocks when a complete record with a
 //! higher stamp replaced any block of it (`fs`'s replay), and only such a record frees a block.
 

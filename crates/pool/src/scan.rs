@@ -102,7 +102,7 @@ impl LaneReader<'_> {
         self.scan.damage.push(Damage { slice, offset, lane, chunk, position, what });
     }
 
-    /// Reads the records of one chunk; `used` is where they end, when the lane's next chunk says so.
+    /// Reads the records of one chunk; `used` is where they end, if the lane's next chunk says so.
     fn read_chunk(&mut self, offset: u64, bytes: &[u8], seed: u32, chunk: u64, used: Option<u32>) {
         let end = used.map_or(bytes.len(), |used| bytes.len().min(used as usize));
         let mut at = CHUNK_HEADER_BYTES;

@@ -75,10 +75,7 @@ impl TestPool {
         let old = self.dir();
         self.lives += 1;
         std::fs::create_dir(self.dir()).unwrap();
-        for entry in std::fs::read_dir(&old).unwrap() {
-            let entry = entry.unwrap();
-            std::fs::copy(entry.path(), self.dir().join(entry.file_name())).unwrap();
-        }
+        snapshot(&old, &self.dir());
         std::fs::remove_dir_all(old).unwrap();
     }
 
@@ -94,6 +91,25 @@ impl TestPool {
         assert!(report.findings.is_empty(), "check found: {:#?}", report.findings);
         report
     }
+}
+
+/// Copies the slices in `from` into the directory `to`, as they are at one moment: a checkpoint in
+/// the background may still be writing, and then the copy is made again.
+pub fn snapshot(from: &Path, to: &Path) {
+    let paths = slices(from);
+    let read = || paths.iter().map(|path| std::fs::read(path).unwrap()).collect::<Vec<_>>();
+    let mut images = read();
+    for _ in 0..1000 {
+        let again = read();
+        if again == images {
+            for (path, image) in paths.iter().zip(images) {
+                std::fs::write(to.join(path.file_name().unwrap()), image).unwrap();
+            }
+            return;
+        }
+        images = again;
+    }
+    panic!("the pool never rests");
 }
 
 /// The slices in `dir`.

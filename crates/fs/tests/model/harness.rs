@@ -469,10 +469,7 @@ impl Harness {
     fn step_check(&mut self) -> Verdict {
         // a check needs the pool for itself: it looks at what a kill now would leave
         let copy = crate::common::scratch();
-        for path in crate::common::slices(&self.pool.dir()) {
-            let to = copy.path().join(path.file_name().unwrap());
-            std::fs::copy(&path, to).unwrap();
-        }
+        crate::common::snapshot(&self.pool.dir(), copy.path());
         compare::clean(copy.path())
     }
 

@@ -181,7 +181,7 @@ fn range() -> impl Strategy<Value = u64> {
     prop_oneof![
         6 => 0u64..20_000,
         3 => (1u64..300).prop_map(|blocks| blocks * 4096),
-        1 => (0u64..8 << 40),
+        1 => 0u64..8 << 40,
         1 => Just(u64::MAX),
     ]
 }

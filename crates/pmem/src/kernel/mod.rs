@@ -75,6 +75,10 @@ impl Flush {
         let _ = (start, len);
     }
 
+    /// Flushes one line.
+    ///
+    /// # Safety
+    /// The line is mapped, and the CPU has the instruction.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     #[inline(always)]
     unsafe fn line(self, line: *const u8) {

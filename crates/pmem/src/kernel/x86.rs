@@ -203,6 +203,11 @@ impl Line for Avx512 {
     }
 }
 
+/// Copies lines past the caches.
+///
+/// # Safety
+/// As the kernel's type says: both ranges are valid for it, `to` lies on a line's boundary, and
+/// the CPU has what it takes.
 unsafe fn copy<L: Line>(to: *mut u8, from: *const u8, lines: usize) {
     let mut at = 0;
     let end = lines * LINE_BYTES;
@@ -223,6 +228,11 @@ unsafe fn copy<L: Line>(to: *mut u8, from: *const u8, lines: usize) {
     }
 }
 
+/// Copies lines, then takes their checksum from tables.
+///
+/// # Safety
+/// As the kernel's type says: both ranges are valid for it, `to` lies on a line's boundary, and
+/// the CPU has what it takes.
 unsafe fn copy_then_table<L: Line>(to: *mut u8, from: *const u8, lines: usize, state: u32) -> u32 {
     // SAFETY: the caller's promise.
     unsafe {
@@ -231,6 +241,11 @@ unsafe fn copy_then_table<L: Line>(to: *mut u8, from: *const u8, lines: usize, s
     }
 }
 
+/// Copies lines and takes their checksum in the same pass.
+///
+/// # Safety
+/// As the kernel's type says: both ranges are valid for it, `to` lies on a line's boundary, and
+/// the CPU has what it takes.
 unsafe fn copy_crc<L: Line>(to: *mut u8, from: *const u8, lines: usize, state: u32) -> u32 {
     let pass = Stream::<L> { to, from, line: PhantomData };
     // SAFETY: the pass covers exactly these lines; the CPU is the caller's promise.
@@ -265,6 +280,10 @@ impl<L: Line> Pass for Stream<L> {
 /// How far the copy of [`read_crc`] runs ahead of its checksum.
 const AHEAD_LINES: usize = hardware::BLOCK_LINES;
 
+/// Copies bytes out and takes the checksum of the copy.
+///
+/// # Safety
+/// As the kernel's type says: both ranges are valid for it, and the CPU has what it takes.
 unsafe fn read_crc<L: Line>(to: *mut u8, from: *const u8, len: usize, state: u32) -> u32 {
     let whole = len / LINE_BYTES;
     let rest = whole * LINE_BYTES;

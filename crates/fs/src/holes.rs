@@ -1,0 +1,61 @@
+//! Where a file has data and where it has holes.
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::keys;
+use crate::leaf::LEAF_BLOCKS;
+use crate::leaves::leaf_of;
+use pool::BLOCK_BYTES;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Core {
+    /// First data or hole at or after `offset`.
+    pub fn seek(&self, inode: &Inode, offset: u64, data: bool) -> Result<u64> {
+        let size = inode.size.load(Ordering::Acquire);
+        if offset >= size {
+            return Err(Error::NoSuchRange);
+        }
+        let last = (size - 1) / BLOCK_BYTES;
+        let mut block = offset / BLOCK_BYTES;
+        while block <= last {
+            let (index, slot) = leaf_of(block);
+            let found = match self.leaf(inode, index)? {
+                Some(leaf) => leaf.find(slot, data),
+                None if data => None,
+                None => Some(slot),
+            };
+            if let Some(found) = found {
+                let at = (index * LEAF_BLOCKS + found as u64) * BLOCK_BYTES;
+                if at < size {
+                    return Ok(at.max(offset));
+                }
+                break;
+            }
+            block = self.next_leaf(inode, index, data)? * LEAF_BLOCKS;
+        }
+        if data { Err(Error::NoSuchRange) } else { Ok(size) }
+    }
+
+    /// The leaf to look at after `index`: when data is sought, the next that exists.
+    fn next_leaf(&self, inode: &Inode, index: u64, data: bool) -> Result<u64> {
+        if !data {
+            return Ok(index + 1);
+        }
+        let mut next = u64::MAX / LEAF_BLOCKS;
+        let mut cached = |found: u64, _: &Arc<crate::leaf::Leaf>| next = next.min(found);
+        inode.map.for_each(index + 1, &mut cached);
+        for kind in [keys::MAP, keys::PATCH] {
+            let unit = if kind == keys::MAP { 1 } else { LEAF_BLOCKS };
+            let (from, to) = keys::from_index(inode.ino, kind, (index + 1) * unit);
+            self.pool.scan(keys::home(inode.ino), from, to, &mut |key, _| {
+                if inode.map.in_tree(key.index / unit) {
+                    next = next.min(key.index / unit);
+                }
+                false
+            })?;
+        }
+        Ok(next)
+    }
+}
