@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  0  u8   kind          8  u32  uid          24  u64  size (directories: entries)
-//!  1  u8   flags (0)    12  u32  gid          32  u64  blocks of data
+//!  1  u8   flags        12  u32  gid          32  u64  blocks of data
 //!  2  u16  mode         16  u32  rdev         40  i64  accessed   48  i64  modified
 //!  4  u32  links        20  u32  0            56  i64  changed    64  i64  created
 //!                                             72  u64  parent (directories)
@@ -10,7 +10,7 @@
 //! ```
 
 use crate::bytes::Bytes;
-use crate::types::{FileKind, Ino, Timestamp};
+use crate::types::{FILE_BYTES_MAX, FileKind, Ino, Timestamp};
 
 /// Bytes of the value.
 pub const BYTES: usize = 88;
@@ -46,13 +46,21 @@ pub struct Stored {
     pub parent: Ino,
     /// The highest stamp among the changes to it.
     pub stamp: u64,
+    /// In a record: `modified` is what the change is about (flag 1). Otherwise it, like `size` and
+    /// `blocks`, is what happened to be at the time, and replay leaves to the writes' own records.
+    pub sets_modified: bool,
 }
+
+const SETS_MODIFIED: u8 = 1;
+/// Highest stamp that makes sense: nobody makes so many changes.
+pub const STAMP_MAX: u64 = 1 << 62;
 
 impl Stored {
     /// As a value.
     pub fn encode(&self) -> [u8; BYTES] {
         let mut out = [0u8; BYTES];
         out[0] = self.kind as u8;
+        out[1] = u8::from(self.sets_modified) * SETS_MODIFIED;
         out[2..4].copy_from_slice(&self.mode.to_le_bytes());
         out[4..8].copy_from_slice(&self.links.to_le_bytes());
         out[8..12].copy_from_slice(&self.uid.to_le_bytes());
@@ -85,10 +93,10 @@ impl Stored {
         let mode = bytes.u16()?;
         let (links, uid, gid, rdev) = (bytes.u32()?, bytes.u32()?, bytes.u32()?, bytes.u32()?);
         let zero = bytes.u32()?;
-        if flags != 0 || zero != 0 || mode > 0o7777 {
+        if flags > SETS_MODIFIED || zero != 0 || mode > 0o7777 {
             return None;
         }
-        Some(Stored {
+        let stored = Stored {
             kind,
             mode,
             links,
@@ -103,7 +111,15 @@ impl Stored {
             created: Timestamp(bytes.i64()?),
             parent: Ino(bytes.u64()?),
             stamp: bytes.u64()?,
-        })
+            sets_modified: flags == SETS_MODIFIED,
+        };
+        let size_max = match kind {
+            FileKind::Directory => u64::MAX / 64,
+            _ => FILE_BYTES_MAX,
+        };
+        let blocks_max = FILE_BYTES_MAX / 4096;
+        let fine = stored.size <= size_max && stored.blocks <= blocks_max;
+        (fine && stored.stamp <= STAMP_MAX).then_some(stored)
     }
 }
 
@@ -128,6 +144,7 @@ mod tests {
             created: Timestamp(10),
             parent: Ino(11),
             stamp: 12,
+            sets_modified: true,
         };
         assert_eq!(Stored::decode(&stored.encode()), Some(stored));
         assert_eq!(Stored::decode(&[1; BYTES - 1]), None);

@@ -189,6 +189,9 @@ impl Checker<'_> {
         match key.kind {
             keys::INODE if key.index == 0 => seen.stored = Some(Stored::decode(value)?),
             keys::MAP => {
+                if key.index > leaf::LEAF_INDEX_MAX {
+                    return None;
+                }
                 let placed = leaf::decode(value)?;
                 seen.blocks += placed.len() as u64;
                 for (slot, placed) in placed {
@@ -197,6 +200,9 @@ impl Checker<'_> {
                 }
             }
             keys::PATCH => {
+                if key.index / leaf::LEAF_BLOCKS > leaf::LEAF_INDEX_MAX {
+                    return None;
+                }
                 Patches::decode(value)?;
             }
             keys::DIRENT => {

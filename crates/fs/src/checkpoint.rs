@@ -21,7 +21,7 @@ pub struct FileBlocks;
 
 impl DataBlocks for FileBlocks {
     fn data_blocks(&self, key: &Key, value: &[u8], each: &mut dyn FnMut(BlockAddr)) {
-        if key.kind == keys::MAP && key.object != 0 {
+        if key.kind == keys::MAP && key.object != 0 && key.index <= leaf::LEAF_INDEX_MAX {
             for (_, placed) in leaf::decode(value).unwrap_or_default() {
                 each(placed.addr);
             }
@@ -48,6 +48,9 @@ impl Core {
         }
         let written = self.pool.commit(&cut, &batch, &FileBlocks)?;
         self.pool.reclaim().retire(&written.freed);
+        if !self.pool.has_room() {
+            self.pool.reclaim().gather_all();
+        }
         crate::core::adapt(&self.pool);
         self.dirty_max.store(crate::core::dirty_max(&self.pool), Ordering::Relaxed);
         *self.folded.lock() = folded;
@@ -114,7 +117,12 @@ impl Core {
                 }
             });
             for index in clean {
-                inode.map.take(index);
+                // dead, so that a reader who still has it looks the leaf up again
+                if let Some(leaf) = inode.map.take(index)
+                    && let Some(lock) = leaf.lock()
+                {
+                    lock.kill();
+                }
             }
             true
         });

@@ -97,8 +97,8 @@ pub fn adapt(pool: &Pool) {
 /// until all pages of the tree are written anew; and each brings its own bytes, in pages that are
 /// half full.
 pub fn dirty_max(pool: &Pool) -> u64 {
-    let reserve = pool.slices().iter().map(|slice| slice.space.reserve()).min().unwrap_or(0);
-    let pages = reserve * 2 / 3;
+    let at_hand = |slice: &pool::Slice| slice.space.reserve().min(slice.space.free());
+    let pages = pool.slices().iter().map(at_hand).min().unwrap_or(0) * 2 / 3;
     let tree = pool.tree_pages();
     let many = pages.saturating_sub(tree) * UNITS_PER_PAGE;
     many.max(pages * 4 / 5).clamp(12, DIRTY_MAX)
@@ -261,6 +261,8 @@ impl Core {
         self.wait_for_checkpoint()?;
         self.sync()?;
         self.pool.reclaim().gather_all();
+        self.pool.slices().iter().for_each(|slice| slice.space.least_reserve());
+        self.dirty_max.store(dirty_max(&self.pool), Ordering::Relaxed);
         Ok(())
     }
 

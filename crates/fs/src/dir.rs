@@ -145,7 +145,8 @@ impl Core {
         mut cookie: u64,
         each: &mut dyn FnMut(&DirEntry) -> bool,
     ) -> Result<()> {
-        loop {
+        // cookies have 62 bits
+        while cookie < u64::MAX {
             let (batch, more) = self.list_batch(dir, cookie)?;
             for entry in &batch {
                 if !each(entry) {
@@ -157,6 +158,7 @@ impl Core {
                 None => return Ok(()),
             }
         }
+        Ok(())
     }
 
     /// Some entries after `cookie`, and the cookie to go on after, if there may be more.

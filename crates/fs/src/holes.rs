@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::keys;
-use crate::leaf::LEAF_BLOCKS;
+use crate::leaf::{LEAF_BLOCKS, LEAF_INDEX_MAX};
 use crate::leaves::leaf_of;
 use pool::BLOCK_BYTES;
 use std::sync::Arc;
@@ -40,16 +40,18 @@ impl Core {
 
     /// The leaf to look at after `index`: when data is sought, the next that exists.
     fn next_leaf(&self, inode: &Inode, index: u64, data: bool) -> Result<u64> {
-        if !data {
-            return Ok(index + 1);
-        }
-        let mut next = u64::MAX / LEAF_BLOCKS;
+        if data { self.first_leaf(inode, index + 1) } else { Ok(index + 1) }
+    }
+
+    /// The first leaf from `from` on that exists; past every file's end, if there is none.
+    pub fn first_leaf(&self, inode: &Inode, from: u64) -> Result<u64> {
+        let mut next = LEAF_INDEX_MAX + 1;
         let mut cached = |found: u64, _: &Arc<crate::leaf::Leaf>| next = next.min(found);
-        inode.map.for_each(index + 1, &mut cached);
+        inode.map.for_each(from, &mut cached);
         for kind in [keys::MAP, keys::PATCH] {
             let unit = if kind == keys::MAP { 1 } else { LEAF_BLOCKS };
-            let (from, to) = keys::from_index(inode.ino, kind, (index + 1) * unit);
-            self.pool.scan(keys::home(inode.ino), from, to, &mut |key, _| {
+            let (low, high) = keys::from_index(inode.ino, kind, from * unit);
+            self.pool.scan(keys::home(inode.ino), low, high, &mut |key, _| {
                 if inode.map.in_tree(key.index / unit) {
                     next = next.min(key.index / unit);
                 }

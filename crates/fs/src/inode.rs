@@ -137,10 +137,12 @@ impl Inode {
             created: meta.created,
             parent: meta.parent,
             stamp: self.stamp.load(Ordering::Relaxed),
+            sets_modified: false,
         }
     }
 
-    /// Takes over attributes that replay found.
+    /// Takes over attributes that replay found in a record that changed them. Not the size and the
+    /// blocks: a writer may have changed them while the record was made, and says so in its own.
     pub fn restore(&self, meta: &mut Meta, stored: &Stored) {
         meta.mode = stored.mode;
         meta.links = stored.links;
@@ -150,16 +152,17 @@ impl Inode {
         meta.accessed = stored.accessed;
         meta.created = stored.created;
         meta.parent = stored.parent;
-        self.size.store(stored.size, Ordering::Relaxed);
-        self.modified.store(stored.modified.0, Ordering::Relaxed);
-        self.changed.store(stored.changed.0, Ordering::Relaxed);
+        if stored.sets_modified {
+            self.modified.store(stored.modified.0, Ordering::Relaxed);
+        }
+        self.changed.fetch_max(stored.changed.0, Ordering::Relaxed);
     }
 
     /// As `stat` shows it.
     pub fn attr(&self, meta: &Meta) -> Attr {
         let stored = self.stored(meta);
         let size = match self.kind {
-            FileKind::Directory => stored.size * 32,
+            FileKind::Directory => stored.size.saturating_mul(32),
             _ => stored.size,
         };
         Attr {
@@ -171,7 +174,7 @@ impl Inode {
             gid: stored.gid,
             rdev: stored.rdev,
             size,
-            sectors: stored.blocks * 8,
+            sectors: stored.blocks.saturating_mul(8),
             accessed: stored.accessed,
             modified: stored.modified,
             changed: stored.changed,

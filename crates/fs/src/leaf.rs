@@ -13,6 +13,7 @@ use crate::bytes::Bytes;
 use crate::item::Placed;
 use crate::patches::Patches;
 use crate::sequence::{Sequence, SequenceLock};
+use crate::types::FILE_BYTES_MAX;
 use arc_swap::ArcSwapOption;
 use pool::BlockAddr;
 use std::sync::Arc;
@@ -20,6 +21,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Blocks of a leaf.
 pub const LEAF_BLOCKS: u64 = 128;
+/// Index of the last leaf that a file can have.
+pub const LEAF_INDEX_MAX: u64 = FILE_BYTES_MAX / (LEAF_BLOCKS * 4096) - 1;
 /// Slots of a new leaf: most files are small.
 const SLOTS_FIRST: usize = 4;
 
@@ -112,6 +115,13 @@ impl Leaf {
     /// Bytes of DRAM that it takes.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Leaf>() + self.slots.len() * size_of::<Slot>()
+    }
+
+    /// It changed; true if it had not since the last cut. Under its lock, so that who grows the
+    /// leaf takes the mark along.
+    #[inline]
+    pub fn set_dirty(&self) -> bool {
+        !self.dirty.load(Ordering::Relaxed) && !self.dirty.swap(true, Ordering::Relaxed)
     }
 
     /// Locks it for publication; `None` if it is dead.

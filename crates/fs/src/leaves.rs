@@ -148,9 +148,10 @@ impl Core {
                 self.place(inode, lock.publish(slot, change), change, freed);
             }
             finish();
+            let first: Vec<bool> = leaves.iter().map(|(_, leaf)| leaf.set_dirty()).collect();
             drop(locks);
-            for (index, leaf) in &leaves {
-                self.leaf_dirty(inode, *index, leaf);
+            for ((index, _), first) in leaves.iter().zip(first) {
+                self.leaf_dirty(inode, *index, first);
             }
             return Ok(());
         }
@@ -176,8 +177,9 @@ impl Core {
                 inode.blocks.fetch_add(1, Ordering::Relaxed);
             }
             finish();
+            let first = leaf.set_dirty();
             drop(lock);
-            self.leaf_dirty(inode, index, leaf);
+            self.leaf_dirty(inode, index, first);
             return Ok(old);
         }
         let mut freed = Vec::new();
@@ -202,8 +204,9 @@ impl Core {
                 self.place(inode, lock.publish(slot + offset, change), change, freed);
             }
             finish();
+            let first = leaf.set_dirty();
             drop(lock);
-            self.leaf_dirty(inode, index, &leaf);
+            self.leaf_dirty(inode, index, first);
             return Ok(());
         }
     }
@@ -237,10 +240,10 @@ impl Core {
         }
     }
 
-    /// The leaf changed: the next checkpoint folds it.
+    /// The leaf changed (`first`: and had not since the last cut): the next checkpoint folds it.
     #[inline]
-    pub fn leaf_dirty(&self, inode: &Arc<Inode>, index: u64, leaf: &Leaf) {
-        if !leaf.dirty.load(Ordering::Relaxed) && !leaf.dirty.swap(true, Ordering::Relaxed) {
+    fn leaf_dirty(&self, inode: &Arc<Inode>, index: u64, first: bool) {
+        if first {
             inode.dirty_leaves.lock().push(index);
             self.dirty_units.fetch_add(LEAF_UNITS, Ordering::Relaxed);
         }

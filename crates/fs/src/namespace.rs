@@ -205,6 +205,7 @@ impl Core {
             created: time,
             parent: if is_dir { parent } else { Ino(0) },
             stamp: 0,
+            sets_modified: false,
         }
     }
 
@@ -215,6 +216,9 @@ impl Core {
         let inode = self.inode(ino)?;
         if inode.kind == FileKind::Directory {
             return Err(Error::NotPermitted("a directory has one name"));
+        }
+        if dir.kind != FileKind::Directory {
+            return Err(Error::NotDirectory);
         }
         self.change(|| {
             let mut locked = lock_all(&[&dir, &inode]);
@@ -278,6 +282,11 @@ impl Core {
             target.extend_from_slice(value);
             target.len() <= SYMLINK_BYTES_MAX
         })?;
+        for (_, change) in meta.pending.range(from..to) {
+            if let Change::Put(part) = change {
+                target.extend_from_slice(part);
+            }
+        }
         if target.len() as u64 != inode.size.load(Ordering::Relaxed) {
             return Err(crate::core::damaged_value(&from));
         }

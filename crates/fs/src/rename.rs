@@ -84,6 +84,12 @@ impl Core {
                 return None;
             }
         }
+        // under the locks: an entry may have come into the directory that is to be replaced
+        if let (false, Some(other)) = (exchange, &replaced)
+            && let Err(error) = check_removable(other, moved.kind == FileKind::Directory)
+        {
+            return Some(Err(error));
+        }
         Some(match (exchange, &replaced) {
             (true, Some(other)) => self.exchange(&mut locked, &from, &to, &moved, other),
             _ => self.move_entry(&mut locked, &from, &to, &moved, replaced.as_ref()),

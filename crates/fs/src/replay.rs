@@ -5,16 +5,16 @@
 //! one was written after this one's fence (the range's lock orders them), and from then on the
 //! block may hold something else. Otherwise it is dropped, as if the call had not been made.
 
-use crate::attr::Stored;
+use crate::attr::{STAMP_MAX, Stored};
 use crate::core::{Core, damaged_value};
 use crate::dir::Dirent;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::item::{self, Item};
+use crate::item::{self, Item, Placed};
 use crate::keys;
 use crate::leaf::SlotChange;
 use crate::patches::Patches;
-use crate::types::Ino;
+use crate::types::{FILE_BYTES_MAX, FileKind, Ino};
 use crate::write::grow;
 use pmem::Domain;
 use pool::tree::Change;
@@ -58,10 +58,10 @@ impl Core {
             if record.kind != KIND_CHANGE || torn.contains(&index) {
                 continue;
             }
-            let items = item::decode(&record.payload).ok_or_else(|| damaged_record(record))?;
-            for item in &items {
-                self.apply(item, record)?;
-            }
+            let items = item::decode(&record.payload)
+                .filter(|_| record.stamp <= STAMP_MAX)
+                .ok_or_else(|| damaged_record(record))?;
+            self.apply_all(&items, record)?;
             applied += 1;
         }
         Ok(applied)
@@ -80,7 +80,7 @@ impl Core {
                 continue;
             }
             for (record, items) in &changes {
-                items.iter().try_for_each(|item| self.apply(item, record))?;
+                self.apply_all(items, record)?;
             }
             return Ok(changes.len() as u64);
         }
@@ -118,6 +118,9 @@ impl Core {
                 continue;
             }
             let items = item::decode(&record.payload).ok_or_else(|| damaged_record(record))?;
+            if !self.makes_sense(&items) {
+                return Err(damaged_record(record));
+            }
             if self.data_matches(&items)? {
                 continue;
             }
@@ -130,6 +133,33 @@ impl Core {
             }
         }
         Ok(torn)
+    }
+
+    fn apply_all(&self, items: &[Item], record: &Record) -> Result<()> {
+        items.iter().try_for_each(|item| self.apply(item, record))?;
+        // a truncation changes the time of the content, unless the record sets attributes itself
+        for item in items {
+            let Item::Truncate { ino, .. } = item else { continue };
+            let sets = |other: &Item| matches!(other, Item::Put { object, .. } if *object == ino.0);
+            if !items.iter().any(sets) {
+                self.replayed_inode(*ino, record)?.touch(record.time_ns);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether writes name blocks of the pool, and places that a file can have in one that is no
+    /// directory. A record whose checksum fits was made by a Nearside, torn data or not.
+    fn makes_sense(&self, items: &[Item]) -> bool {
+        items.iter().all(|item| match item {
+            Item::Write { ino, block, placed, end } => {
+                let last = block.saturating_add(placed.len() as u64);
+                let file = self.inode(*ino).map_or(true, |inode| inode.kind == FileKind::File);
+                let inside = *end <= FILE_BYTES_MAX && last <= FILE_BYTES_MAX / BLOCK_BYTES;
+                file && inside && placed.iter().all(|placed| self.pool.contains(placed.addr))
+            }
+            _ => true,
+        })
     }
 
     fn data_matches(&self, items: &[Item]) -> Result<bool> {
@@ -154,47 +184,42 @@ impl Core {
         Ok(inode)
     }
 
+    fn replayed_file(&self, ino: Ino, record: &Record) -> Result<Arc<Inode>> {
+        let inode = self.replayed_inode(ino, record)?;
+        if inode.kind == FileKind::File { Ok(inode) } else { Err(damaged_record(record)) }
+    }
+
     fn apply(&self, item: &Item, record: &Record) -> Result<()> {
         // what replay frees is read off the trees afterwards
         let mut freed = Vec::new();
         match item {
             Item::Write { ino, block, placed, end } => {
-                if placed.iter().any(|placed| !self.pool.contains(placed.addr)) {
-                    return Err(damaged_record(record));
-                }
-                let inode = self.replayed_inode(*ino, record)?;
-                let changes: Vec<SlotChange> =
-                    placed.iter().map(|placed| SlotChange::Place(*placed)).collect();
-                self.publish(&inode, *block, &changes, &mut freed, || {
-                    grow(&inode, *end, record.time_ns);
-                })
+                self.apply_write((*ino, *block, *end), placed, record)
             }
             Item::Patch { ino, offset, data, end } => {
-                let inode = self.replayed_inode(*ino, record)?;
-                let block = offset / BLOCK_BYTES;
-                let at = (offset % BLOCK_BYTES) as usize;
-                if at + data.len() > BLOCK_BYTES as usize {
-                    return Err(damaged_record(record));
-                }
-                let old = self.view_block(&inode, block)?.patches;
-                let patches = old.as_deref().unwrap_or(&Patches::default()).with(at, data);
-                let change = [SlotChange::Patch(Arc::new(patches))];
-                self.publish(&inode, block, &change, &mut freed, || {
-                    grow(&inode, *end, record.time_ns);
-                })
+                self.apply_patch((*ino, *offset, *end), data, record)
             }
             Item::Truncate { ino, size } => {
-                let inode = self.replayed_inode(*ino, record)?;
+                let inode = self.replayed_file(*ino, record)?;
+                if *size > FILE_BYTES_MAX {
+                    return Err(damaged_record(record));
+                }
                 self.cut_off(&inode, u64::MAX, *size, &mut freed)
             }
             Item::Punch { ino, block, blocks } => {
-                let inode = self.replayed_inode(*ino, record)?;
-                let end = block.checked_add(*blocks).ok_or_else(|| damaged_record(record))?;
+                let inode = self.replayed_file(*ino, record)?;
+                let end = block
+                    .checked_add(*blocks)
+                    .filter(|end| *end <= FILE_BYTES_MAX / BLOCK_BYTES)
+                    .ok_or_else(|| damaged_record(record))?;
                 inode.touch(record.time_ns);
                 self.clear_blocks(&inode, *block, end - block, &mut freed)
             }
             Item::Touch { ino, links, entries } => {
                 let inode = self.replayed_inode(*ino, record)?;
+                if inode.kind != FileKind::Directory || *entries > u64::MAX / 64 {
+                    return Err(damaged_record(record));
+                }
                 inode.meta.write().links = *links;
                 inode.size.store(*entries, Ordering::Relaxed);
                 inode.touch(record.time_ns);
@@ -214,6 +239,48 @@ impl Core {
         }
     }
 
+    fn apply_write(
+        &self,
+        (ino, block, end): (Ino, u64, u64),
+        placed: &[Placed],
+        record: &Record,
+    ) -> Result<()> {
+        let mut freed = Vec::new();
+        let last = block.saturating_add(placed.len() as u64);
+        let inside = end <= FILE_BYTES_MAX && last <= FILE_BYTES_MAX / BLOCK_BYTES;
+        if !inside || placed.iter().any(|placed| !self.pool.contains(placed.addr)) {
+            return Err(damaged_record(record));
+        }
+        let inode = self.replayed_file(ino, record)?;
+        let changes: Vec<SlotChange> =
+            placed.iter().map(|placed| SlotChange::Place(*placed)).collect();
+        self.publish(&inode, block, &changes, &mut freed, || {
+            grow(&inode, end, record.time_ns);
+        })
+    }
+
+    fn apply_patch(
+        &self,
+        (ino, offset, end): (Ino, u64, u64),
+        data: &[u8],
+        record: &Record,
+    ) -> Result<()> {
+        let mut freed = Vec::new();
+        let inode = self.replayed_file(ino, record)?;
+        let block = offset / BLOCK_BYTES;
+        let at = (offset % BLOCK_BYTES) as usize;
+        let inside = end <= FILE_BYTES_MAX && offset < FILE_BYTES_MAX;
+        if !inside || at + data.len() > BLOCK_BYTES as usize {
+            return Err(damaged_record(record));
+        }
+        let old = self.view_block(&inode, block)?.patches;
+        let patches = old.as_deref().unwrap_or(&Patches::default()).with(at, data);
+        let change = [SlotChange::Patch(Arc::new(patches))];
+        self.publish(&inode, block, &change, &mut freed, || {
+            grow(&inode, end, record.time_ns);
+        })
+    }
+
     fn apply_put(
         &self,
         object: u64,
@@ -231,13 +298,17 @@ impl Core {
         if object == 0 {
             meta.orphan = true;
         } else if kind == keys::DIRENT {
-            let entry = Dirent::decode(value).ok_or_else(|| damaged_record(record))?;
+            let entry = Dirent::decode(value)
+                .filter(|_| inode.kind == FileKind::Directory)
+                .ok_or_else(|| damaged_record(record))?;
             meta.dir.set(index, Some(entry));
             return Ok(());
-        } else {
-            // read again when it is asked for
+        } else if kind == keys::XATTR || kind == keys::SYMLINK {
+            // put together when it is asked for
             meta.xattrs = None;
             meta.target = None;
+        } else {
+            return Err(damaged_record(record));
         }
         let key = pool::tree::Key::new(object, kind, index);
         meta.pending.insert(key, Change::Put(value.to_vec()));

@@ -7,7 +7,7 @@ use crate::item::{self, Placed};
 use crate::keys;
 use crate::leaf::{LEAF_BLOCKS, SlotChange};
 use crate::leaves::leaf_of;
-use crate::types::{FILE_BYTES_MAX, Fallocate};
+use crate::types::{FILE_BYTES_MAX, Fallocate, FileKind};
 use pmem::InFlight;
 use pool::{BLOCK_BYTES, BlockAddr, KIND_CHANGE, RecordBuffer};
 use std::collections::BTreeSet;
@@ -228,6 +228,11 @@ impl Core {
     ) -> Result<()> {
         let end =
             offset.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX).ok_or(Error::TooBig)?;
+        match inode.kind {
+            FileKind::File => {}
+            FileKind::Directory => return Err(Error::IsDirectory),
+            _ => return Err(Error::Invalid("only a regular file holds data")),
+        }
         if len == 0 {
             return Err(Error::Invalid("the range is empty"));
         }
@@ -266,7 +271,9 @@ impl Core {
             if last {
                 return Ok(());
             }
-            at = step;
+            // on to where there is something to zero
+            let next = self.first_leaf(inode, step / BLOCK_BYTES / LEAF_BLOCKS)?;
+            at = step.max((next * LEAF_BLOCKS * BLOCK_BYTES).min(end - 1));
         }
     }
 
@@ -287,6 +294,10 @@ impl Core {
         }
         if grows {
             item::push_truncate(&mut record, inode.ino, size_min);
+        }
+        if edges.is_ok() && record.payload_len() == 0 {
+            // all of it is hole already
+            return Ok(());
         }
         let in_flight = std::mem::replace(&mut zeroed.in_flight, InFlight::none());
         let mut freed = Vec::new();

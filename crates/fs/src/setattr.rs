@@ -40,6 +40,7 @@ impl Core {
             stored.modified.0 = time;
         }
         stored.modified = change.modified.unwrap_or(stored.modified);
+        stored.sets_modified = change.size.is_some() || change.modified.is_some();
         stored.changed.0 = time;
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
         item::push_put(&mut record, inode.ino.0, keys::INODE, 0, &stored.encode());
@@ -48,7 +49,9 @@ impl Core {
             meta.uid = stored.uid;
             meta.gid = stored.gid;
             meta.accessed = stored.accessed;
-            inode.modified.store(stored.modified.0, Ordering::Relaxed);
+            if stored.sets_modified {
+                inode.modified.store(stored.modified.0, Ordering::Relaxed);
+            }
             inode.changed.store(time, Ordering::Relaxed);
             self.mark_dirty(inode);
         };

@@ -80,6 +80,7 @@ fn make_root(pool: Pool, recovery: &Recovery) -> Result<()> {
         created: time,
         parent: Ino::ROOT,
         stamp: 0,
+        sets_modified: false,
     };
     let root = Arc::new(Inode::new(Ino::ROOT, &stored, false));
     core.insert_inode(&root);
@@ -231,9 +232,7 @@ impl FileSystem {
 
     /// Reads at `offset`; returns bytes read, fewer than asked only at the end of the file.
     pub fn read(&self, handle: &Handle, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        if handle.inode.kind == FileKind::Directory {
-            return Err(Error::IsDirectory);
-        }
+        holds_data(&handle.inode)?;
         self.core.read(&handle.inode, offset, buffer)
     }
 
@@ -256,6 +255,7 @@ impl FileSystem {
 
     /// First data (`data` true) or hole at or after `offset`; ENXIO past the end.
     pub fn seek(&self, handle: &Handle, offset: u64, data: bool) -> Result<u64> {
+        holds_data(&handle.inode)?;
         self.core.seek(&handle.inode, offset, data)
     }
 
@@ -340,6 +340,14 @@ impl FileSystem {
     /// Bytes of log records written since open.
     pub fn log_bytes_written(&self) -> u64 {
         self.core.pool.slices().iter().map(|slice| slice.log.bytes_written()).sum()
+    }
+}
+
+fn holds_data(inode: &Inode) -> Result<()> {
+    match inode.kind {
+        FileKind::File => Ok(()),
+        FileKind::Directory => Err(Error::IsDirectory),
+        _ => Err(Error::Invalid("only a regular file holds data")),
     }
 }
 

@@ -59,6 +59,9 @@ impl Core {
         self.change(|| {
             loop {
                 let (_, inode) = self.child(&dir, name)?.ok_or(Error::NotFound)?;
+                if inode.ino == dir.ino {
+                    return Err(Error::Damaged("a directory is an entry of its own".to_owned()));
+                }
                 let mut locked = lock_all(&[&dir, &inode]);
                 let mut own = locked.take(&inode);
                 let mut meta = locked.take(&dir);

@@ -66,13 +66,16 @@ impl Core {
         Ok(done)
     }
 
-    /// Writes at the end of the file; returns where.
+    /// Writes at the end of the file; returns where. More than one record can describe is written
+    /// from its last part on: that takes the place of all of it, and other appends go behind.
     pub fn append(&self, inode: &Arc<Inode>, data: &[u8]) -> Result<u64> {
         check_write(inode, 0, data.len())?;
-        if data.len() > ATOMIC_WRITE_BYTES_MAX {
-            return self.append_large(inode, data);
-        }
-        self.change(|| {
+        let last = match data.len() % ATOMIC_WRITE_BYTES_MAX {
+            0 => data.len().min(ATOMIC_WRITE_BYTES_MAX),
+            rest => rest,
+        };
+        let (front, tail) = data.split_at(data.len() - last);
+        let start = self.change(|| {
             loop {
                 let from = inode.size.load(Ordering::Acquire) / BLOCK_BYTES;
                 let range = inode.ranges.lock(from, u64::MAX);
@@ -81,29 +84,14 @@ impl Core {
                     continue;
                 }
                 check_write(inode, size, data.len())?;
-                if !data.is_empty() {
-                    self.write_locked(inode, &range, size, data)?;
+                if !tail.is_empty() {
+                    self.write_locked(inode, &range, size + front.len() as u64, tail)?;
                 }
                 return Ok(size);
             }
-        })
-    }
-
-    /// An append of several records: no other append comes between.
-    fn append_large(&self, inode: &Arc<Inode>, data: &[u8]) -> Result<u64> {
-        let mut place = None;
-        let mut done = 0;
-        while done < data.len() {
-            let piece = &data[done..data.len().min(done + ATOMIC_WRITE_BYTES_MAX)];
-            match place {
-                None => place = Some(self.append(inode, piece)?),
-                Some(start) => {
-                    self.write(inode, start + done as u64, piece)?;
-                }
-            }
-            done += piece.len();
-        }
-        Ok(place.unwrap_or(0))
+        })?;
+        let written = self.write(inode, start, front)?;
+        if written == front.len() { Ok(start) } else { Err(Error::NoSpace) }
     }
 
     /// One atomic write under its range's lock.
@@ -118,9 +106,10 @@ impl Core {
             return self.write_one_block(inode, offset, data);
         }
         let mut prepared = self.prepare(inode, offset, data)?;
-        let mut record = RecordBuffer::new(KIND_CHANGE, now());
+        let time = now();
+        let mut record = RecordBuffer::new(KIND_CHANGE, time);
         prepared.describe(inode, &mut record);
-        let result = self.finish_write(inode, &mut record, &mut prepared);
+        let result = self.finish_write(inode, &mut record, &mut prepared, time);
         if result.is_err() {
             self.pool.reclaim().give_extents(&mut prepared.extents);
         }
@@ -180,8 +169,8 @@ impl Core {
         inode: &Arc<Inode>,
         record: &mut RecordBuffer,
         prepared: &mut Prepared<'_>,
+        time: i64,
     ) -> Result<()> {
-        let time = now();
         let in_flight = std::mem::replace(&mut prepared.in_flight, InFlight::none());
         let mut freed = Vec::new();
         let mut published = Ok(());

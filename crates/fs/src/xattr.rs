@@ -74,6 +74,13 @@ impl Core {
                 parts.insert(key.index, value.to_vec());
                 true
             })?;
+            // what replay brought is not in the tree yet
+            for (key, change) in meta.pending.range(from..to) {
+                match change {
+                    Change::Put(value) => parts.insert(key.index, value.clone()),
+                    Change::Delete => parts.remove(&key.index),
+                };
+            }
             let xattrs =
                 Xattrs::from_parts(&parts).ok_or_else(|| crate::core::damaged_value(&from))?;
             meta.xattrs = Some(Box::new(xattrs));

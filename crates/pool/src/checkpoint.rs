@@ -9,7 +9,7 @@
 //! untouched until step 4.
 
 use crate::addr::BlockAddr;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::fold::{DataBlocks, Folded, Pages, SliceBatch};
 use crate::gate::Closed;
 use crate::pool::{Pool, Roots};
@@ -20,6 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
+
+/// How often a fold that found no space is tried again.
+const FOLDS_MAX: u32 = 50;
 
 /// Where a checkpoint cuts the log.
 #[derive(Clone, Debug)]
@@ -61,10 +64,25 @@ impl Pool {
         batch: &[SliceBatch],
         blocks: &dyn DataBlocks,
     ) -> Result<Written> {
+        if self.slices.iter().any(|slice| slice.space.freed_twice()) {
+            let what = "a block was freed twice: it had two owners".to_owned();
+            self.poison(&what);
+            return Err(Error::Damaged { slice: 0, offset: 0, what });
+        }
         let mut pages = Pages::default();
-        let result = self
-            .fold(batch, blocks, &mut pages)
-            .and_then(|folded| self.switch(cut, &folded, &mut pages));
+        let mut folded = self.fold(batch, blocks, &mut pages);
+        for _ in 0..FOLDS_MAX {
+            if !matches!(folded, Err(Error::NoSpace)) {
+                break;
+            }
+            // nothing is switched yet: the reserve may still wait for readers of the last fold
+            self.give_pages(&pages);
+            self.reclaim.gather_all();
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            pages = Pages::default();
+            folded = self.fold(batch, blocks, &mut pages);
+        }
+        let result = folded.and_then(|folded| self.switch(cut, &folded, &mut pages));
         if let Err(error) = &result {
             self.poison(&format!("a checkpoint failed: {error}"));
         }
@@ -73,6 +91,13 @@ impl Pool {
         self.tree_pages.store(pages_now, Ordering::Relaxed);
         let bytes = (pages.new.len() + self.slices.len()) as u64 * BLOCK_BYTES;
         result.map(|()| Written { bytes, freed: pages.freed })
+    }
+
+    /// Pages of a fold that came to nothing.
+    fn give_pages(&self, pages: &Pages) {
+        for addr in &pages.new {
+            self.slices[usize::from(addr.slice())].space.give(&[addr.block()]);
+        }
     }
 
     fn switch(&self, cut: &Cut, folded: &Folded, pages: &mut Pages) -> Result<()> {

@@ -19,6 +19,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Blocks that go through an epoch together.
 const BATCH_BLOCKS: usize = 64;
+/// How long `gather` waits for readers: rounds, the later ones of 100 us.
+const GATHER_ROUNDS: u32 = 128;
 /// Most free blocks in one CPU's cache after a refill.
 const CACHE_BLOCKS: u64 = 64;
 
@@ -259,12 +261,16 @@ impl Reclaim {
             self.spaces[slice].give(&free);
         }
         // epochs pass when threads pin; a few rounds are enough unless a reader is in the middle
-        for _ in 0..16 {
+        for round in 0..GATHER_ROUNDS {
             if self.waiting.load(Ordering::Relaxed) == 0 {
                 break;
             }
             crossbeam_epoch::pin().flush();
-            std::thread::yield_now();
+            if round < GATHER_ROUNDS / 2 {
+                std::thread::yield_now();
+            } else {
+                std::thread::sleep(std::time::Duration::from_micros(100));
+            }
         }
         for space in &self.spaces {
             space.settle();

@@ -12,6 +12,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// First bytes of a root.
 pub const ROOT_MAGIC: [u8; 8] = *b"NSROOT01";
 
+/// Generations and sequence numbers are below this: nobody counts so far.
+const NUMBER_MAX: u64 = 1 << 62;
+
 /// The root's bytes.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -78,7 +81,10 @@ impl SliceRoot {
         let whole = root.magic == ROOT_MAGIC
             && root.slice_uuid == *slice_uuid
             && root.crc.get() == root.checksum()
-            && root.generation.get() > 0;
+            && (1..NUMBER_MAX).contains(&root.generation.get())
+            && root.log_floor.get() < NUMBER_MAX
+            && root.inode_next.get() < 1 << 55
+            && root.inodes.get() < 1 << 55;
         whole.then_some(root)
     }
 

@@ -15,6 +15,9 @@ use std::collections::BTreeMap;
 /// headers a crash can have torn (one per lane).
 pub const SEQUENCE_GAP: u64 = 1 << 16;
 
+/// Sequence numbers are below this: nobody counts so far.
+const SEQUENCE_MAX: u64 = 1 << 62;
+
 /// A place in the log where something should be and is not.
 #[derive(Clone, Debug)]
 pub struct Damage {
@@ -54,6 +57,9 @@ pub fn scan(slice: u8, mapping: &Mapping, superblock: &Superblock, floor: u64) -
         let mut header = [0u8; CHUNK_HEADER_BYTES];
         mapping.read(SliceLog::chunk_offset(index, chunk_bytes), &mut header)?;
         let Some(header) = ChunkHeader::decode(&header, &uuid) else { continue };
+        if header.sequence.get() >= SEQUENCE_MAX {
+            continue;
+        }
         scan.sequence_max = scan.sequence_max.max(header.sequence.get());
         if header.sequence.get() >= floor {
             let lane = lanes.entry(header.lane.get()).or_default();

@@ -4,7 +4,7 @@ use crate::common::{TestPool, pattern};
 use crate::compare;
 use crate::ops::{Make, Op, Pick, Place};
 use crate::reference::{ANY_ERROR, Model};
-use fs::{Creation, FileKind, FileSystem, Handle, Ino, NewNode, SetAttr, Timestamp};
+use fs::{Creation, FileKind, FileSystem, Handle, Ino, NewNode, SetAttr};
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub struct Harness {
     setup: Setup,
     pool: TestPool,
     fs: Option<FileSystem>,
-    model: Model,
+    pub model: Model,
     handles: Vec<(Ino, Arc<Handle>)>,
     /// Inodes that once were: asking for them must fail.
     dead: Vec<Ino>,
@@ -36,7 +36,7 @@ pub struct Harness {
     blocks_max: u64,
 }
 
-fn name(pick: Pick) -> Vec<u8> {
+pub fn name(pick: Pick) -> Vec<u8> {
     match pick % 400 {
         0 => Vec::new(),
         1 => b".".to_vec(),
@@ -50,7 +50,7 @@ fn name(pick: Pick) -> Vec<u8> {
 }
 
 /// The file system's answer must be the reference's, by value or by errno.
-fn same<T: PartialEq + Debug>(what: &str, fs: fs::Result<T>, model: Result<T, i32>) -> Verdict {
+pub fn same<T: PartialEq + Debug>(what: &str, fs: fs::Result<T>, model: Result<T, i32>) -> Verdict {
     match (&fs, &model) {
         (Ok(fs), Ok(model)) if fs == model => Ok(()),
         (Err(error), Err(errno)) if *errno == ANY_ERROR || error.errno() == *errno => Ok(()),
@@ -59,7 +59,7 @@ fn same<T: PartialEq + Debug>(what: &str, fs: fs::Result<T>, model: Result<T, i3
     }
 }
 
-fn same_bytes(what: &str, fs: fs::Result<Vec<u8>>, model: Result<Vec<u8>, i32>) -> Verdict {
+pub fn same_bytes(what: &str, fs: fs::Result<Vec<u8>>, model: Result<Vec<u8>, i32>) -> Verdict {
     if let (Ok(fs), Ok(model)) = (&fs, &model)
         && fs != model
     {
@@ -109,7 +109,7 @@ impl Harness {
         self.fs = Some(if background { self.pool.start() } else { self.pool.start_alone() });
     }
 
-    fn fs(&self) -> &FileSystem {
+    pub fn fs(&self) -> &FileSystem {
         self.fs.as_ref().unwrap()
     }
 
@@ -124,7 +124,7 @@ impl Harness {
     }
 
     /// One of the inodes, sometimes one that is gone.
-    fn node(&self, pick: Pick) -> Ino {
+    pub fn node(&self, pick: Pick) -> Ino {
         let alive: Vec<&Ino> = self.model.nodes.keys().collect();
         match pick % 50 {
             0 => self.dead[usize::from(pick) % self.dead.len()],
@@ -133,7 +133,7 @@ impl Harness {
     }
 
     /// One of the directories, sometimes something else.
-    fn dir(&self, pick: Pick) -> Ino {
+    pub fn dir(&self, pick: Pick) -> Ino {
         let dirs = self.model.nodes.iter().filter(|(_, node)| node.kind == FileKind::Directory);
         let dirs: Vec<Ino> = dirs.map(|(ino, _)| *ino).collect();
         match pick % 25 {
@@ -198,13 +198,13 @@ impl Harness {
     }
 
     /// Remembers inodes that died.
-    fn forget(&mut self, ino: Ino) {
+    pub fn forget(&mut self, ino: Ino) {
         if !self.model.nodes.contains_key(&ino) {
             self.dead.push(ino);
         }
     }
 
-    fn create(&mut self, dir: Ino, name: &[u8], node: NewNode<'_>, by: Creation) -> Verdict {
+    pub fn create(&mut self, dir: Ino, name: &[u8], node: NewNode<'_>, by: Creation) -> Verdict {
         let made = self.fs().create(dir, name, node, by);
         let expected = self.model.may_create(dir, name, &node);
         if let (Ok(attr), Ok(())) = (&made, &expected) {
@@ -330,140 +330,6 @@ impl Harness {
             }
             _ => Ok(()),
         }
-    }
-
-    fn step_setattr(&mut self, op: &Op) -> Verdict {
-        let Op::SetAttr { node, mode, uid, times } = *op else { return Ok(()) };
-        let ino = self.node(node);
-        let change = SetAttr {
-            mode,
-            uid,
-            gid: uid.map(|uid| uid + 100),
-            size: None,
-            accessed: times.map(|times| Timestamp(times.0)),
-            modified: times.map(|times| Timestamp(times.1)),
-        };
-        let done = self.fs().setattr(ino, &change);
-        match (done, self.model.setattr(ino, &change)) {
-            (Ok(attr), Ok(())) => compare::attr(&attr, &self.model.nodes[&ino]),
-            (done, expected) => same("setattr", done.map(|_| ()), expected),
-        }
-    }
-
-    fn step_xattr(&mut self, op: &Op) -> Verdict {
-        let xattr_name = |name: u8| match name {
-            0 => Vec::new(),
-            1 => vec![b'u'; 256],
-            2..20 => vec![b'u'; 255],
-            name => format!("user.{}", name % 5).into_bytes(),
-        };
-        match *op {
-            Op::SetXattr { node, name, len, seed, mode } => {
-                let (ino, name, value) = (self.node(node), xattr_name(name), pattern(seed, len));
-                let done = self.fs().setxattr(ino, &name, &value, mode);
-                same("setxattr", done, self.model.setxattr(ino, &name, &value, mode))?;
-                let expected = self
-                    .model
-                    .node(ino)
-                    .and_then(|node| node.xattrs.get(&name).cloned().ok_or(libc::ENODATA));
-                same_bytes("getxattr", self.fs().getxattr(ino, &name), expected)
-            }
-            Op::RemoveXattr { node, name } => {
-                let (ino, name) = (self.node(node), xattr_name(name));
-                let done = self.fs().removexattr(ino, &name);
-                let expected = self.model.removexattr(ino, &name);
-                let bad = name.is_empty() || name.len() > 255;
-                same("removexattr", done, if bad { Err(ANY_ERROR) } else { expected })
-            }
-            Op::ListXattr { node } => {
-                let ino = self.node(node);
-                let expected = self
-                    .model
-                    .node(ino)
-                    .map(|node| node.xattrs.keys().cloned().collect::<Vec<_>>());
-                same("listxattr", self.fs().listxattr(ino), expected)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn step_names(&mut self, op: &Op) -> Verdict {
-        match *op {
-            Op::Unlink { dir, name } => self.remove(self.dir(dir), name, false),
-            Op::Rmdir { dir, name } => self.remove(self.dir(dir), name, true),
-            Op::Link { node, dir, name: pick } => {
-                let (ino, dir, name) = (self.node(node), self.dir(dir), name(pick));
-                let done = self.fs().link(ino, dir, &name).map(|attr| attr.links);
-                let expected = self.model.link(ino, dir, &name);
-                same("link", done, expected.map(|()| self.model.nodes[&ino].links))
-            }
-            Op::Rename { from, to, mode } => {
-                let (from_name, to_name) = (name(from.1), name(to.1));
-                let from = (self.dir(from.0), &from_name[..]);
-                let to = (self.dir(to.0), &to_name[..]);
-                let lost = self.model.lookup(to.0, to.1);
-                let done = self.fs().rename(from, to, mode);
-                same("rename", done, self.model.rename(from, to, mode))?;
-                lost.into_iter().for_each(|ino| self.forget(ino));
-                Ok(())
-            }
-            Op::Readlink { node } => {
-                let ino = self.node(node);
-                let expected = self.model.node(ino).and_then(|node| match node.kind {
-                    FileKind::Symlink => Ok(node.target.clone()),
-                    _ => Err(libc::EINVAL),
-                });
-                same_bytes("readlink", self.fs().readlink(ino), expected)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn remove(&mut self, dir: Ino, pick: Pick, directory: bool) -> Verdict {
-        let name = name(pick);
-        let lost = self.model.lookup(dir, &name);
-        let done = match directory {
-            true => self.fs().rmdir(dir, &name),
-            false => self.fs().unlink(dir, &name),
-        };
-        same("remove", done, self.model.remove(dir, &name, directory))?;
-        lost.into_iter().for_each(|ino| self.forget(ino));
-        Ok(())
-    }
-
-    fn step_readdir(&mut self, dir: Pick, first: u8, create: Pick, remove: Pick) -> Verdict {
-        let ino = self.dir(dir);
-        let mut seen = Vec::new();
-        let mut cookie = 0;
-        let mut left = usize::from(first);
-        let listed = self.fs().readdir(ino, 0, &mut |entry| {
-            if left == 0 {
-                return false;
-            }
-            left -= 1;
-            cookie = entry.cookie;
-            seen.push((entry.name.clone(), entry.ino));
-            true
-        });
-        let before = match self.model.node(ino) {
-            Ok(node) if node.kind == FileKind::Directory => node.entries.clone(),
-            Ok(_) => return same("readdir", listed, Err(libc::ENOTDIR)),
-            Err(errno) => return same("readdir", listed, Err(errno)),
-        };
-        same("readdir", listed, Ok(()))?;
-        let by = Creation { mode: 0o600, uid: 0, gid: 0 };
-        self.create(ino, &name(create), NewNode::File, by)?;
-        self.remove(ino, remove, false)?;
-        if create.is_multiple_of(3) {
-            same("checkpoint", self.fs().checkpoint(), Ok(()))?;
-        }
-        let listed = self.fs().readdir(ino, cookie, &mut |entry| {
-            seen.push((entry.name.clone(), entry.ino));
-            true
-        });
-        same("readdir", listed, Ok(()))?;
-        let after = self.model.node(ino).map(|node| node.entries.clone()).unwrap_or_default();
-        compare::listing(seen, &before, &after)
     }
 
     fn step_check(&mut self) -> Verdict {

@@ -9,6 +9,7 @@ mod content;
 mod harness;
 mod ops;
 mod reference;
+mod steps;
 
 use harness::{Harness, Setup};
 use proptest::prelude::*;
