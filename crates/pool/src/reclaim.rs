@@ -19,8 +19,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Blocks that go through an epoch together.
 const BATCH_BLOCKS: usize = 64;
-/// How long `gather` waits for readers: rounds, the later ones of 100 us.
-const GATHER_ROUNDS: u32 = 128;
+/// How long `gather` waits for readers, in rounds, most of them of 100 us: while the caller holds
+/// locks, and when it holds none.
+const GATHER_ROUNDS_LOCKED: u32 = 128;
+const GATHER_ROUNDS: u32 = 2000;
+/// The first rounds only yield.
+const GATHER_ROUNDS_SHORT: u32 = 64;
 /// Most free blocks in one CPU's cache after a refill.
 const CACHE_BLOCKS: u64 = 64;
 
@@ -127,7 +131,7 @@ impl Reclaim {
             }
             self.give_extents(extents);
             if attempt == 0 {
-                self.gather();
+                self.gather(GATHER_ROUNDS_LOCKED);
             }
         }
         Err(Error::NoSpace)
@@ -249,10 +253,10 @@ impl Reclaim {
             retired.append(&mut cpu.lock().retired);
         }
         self.pass_on(retired);
-        self.gather();
+        self.gather(GATHER_ROUNDS);
     }
 
-    fn gather(&self) {
+    fn gather(&self, rounds: u32) {
         for cpu in &self.cpus {
             let mut cpu = cpu.lock();
             let slice = usize::from(cpu.slice);
@@ -261,12 +265,12 @@ impl Reclaim {
             self.spaces[slice].give(&free);
         }
         // epochs pass when threads pin; a few rounds are enough unless a reader is in the middle
-        for round in 0..GATHER_ROUNDS {
+        for round in 0..rounds {
             if self.waiting.load(Ordering::Relaxed) == 0 {
                 break;
             }
             crossbeam_epoch::pin().flush();
-            if round < GATHER_ROUNDS / 2 {
+            if round < GATHER_ROUNDS_SHORT {
                 std::thread::yield_now();
             } else {
                 std::thread::sleep(std::time::Duration::from_micros(100));
