@@ -148,15 +148,21 @@ impl Core {
         Ok(())
     }
 
+    /// Whether a write lies where a file can have data, in blocks that the pool has.
+    fn write_fits(&self, block: u64, placed: &[Placed], end: u64) -> bool {
+        let last = block.saturating_add(placed.len() as u64);
+        end <= FILE_BYTES_MAX
+            && last <= FILE_BYTES_MAX / BLOCK_BYTES
+            && placed.iter().all(|placed| self.pool.contains(placed.addr))
+    }
+
     /// Whether writes name blocks of the pool, and places that a file can have in one that is no
     /// directory. A record whose checksum fits was made by a Nearside, torn data or not.
     fn makes_sense(&self, items: &[Item]) -> bool {
         items.iter().all(|item| match item {
             Item::Write { ino, block, placed, end } => {
-                let last = block.saturating_add(placed.len() as u64);
                 let file = self.inode(*ino).map_or(true, |inode| inode.kind == FileKind::File);
-                let inside = *end <= FILE_BYTES_MAX && last <= FILE_BYTES_MAX / BLOCK_BYTES;
-                file && inside && placed.iter().all(|placed| self.pool.contains(placed.addr))
+                file && self.write_fits(*block, placed, *end)
             }
             _ => true,
         })
@@ -246,9 +252,7 @@ impl Core {
         record: &Record,
     ) -> Result<()> {
         let mut freed = Vec::new();
-        let last = block.saturating_add(placed.len() as u64);
-        let inside = end <= FILE_BYTES_MAX && last <= FILE_BYTES_MAX / BLOCK_BYTES;
-        if !inside || placed.iter().any(|placed| !self.pool.contains(placed.addr)) {
+        if !self.write_fits(block, placed, end) {
             return Err(damaged_record(record));
         }
         let inode = self.replayed_file(ino, record)?;
