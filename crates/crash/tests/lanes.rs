@@ -105,5 +105,44 @@ fn a_block_is_used_again_after_a_punch_under_an_unsealed_tail() {
 #[test]
 fn a_block_is_used_again_after_its_file_is_gone_under_an_unsealed_tail() {
     reuse("unlink", |w| w.unlink("/f"));
-    reuse("merged patches", |w| w.write("/f", 10, &pattern(6, 900)));
+    reuse("merged bytes", |w| w.write("/f", 10, &pattern(6, 1900)));
+}
+
+/// Lane A writes two blocks and stays idle: nothing seals its record. Lane B changes bytes of one
+/// of them in place, so that it no longer fits lane A's checksum. Neither may be taken for torn.
+#[test]
+fn a_block_changes_in_place_under_an_unsealed_tail() {
+    let mut recorder = Recorder::new(&ONE, 0).unwrap();
+    recorder.world.at_home(|w| w.file("/f", &pattern(1, 8192))).unwrap();
+    recorder.world.fs.checkpoint().unwrap();
+    recorder.begin().unwrap();
+    let mut op = |name, run: fn(&mut World) -> fs::Result<()>| {
+        recorder.operation(name, run).unwrap().unwrap();
+    };
+    op("write", |w| w.at_home(|w| w.write("/f", 0, &pattern(2, 8192))));
+    op("patch", |w| w.on_thread(|w| w.write("/f", 100, b"in place")));
+    op("patch", |w| w.on_thread(|w| w.write("/f", 4090, b"in both blocks")));
+    clean(&recorder.finish("in place under an unsealed tail".to_owned()), &Settings::quick(4));
+}
+
+/// The same bytes again and again, before and after a checkpoint flushed them, and the block's
+/// whole content between.
+#[test]
+fn bytes_in_place_across_checkpoints() {
+    let mut recorder = Recorder::new(&ONE, 0).unwrap();
+    recorder.world.at_home(|w| w.file("/f", &pattern(1, 8192))).unwrap();
+    recorder.begin().unwrap();
+    let mut op = |name, run: fn(&mut World) -> fs::Result<()>| {
+        recorder.operation(name, run).unwrap().unwrap();
+    };
+    op("patch", |w| w.write("/f", 60, b"across two lines"));
+    op("patch", |w| w.write("/f", 64, b"over"));
+    op("checkpoint", |w| w.fs.checkpoint());
+    op("patch", |w| w.write("/f", 60, b"once more"));
+    op("overwrite", |w| w.write("/f", 0, &pattern(2, 4096)));
+    op("patch", |w| w.write("/f", 61, b"in a new block"));
+    op("checkpoint", |w| w.fs.checkpoint());
+    op("punch", |w| w.fallocate("/f", Fallocate::PunchHole, 0, 4096));
+    op("patch", |w| w.write("/f", 61, b"in a hole"));
+    clean(&recorder.finish("in place across checkpoints".to_owned()), &Settings::quick(4));
 }

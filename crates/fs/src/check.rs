@@ -7,18 +7,21 @@ use crate::attr::Stored;
 use crate::core::Core;
 use crate::dir::{Dirent, cookie_base};
 use crate::error::Result;
+use crate::item::Placed;
 use crate::keys;
 use crate::leaf;
+use crate::leaf_value;
 use crate::patches::Patches;
 use crate::types::{FileKind, Ino};
 use crate::xattr::Xattrs;
-use pool::tree::{self, Key};
+use pool::tree::{self, Key, Root};
 use pool::{
     BLOCK_BYTES, BlockAddr, Candidate, FoldView, Folded, GROUP_BLOCKS, OpenOptions, Pages, Pool,
     Recovery,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Most findings of one run: a pool with more is not helped by a longer list.
 const FINDINGS_MAX: usize = 1000;
@@ -86,6 +89,8 @@ fn check_pool(pool: Pool, recovery: &Recovery) -> Result<CheckReport> {
             return Ok(report);
         }
     }
+    let overlays = core.take_overlays();
+    let overlays = overlays.into_iter().map(|o| ((o.ino, o.block), o.patches)).collect();
     let (batch, _) = core.encode();
     core.mark_named(&batch)?;
     let mut pages = Pages::in_memory();
@@ -97,7 +102,8 @@ fn check_pool(pool: Pool, recovery: &Recovery) -> Result<CheckReport> {
         }
     };
     let view = FoldView::new(&core.pool, &pages);
-    let mut checker = Checker { core: &core, report, state: State::default() };
+    let state = State { overlays, ..State::default() };
+    let mut checker = Checker { core: &core, report, state };
     checker.trees(&view, &folded);
     checker.names();
     checker.space(&view, &folded);
@@ -125,7 +131,27 @@ struct State {
     orphans: HashSet<Ino>,
     /// Who owns each block.
     owners: HashMap<u64, Ino>,
+    /// What the log holds to be put into blocks.
+    overlays: HashMap<(Ino, u64), Arc<Patches>>,
     entries: Vec<(Ino, Dirent)>,
+}
+
+/// The tree of one slice.
+type Tree<'t> = (&'t FoldView<'t>, &'t Root);
+
+/// The patches that the tree holds over blocks of a leaf. What makes no sense is reported when its
+/// key is met.
+fn stored_patches(ino: Ino, leaf: u64, (view, root): Tree<'_>) -> HashMap<u64, Arc<Patches>> {
+    let mut patches = HashMap::new();
+    let first = leaf * leaf::LEAF_BLOCKS;
+    let from = keys::key(ino, keys::PATCH, first);
+    let to = keys::key(ino, keys::PATCH, first + leaf::LEAF_BLOCKS);
+    // a page that cannot be read is met by the walk over the whole tree
+    let _ = tree::scan(view, root, from, to, |key, value| {
+        patches.extend(Patches::decode(value).map(|found| (key.index, Arc::new(found))));
+        Ok(true)
+    });
+    patches
 }
 
 struct Checker<'c> {
@@ -159,7 +185,7 @@ impl Checker<'_> {
         }
         for (slice, root) in folded.trees.iter().enumerate() {
             let scanned = tree::scan(view, root, Key::MIN, Key::MAX, |key, value| {
-                self.value(slice as u8, &key, value);
+                self.value(slice as u8, &key, value, (view, root));
                 Ok(true)
             });
             if let Err(error) = scanned {
@@ -168,7 +194,7 @@ impl Checker<'_> {
         }
     }
 
-    fn value(&mut self, slice: u8, key: &Key, value: &[u8]) {
+    fn value(&mut self, slice: u8, key: &Key, value: &[u8], tree: Tree<'_>) {
         if key.object == 0 {
             let fine = key.kind == keys::ORPHAN && keys::home(Ino(key.index)) == slice;
             if !fine {
@@ -178,13 +204,13 @@ impl Checker<'_> {
             return;
         }
         let ino = Ino(key.object);
-        let fine = keys::home(ino) == slice && self.inode_value(ino, key, value).is_some();
+        let fine = keys::home(ino) == slice && self.inode_value(ino, key, value, tree).is_some();
         if !fine {
             self.report.add(inode_place(ino), format!("{key:?} holds a value that makes no sense"));
         }
     }
 
-    fn inode_value(&mut self, ino: Ino, key: &Key, value: &[u8]) -> Option<()> {
+    fn inode_value(&mut self, ino: Ino, key: &Key, value: &[u8], tree: Tree<'_>) -> Option<()> {
         let seen = self.state.inodes.entry(ino).or_default();
         match key.kind {
             keys::INODE if key.index == 0 => seen.stored = Some(Stored::decode(value)?),
@@ -192,11 +218,14 @@ impl Checker<'_> {
                 if key.index > leaf::LEAF_INDEX_MAX {
                     return None;
                 }
-                let placed = leaf::decode(value)?;
+                let placed = leaf_value::decode(value)?;
                 seen.blocks += placed.len() as u64;
+                let patches = stored_patches(ino, key.index, tree);
                 for (slot, placed) in placed {
                     let block = key.index * leaf::LEAF_BLOCKS + slot as u64;
-                    self.block(ino, block, placed.addr, placed.crc);
+                    let over = self.state.overlays.get(&(ino, block)).cloned();
+                    let over = over.or_else(|| patches.get(&block).cloned());
+                    self.block(ino, block, placed, over.as_deref());
                 }
             }
             keys::PATCH => {
@@ -223,7 +252,8 @@ impl Checker<'_> {
         Some(())
     }
 
-    fn block(&mut self, ino: Ino, block: u64, addr: BlockAddr, crc: u32) {
+    fn block(&mut self, ino: Ino, block: u64, placed: Placed, patches: Option<&Patches>) {
+        let addr = placed.addr;
         let file_place = format!("inode {}, file offset {}", ino.0, block * BLOCK_BYTES);
         if !self.core.pool.contains(addr) {
             return self.report.add(file_place, "names a block that the pool does not have");
@@ -233,8 +263,8 @@ impl Checker<'_> {
             self.report.add(place(addr), format!("belongs to {} and to {other}", inode_place(ino)));
         }
         self.report.blocks += 1;
-        match self.core.pool.crc(addr) {
-            Ok(found) if found == crc => {}
+        match self.core.crc_under(addr, patches) {
+            Ok(found) if found == placed.crc => {}
             Ok(_) => self.report.add(file_place, format!("the data at {} is damaged", place(addr))),
             Err(error) => self.report.add(file_place, error.to_string()),
         }

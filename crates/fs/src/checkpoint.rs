@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::inode::{Inode, NOTHING_VOID};
 use crate::keys;
 use crate::leaf::{self, LEAF_BLOCKS};
+use crate::leaf_value;
 use crate::types::FileKind;
 use pool::tree::{Change, Key};
 use pool::{BlockAddr, DataBlocks, SliceBatch};
@@ -22,7 +23,7 @@ pub struct FileBlocks;
 impl DataBlocks for FileBlocks {
     fn data_blocks(&self, key: &Key, value: &[u8], each: &mut dyn FnMut(BlockAddr)) {
         if key.kind == keys::MAP && key.object != 0 && key.index <= leaf::LEAF_INDEX_MAX {
-            for (_, placed) in leaf::decode(value).unwrap_or_default() {
+            for (_, placed) in leaf_value::decode(value).unwrap_or_default() {
                 each(placed.addr);
             }
         }
@@ -46,7 +47,7 @@ impl Core {
             // the fold lives on the reserve: pages of the trees before must be back in it
             self.pool.reclaim().gather_all();
         }
-        let written = self.pool.commit(&cut, &batch, &FileBlocks)?;
+        let written = self.pool.commit(cut, &batch, &FileBlocks)?;
         self.pool.reclaim().retire(&written.freed);
         if !self.pool.has_room() {
             self.pool.reclaim().gather_all();

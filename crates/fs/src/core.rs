@@ -44,6 +44,8 @@ pub struct Core {
     pub hash_key: [u8; 16],
     /// Longest payload of a record.
     pub payload_max: usize,
+    /// Whether small writes change blocks in place.
+    pub stores_in_place: bool,
     table: Box<[Shard]>,
     /// Inodes that changed since the last cut.
     pub dirty: Mutex<Vec<Arc<Inode>>>,
@@ -127,6 +129,7 @@ impl Core {
         Core {
             hash_key: superblock.map(|s| s.pool_uuid).unwrap_or_default(),
             payload_max: smallest.unwrap_or(0) as usize - 256,
+            stores_in_place: pool.domain() != pmem::Domain::Sync,
             table: (0..SHARDS).map(|_| RwLock::default()).collect(),
             dirty: Mutex::default(),
             dirty_units: AtomicU64::new(0),

@@ -5,7 +5,7 @@
 //! ```text
 //! write one    tag 1, flags, count u16 = 1, crc u32 | ino | block | addr | end
 //! write many   tag 2, flags, count u16, 0 | ino | block | end | count x (addr u64, crc u32)
-//! patch        tag 3, flags, len u16, 0 u32         | ino | offset | end | len bytes, padded
+//! patch        tag 3, flags, len u16, crc u32       | ino | offset | end | len bytes, padded
 //! put          tag 4, kind, len u16, 0 u32          | object | index | len bytes, padded
 //! delete       tag 5, kind, 0                       | object | index
 //! truncate     tag 6, 0                             | ino | size
@@ -15,7 +15,8 @@
 //! request      tag 10 (room: client id and sequence of a remote request)
 //! ```
 //!
-//! `end` is where the written bytes end in the file: the size becomes at least that.
+//! `crc` of a patch is the checksum of the whole block with the patch over it. `end` is where the
+//! written bytes end in the file: the size becomes at least that.
 //! The tag 0 is padding: no further item follows.
 
 use crate::bytes::Bytes;
@@ -66,6 +67,8 @@ pub enum Item {
         offset: u64,
         /// The bytes.
         data: Vec<u8>,
+        /// Checksum of the block with them.
+        crc: u32,
         /// Where the written bytes end.
         end: u64,
     },
@@ -165,8 +168,15 @@ pub fn push_write(record: &mut RecordBuffer, ino: Ino, block: u64, placed: &[Pla
 }
 
 /// Adds bytes over a block.
-pub fn push_patch(record: &mut RecordBuffer, ino: Ino, offset: u64, data: &[u8], end: u64) {
-    head(record, PATCH, 0, data.len() as u16, 0);
+pub fn push_patch(
+    record: &mut RecordBuffer,
+    ino: Ino,
+    offset: u64,
+    data: &[u8],
+    crc: u32,
+    end: u64,
+) {
+    head(record, PATCH, 0, data.len() as u16, crc);
     words(record, &[ino.0, offset, end]);
     record.push(data);
     record.align();
@@ -250,7 +260,7 @@ fn decode_one(bytes: &mut Bytes<'_>, tag: u8, kind: u8, short: u16, long: u32) -
             let (offset, end) = (bytes.u64()?, bytes.u64()?);
             let data = bytes.take(usize::from(short))?.to_vec();
             pad(bytes, usize::from(short))?;
-            Item::Patch { ino, offset, data, end }
+            Item::Patch { ino, offset, data, crc: long, end }
         }
         PUT => {
             let index = bytes.u64()?;
@@ -283,7 +293,7 @@ mod tests {
         let two = Placed { addr: BlockAddr::new(0, 78), crc: 6 };
         push_write(&mut record, Ino(9), 4, &[one], 20_000);
         push_write(&mut record, Ino(9), 6, &[two, one, two], 30_000);
-        push_patch(&mut record, Ino(9), 123, b"hello", 128);
+        push_patch(&mut record, Ino(9), 123, b"hello", 7, 128);
         push_put(&mut record, 9, 4, 1234, b"value");
         push_delete(&mut record, 9, 4, 1235);
         push_truncate(&mut record, Ino(9), 5);
@@ -296,7 +306,7 @@ mod tests {
         let blocks = vec![two, one, two];
         assert_eq!(items[1], Item::Write { ino: Ino(9), block: 6, placed: blocks, end: 30_000 });
         let data = b"hello".to_vec();
-        assert_eq!(items[2], Item::Patch { ino: Ino(9), offset: 123, data, end: 128 });
+        assert_eq!(items[2], Item::Patch { ino: Ino(9), offset: 123, data, crc: 7, end: 128 });
         let value = b"value".to_vec();
         assert_eq!(items[3], Item::Put { object: 9, kind: 4, index: 1234, value });
         assert_eq!(items[7], Item::Touch { ino: Ino(1), links: 3, entries: 17 });

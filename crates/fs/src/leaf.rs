@@ -6,18 +6,21 @@
 //! - a leaf that was replaced (grown, dropped by a truncation) is dead for ever: who still holds it
 //!   finds out and looks the leaf up again.
 //!
-//! Stored as a value: `runs u8`, then `(first u8, count-1 u8, addr 48 bits)` each, then the
-//! checksums of all blocks in order, 32 bits each.
+//! - bytes of a block change in place only under the lock, after a count of such changes went up:
+//!   a reader that copied the block meanwhile finds the count changed, and copies again;
+//! - a slot's checksum is that of the block with its patches over it. So it fits whatever part of
+//!   the patches' bytes lies in the block already.
 
-use crate::bytes::Bytes;
 use crate::item::Placed;
+use crate::leaf_value;
 use crate::patches::Patches;
 use crate::sequence::{Sequence, SequenceLock};
+use crate::slot::{Published, SlotChange, SlotView};
 use crate::types::FILE_BYTES_MAX;
 use arc_swap::ArcSwapOption;
 use pool::BlockAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Blocks of a leaf.
 pub const LEAF_BLOCKS: u64 = 128;
@@ -43,46 +46,15 @@ struct Slot {
     patches: ArcSwapOption<Patches>,
 }
 
-/// One slot, copied out.
-#[derive(Clone, Debug, Default)]
-pub struct SlotView {
-    /// Where the block is; none: a hole.
-    pub addr: BlockAddr,
-    /// Its checksum.
-    pub crc: u32,
-    /// Whether the checksum was verified.
-    pub verified: bool,
-    /// What overlays it.
-    pub patches: Option<Arc<Patches>>,
-}
-
 /// A leaf.
 #[derive(Debug)]
 pub struct Leaf {
     sequence: Sequence,
+    /// Changes of blocks in place, and 1 when the leaf died.
+    in_place: AtomicU64,
     /// Changed since the last cut.
     pub dirty: AtomicBool,
     slots: Box<[Slot]>,
-}
-
-/// What changed in one slot.
-#[derive(Debug)]
-pub enum SlotChange {
-    /// A block took its place, with all that overlaid it.
-    Place(Placed),
-    /// Patches overlay it.
-    Patch(Arc<Patches>),
-    /// It is a hole.
-    Clear,
-}
-
-/// What a publication did.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Published {
-    /// The block that lost its place; none, if there was none.
-    pub old: BlockAddr,
-    /// The slot has patches to be folded, and had none before.
-    pub first_patch: bool,
 }
 
 /// A leaf, locked for publication. Readers wait for its end: only stores in between.
@@ -92,16 +64,13 @@ pub struct LeafLock<'l> {
     lock: SequenceLock<'l>,
 }
 
-fn value_word(values: &[u8]) -> u64 {
-    values.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
-}
-
 impl Leaf {
     /// An empty leaf with room for slot `slot`.
     pub fn new(slot: usize) -> Leaf {
         let room = (slot + 1).next_power_of_two().max(SLOTS_FIRST);
         Leaf {
             sequence: Sequence::new(),
+            in_place: AtomicU64::new(0),
             dirty: AtomicBool::new(false),
             slots: (0..room).map(|_| Slot::default()).collect(),
         }
@@ -140,6 +109,23 @@ impl Leaf {
     #[inline]
     pub fn still(&self, sequence: u64) -> bool {
         self.sequence.still(sequence)
+    }
+
+    /// A number to compare with [`still_in_place`](Leaf::still_in_place) after a copy; noted under
+    /// a sequence number that still holds.
+    #[inline]
+    pub fn in_place(&self) -> u64 {
+        self.in_place.load(Ordering::Relaxed)
+    }
+
+    /// Whether no block of the leaf changed in place since `noted`: what was copied out since is
+    /// as the slots said.
+    #[inline]
+    pub fn still_in_place(&self, noted: u64) -> bool {
+        // ordering: pairs with the Release fence of `count`; who copied a changed byte sees that
+        // the count moved
+        fence(Ordering::Acquire);
+        self.in_place.load(Ordering::Relaxed) == noted
     }
 
     /// One slot as it is; to be validated with `still`.
@@ -198,35 +184,10 @@ impl Leaf {
 
     /// As a value of the tree; `None`: it names no block.
     pub fn encode(&self) -> Option<Vec<u8>> {
-        let mut runs: Vec<(u8, u8, u64)> = Vec::new();
-        let mut crcs = Vec::new();
-        for (index, slot) in self.slots.iter().enumerate() {
-            let addr = slot.word.load(Ordering::Relaxed) & ADDR_BITS;
-            if addr == 0 {
-                continue;
-            }
-            crcs.extend_from_slice(&slot.crc.load(Ordering::Relaxed).to_le_bytes());
-            match runs.last_mut() {
-                Some((first, more, start))
-                    if usize::from(*first) + usize::from(*more) + 1 == index
-                        && *start + u64::from(*more) + 1 == addr =>
-                {
-                    *more += 1;
-                }
-                _ => runs.push((index as u8, 0, addr)),
-            }
-        }
-        if runs.is_empty() {
-            return None;
-        }
-        let mut out = Vec::with_capacity(1 + runs.len() * 8 + crcs.len());
-        out.push(runs.len() as u8);
-        for (first, more, addr) in runs {
-            out.extend_from_slice(&[first, more]);
-            out.extend_from_slice(&addr.to_le_bytes()[..6]);
-        }
-        out.extend_from_slice(&crcs);
-        Some(out)
+        leaf_value::encode(self.slots.iter().map(|slot| {
+            let addr = addr_in(slot.word.load(Ordering::Relaxed));
+            Placed { addr, crc: slot.crc.load(Ordering::Relaxed) }
+        }))
     }
 
     /// Calls `each` with what the tree must change about patches: slot, and the patches or nothing
@@ -246,7 +207,7 @@ impl Leaf {
 
     /// The leaf that a stored value and stored patches say.
     pub fn load(value: Option<&[u8]>, patches: &[(usize, Arc<Patches>)]) -> Option<Leaf> {
-        let blocks = value.map_or(Some(Vec::new()), decode)?;
+        let blocks = value.map_or(Some(Vec::new()), leaf_value::decode)?;
         let last =
             blocks.iter().map(|(slot, _)| *slot).chain(patches.iter().map(|(s, _)| *s)).max();
         let leaf = Leaf::new(last.unwrap_or(0));
@@ -258,16 +219,19 @@ impl Leaf {
         for (slot, patches) in patches {
             let slot = leaf.slots.get(*slot)?;
             slot.patches.store(Some(patches.clone()));
-            slot.word.fetch_or(PATCHED | PATCH_STORED, Ordering::Relaxed);
+            let word = slot.word.fetch_or(PATCHED | PATCH_STORED, Ordering::Relaxed);
+            if addr_in(word).is_none() {
+                slot.crc.store(patches.crc_over_zeros(), Ordering::Relaxed);
+            }
         }
         Some(leaf)
     }
 }
 
 impl LeafLock<'_> {
-    /// Changes one slot.
+    /// Changes one slot. For a change in place, the bytes are to be stored before the lock ends.
     #[inline]
-    pub fn publish(&self, slot: usize, change: &SlotChange) -> Published {
+    pub fn publish(&self, slot: usize, change: &SlotChange<'_>) -> Published {
         let Some(slot) = self.leaf.slots.get(slot) else { return Published::default() };
         let word = slot.word.load(Ordering::Relaxed);
         let keep = word & PATCH_STORED;
@@ -276,10 +240,16 @@ impl LeafLock<'_> {
                 slot.word.store(placed.addr.bits() | VERIFIED | keep, Ordering::Relaxed);
                 slot.crc.store(placed.crc, Ordering::Relaxed);
             }
-            SlotChange::Patch(patches) => {
+            SlotChange::Patch(patches, crc) => {
                 slot.patches.store(Some(patches.clone()));
+                slot.crc.store(*crc, Ordering::Relaxed);
                 slot.word.store(word | PATCHED | PATCH_DIRTY, Ordering::Relaxed);
                 return Published { first_patch: word & PATCH_DIRTY == 0, ..Published::default() };
+            }
+            SlotChange::InPlace(change) => {
+                slot.crc.store(change.crc, Ordering::Relaxed);
+                self.count();
+                return Published::default();
             }
             SlotChange::Clear => {
                 slot.word.store(keep, Ordering::Relaxed);
@@ -292,37 +262,35 @@ impl LeafLock<'_> {
         Published { old: addr_in(word), first_patch: false }
     }
 
+    /// Takes the patches off a slot whose block is to hold their bytes.
+    pub fn take_patches(&self, slot: usize) -> Option<Arc<Patches>> {
+        let slot = self.leaf.slots.get(slot)?;
+        let word = slot.word.load(Ordering::Relaxed);
+        if word & PATCHED == 0 || addr_in(word).is_none() {
+            return None;
+        }
+        slot.word.store(word & !(PATCHED | PATCH_DIRTY), Ordering::Relaxed);
+        self.count();
+        slot.patches.swap(None)
+    }
+
+    /// Bytes of a block are about to change in place.
+    #[inline]
+    fn count(&self) {
+        self.leaf.in_place.store(self.leaf.in_place() + 1, Ordering::Relaxed);
+        // ordering: the count moves before the bytes do
+        fence(Ordering::Release);
+    }
+
     /// The leaf is replaced or gone when this lock ends.
     pub fn kill(self) {
+        self.count();
         self.lock.kill();
     }
 }
 
 fn addr_in(word: u64) -> BlockAddr {
     BlockAddr::from_bits(word & ADDR_BITS).unwrap_or(BlockAddr::NONE)
-}
-
-/// The blocks that a stored leaf names, by slot; `None` if it makes no sense.
-pub fn decode(value: &[u8]) -> Option<Vec<(usize, Placed)>> {
-    let mut bytes = Bytes(value);
-    let runs = bytes.u8()?;
-    let mut blocks: Vec<(usize, Placed)> = Vec::new();
-    for _ in 0..runs {
-        let (first, more) = (usize::from(bytes.u8()?), u64::from(bytes.u8()?));
-        let addr = BlockAddr::from_bits(value_word(bytes.take(6)?))?;
-        let follows = blocks.last().is_none_or(|(slot, _)| *slot < first);
-        if addr.is_none() || !follows || first as u64 + more >= LEAF_BLOCKS {
-            return None;
-        }
-        for i in 0..=more {
-            let addr = BlockAddr::from_bits(addr.bits() + i)?;
-            blocks.push((first + i as usize, Placed { addr, crc: 0 }));
-        }
-    }
-    for (_, placed) in &mut blocks {
-        placed.crc = bytes.u32()?;
-    }
-    (bytes.is_empty() && !blocks.is_empty()).then_some(blocks)
 }
 
 #[cfg(test)]
@@ -360,7 +328,7 @@ mod tests {
         drop(lock);
         let value = leaf.encode().expect("has blocks");
         assert!(value.len() <= pool::tree::VALUE_BYTES_MAX);
-        assert_eq!(decode(&value).map(|blocks| blocks.len()), Some(128));
+        assert_eq!(leaf_value::decode(&value).map(|blocks| blocks.len()), Some(128));
     }
 
     #[test]
@@ -375,13 +343,5 @@ mod tests {
         leaf.lock().expect("alive").kill();
         assert!(leaf.begin_read().is_none());
         assert!(leaf.lock().is_none());
-    }
-
-    #[test]
-    fn bytes_that_no_leaf_wrote_are_refused() {
-        assert_eq!(decode(&[]), None);
-        assert_eq!(decode(&[0]), None);
-        assert_eq!(decode(&[1, 127, 1, 1, 0, 0, 0, 0, 0]), None);
-        assert_eq!(decode(&[255; 300]), None);
     }
 }

@@ -3,10 +3,10 @@
 use crate::core::{Core, damaged_value};
 use crate::error::Result;
 use crate::inode::Inode;
-use crate::item::Placed;
 use crate::keys;
-use crate::leaf::{LEAF_BLOCKS, Leaf, LeafLock, Published, SlotChange};
+use crate::leaf::{LEAF_BLOCKS, Leaf, LeafLock};
 use crate::patches::Patches;
+use crate::slot::{Published, SlotChange};
 use pool::BlockAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -120,7 +120,7 @@ impl Core {
         &self,
         inode: &Arc<Inode>,
         first: u64,
-        changes: &[SlotChange],
+        changes: &[SlotChange<'_>],
         freed: &mut Vec<BlockAddr>,
         finish: impl FnOnce(),
     ) -> Result<()> {
@@ -145,7 +145,7 @@ impl Core {
             for (offset, change) in changes.iter().enumerate() {
                 let (index, slot) = leaf_of(first + offset as u64);
                 let lock = &locks[(index - leaf_of(first).0) as usize];
-                self.place(inode, lock.publish(slot, change), change, freed);
+                self.place(inode, self.put(lock, slot, change), change, freed);
             }
             finish();
             let first: Vec<bool> = leaves.iter().map(|(_, leaf)| leaf.set_dirty()).collect();
@@ -157,23 +157,22 @@ impl Core {
         }
     }
 
-    /// The same for one whole block that was written; gives the block that lost its place.
+    /// The same for one block; gives the block that lost its place.
     #[inline]
-    pub fn publish_block(
+    pub fn publish_one(
         &self,
         inode: &Arc<Inode>,
         block: u64,
-        placed: Placed,
+        change: SlotChange<'_>,
         finish: impl FnOnce(),
     ) -> Result<BlockAddr> {
         let (index, slot) = leaf_of(block);
-        let change = SlotChange::Place(placed);
         if let Some(lent) = inode.map.lent(index)
             && let Some(leaf) = lent.as_ref().filter(|leaf| leaf.room() > slot)
             && let Some(lock) = leaf.lock()
         {
-            let old = lock.publish(slot, &change).old;
-            if old.is_none() {
+            let old = self.put(&lock, slot, &change).old;
+            if old.is_none() && matches!(change, SlotChange::Place(_)) {
                 inode.blocks.fetch_add(1, Ordering::Relaxed);
             }
             finish();
@@ -187,13 +186,23 @@ impl Core {
         Ok(freed.first().copied().unwrap_or(BlockAddr::NONE))
     }
 
+    /// Changes one slot of a locked leaf, and the block's bytes where they change in place.
+    #[inline]
+    fn put(&self, lock: &LeafLock<'_>, slot: usize, change: &SlotChange<'_>) -> Published {
+        let published = lock.publish(slot, change);
+        if let SlotChange::InPlace(change) = change {
+            self.pool.store_in_place(change.addr, change.at, change.data);
+        }
+        published
+    }
+
     #[inline]
     fn publish_in(
         &self,
         inode: &Arc<Inode>,
         index: u64,
         slot: usize,
-        changes: &[SlotChange],
+        changes: &[SlotChange<'_>],
         freed: &mut Vec<BlockAddr>,
         finish: impl FnOnce(),
     ) -> Result<()> {
@@ -201,7 +210,7 @@ impl Core {
             let leaf = self.leaf_for_write(inode, index, slot + changes.len() - 1)?;
             let Some(lock) = leaf.lock() else { continue };
             for (offset, change) in changes.iter().enumerate() {
-                self.place(inode, lock.publish(slot + offset, change), change, freed);
+                self.place(inode, self.put(&lock, slot + offset, change), change, freed);
             }
             finish();
             let first = leaf.set_dirty();
@@ -216,7 +225,7 @@ impl Core {
         &self,
         inode: &Inode,
         published: Published,
-        change: &SlotChange,
+        change: &SlotChange<'_>,
         freed: &mut Vec<BlockAddr>,
     ) {
         let had = !published.old.is_none();
@@ -226,7 +235,7 @@ impl Core {
         if published.first_patch {
             self.dirty_units.fetch_add(1, Ordering::Relaxed);
         }
-        if matches!(change, SlotChange::Patch(_)) {
+        if matches!(change, SlotChange::Patch(..)) {
             self.dirty_units.fetch_add(1, Ordering::Relaxed);
         }
         match (had, change) {

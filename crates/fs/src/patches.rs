@@ -3,6 +3,7 @@
 //! Immutable: a write makes a new value, and readers keep the one that they found.
 
 use crate::bytes::Bytes;
+use pool::BLOCK_BYTES;
 
 /// Most bytes of patches over one block; beyond that the block is written anew.
 pub const PATCH_BYTES_MAX: usize = 512;
@@ -59,6 +60,18 @@ impl Patches {
                 buffer[low - from..high - from].copy_from_slice(&bytes[low - start..high - start]);
             }
         }
+    }
+
+    /// Checksum of a block of zeros with them over it.
+    pub fn crc_over_zeros(&self) -> u32 {
+        let mut block = [0; BLOCK_BYTES as usize];
+        self.apply(0, &mut block);
+        pmem::crc32c(0, &block)
+    }
+
+    /// Each patch: where it lies in the block, and its bytes.
+    pub fn parts(&self) -> impl Iterator<Item = (usize, &[u8])> {
+        self.parts.iter().map(|(at, bytes)| (usize::from(*at), bytes.as_slice()))
     }
 
     /// As a value of the tree: `(at u16, len u16, bytes)` each.

@@ -3,13 +3,17 @@
 //! 1. pin an epoch, so that no block is used again while it is copied;
 //! 2. copy the slots of all blocks, and the size;
 //! 3. take them only if no leaf published meanwhile, else begin again;
-//! 4. copy the data out of the blocks.
+//! 4. copy the data out of the blocks;
+//! 5. take that only if no block of those leaves changed in place meanwhile, else begin again;
+//!    after a few times, under the range's lock.
 
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::leaf::{Leaf, SlotView};
+use crate::leaf::{LEAF_BLOCKS, Leaf};
 use crate::leaves::leaf_of;
+use crate::slot::SlotView;
+use crate::write::blocks_of;
 use pool::{BLOCK_BYTES, BlockAddr};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -24,105 +28,137 @@ thread_local! {
     static VIEWS: Cell<Vec<SlotView>> = const { Cell::new(Vec::new()) };
 }
 
-/// A leaf that was read, with the number it was read under; none: it was a hole.
-type Seen = (u64, Option<(Arc<Leaf>, u64)>);
+/// How often a read is tried without a lock.
+const TRIES_MAX: u32 = 8;
+
+/// A leaf that was read; none: it was a hole.
+struct Seen {
+    index: u64,
+    leaf: Option<Arc<Leaf>>,
+    sequence: u64,
+    in_place: u64,
+}
 
 impl Core {
     /// Reads at `offset`; fewer bytes than asked only at the end of the file.
     pub fn read(&self, inode: &Inode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let _pin = crossbeam_epoch::pin();
         let mut views = VIEWS.take();
-        let result = self.read_pinned(inode, offset, buffer, &mut views);
+        let mut result = Ok(None);
+        for _ in 0..TRIES_MAX {
+            let _pin = crossbeam_epoch::pin();
+            result = self.read_once(inode, offset, buffer, &mut views);
+            if !matches!(result, Ok(None)) {
+                break;
+            }
+        }
+        if matches!(result, Ok(None)) {
+            result = self.read_locked(inode, offset, buffer, &mut views);
+        }
         views.clear();
         views.shrink_to(VIEWS_MAX);
         VIEWS.set(views);
-        result
+        Ok(result?.unwrap_or(0))
     }
 
-    fn read_pinned(
+    /// The same while no writer changes these blocks. Nothing is pinned before the lock is held:
+    /// who waits must not keep blocks from being used again.
+    #[cold]
+    fn read_locked(
         &self,
         inode: &Inode,
         offset: u64,
         buffer: &mut [u8],
         views: &mut Vec<SlotView>,
-    ) -> Result<usize> {
+    ) -> Result<Option<usize>> {
+        let (first, last) = blocks_of(offset, buffer.len());
+        // leaves are of many blocks: those around must not change either
+        let whole = |block: u64| block / LEAF_BLOCKS * LEAF_BLOCKS;
+        let _range = inode.ranges.lock(whole(first), whole(last) + LEAF_BLOCKS - 1);
         loop {
-            let size = inode.size.load(Ordering::Acquire);
-            if offset >= size || buffer.is_empty() {
-                return Ok(0);
-            }
-            let len = (buffer.len() as u64).min(size - offset) as usize;
-            let first = offset / BLOCK_BYTES;
-            let last = (offset + len as u64 - 1) / BLOCK_BYTES;
-            let one_leaf = leaf_of(first).0 == leaf_of(last).0;
-            let whole = if one_leaf {
-                self.view_one_leaf(inode, first, last, size, views)?
-            } else {
-                self.view_leaves(inode, first, last, size, views)?
-            };
-            if whole {
-                self.copy_out(inode, first, views, offset, &mut buffer[..len])?;
-                return Ok(len);
+            let _pin = crossbeam_epoch::pin();
+            let result = self.read_once(inode, offset, buffer, views);
+            if !matches!(result, Ok(None)) {
+                return result;
             }
         }
     }
 
-    #[inline]
-    fn view_one_leaf(
+    /// `None`: something changed meanwhile.
+    fn read_once(
         &self,
         inode: &Inode,
-        first: u64,
-        last: u64,
-        size: u64,
+        offset: u64,
+        buffer: &mut [u8],
         views: &mut Vec<SlotView>,
-    ) -> Result<bool> {
+    ) -> Result<Option<usize>> {
+        let size = inode.size.load(Ordering::Acquire);
+        if offset >= size || buffer.is_empty() {
+            return Ok(Some(0));
+        }
+        let len = (buffer.len() as u64).min(size - offset) as usize;
+        let buffer = &mut buffer[..len];
+        let (first, last) = blocks_of(offset, len);
         let (index, slot) = leaf_of(first);
         views.clear();
-        if let Some(lent) = inode.map.lent(index)
+        if index == leaf_of(last).0
+            && let Some(lent) = inode.map.lent(index)
             && let Some(leaf) = lent.as_ref()
         {
-            return Ok(view_slots(inode, leaf, slot, (last - first) as usize + 1, size, views));
+            let Some(sequence) = leaf.begin_read() else { return Ok(None) };
+            let in_place = leaf.in_place();
+            views.extend((slot..=slot + (last - first) as usize).map(|slot| leaf.view(slot)));
+            if inode.size.load(Ordering::Acquire) != size || !leaf.still(sequence) {
+                return Ok(None);
+            }
+            let copied = self.copy_out(inode, first, views, offset, buffer);
+            return if leaf.still_in_place(in_place) {
+                copied.map(|()| Some(len))
+            } else {
+                Ok(None)
+            };
         }
-        let Some(leaf) = self.leaf(inode, index)? else {
-            views.resize((last - first + 1) as usize, SlotView::default());
-            return Ok(
-                inode.map.cached(index).is_none() && inode.size.load(Ordering::Acquire) == size
-            );
+        let seen = self.view_leaves(inode, first, last, views)?;
+        let same_size = inode.size.load(Ordering::Acquire) == size;
+        let same = |seen: &Seen| match &seen.leaf {
+            Some(leaf) => leaf.still(seen.sequence),
+            None => inode.map.cached(seen.index).is_none(),
         };
-        Ok(view_slots(inode, &leaf, slot, (last - first) as usize + 1, size, views))
+        let Some(seen) = seen.filter(|seen| same_size && seen.iter().all(same)) else {
+            return Ok(None);
+        };
+        let copied = self.copy_out(inode, first, views, offset, buffer);
+        let unchanged = |seen: &Seen| match &seen.leaf {
+            Some(leaf) => leaf.still_in_place(seen.in_place),
+            None => true,
+        };
+        if seen.iter().all(unchanged) { copied.map(|()| Some(len)) } else { Ok(None) }
     }
 
+    /// Copies the slots of blocks in several leaves, to be validated; `None`: a leaf was dead.
     fn view_leaves(
         &self,
         inode: &Inode,
         first: u64,
         last: u64,
-        size: u64,
         views: &mut Vec<SlotView>,
-    ) -> Result<bool> {
-        views.clear();
+    ) -> Result<Option<Vec<Seen>>> {
         let mut seen: Vec<Seen> = Vec::new();
         for index in leaf_of(first).0..=leaf_of(last).0 {
-            let leaf = match self.leaf(inode, index)? {
-                Some(leaf) => match leaf.begin_read() {
-                    Some(sequence) => Some((leaf, sequence)),
-                    None => return Ok(false),
-                },
-                None => None,
+            let leaf = self.leaf(inode, index)?;
+            let sequence = match &leaf {
+                Some(leaf) => leaf.begin_read(),
+                None => Some(0),
             };
-            seen.push((index, leaf));
+            let Some(sequence) = sequence else { return Ok(None) };
+            let in_place = leaf.as_ref().map_or(0, |leaf| leaf.in_place());
+            seen.push(Seen { index, leaf, sequence, in_place });
         }
         for block in first..=last {
             let (index, slot) = leaf_of(block);
-            let leaf = &seen[(index - leaf_of(first).0) as usize].1;
-            views.push(leaf.as_ref().map_or_else(SlotView::default, |(leaf, _)| leaf.view(slot)));
+            let leaf = &seen[(index - leaf_of(first).0) as usize].leaf;
+            views.push(leaf.as_ref().map_or_else(SlotView::default, |leaf| leaf.view(slot)));
         }
-        let same_size = inode.size.load(Ordering::Acquire) == size;
-        Ok(same_size
-            && seen.iter().all(|(index, leaf)| match leaf {
-                Some((leaf, sequence)) => leaf.still(*sequence),
-                None => inode.map.cached(*index).is_none(),
-            }))
+        Ok(Some(seen))
     }
 
     fn copy_out(
@@ -166,24 +202,40 @@ impl Core {
         } else if view.verified {
             self.pool.read(view.addr, at as u64, out)?;
         } else {
-            let crc = if at == 0 && out.len() == BLOCK {
-                self.pool.read_crc(view.addr, out)?
-            } else {
-                let mut whole = [0u8; BLOCK];
-                let crc = self.pool.read_crc(view.addr, &mut whole)?;
-                out.copy_from_slice(&whole[at..at + out.len()]);
-                crc
-            };
-            if crc != view.crc {
-                return Err(damaged_block(inode, block, view.addr));
-            }
-            let (index, slot) = leaf_of(block);
-            if let Some(leaf) = inode.map.cached(index) {
-                leaf.set_verified(slot, view.addr);
-            }
+            return self.verify_block(inode, block, view, at, out);
         }
         if let Some(patches) = &view.patches {
             patches.apply(at, out);
+        }
+        Ok(())
+    }
+
+    /// The same, and the block's checksum must fit what is seen of it.
+    fn verify_block(
+        &self,
+        inode: &Inode,
+        block: u64,
+        view: &SlotView,
+        at: usize,
+        out: &mut [u8],
+    ) -> Result<()> {
+        let crc = if at == 0 && out.len() == BLOCK && view.patches.is_none() {
+            self.pool.read_crc(view.addr, out)?
+        } else {
+            let mut whole = [0u8; BLOCK];
+            self.pool.read(view.addr, 0, &mut whole)?;
+            if let Some(patches) = &view.patches {
+                patches.apply(0, &mut whole);
+            }
+            out.copy_from_slice(&whole[at..at + out.len()]);
+            pmem::crc32c(0, &whole)
+        };
+        if crc != view.crc {
+            return Err(damaged_block(inode, block, view.addr));
+        }
+        let (index, slot) = leaf_of(block);
+        if let Some(leaf) = inode.map.cached(index) {
+            leaf.set_verified(slot, view.addr);
         }
         Ok(())
     }
@@ -201,22 +253,6 @@ impl Core {
             }
         }
     }
-}
-
-/// Copies slots of one leaf; false if they, or the size, changed meanwhile.
-#[inline]
-fn view_slots(
-    inode: &Inode,
-    leaf: &Leaf,
-    slot: usize,
-    count: usize,
-    size: u64,
-    views: &mut Vec<SlotView>,
-) -> bool {
-    let Some(sequence) = leaf.begin_read() else { return false };
-    views.extend((slot..slot + count).map(|slot| leaf.view(slot)));
-    let same_size = inode.size.load(Ordering::Acquire) == size;
-    same_size && leaf.still(sequence)
 }
 
 /// The error of a block that does not match its checksum.

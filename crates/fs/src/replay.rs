@@ -1,9 +1,10 @@
 //! Recovery: the records that no checkpoint folded, applied to DRAM in the order of their stamps.
 //!
 //! Only the last record of a lane can name data that a crash tore. It is taken if its blocks match
-//! its checksums, or if a complete record with a higher stamp took away one of its blocks: that
-//! one was written after this one's fence (the range's lock orders them), and from then on the
-//! block may hold something else. Otherwise it is dropped, as if the call had not been made.
+//! its checksums, or if a complete record with a higher stamp took away one of its blocks or
+//! changed bytes in it: that one was written after this one's fence (the range's lock orders
+//! them), and from then on the block may hold something else. Otherwise it is dropped, as if the
+//! call had not been made.
 
 use crate::attr::{STAMP_MAX, Stored};
 use crate::core::{Core, damaged_value};
@@ -12,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::item::{self, Item, Placed};
 use crate::keys;
-use crate::leaf::SlotChange;
 use crate::patches::Patches;
+use crate::slot::SlotChange;
 use crate::types::{FILE_BYTES_MAX, FileKind, Ino};
 use crate::write::grow;
 use pmem::Domain;
@@ -98,8 +99,9 @@ impl Core {
                 let Item::Write { ino, block, placed, .. } = item else { continue };
                 for (block, placed) in (*block..).zip(placed) {
                     let one = [Item::Write { ino: *ino, block, placed: vec![*placed], end: 0 }];
-                    let taken =
-                        changes[index + 1..].iter().any(|(record, _)| takes_a_block(record, &one));
+                    let taken = changes[index + 1..]
+                        .iter()
+                        .any(|(record, _)| self.takes_a_block(record, &one));
                     if !taken && !self.data_matches(&one)? {
                         return Ok(false);
                     }
@@ -126,7 +128,9 @@ impl Core {
             }
             let mut later = records[index + 1..].iter().zip(index + 1..);
             let vouched = later.any(|(other, at)| {
-                !torn.contains(&at) && other.stamp > record.stamp && takes_a_block(other, &items)
+                !torn.contains(&at)
+                    && other.stamp > record.stamp
+                    && self.takes_a_block(other, &items)
             });
             if !vouched {
                 torn.insert(index);
@@ -202,8 +206,8 @@ impl Core {
             Item::Write { ino, block, placed, end } => {
                 self.apply_write((*ino, *block, *end), placed, record)
             }
-            Item::Patch { ino, offset, data, end } => {
-                self.apply_patch((*ino, *offset, *end), data, record)
+            Item::Patch { ino, offset, data, crc, end } => {
+                self.apply_patch((*ino, *offset, *end), data, *crc, record)
             }
             Item::Truncate { ino, size } => {
                 let inode = self.replayed_file(*ino, record)?;
@@ -256,7 +260,7 @@ impl Core {
             return Err(damaged_record(record));
         }
         let inode = self.replayed_file(ino, record)?;
-        let changes: Vec<SlotChange> =
+        let changes: Vec<SlotChange<'_>> =
             placed.iter().map(|placed| SlotChange::Place(*placed)).collect();
         self.publish(&inode, block, &changes, &mut freed, || {
             grow(&inode, end, record.time_ns);
@@ -267,6 +271,7 @@ impl Core {
         &self,
         (ino, offset, end): (Ino, u64, u64),
         data: &[u8],
+        crc: u32,
         record: &Record,
     ) -> Result<()> {
         let mut freed = Vec::new();
@@ -279,7 +284,7 @@ impl Core {
         }
         let old = self.view_block(&inode, block)?.patches;
         let patches = old.as_deref().unwrap_or(&Patches::default()).with(at, data);
-        let change = [SlotChange::Patch(Arc::new(patches))];
+        let change = [SlotChange::Patch(Arc::new(patches), crc)];
         self.publish(&inode, block, &change, &mut freed, || {
             grow(&inode, end, record.time_ns);
         })
@@ -356,12 +361,13 @@ impl Core {
 
     /// Folds what replay brought into the trees, and takes the free space from them.
     pub fn commit_recovery(&self) -> Result<()> {
+        self.settle_overlays();
         let closed = self.pool.close_gate();
         let cut = self.pool.cut(&closed, self.inodes.load(Ordering::Relaxed).max(0) as u64);
         let (batch, folded) = self.encode();
         drop(closed);
         self.mark_named(&batch)?;
-        self.pool.commit(&cut, &batch, &crate::checkpoint::FileBlocks)?;
+        self.pool.commit(cut, &batch, &crate::checkpoint::FileBlocks)?;
         *self.folded.lock() = folded;
         Ok(self.pool.load_space()?)
     }
@@ -373,7 +379,7 @@ impl Core {
             if key.kind != keys::MAP || key.object == 0 {
                 continue;
             }
-            let placed = crate::leaf::decode(value).ok_or_else(|| damaged_value(key))?;
+            let placed = crate::leaf_value::decode(value).ok_or_else(|| damaged_value(key))?;
             for (_, placed) in placed {
                 let slice = self.pool.slices().get(usize::from(placed.addr.slice()));
                 slice.map(|slice| slice.space.mark_used(placed.addr.block()));
@@ -402,28 +408,33 @@ impl Core {
         }
         Ok(())
     }
-}
 
-/// Whether `record` takes away a block that `items` put in place.
-fn takes_a_block(record: &Record, items: &[Item]) -> bool {
-    let Some(others) = item::decode(&record.payload) else { return false };
-    let blocks = items.iter().filter_map(|item| match item {
-        Item::Write { ino, block, placed, .. } => {
-            Some((*ino, *block, *block + placed.len() as u64))
-        }
-        _ => None,
-    });
-    blocks.into_iter().any(|(ino, first, end)| {
-        others.iter().any(|other| match other {
-            Item::Write { ino: own, block, placed, .. } => {
-                *own == ino && *block < end && first < *block + placed.len() as u64
+    /// Whether `record` takes away a block that `items` put in place, or changes its bytes.
+    fn takes_a_block(&self, record: &Record, items: &[Item]) -> bool {
+        let Some(others) = item::decode(&record.payload) else { return false };
+        let blocks = items.iter().filter_map(|item| match item {
+            Item::Write { ino, block, placed, .. } => {
+                Some((*ino, *block, *block + placed.len() as u64))
             }
-            Item::Truncate { ino: own, size } => *own == ino && size.div_ceil(BLOCK_BYTES) < end,
-            Item::Punch { ino: own, block, blocks } => {
-                *own == ino && *block < end && first < block.saturating_add(*blocks)
-            }
-            Item::Drop { ino: own } => *own == ino,
-            _ => false,
+            _ => None,
+        });
+        blocks.into_iter().any(|(ino, first, end)| {
+            others.iter().any(|other| match other {
+                Item::Write { ino: own, block, placed, .. } => {
+                    *own == ino && *block < end && first < *block + placed.len() as u64
+                }
+                Item::Patch { ino: own, offset, .. } if self.stores_in_place => {
+                    *own == ino && (first..end).contains(&(offset / BLOCK_BYTES))
+                }
+                Item::Truncate { ino: own, size } => {
+                    *own == ino && size.div_ceil(BLOCK_BYTES) < end
+                }
+                Item::Punch { ino: own, block, blocks } => {
+                    *own == ino && *block < end && first < block.saturating_add(*blocks)
+                }
+                Item::Drop { ino: own } => *own == ino,
+                _ => false,
+            })
         })
-    })
+    }
 }

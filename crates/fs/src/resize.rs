@@ -5,8 +5,9 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::item::{self, Placed};
 use crate::keys;
-use crate::leaf::{LEAF_BLOCKS, SlotChange};
+use crate::leaf::LEAF_BLOCKS;
 use crate::leaves::leaf_of;
+use crate::slot::SlotChange;
 use crate::types::{FILE_BYTES_MAX, Fallocate, FileKind};
 use pmem::InFlight;
 use pool::{BLOCK_BYTES, BlockAddr, KIND_CHANGE, RecordBuffer};
@@ -153,7 +154,7 @@ impl Core {
         inode.size.store(size, Ordering::Release);
         let first_whole = if slot == 0 { index } else { index + 1 };
         if slot != 0 && self.leaf(inode, index)?.is_some() {
-            let clears: Vec<SlotChange> =
+            let clears: Vec<SlotChange<'_>> =
                 (slot..LEAF_BLOCKS as usize).map(|_| SlotChange::Clear).collect();
             self.publish(inode, block_end, &clears, freed, || {})?;
         }
@@ -202,7 +203,7 @@ impl Core {
         let mut damaged = None;
         self.pool.scan(keys::home(inode.ino), from, to, &mut |key, value| {
             if inode.map.in_tree(key.index) && !cached.contains(&key.index) {
-                match crate::leaf::decode(value) {
+                match crate::leaf_value::decode(value) {
                     Some(placed) => blocks.extend(placed.iter().map(|(_, p)| p.addr)),
                     None => damaged = Some(key),
                 }
@@ -362,7 +363,8 @@ impl Core {
             let index = leaf_of(block).0;
             let stop = end.min((index + 1) * LEAF_BLOCKS);
             if self.leaf(inode, index)?.is_some() {
-                let clears: Vec<SlotChange> = (block..stop).map(|_| SlotChange::Clear).collect();
+                let clears: Vec<SlotChange<'_>> =
+                    (block..stop).map(|_| SlotChange::Clear).collect();
                 self.publish(inode, block, &clears, freed, || {})?;
             }
             block = stop;

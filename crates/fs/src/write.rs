@@ -1,4 +1,5 @@
-//! Writing a file: new blocks, or patches for small pieces; one record, one fence, publication.
+//! Writing a file: new blocks, or bytes in the record for small pieces; one record, one fence,
+//! publication.
 //!
 //! Under the range's lock: the data goes to blocks that nobody names, the record that names them
 //! is appended, one fence makes both durable, readers are given the new slots, and the blocks that
@@ -8,9 +9,9 @@ use crate::core::{Core, now};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::item::{self, Placed};
-use crate::leaf::SlotChange;
 use crate::patches::{PATCH_BYTES_MAX, Patches};
 use crate::range_lock::RangeGuard;
+use crate::slot::{InPlace, SlotChange};
 use crate::types::{ATOMIC_WRITE_BYTES_MAX, FILE_BYTES_MAX, FileKind};
 use pmem::InFlight;
 use pool::{BLOCK_BYTES, BlockAddr, Extent, KIND_CHANGE, RecordBuffer};
@@ -29,8 +30,17 @@ enum Piece<'d> {
     Full(&'d [u8]),
     /// These are its bytes, some of them from before.
     Merged(Box<[u8; BLOCK]>),
-    /// These bytes overlay it: where in the block, the new bytes, the patches then.
-    Patch(usize, &'d [u8], Arc<Patches>),
+    /// These bytes overlay it: where in the block, the new bytes, the patches and the checksum
+    /// then.
+    Patch(usize, &'d [u8], Arc<Patches>, u32),
+    /// These bytes change in it.
+    InPlace(InPlace<'d>),
+}
+
+impl Piece<'_> {
+    fn takes_a_block(&self) -> bool {
+        matches!(self, Piece::Full(_) | Piece::Merged(_))
+    }
 }
 
 /// A write under way: blocks taken, data on its way.
@@ -38,7 +48,7 @@ struct Prepared<'d> {
     first: u64,
     end: u64,
     pieces: Vec<Piece<'d>>,
-    changes: Vec<SlotChange>,
+    changes: Vec<SlotChange<'d>>,
     extents: Vec<Extent>,
     in_flight: InFlight,
 }
@@ -105,6 +115,9 @@ impl Core {
         if offset.is_multiple_of(BLOCK_BYTES) && data.len() == BLOCK {
             return self.write_one_block(inode, offset, data);
         }
+        if self.write_small(inode, offset, data)? {
+            return Ok(());
+        }
         let mut prepared = self.prepare(inode, offset, data)?;
         let time = now();
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
@@ -143,7 +156,8 @@ impl Core {
                 return Err(error.into());
             }
         };
-        let published = self.publish_block(inode, block, placed, || grow(inode, end, time));
+        let change = SlotChange::Place(placed);
+        let published = self.publish_one(inode, block, change, || grow(inode, end, time));
         inode.stamped(stamp);
         if let Ok(old) = published
             && !old.is_none()
@@ -196,7 +210,7 @@ impl Core {
             rest = more;
             at = 0;
         }
-        let wanted = pieces.iter().filter(|piece| !matches!(piece, Piece::Patch(..))).count();
+        let wanted = pieces.iter().filter(|piece| piece.takes_a_block()).count();
         let mut extents = Vec::new();
         self.pool.reclaim().allocate(wanted as u64, self.pool.near_slice(), &mut extents)?;
         let mut addrs = extents.iter().flat_map(Extent::blocks).collect::<Vec<_>>().into_iter();
@@ -206,8 +220,12 @@ impl Core {
             let bytes: &[u8] = match piece {
                 Piece::Full(bytes) => bytes,
                 Piece::Merged(bytes) => bytes.as_slice(),
-                Piece::Patch(_, _, patches) => {
-                    changes.push(SlotChange::Patch(patches.clone()));
+                Piece::Patch(_, _, patches, crc) => {
+                    changes.push(SlotChange::Patch(patches.clone(), *crc));
+                    continue;
+                }
+                Piece::InPlace(change) => {
+                    changes.push(SlotChange::InPlace(*change));
                     continue;
                 }
             };
@@ -226,6 +244,9 @@ impl Core {
             return Ok(Piece::Full(data));
         }
         let view = self.view_block(inode, block)?;
+        if let Some(change) = self.in_place(inode, block, &view, at, data)? {
+            return Ok(Piece::InPlace(change));
+        }
         if data.len() <= PATCH_PIECE_BYTES_MAX {
             let patches = match &view.patches {
                 Some(patches) => patches.with(at, data),
@@ -233,7 +254,8 @@ impl Core {
             };
             if !patches.too_large() {
                 self.check_room()?;
-                return Ok(Piece::Patch(at, data, Arc::new(patches)));
+                let crc = self.crc_with(inode, block, &view, at, data)?;
+                return Ok(Piece::Patch(at, data, Arc::new(patches), crc));
             }
         }
         let mut bytes = Box::new([0u8; BLOCK]);
@@ -251,9 +273,13 @@ impl Prepared<'_> {
         for (index, (piece, change)) in self.pieces.iter().zip(&self.changes).enumerate() {
             let block = self.first + index as u64;
             match (piece, change) {
-                (Piece::Patch(at, data, _), _) => {
+                (Piece::Patch(at, data, _, crc), _) => {
                     let offset = block * BLOCK_BYTES + *at as u64;
-                    item::push_patch(record, inode.ino, offset, data, self.end);
+                    item::push_patch(record, inode.ino, offset, data, *crc, self.end);
+                }
+                (Piece::InPlace(change), _) => {
+                    let offset = block * BLOCK_BYTES + change.at as u64;
+                    item::push_patch(record, inode.ino, offset, change.data, change.crc, self.end);
                 }
                 (_, SlotChange::Place(placed)) => {
                     if run.is_empty() {

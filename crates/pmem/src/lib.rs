@@ -49,13 +49,13 @@ mod store;
 mod sync;
 mod sysfs;
 
-pub use crc::{crc32c, crc32c_combine};
+pub use crc::{crc32c, crc32c_combine, crc32c_replace};
 pub use domain::{Domain, Medium};
 pub use error::{Error, Result};
 pub use lock::Holder;
 pub use mapping::Mapping;
 pub use open::MapOptions;
-pub use state::{Clean, Dirty, InFlight, fence};
+pub use state::{Clean, Deferred, Dirty, InFlight, fence};
 pub use sysfs::Sysfs;
 
 /// Bytes of a CPU cache line: the unit of a flush and of a non-temporal store.

@@ -35,6 +35,18 @@ type ThisThread = PhantomData<*const ()>;
 #[derive(Debug)]
 pub struct Dirty(ThisThread);
 
+/// Stores that whoever holds this flushes at some later time, from any thread: the bytes lie in
+/// the log meanwhile, so that losing them loses nothing.
+///
+/// A cache line is written back by a flush on any CPU; what must be ordered is only that the
+/// stores are visible to the thread that flushes.
+#[must_use = "stores are durable only once flushed and fenced"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Deferred {
+    pub(crate) offset: u64,
+    pub(crate) len: u32,
+}
+
 /// Stores on their way to the medium: to be fenced.
 ///
 /// Dropping one is a warning, refused here:

@@ -10,7 +10,7 @@
 use crate::access::within;
 use crate::kernel::portable;
 use crate::mapping::Mapping;
-use crate::state::{Dirty, InFlight};
+use crate::state::{Deferred, Dirty, InFlight};
 use crate::{LINE_BYTES, crc32c};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -53,6 +53,33 @@ impl Mapping {
         let target = self.target(offset, data.len());
         self.store_plain(target, offset, data);
         Dirty::new()
+    }
+
+    /// Ordinary stores, to be flushed with `flush_deferred` by whoever holds the result.
+    #[inline]
+    pub fn store_deferred(&self, offset: u64, data: &[u8]) -> Deferred {
+        let target = self.target(offset, data.len());
+        self.store_plain(target, offset, data);
+        Deferred { offset, len: data.len() as u32 }
+    }
+
+    /// Flushes what `store_deferred` stored, each line once, and gives the number of lines.
+    /// The stores happened before the call.
+    pub fn flush_deferred(&self, mut stored: Vec<Deferred>) -> (InFlight, u64) {
+        stored.sort_unstable();
+        let line_bytes = LINE_BYTES as u64;
+        let (mut next, mut lines) = (0, 0);
+        for stored in stored {
+            let end = (stored.offset + u64::from(stored.len)).next_multiple_of(line_bytes);
+            let from = next.max(stored.offset - stored.offset % line_bytes);
+            if from < end {
+                let len = (end - from) as usize;
+                self.flush_range(self.target(from, len), from, len);
+                lines += (end - from) / line_bytes;
+                next = end;
+            }
+        }
+        (InFlight::none(), lines)
     }
 
     /// Stores a little-endian word at `offset`, which is a multiple of 8: a power cut and other

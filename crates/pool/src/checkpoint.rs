@@ -1,7 +1,8 @@
 //! A checkpoint: from the cut to the roots.
 //!
 //! 1. the cut: with the gate closed, every lane ends its chunk, and the caller takes what changed;
-//! 2. the fold: new pages of all slices; fence (and sync);
+//! 2. the fold: new pages of all slices; what was stored in place before the cut is flushed; fence
+//!    (and sync);
 //! 3. the roots: each slice's into the slot that is not current; fence (and sync);
 //! 4. the log below the cut is free, the pages of the old trees are free once no reader holds them.
 //!
@@ -15,7 +16,7 @@ use crate::gate::Closed;
 use crate::pool::{Pool, Roots};
 use crate::root::SliceRoot;
 use crate::superblock::{BLOCK_BYTES, ROOT_BLOCKS};
-use pmem::InFlight;
+use pmem::{Deferred, InFlight};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use zerocopy::IntoBytes;
@@ -25,8 +26,10 @@ use zerocopy::little_endian::U64;
 const FOLDS_MAX: u32 = 50;
 
 /// Where a checkpoint cuts the log.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Cut {
+    /// Bytes stored in place before it, by slice, not yet flushed.
+    in_place: Vec<Vec<Deferred>>,
     floors: Vec<u64>,
     inodes_next: Vec<u64>,
     inodes: u64,
@@ -35,7 +38,7 @@ pub struct Cut {
 /// What a checkpoint wrote.
 #[derive(Clone, Debug, Default)]
 pub struct Written {
-    /// Bytes of tree pages and roots.
+    /// Bytes of tree pages, roots, and lines stored in place.
     pub bytes: u64,
     /// Pages of the old trees, to be retired (unless the free space is loaded anew).
     pub freed: Vec<BlockAddr>,
@@ -47,6 +50,7 @@ impl Pool {
     pub fn cut(&self, _closed: &Closed<'_>, inodes: u64) -> Cut {
         Cut {
             inodes,
+            in_place: self.take_in_place(),
             floors: self.slices.iter().map(|slice| slice.log.cut()).collect(),
             inodes_next: self
                 .slices
@@ -60,7 +64,7 @@ impl Pool {
     /// poisoned: the log still holds everything, and the next open recovers it.
     pub fn commit(
         &self,
-        cut: &Cut,
+        mut cut: Cut,
         batch: &[SliceBatch],
         blocks: &dyn DataBlocks,
     ) -> Result<Written> {
@@ -82,7 +86,8 @@ impl Pool {
             pages = Pages::default();
             folded = self.fold(batch, blocks, &mut pages);
         }
-        let result = folded.and_then(|folded| self.switch(cut, &folded, &mut pages));
+        let lines = self.flush_in_place(&mut cut, &mut pages);
+        let result = folded.and_then(|folded| self.switch(&cut, &folded, &mut pages));
         if let Err(error) = &result {
             self.poison(&format!("a checkpoint failed: {error}"));
         }
@@ -90,7 +95,20 @@ impl Pool {
         let pages_now = pages_now.saturating_sub(pages.freed.len() as u64);
         self.tree_pages.store(pages_now, Ordering::Relaxed);
         let bytes = (pages.new.len() + self.slices.len()) as u64 * BLOCK_BYTES;
+        let bytes = bytes + lines * pmem::LINE_BYTES as u64;
         result.map(|()| Written { bytes, freed: pages.freed })
+    }
+
+    /// Sends on their way what was stored in place before the cut; gives the number of lines.
+    fn flush_in_place(&self, cut: &mut Cut, pages: &mut Pages) -> u64 {
+        let mut all = 0;
+        for (slice, stored) in self.slices.iter().zip(cut.in_place.drain(..)) {
+            let (in_flight, lines) = slice.mapping.flush_deferred(stored);
+            let before = pages.in_flight.take().unwrap_or_else(InFlight::none);
+            pages.in_flight = Some(before.and(in_flight));
+            all += lines;
+        }
+        all
     }
 
     /// Pages of a fold that came to nothing.

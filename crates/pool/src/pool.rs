@@ -11,8 +11,9 @@ use crate::slice::{Slice, domain_of};
 use crate::superblock::{BLOCK_BYTES, FORMAT_VERSION};
 use crate::tree::{self, Key, PAGE_BYTES, PagePtr, PageRead, Root, TreeError};
 use arc_swap::ArcSwap;
+use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
-use pmem::{Domain, InFlight};
+use pmem::{Deferred, Domain, InFlight};
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,6 +31,9 @@ pub struct Roots {
     pub slots: Vec<usize>,
 }
 
+/// Bytes stored in place, with their slice.
+type InPlace = Mutex<Vec<(u8, Deferred)>>;
+
 /// An open pool.
 #[derive(Debug)]
 pub struct Pool {
@@ -46,6 +50,8 @@ pub struct Pool {
     notes: Mutex<Vec<String>>,
     inodes_at_open: u64,
     pub(crate) epochs: Epochs,
+    /// Bytes stored in place since the last cut, by CPU: to be flushed before the next roots.
+    in_place: Box<[CachePadded<InPlace>]>,
     /// Pages of all trees.
     pub(crate) tree_pages: AtomicU64,
 }
@@ -66,6 +72,7 @@ impl Pool {
         Pool {
             reclaim: Arc::new(Reclaim::new(spaces, near.len(), synced)),
             gate: Gate::new(near.len()),
+            in_place: near.iter().map(|_| CachePadded::default()).collect(),
             slices,
             roots: ArcSwap::from_pointee(roots),
             generation_highest: Mutex::new(generation_highest),
@@ -222,6 +229,28 @@ impl Pool {
         debug_assert_eq!(data.len() as u64, BLOCK_BYTES);
         let (slice, offset) = self.place(addr);
         slice.mapping.write_crc(offset, data)
+    }
+
+    /// Stores bytes into a block that is in use: what they replace, and they, are in the log. They
+    /// are durable in the block when the next checkpoint is.
+    #[inline]
+    pub fn store_in_place(&self, addr: BlockAddr, at: usize, data: &[u8]) {
+        debug_assert!(at + data.len() <= BLOCK_BYTES as usize);
+        let (slice, offset) = self.place(addr);
+        let stored = slice.mapping.store_deferred(offset + at as u64, data);
+        let cpu = topology::current_cpu() as usize % self.in_place.len();
+        self.in_place[cpu].lock().push((addr.slice(), stored));
+    }
+
+    /// Bytes stored in place so far, by slice. No change is under way.
+    pub(crate) fn take_in_place(&self) -> Vec<Vec<Deferred>> {
+        let mut all = vec![Vec::new(); self.slices.len()];
+        for cpu in &self.in_place {
+            for (slice, stored) in std::mem::take(&mut *cpu.lock()) {
+                all[usize::from(slice)].push(stored);
+            }
+        }
+        all
     }
 
     /// A value of the tree as of the last checkpoint.

@@ -51,7 +51,7 @@ fn into_tree(dir: &Path, mut values: Vec<(Key, Vec<u8>)>) {
     let closed = pool.close_gate();
     let cut = pool.cut(&closed, 10);
     drop(closed);
-    pool.commit(&cut, &batch, &NoBlocks).unwrap();
+    pool.commit(cut, &batch, &NoBlocks).unwrap();
 }
 
 /// Appends one record with these items to the log.

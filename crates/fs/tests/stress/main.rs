@@ -7,6 +7,7 @@ mod appends;
 mod common;
 mod names;
 mod resizes;
+mod small_writes;
 mod writes;
 
 use common::TestPool;

@@ -6,7 +6,7 @@
 //! A [`Pass`] rides along: the copy of a line waits for memory, the checksum for the ALU, and the
 //! CPU overlaps them.
 
-use super::polynomial::power_of_x;
+use super::polynomial::{Shifts, power_of_x};
 use crate::LINE_BYTES;
 use std::arch::x86_64::{
     _mm_clmulepi64_si128, _mm_crc32_u8, _mm_crc32_u64, _mm_cvtsi64_si128, _mm_cvtsi128_si64,
@@ -109,6 +109,25 @@ pub(crate) unsafe fn tail(data: *const u8, len: usize, state: u32) -> u32 {
         at += 1;
     }
     state
+}
+
+/// The order of x: x^ORDER is 1 modulo the polynomial.
+const ORDER: u64 = (1 << 31) - 1;
+
+/// What `shift` multiplies by: 33 less, as for a block's shifts.
+static SHIFTS: Shifts = Shifts::new(power_of_x(ORDER - 33));
+
+/// The state (not inverted) after `bytes` zeros, at most 4096, without what it began from.
+///
+/// # Safety
+/// The CPU has SSE4.2 and PCLMULQDQ.
+#[target_feature(enable = "sse4.2,pclmulqdq")]
+pub(crate) unsafe fn shift(state: u32, bytes: usize) -> u32 {
+    SHIFTS.factors(bytes).into_iter().fold(state, |state, factor| {
+        let factor = _mm_cvtsi64_si128(i64::from(factor));
+        let product = _mm_clmulepi64_si128::<0>(_mm_cvtsi64_si128(i64::from(state)), factor);
+        _mm_crc32_u64(0, _mm_cvtsi128_si64(product) as u64) as u32
+    })
 }
 
 /// Lines of the larger block. More would keep fewer joins, but walk four streams so far apart that

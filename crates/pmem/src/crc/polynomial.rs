@@ -2,6 +2,8 @@
 //!
 //! Numbers are bit-reflected, as the CRC is: the top bit is x^0.
 
+use crate::LINE_BYTES;
+
 /// x^32 + x^28 + x^27 + x^26 + x^25 + x^23 + x^22 + x^20 + x^19 + x^18 + x^14 + x^13 + x^11
 /// + x^10 + x^9 + x^8 + x^6 + 1 (Castagnoli), without its x^32.
 pub(crate) const CASTAGNOLI: u32 = 0x82F6_3B78;
@@ -36,6 +38,39 @@ pub(crate) const fn power_of_x(mut n: u64) -> u32 {
         n >>= 1;
     }
     power
+}
+
+/// x^(8 * bytes) modulo the polynomial, for whole lines and for the bytes of a line: two products
+/// move a state by any number of bytes up to a page.
+#[derive(Debug)]
+pub(crate) struct Shifts {
+    lines: [u32; 4096 / LINE_BYTES + 1],
+    bytes: [u32; LINE_BYTES],
+}
+
+impl Shifts {
+    /// Each power times `factor`.
+    pub(crate) const fn new(factor: u32) -> Shifts {
+        let mut shifts = Shifts { lines: [0; 4096 / LINE_BYTES + 1], bytes: [0; LINE_BYTES] };
+        let mut n = 0;
+        while n < shifts.lines.len() {
+            let line_bits = 8 * LINE_BYTES as u64;
+            shifts.lines[n] = multiply(power_of_x(line_bits * n as u64), factor);
+            n += 1;
+        }
+        n = 0;
+        while n < shifts.bytes.len() {
+            shifts.bytes[n] = multiply(power_of_x(8 * n as u64), factor);
+            n += 1;
+        }
+        shifts
+    }
+
+    /// The factors that together move by `bytes`, at most 4096.
+    #[inline]
+    pub(crate) fn factors(&self, bytes: usize) -> [u32; 2] {
+        [self.lines[bytes / LINE_BYTES], self.bytes[bytes % LINE_BYTES]]
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! CRC-32C from tables, eight bytes a step: for CPUs without instructions for it.
 
-use super::polynomial::CASTAGNOLI;
+use super::polynomial::{CASTAGNOLI, Shifts, multiply, power_of_x};
 
 /// `TABLES[k][b]` is what byte `b` contributes when `k` more bytes follow it in the step.
 static TABLES: [[u32; 256]; 8] = tables();
@@ -55,4 +55,14 @@ pub(crate) unsafe fn crc(data: *const u8, len: usize, mut state: u32) -> u32 {
         at += 1;
     }
     state
+}
+/// What `shift` multiplies by.
+static SHIFTS: Shifts = Shifts::new(power_of_x(0));
+
+/// The state (not inverted) after `bytes` zeros, at most 4096, without what it began from.
+///
+/// # Safety
+/// Safe; unsafe as its peers are.
+pub(crate) unsafe fn shift(state: u32, bytes: usize) -> u32 {
+    SHIFTS.factors(bytes).into_iter().fold(state, |state, factor| multiply(factor, state))
 }

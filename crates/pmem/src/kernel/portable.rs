@@ -6,8 +6,15 @@ use crate::{LINE_BYTES, crc::table};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// Ordinary stores and table look-ups.
-pub(crate) static PORTABLE: Kernels =
-    Kernels { name: "portable", streams: false, copy, copy_crc, read_crc, crc: table::crc };
+pub(crate) static PORTABLE: Kernels = Kernels {
+    name: "portable",
+    streams: false,
+    copy,
+    copy_crc,
+    read_crc,
+    crc: table::crc,
+    shift: table::shift,
+};
 
 /// Copies `len` bytes with ordinary stores; a word that is aligned in the destination changes
 /// at once.

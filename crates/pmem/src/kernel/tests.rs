@@ -240,3 +240,18 @@ fn a_word_off_its_boundary_panics() {
     let mapping = Mapping::memory(4096, Domain::Process).unwrap();
     let _ = mapping.store_u64(4, 1);
 }
+
+#[test]
+fn every_set_shifts_a_state_alike() {
+    let state = 0x1234_5678;
+    for kernels in cpu::available() {
+        for bytes in [0, 1, 7, 63, 64, 65, 1000, 4032, 4095, 4096] {
+            let zeros = vec![0; bytes];
+            // SAFETY: the CPU has what an available set needs.
+            let shifted = unsafe { (kernels.shift)(state, bytes) };
+            // SAFETY: the vector is valid for its length.
+            let stepped = unsafe { table::crc(zeros.as_ptr(), zeros.len(), state) };
+            assert_eq!(shifted, stepped, "{} {bytes}", kernels.name);
+        }
+    }
+}

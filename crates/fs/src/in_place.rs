@@ -1,0 +1,157 @@
+//! Small writes into a block that is there: the bytes go into the record, and after the record's
+//! fence into the block itself.
+//!
+//! What is written in which order, and what a crash between leaves:
+//! 1. the record, with the bytes and the checksum that the block has with them; one fence;
+//! 2. the bytes, in place, with ordinary stores that no one waits for;
+//! 3. at the next checkpoint: flushes of those lines, a fence, and the roots.
+//!
+//! A crash after 1 and before 3 leaves the record in the log and any part of the bytes in the
+//! block. Replay puts the bytes over the block again, and the checksum fits, because it is that
+//! of the block with the bytes over it. So the log is a redo log here: what is overwritten in
+//! place was durable elsewhere before.
+//!
+//! Readers take no lock: [`Leaf::still_in_place`](crate::leaf::Leaf::still_in_place) tells them
+//! that what they copied may be half old.
+//!
+//! Not in the `sync` domain: there the medium may take the block's page before the record's.
+
+use crate::core::{Core, now};
+use crate::error::Result;
+use crate::inode::Inode;
+use crate::item;
+use crate::leaves::leaf_of;
+use crate::patches::Patches;
+use crate::slot::{InPlace, SlotChange, SlotView};
+use crate::types::Ino;
+use crate::write::grow;
+use pool::{BLOCK_BYTES, BlockAddr, KIND_CHANGE, RecordBuffer};
+use std::sync::Arc;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+/// Largest piece that is written in place; above it, a block written anew costs the medium less.
+const IN_PLACE_BYTES_MAX: usize = 1024;
+
+/// Patches that lie over a block after recovery.
+#[derive(Debug)]
+pub struct Overlay {
+    /// The file.
+    pub ino: Ino,
+    /// Its block.
+    pub block: u64,
+    /// Where that is.
+    pub addr: BlockAddr,
+    /// What lies over it.
+    pub patches: Arc<Patches>,
+}
+
+impl Core {
+    /// A write of a few bytes into one block, under its range's lock; false if it is no such.
+    #[inline]
+    pub fn write_small(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<bool> {
+        let at = (offset % BLOCK_BYTES) as usize;
+        if data.len() > IN_PLACE_BYTES_MAX || at + data.len() > BLOCK {
+            return Ok(false);
+        }
+        let block = offset / BLOCK_BYTES;
+        let view = self.view_block(inode, block)?;
+        let Some(change) = self.in_place(inode, block, &view, at, data)? else {
+            return Ok(false);
+        };
+        let time = now();
+        let end = offset + data.len() as u64;
+        let mut record = RecordBuffer::new(KIND_CHANGE, time);
+        item::push_patch(&mut record, inode.ino, offset, data, change.crc, end);
+        let mut published = Ok(());
+        self.log(&mut record, &[inode], || {
+            let change = SlotChange::InPlace(change);
+            let done = self.publish_one(inode, block, change, || grow(inode, end, time));
+            published = done.map(|_| ());
+        })?;
+        self.published(published)?;
+        Ok(true)
+    }
+
+    /// The change in place that puts `data` at `at` of the block in `view`; `None` if there is no
+    /// block, or it is not to be changed in place. The caller holds the block's range.
+    #[inline]
+    pub fn in_place<'d>(
+        &self,
+        inode: &Inode,
+        block: u64,
+        view: &SlotView,
+        at: usize,
+        data: &'d [u8],
+    ) -> Result<Option<InPlace<'d>>> {
+        let may = self.stores_in_place && data.len() <= IN_PLACE_BYTES_MAX;
+        if !may || view.addr.is_none() || view.patches.is_some() {
+            return Ok(None);
+        }
+        let crc = self.crc_with(inode, block, view, at, data)?;
+        Ok(Some(InPlace { addr: view.addr, at, data, crc }))
+    }
+
+    /// The checksum of what is seen of the block in `view`, with `data` at `at`. Whatever is there
+    /// is verified first: a new checksum must not make damage look right.
+    pub fn crc_with(
+        &self,
+        inode: &Inode,
+        block: u64,
+        view: &SlotView,
+        at: usize,
+        data: &[u8],
+    ) -> Result<u32> {
+        if view.verified || view.addr.is_none() {
+            let mut old = [0; IN_PLACE_BYTES_MAX];
+            let old = &mut old[..data.len()];
+            self.copy_block(inode, block, view, at, old)?;
+            return Ok(view.crc_with(at, old, data));
+        }
+        let mut whole = [0; BLOCK];
+        self.copy_block(inode, block, view, 0, &mut whole)?;
+        Ok(view.crc_with(at, &whole[at..at + data.len()], data))
+    }
+
+    /// Checksum of a block with patches over it.
+    pub fn crc_under(&self, addr: BlockAddr, patches: Option<&Patches>) -> Result<u32> {
+        let Some(patches) = patches else { return Ok(self.pool.crc(addr)?) };
+        let mut whole = [0; BLOCK];
+        self.pool.read(addr, 0, &mut whole)?;
+        patches.apply(0, &mut whole);
+        Ok(pmem::crc32c(0, &whole))
+    }
+
+    /// Takes the patches off all blocks that recovery found them over: they are to be put into
+    /// the blocks. Nobody else is there.
+    pub fn take_overlays(&self) -> Vec<Overlay> {
+        let mut overlays = Vec::new();
+        if !self.stores_in_place {
+            return overlays;
+        }
+        for inode in self.dirty.lock().iter() {
+            let leaves = inode.dirty_leaves.lock().clone();
+            for index in leaves {
+                let Some(leaf) = inode.map.cached(index) else { continue };
+                let Some(lock) = leaf.lock() else { continue };
+                for slot in 0..leaf.room() {
+                    if let Some(patches) = lock.take_patches(slot) {
+                        let block = index * crate::leaf::LEAF_BLOCKS + slot as u64;
+                        debug_assert_eq!(leaf_of(block), (index, slot));
+                        let addr = leaf.view(slot).addr;
+                        overlays.push(Overlay { ino: inode.ino, block, addr, patches });
+                    }
+                }
+            }
+        }
+        overlays
+    }
+
+    /// Puts the bytes of all patches that recovery found over blocks into the blocks.
+    pub fn settle_overlays(&self) {
+        for overlay in self.take_overlays() {
+            for (at, bytes) in overlay.patches.parts() {
+                self.pool.store_in_place(overlay.addr, at, bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! One slot of a leaf, as readers see it, and what may change in it.
+
+use crate::item::Placed;
+use crate::patches::Patches;
+use pool::{BLOCK_BYTES, BlockAddr};
+use std::sync::Arc;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// One slot, copied out.
+#[derive(Clone, Debug, Default)]
+pub struct SlotView {
+    /// Where the block is; none: a hole.
+    pub addr: BlockAddr,
+    /// Checksum of the block with the patches over it.
+    pub crc: u32,
+    /// Whether the checksum was verified.
+    pub verified: bool,
+    /// What overlays it.
+    pub patches: Option<Arc<Patches>>,
+}
+
+impl SlotView {
+    /// The checksum of what is seen, with `data` in the place of `old` at `at` in it.
+    pub fn crc_with(&self, at: usize, old: &[u8], data: &[u8]) -> u32 {
+        let hole = self.addr.is_none() && self.patches.is_none();
+        let crc = if hole { pmem::crc32c(0, &[0; BLOCK]) } else { self.crc };
+        pmem::crc32c_replace(crc, old, data, BLOCK - at - data.len())
+    }
+}
+
+/// What changed in one slot.
+#[derive(Debug)]
+pub enum SlotChange<'d> {
+    /// A block took its place, with all that overlaid it.
+    Place(Placed),
+    /// Patches overlay it, and this is the checksum of what is seen.
+    Patch(Arc<Patches>, u32),
+    /// Bytes of the block change.
+    InPlace(InPlace<'d>),
+    /// It is a hole.
+    Clear,
+}
+
+/// Bytes of a block that change in place: they are in the log already.
+#[derive(Clone, Copy, Debug)]
+pub struct InPlace<'d> {
+    /// The block.
+    pub addr: BlockAddr,
+    /// Where in it.
+    pub at: usize,
+    /// The new bytes.
+    pub data: &'d [u8],
+    /// The block's checksum with them.
+    pub crc: u32,
+}
+
+/// What a publication did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Published {
+    /// The block that lost its place; none, if there was none.
+    pub old: BlockAddr,
+    /// The slot has patches to be folded, and had none before.
+    pub first_patch: bool,
+}
