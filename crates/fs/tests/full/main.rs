@@ -11,6 +11,8 @@ use common::{TestPool, content, find, make, pattern};
 use fs::{FileSystem, Ino, SetAttr};
 
 const MIB: u64 = 1 << 20;
+/// Pages of the trees of the smallest pool, when it is full.
+const TREE_PAGES: usize = 16;
 
 /// A file that was written: name, seed, bytes.
 type Written = (String, u64, usize);
@@ -86,10 +88,9 @@ fn fill_and_empty(slices: usize, slice_bytes: u64) {
         // a full pool is full: what is left is less than one file's block and its share of a tree
         let left = now.statfs().blocks_free;
         assert!(left <= 8, "round {round}: {left} blocks are free when a write is refused");
-        assert!(
-            round == 0 || bytes * 100 >= first * 98,
-            "round {round}: {bytes}, {first} at first"
-        );
+        // a tree's pages may lie on the other slice's reserve, and more data on its own then
+        let less = (first / 50).max(TREE_PAGES * 4096);
+        assert!(bytes + less >= first, "round {round}: {bytes}, {first} at first");
         first = first.max(bytes);
         intact(&now, &written);
         if round % 2 == 1 {
