@@ -53,9 +53,12 @@ impl Core {
         if data.len() > IN_PLACE_BYTES_MAX || at + data.len() > BLOCK {
             return Ok(false);
         }
-        let block = offset / BLOCK_BYTES;
-        let view = self.view_block(inode, block)?;
-        let Some(change) = self.in_place(inode, block, &view, at, data)? else {
+        let (index, slot) = leaf_of(offset / BLOCK_BYTES);
+        let lent = inode.map.lent(index);
+        let Some(leaf) = lent.as_ref().and_then(|lent| lent.as_ref()) else { return Ok(false) };
+        // the slot stands still: this thread holds its range
+        let view = leaf.view(slot);
+        let Some(change) = self.in_place(inode, offset / BLOCK_BYTES, &view, at, data)? else {
             return Ok(false);
         };
         let time = now();
@@ -65,8 +68,21 @@ impl Core {
         let mut published = Ok(());
         self.log(&mut record, &[inode], || {
             let change = SlotChange::InPlace(change);
-            let done = self.publish_one(inode, block, change, || grow(inode, end, time));
-            published = done.map(|_| ());
+            match leaf.lock() {
+                Some(lock) => {
+                    self.put(&lock, slot, &change);
+                    grow(inode, end, time);
+                    let first = leaf.set_dirty();
+                    drop(lock);
+                    self.leaf_dirty(inode, index, first);
+                }
+                // grown meanwhile: it is found anew
+                None => {
+                    let block = offset / BLOCK_BYTES;
+                    let done = self.publish_one(inode, block, change, || grow(inode, end, time));
+                    published = done.map(|_| ());
+                }
+            }
         })?;
         self.published(published)?;
         Ok(true)
@@ -101,15 +117,15 @@ impl Core {
         at: usize,
         data: &[u8],
     ) -> Result<u32> {
-        if view.verified || view.addr.is_none() {
-            let mut old = [0; IN_PLACE_BYTES_MAX];
-            let old = &mut old[..data.len()];
-            self.copy_block(inode, block, view, at, old)?;
-            return Ok(view.crc_with(at, old, data));
-        }
-        let mut whole = [0; BLOCK];
-        self.copy_block(inode, block, view, 0, &mut whole)?;
-        Ok(view.crc_with(at, &whole[at..at + data.len()], data))
+        let (end, crc_new) = (at + data.len(), pmem::crc32c(0, data));
+        let crc_old = if view.verified && view.patches.is_none() && !view.addr.is_none() {
+            self.pool.crc_of(view.addr, at, data.len())?
+        } else {
+            let mut whole = [0; BLOCK];
+            self.copy_block(inode, block, view, 0, &mut whole)?;
+            pmem::crc32c(0, &whole[at..end])
+        };
+        Ok(view.crc_with(end, crc_old, crc_new))
     }
 
     /// Checksum of a block with patches over it.

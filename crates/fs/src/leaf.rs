@@ -141,6 +141,15 @@ impl Leaf {
         }
     }
 
+    /// Where the slot's block is, if it is verified and nothing overlays it; to be validated.
+    #[inline]
+    pub fn plain(&self, slot: usize) -> Option<BlockAddr> {
+        let word = self.slots.get(slot)?.word.load(Ordering::Relaxed);
+        let addr = addr_in(word);
+        let plain = word & (VERIFIED | PATCHED) == VERIFIED && !addr.is_none();
+        plain.then_some(addr)
+    }
+
     /// The block's checksum fits: later reads need not look again.
     pub fn set_verified(&self, slot: usize, addr: BlockAddr) {
         let Some(slot) = self.slots.get(slot) else { return };

@@ -188,7 +188,7 @@ impl Core {
 
     /// Changes one slot of a locked leaf, and the block's bytes where they change in place.
     #[inline]
-    fn put(&self, lock: &LeafLock<'_>, slot: usize, change: &SlotChange<'_>) -> Published {
+    pub fn put(&self, lock: &LeafLock<'_>, slot: usize, change: &SlotChange<'_>) -> Published {
         let published = lock.publish(slot, change);
         if let SlotChange::InPlace(change) = change {
             self.pool.store_in_place(change.addr, change.at, change.data);
@@ -251,7 +251,7 @@ impl Core {
 
     /// The leaf changed (`first`: and had not since the last cut): the next checkpoint folds it.
     #[inline]
-    fn leaf_dirty(&self, inode: &Arc<Inode>, index: u64, first: bool) {
+    pub fn leaf_dirty(&self, inode: &Arc<Inode>, index: u64, first: bool) {
         if first {
             inode.dirty_leaves.lock().push(index);
             self.dirty_units.fetch_add(LEAF_UNITS, Ordering::Relaxed);

@@ -24,6 +24,8 @@ mod map;
 mod namespace;
 mod patches;
 mod range_lock;
+#[cfg(test)]
+mod range_lock_tests;
 mod read;
 mod rename;
 mod replay;

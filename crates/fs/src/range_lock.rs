@@ -1,9 +1,24 @@
-//! Locks on ranges of one file's blocks, for writers. Readers take none.
+//! Locks on ranges of one file's blocks, for writers. Readers take none, but for those that found
+//! no quiet moment.
 //!
-//! Fair: a request waits for every earlier one that it overlaps, granted or not. Memory is used
-//! only for ranges that are held or waited for.
+//! Who is alone takes one word, with one atomic instruction. Who is not queues under a mutex; the
+//! queue is fair: a request waits for every earlier one that it overlaps, granted or not. Memory is
+//! used only for ranges that are held or waited for.
+//!
+//! Checked by loom: `tests/loom_range_lock.rs`.
 
-use parking_lot::{Condvar, Mutex};
+use crate::sync::{AtomicU64, Condvar, Mutex, Ordering};
+
+/// The word's range is held.
+const HELD: u64 = 1 << 63;
+/// The queue is not empty: no range is taken by the word alone.
+pub const QUEUED: u64 = 1 << 62;
+/// The word's range: blocks after the first, and above them the first.
+const MORE_BITS: u32 = 24;
+const FIRST_BITS: u32 = 38;
+
+/// Ticket of the range that the word holds.
+const WORD: u64 = u64::MAX;
 
 #[derive(Debug)]
 struct Range {
@@ -23,6 +38,8 @@ struct Queue {
 /// The range locks of one file.
 #[derive(Debug, Default)]
 pub struct RangeLock {
+    /// 0: nobody holds or waits for anything.
+    word: AtomicU64,
     queue: Mutex<Queue>,
     released: Condvar,
 }
@@ -34,20 +51,85 @@ pub struct RangeGuard<'l> {
     ticket: u64,
 }
 
+/// The word that holds the range, if one can.
+#[inline]
+pub fn encode(first: u64, last: u64) -> Option<u64> {
+    let more = last.wrapping_sub(first);
+    let fits = more >> MORE_BITS == 0 && first >> FIRST_BITS == 0;
+    fits.then_some(HELD | first << MORE_BITS | more)
+}
+
+/// Whether the range that the word holds overlaps `first..=last`.
+pub fn overlaps(word: u64, first: u64, last: u64) -> bool {
+    let own_first = (word & !(HELD | QUEUED)) >> MORE_BITS;
+    let own_last = own_first + (word & ((1 << MORE_BITS) - 1));
+    word & HELD != 0 && own_first <= last && first <= own_last
+}
+
 impl RangeLock {
     /// Locks the blocks `first..=last` against every other range that overlaps them.
     #[inline]
     pub fn lock(&self, first: u64, last: u64) -> RangeGuard<'_> {
+        // ordering: Acquire, so that what the last holder did is seen
+        let alone = encode(first, last).is_some_and(|word| {
+            self.word.compare_exchange(0, word, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        });
+        if alone { RangeGuard { lock: self, ticket: WORD } } else { self.lock_queued(first, last) }
+    }
+
+    /// Whether nobody holds or waits for anything, and nothing is kept.
+    #[cfg(test)]
+    pub fn is_idle(&self) -> bool {
+        self.queue.lock().ranges.is_empty() && self.word.load(Ordering::Acquire) == 0
+    }
+
+    #[cold]
+    fn lock_queued(&self, first: u64, last: u64) -> RangeGuard<'_> {
         let mut queue = self.queue.lock();
+        // ordering: Acquire pairs with the holder's Release. From now on the holder lets go under
+        // the mutex, so that the wait below misses nothing.
+        let mut word = self.word.fetch_or(QUEUED, Ordering::Acquire);
         let ticket = queue.next;
         queue.next += 1;
         queue.ranges.push(Range { first, last, ticket });
-        while queue.blocked(first, last, ticket) {
+        while overlaps(word, first, last) || queue.blocked(first, last, ticket) {
             queue.waiters += 1;
             self.released.wait(&mut queue);
             queue.waiters -= 1;
+            word = self.word.load(Ordering::Acquire);
         }
         RangeGuard { lock: self, ticket }
+    }
+
+    /// Lets go of what the word holds, where somebody queues.
+    #[cold]
+    fn unlock_word(&self) {
+        let queue = self.queue.lock();
+        // ordering: Release hands on what the holder did. The queue's owner may be gone already.
+        let left = if queue.ranges.is_empty() { 0 } else { QUEUED };
+        self.word.store(left, Ordering::Release);
+        let waiters = queue.waiters > 0;
+        drop(queue);
+        if waiters {
+            self.released.notify_all();
+        }
+    }
+
+    #[cold]
+    fn unlock_queued(&self, ticket: u64) {
+        let mut queue = self.queue.lock();
+        if let Some(index) = queue.ranges.iter().position(|range| range.ticket == ticket) {
+            queue.ranges.remove(index);
+        }
+        if queue.ranges.is_empty() {
+            // ordering: Release hands on what all holders before did, ordered by the mutex
+            self.word.fetch_and(!QUEUED, Ordering::Release);
+        }
+        let waiters = queue.waiters > 0;
+        drop(queue);
+        if waiters {
+            self.released.notify_all();
+        }
     }
 }
 
@@ -64,52 +146,20 @@ impl Queue {
 impl Drop for RangeGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        let mut queue = self.lock.queue.lock();
-        if let Some(index) = queue.ranges.iter().position(|range| range.ticket == self.ticket) {
-            queue.ranges.remove(index);
+        if self.ticket != WORD {
+            return self.lock.unlock_queued(self.ticket);
         }
-        let waiters = queue.waiters > 0;
-        drop(queue);
-        if waiters {
-            self.lock.released.notify_all();
+        // no range but the word's was let in by the word: its bits are as this guard set them
+        let word = self.lock.word.load(Ordering::Relaxed);
+        // ordering: Release hands on what the holder did
+        let freed = word & QUEUED == 0
+            && self
+                .lock
+                .word
+                .compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed)
+                .is_ok();
+        if !freed {
+            self.lock.unlock_word();
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    #[test]
-    fn overlapping_ranges_exclude_each_other_and_disjoint_ones_do_not() {
-        let lock = RangeLock::default();
-        let held: Vec<AtomicU32> = (0..8).map(|_| AtomicU32::new(0)).collect();
-        std::thread::scope(|scope| {
-            for thread in 0..4u64 {
-                let (lock, held) = (&lock, &held);
-                scope.spawn(move || {
-                    for round in 0..2000u64 {
-                        let first = (thread * 7 + round * 3) % 6;
-                        let _guard = lock.lock(first, first + 2);
-                        for block in first..=first + 2 {
-                            assert_eq!(held[block as usize].fetch_add(1, Ordering::SeqCst), 0);
-                        }
-                        for block in first..=first + 2 {
-                            held[block as usize].fetch_sub(1, Ordering::SeqCst);
-                        }
-                    }
-                });
-            }
-        });
-        let _low = lock.lock(0, 3);
-        let _high = lock.lock(4, 9);
-    }
-
-    #[test]
-    fn nothing_is_kept_when_nothing_is_held() {
-        let lock = RangeLock::default();
-        drop(lock.lock(0, u64::MAX));
-        assert!(lock.queue.lock().ranges.is_empty());
     }
 }

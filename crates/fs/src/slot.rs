@@ -21,11 +21,13 @@ pub struct SlotView {
 }
 
 impl SlotView {
-    /// The checksum of what is seen, with `data` in the place of `old` at `at` in it.
-    pub fn crc_with(&self, at: usize, old: &[u8], data: &[u8]) -> u32 {
+    /// The checksum of what is seen, when bytes that end at `end` in it are replaced, from the
+    /// checksums of those bytes.
+    #[inline]
+    pub fn crc_with(&self, end: usize, crc_old: u32, crc_new: u32) -> u32 {
         let hole = self.addr.is_none() && self.patches.is_none();
         let crc = if hole { pmem::crc32c(0, &[0; BLOCK]) } else { self.crc };
-        pmem::crc32c_replace(crc, old, data, BLOCK - at - data.len())
+        pmem::crc32c_replace(crc, crc_old, crc_new, BLOCK - end)
     }
 }
 

@@ -125,7 +125,7 @@ impl Pool {
     /// The slice nearest to the CPU that runs this.
     #[inline]
     pub fn near_slice(&self) -> u8 {
-        self.near[topology::current_cpu() as usize % self.near.len()]
+        self.near[topology::recent_cpu() as usize % self.near.len()]
     }
 
     /// Blocks between owners: allocation and retirement.
@@ -137,7 +137,8 @@ impl Pool {
     /// Starts a change; see [`Gate`].
     #[inline]
     pub fn enter(&self) -> Entered<'_> {
-        self.gate.enter(topology::current_cpu() as usize)
+        // what follows in the change looks up the CPU that is remembered here
+        self.gate.enter(topology::refresh_cpu() as usize)
     }
 
     /// Stops all changes, for the cut of a checkpoint.
@@ -148,7 +149,7 @@ impl Pool {
     /// A lane of the slice nearest to this CPU, and that slice.
     #[inline]
     pub fn lane(&self) -> (LaneGuard<'_>, &Slice) {
-        let cpu = topology::current_cpu() as usize;
+        let cpu = topology::recent_cpu() as usize;
         let slice = &self.slices[usize::from(self.near[cpu % self.near.len()])];
         (slice.log.lane(cpu), slice)
     }
@@ -217,6 +218,13 @@ impl Pool {
         Ok(slice.mapping.read_crc(offset, buffer)?)
     }
 
+    /// Checksum of `len` bytes, `at` bytes into a block.
+    #[inline]
+    pub fn crc_of(&self, addr: BlockAddr, at: usize, len: usize) -> Result<u32> {
+        let (slice, offset) = self.place(addr);
+        Ok(slice.mapping.crc(offset + at as u64, len)?)
+    }
+
     /// Checksum of one block.
     pub fn crc(&self, addr: BlockAddr) -> Result<u32> {
         let (slice, offset) = self.place(addr);
@@ -238,7 +246,7 @@ impl Pool {
         debug_assert!(at + data.len() <= BLOCK_BYTES as usize);
         let (slice, offset) = self.place(addr);
         let stored = slice.mapping.store_deferred(offset + at as u64, data);
-        let cpu = topology::current_cpu() as usize % self.in_place.len();
+        let cpu = topology::recent_cpu() as usize % self.in_place.len();
         self.in_place[cpu].lock().push((addr.slice(), stored));
     }
 

@@ -74,7 +74,7 @@ impl Reclaim {
 
     #[inline]
     fn cpu(&self) -> &Mutex<CpuBlocks> {
-        &self.cpus[topology::current_cpu() as usize % self.cpus.len()]
+        &self.cpus[topology::recent_cpu() as usize % self.cpus.len()]
     }
 
     /// One block, on slice `near` if it has any.

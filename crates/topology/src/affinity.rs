@@ -4,6 +4,7 @@
 //! because the C library's `cpu_set_t` ends at 1024 and larger machines answer EINVAL to it.
 
 use crate::{CPU_LIMIT, Error, Result};
+use std::cell::Cell;
 use std::io;
 
 const WORD_BITS: usize = u64::BITS as usize;
@@ -59,6 +60,25 @@ pub fn current_cpu() -> u32 {
     let cpu = unsafe { libc::sched_getcpu() };
     // It fails only on kernels without the call; any CPU is a right answer to a hint.
     u32::try_from(cpu).unwrap_or(0)
+}
+
+thread_local! {
+    static RECENT: Cell<u32> = const { Cell::new(0) };
+}
+
+/// The same, and remembers it for [`recent_cpu`].
+#[inline]
+pub fn refresh_cpu() -> u32 {
+    let cpu = current_cpu();
+    RECENT.set(cpu);
+    cpu
+}
+
+/// The CPU that the calling thread ran on when it last called [`refresh_cpu`] (0: never): a hint
+/// for what follows soon, for a tenth of the price.
+#[inline]
+pub fn recent_cpu() -> u32 {
+    RECENT.get()
 }
 
 fn word(cpu: u32) -> usize {
