@@ -35,7 +35,9 @@ impl Core {
     pub fn checkpoint(&self) -> Result<()> {
         let _one = self.checkpointing.lock();
         self.pool.check_writable()?;
+        self.write_blocks();
         let closed = self.pool.close_gate();
+        self.write_blocks();
         self.tidy();
         if self.dirty.lock().is_empty() && self.pool.log_used_bytes() == 0 {
             return Ok(());

@@ -141,16 +141,15 @@ impl Core {
     /// the blocks. Nobody else is there.
     pub fn take_overlays(&self) -> Vec<Overlay> {
         let mut overlays = Vec::new();
-        if !self.stores_in_place {
-            return overlays;
-        }
         for inode in self.dirty.lock().iter() {
             let leaves = inode.dirty_leaves.lock().clone();
             for index in leaves {
                 let Some(leaf) = inode.map.cached(index) else { continue };
                 let Some(lock) = leaf.lock() else { continue };
                 for slot in 0..leaf.room() {
-                    if let Some(patches) = lock.take_patches(slot) {
+                    // in the `sync` domain other patches are the trees' to hold
+                    let taken = self.stores_in_place || leaf.unwritten(slot).is_some();
+                    if taken && let Some(patches) = lock.take_patches(slot) {
                         let block = index * crate::leaf::LEAF_BLOCKS + slot as u64;
                         debug_assert_eq!(leaf_of(block), (index, slot));
                         let addr = leaf.view(slot).addr;

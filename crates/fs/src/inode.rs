@@ -6,6 +6,7 @@
 
 use crate::attr::Stored;
 use crate::dir::Dir;
+use crate::inline::UNSYNCED_MAX;
 use crate::map::BlockMap;
 use crate::range_lock::RangeLock;
 use crate::types::{Attr, FileKind, Ino, Timestamp};
@@ -82,6 +83,8 @@ pub struct Inode {
     pub void_from: AtomicU64,
     /// Handles.
     pub opens: AtomicU32,
+    /// Writes since the last sync, as far as it matters (`inline.rs`).
+    pub unsynced: AtomicU32,
 }
 
 impl Inode {
@@ -117,6 +120,7 @@ impl Inode {
             dirty_leaves: Mutex::default(),
             void_from: AtomicU64::new(NOTHING_VOID),
             opens: AtomicU32::new(0),
+            unsynced: AtomicU32::new(UNSYNCED_MAX),
         }
     }
 

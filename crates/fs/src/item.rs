@@ -12,6 +12,7 @@
 //! punch        tag 7, 0                             | ino | block | blocks
 //! touch        tag 8, 0, 0 u16, links u32           | ino | entries
 //! drop         tag 9, 0                             | ino
+//! write inline tag 11, flags, 0 u16, crc u32        | ino | block | addr | end | 4096 bytes
 //! request      tag 10 (room: client id and sequence of a remote request)
 //! ```
 //!
@@ -21,7 +22,7 @@
 
 use crate::bytes::Bytes;
 use crate::types::Ino;
-use pool::{BlockAddr, RecordBuffer};
+use pool::{BLOCK_BYTES, BlockAddr, RecordBuffer};
 
 const WRITE_ONE: u8 = 1;
 const WRITE_MANY: u8 = 2;
@@ -32,6 +33,10 @@ const TRUNCATE: u8 = 6;
 const PUNCH: u8 = 7;
 const TOUCH: u8 = 8;
 const DROP: u8 = 9;
+const WRITE_INLINE: u8 = 11;
+
+/// Bytes that a record takes in the log for each block whose data it holds.
+pub const INLINE_BYTES: usize = 40 + BLOCK_BYTES as usize;
 
 /// Bytes that a record takes in the log which writes one block and nothing else.
 pub const WRITE_ONE_RECORD_BYTES: usize = 64;
@@ -56,6 +61,19 @@ pub enum Item {
         block: u64,
         /// The blocks.
         placed: Vec<Placed>,
+        /// Where the written bytes end.
+        end: u64,
+    },
+    /// A block of the file is now this one, and here is what it holds.
+    Inline {
+        /// The file.
+        ino: Ino,
+        /// Its block.
+        block: u64,
+        /// Where it is, and its checksum.
+        placed: Placed,
+        /// What it holds.
+        data: Vec<u8>,
         /// Where the written bytes end.
         end: u64,
     },
@@ -142,9 +160,34 @@ fn words(record: &mut RecordBuffer, words: &[u64]) {
 /// Adds a write of one block.
 #[inline]
 pub fn push_write_one(record: &mut RecordBuffer, ino: Ino, block: u64, placed: Placed, end: u64) {
+    push_block(record, (WRITE_ONE, 1), ino, block, placed, end);
+}
+
+/// Adds a write of one block with its data.
+pub fn push_write_inline(
+    record: &mut RecordBuffer,
+    ino: Ino,
+    block: u64,
+    placed: Placed,
+    data: &[u8],
+    end: u64,
+) {
+    push_block(record, (WRITE_INLINE, 0), ino, block, placed, end);
+    record.push(data);
+}
+
+#[inline]
+fn push_block(
+    record: &mut RecordBuffer,
+    (tag, count): (u8, u8),
+    ino: Ino,
+    block: u64,
+    placed: Placed,
+    end: u64,
+) {
     let mut bytes = [0u8; 40];
-    bytes[0] = WRITE_ONE;
-    bytes[2] = 1;
+    bytes[0] = tag;
+    bytes[2] = count;
     bytes[4..8].copy_from_slice(&placed.crc.to_le_bytes());
     bytes[8..16].copy_from_slice(&ino.0.to_le_bytes());
     bytes[16..24].copy_from_slice(&block.to_le_bytes());
@@ -256,6 +299,13 @@ fn decode_one(bytes: &mut Bytes<'_>, tag: u8, kind: u8, short: u16, long: u32) -
             pad(bytes, usize::from(short) * 12)?;
             Item::Write { ino, block, placed, end }
         }
+        WRITE_INLINE => {
+            let block = bytes.u64()?;
+            let placed = Placed { addr: BlockAddr::from_bits(bytes.u64()?)?, crc: long };
+            let end = bytes.u64()?;
+            let data = bytes.take(BLOCK_BYTES as usize)?.to_vec();
+            Item::Inline { ino, block, placed, data, end }
+        }
         PATCH => {
             let (offset, end) = (bytes.u64()?, bytes.u64()?);
             let data = bytes.take(usize::from(short))?.to_vec();
@@ -300,9 +350,10 @@ mod tests {
         push_punch(&mut record, Ino(9), 3, 4);
         push_touch(&mut record, Ino(1), 3, 17);
         push_drop(&mut record, Ino(8));
+        push_write_inline(&mut record, Ino(9), 5, two, &[7; 4096], 30_000);
         let sealed = record.seal(1, 0).to_vec();
         let items = decode(&sealed[24..]).expect("just encoded");
-        assert_eq!(items.len(), 9);
+        assert_eq!(items.len(), 10);
         let blocks = vec![two, one, two];
         assert_eq!(items[1], Item::Write { ino: Ino(9), block: 6, placed: blocks, end: 30_000 });
         let data = b"hello".to_vec();
@@ -311,6 +362,9 @@ mod tests {
         assert_eq!(items[3], Item::Put { object: 9, kind: 4, index: 1234, value });
         assert_eq!(items[7], Item::Touch { ino: Ino(1), links: 3, entries: 17 });
         assert_eq!(items[8], Item::Drop { ino: Ino(8) });
+        let (placed, data) = (two, vec![7; 4096]);
+        let inline = Item::Inline { ino: Ino(9), block: 5, placed, data, end: 30_000 };
+        assert_eq!(items[9], inline);
     }
 
     #[test]

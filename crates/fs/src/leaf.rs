@@ -38,6 +38,8 @@ const PATCHED: u64 = 1 << 62;
 const PATCH_DIRTY: u64 = 1 << 61;
 /// The tree holds patches for the block.
 const PATCH_STORED: u64 = 1 << 60;
+/// The block is not written yet: the patches are all that it is to hold.
+const UNWRITTEN: u64 = 1 << 59;
 
 #[derive(Debug, Default)]
 struct Slot {
@@ -199,6 +201,15 @@ impl Leaf {
         }))
     }
 
+    /// The slot's block and all that it is to hold, if it is not written yet. Under the lock, or to
+    /// be checked under it.
+    pub fn unwritten(&self, slot: usize) -> Option<(BlockAddr, Arc<Patches>)> {
+        let slot = self.slots.get(slot)?;
+        let word = slot.word.load(Ordering::Relaxed);
+        let patches = if word & UNWRITTEN == 0 { None } else { slot.patches.load_full() };
+        Some((addr_in(word), patches?))
+    }
+
     /// Calls `each` with what the tree must change about patches: slot, and the patches or nothing
     /// if they are gone. Marks them as folded. Nobody publishes meanwhile.
     pub fn fold_patches(&self, each: &mut dyn FnMut(usize, Option<Arc<Patches>>)) {
@@ -249,6 +260,13 @@ impl LeafLock<'_> {
                 slot.word.store(placed.addr.bits() | VERIFIED | keep, Ordering::Relaxed);
                 slot.crc.store(placed.crc, Ordering::Relaxed);
             }
+            SlotChange::Unwritten(placed, patches) => {
+                slot.patches.store(Some(patches.clone()));
+                slot.crc.store(placed.crc, Ordering::Relaxed);
+                let flags = VERIFIED | PATCHED | UNWRITTEN | keep;
+                slot.word.store(placed.addr.bits() | flags, Ordering::Relaxed);
+                return Published { old: addr_in(word), first_patch: false };
+            }
             SlotChange::Patch(patches, crc) => {
                 slot.patches.store(Some(patches.clone()));
                 slot.crc.store(*crc, Ordering::Relaxed);
@@ -278,9 +296,21 @@ impl LeafLock<'_> {
         if word & PATCHED == 0 || addr_in(word).is_none() {
             return None;
         }
-        slot.word.store(word & !(PATCHED | PATCH_DIRTY), Ordering::Relaxed);
+        slot.word.store(word & !(PATCHED | PATCH_DIRTY | UNWRITTEN), Ordering::Relaxed);
         self.count();
         slot.patches.swap(None)
+    }
+
+    /// The slot's block was written with what `unwritten` said: it needs no patches any more. Not
+    /// if the slot changed since.
+    pub fn written(&self, slot: usize, addr: BlockAddr, patches: &Arc<Patches>) {
+        let now = self.leaf.unwritten(slot);
+        let same = |(now_addr, now): &(BlockAddr, Arc<Patches>)| {
+            *now_addr == addr && Arc::ptr_eq(now, patches)
+        };
+        if now.as_ref().is_some_and(same) {
+            self.take_patches(slot);
+        }
     }
 
     /// Bytes of a block are about to change in place.

@@ -172,7 +172,7 @@ impl Core {
             && let Some(lock) = leaf.lock()
         {
             let old = self.put(&lock, slot, &change).old;
-            if old.is_none() && matches!(change, SlotChange::Place(_)) {
+            if old.is_none() && change.places_a_block() {
                 inode.blocks.fetch_add(1, Ordering::Relaxed);
             }
             finish();
@@ -239,7 +239,7 @@ impl Core {
             self.dirty_units.fetch_add(1, Ordering::Relaxed);
         }
         match (had, change) {
-            (false, SlotChange::Place(_)) => {
+            (false, change) if change.places_a_block() => {
                 inode.blocks.fetch_add(1, Ordering::Relaxed);
             }
             (true, SlotChange::Clear) => {

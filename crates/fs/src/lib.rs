@@ -14,6 +14,7 @@ mod dir;
 mod error;
 mod holes;
 mod in_place;
+mod inline;
 mod inode;
 mod item;
 mod keys;

@@ -44,6 +44,16 @@ impl Patches {
         Patches { parts }
     }
 
+    /// All of a block.
+    pub fn whole(block: &[u8]) -> Patches {
+        Patches { parts: vec![(0, block.to_vec())] }
+    }
+
+    /// Whether nothing of the block is seen.
+    pub fn cover_all(&self) -> bool {
+        matches!(&self.parts[..], [(0, bytes)] if bytes.len() == BLOCK_BYTES as usize)
+    }
+
     /// Whether they have grown past what an overlay may be.
     pub fn too_large(&self) -> bool {
         let bytes: usize = self.parts.iter().map(|(_, bytes)| bytes.len()).sum();

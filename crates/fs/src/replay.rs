@@ -206,6 +206,11 @@ impl Core {
             Item::Write { ino, block, placed, end } => {
                 self.apply_write((*ino, *block, *end), placed, record)
             }
+            Item::Inline { ino, block, placed, data, end } => {
+                let patches = Arc::new(Patches::whole(data));
+                let change = SlotChange::Unwritten(*placed, patches);
+                self.apply_blocks((*ino, *block, *end), &[*placed], &[change], record)
+            }
             Item::Patch { ino, offset, data, crc, end } => {
                 self.apply_patch((*ino, *offset, *end), data, *crc, record)
             }
@@ -255,14 +260,24 @@ impl Core {
         placed: &[Placed],
         record: &Record,
     ) -> Result<()> {
+        let changes: Vec<SlotChange<'_>> =
+            placed.iter().map(|placed| SlotChange::Place(*placed)).collect();
+        self.apply_blocks((ino, block, end), placed, &changes, record)
+    }
+
+    fn apply_blocks(
+        &self,
+        (ino, block, end): (Ino, u64, u64),
+        placed: &[Placed],
+        changes: &[SlotChange<'_>],
+        record: &Record,
+    ) -> Result<()> {
         let mut freed = Vec::new();
         if !self.write_fits(block, placed, end) {
             return Err(damaged_record(record));
         }
         let inode = self.replayed_file(ino, record)?;
-        let changes: Vec<SlotChange<'_>> =
-            placed.iter().map(|placed| SlotChange::Place(*placed)).collect();
-        self.publish(&inode, block, &changes, &mut freed, || {
+        self.publish(&inode, block, changes, &mut freed, || {
             grow(&inode, end, record.time_ns);
         })
     }
@@ -423,6 +438,7 @@ impl Core {
                 Item::Write { ino: own, block, placed, .. } => {
                     *own == ino && *block < end && first < *block + placed.len() as u64
                 }
+                Item::Inline { ino: own, block, .. } => *own == ino && (first..end).contains(block),
                 Item::Patch { ino: own, offset, .. } if self.stores_in_place => {
                     *own == ino && (first..end).contains(&(offset / BLOCK_BYTES))
                 }

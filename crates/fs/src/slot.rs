@@ -36,12 +36,22 @@ impl SlotView {
 pub enum SlotChange<'d> {
     /// A block took its place, with all that overlaid it.
     Place(Placed),
+    /// A block took its place that is not written yet: the patches are all that it is to hold.
+    Unwritten(Placed, Arc<Patches>),
     /// Patches overlay it, and this is the checksum of what is seen.
     Patch(Arc<Patches>, u32),
     /// Bytes of the block change.
     InPlace(InPlace<'d>),
     /// It is a hole.
     Clear,
+}
+
+impl SlotChange<'_> {
+    /// Whether there is a block afterwards, and not the one before.
+    #[inline]
+    pub fn places_a_block(&self) -> bool {
+        matches!(self, SlotChange::Place(_) | SlotChange::Unwritten(..))
+    }
 }
 
 /// Bytes of a block that change in place: they are in the log already.

@@ -260,7 +260,8 @@ impl FileSystem {
     }
 
     /// Everything returned before is durable when this returns (a no-op but in the `sync` domain).
-    pub fn fsync(&self, _handle: &Handle) -> Result<()> {
+    pub fn fsync(&self, handle: &Handle) -> Result<()> {
+        handle.inode.unsynced.store(0, Ordering::Relaxed);
         self.sync()
     }
 

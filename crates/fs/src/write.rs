@@ -112,7 +112,8 @@ impl Core {
         offset: u64,
         data: &[u8],
     ) -> Result<()> {
-        if offset.is_multiple_of(BLOCK_BYTES) && data.len() == BLOCK {
+        self.count_unsynced(inode);
+        if offset.is_multiple_of(BLOCK_BYTES) && data.len() == BLOCK && !self.inlines(inode, 1) {
             return self.write_one_block(inode, offset, data);
         }
         if self.write_small(inode, offset, data)? {
@@ -215,6 +216,7 @@ impl Core {
         self.pool.reclaim().allocate(wanted as u64, self.pool.near_slice(), &mut extents)?;
         let mut addrs = extents.iter().flat_map(Extent::blocks).collect::<Vec<_>>().into_iter();
         let mut in_flight = InFlight::none();
+        let inline = self.inlines(inode, wanted);
         let mut changes = Vec::with_capacity(pieces.len());
         for piece in &pieces {
             let bytes: &[u8] = match piece {
@@ -230,6 +232,11 @@ impl Core {
                 }
             };
             let addr = addrs.next().unwrap_or(BlockAddr::NONE);
+            if inline {
+                let placed = Placed { addr, crc: pmem::crc32c(0, bytes) };
+                changes.push(SlotChange::Unwritten(placed, Arc::new(Patches::whole(bytes))));
+                continue;
+            }
             let (written, crc) = self.pool.write_block(addr, bytes);
             in_flight = in_flight.and(written);
             changes.push(SlotChange::Place(Placed { addr, crc }));
@@ -252,7 +259,7 @@ impl Core {
                 Some(patches) => patches.with(at, data),
                 None => Patches::default().with(at, data),
             };
-            if !patches.too_large() {
+            if !patches.too_large() || patches.cover_all() {
                 self.check_room()?;
                 let crc = self.crc_with(inode, block, &view, at, data)?;
                 return Ok(Piece::Patch(at, data, Arc::new(patches), crc));
@@ -280,6 +287,13 @@ impl Prepared<'_> {
                 (Piece::InPlace(change), _) => {
                     let offset = block * BLOCK_BYTES + change.at as u64;
                     item::push_patch(record, inode.ino, offset, change.data, change.crc, self.end);
+                }
+                (Piece::Full(data), SlotChange::Unwritten(placed, _)) => {
+                    item::push_write_inline(record, inode.ino, block, *placed, data, self.end);
+                }
+                (Piece::Merged(data), SlotChange::Unwritten(placed, _)) => {
+                    let data = data.as_slice();
+                    item::push_write_inline(record, inode.ino, block, *placed, data, self.end);
                 }
                 (_, SlotChange::Place(placed)) => {
                     if run.is_empty() {

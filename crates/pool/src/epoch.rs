@@ -102,9 +102,8 @@ impl Pool {
         for tail in &before {
             record.push(&encode(tail));
         }
-        // the last lane's: one that few writers take
-        let slice = &self.slices[0];
-        let mut lane = slice.log.lane(slice.log.lanes() - 1);
+        // behind what this caller wrote: one page of the medium for both
+        let (mut lane, slice) = self.lane();
         lane.append(&slice.mapping, &mut record, 0, InFlight::none())?;
         drop(lane);
         let freed = self.reclaim.take_open_epoch();
