@@ -47,6 +47,8 @@ struct Turn {
     running: bool,
     /// What the last closed epoch covered.
     covered: Option<Vec<Tail>>,
+    /// Stamp of the last epoch's record: those of later ones are higher, in whichever lane.
+    stamp: u64,
 }
 
 impl Pool {
@@ -67,13 +69,14 @@ impl Pool {
         }
         turn.running = true;
         let target = turn.asked;
-        let covered = turn.covered.take();
+        let (covered, stamp) = (turn.covered.take(), turn.stamp);
         drop(turn);
-        let result = self.close_epoch(covered);
+        let result = self.close_epoch(covered, stamp);
         let mut turn = self.epochs.turn.lock();
         turn.running = false;
-        let result = result.map(|tails| {
+        let result = result.map(|(tails, stamp)| {
             turn.completed = target;
+            turn.stamp = stamp;
             turn.covered = Some(tails);
         });
         self.epochs.done.notify_all();
@@ -92,11 +95,11 @@ impl Pool {
         self.slices.iter().map(|slice| &slice.log).enumerate().flat_map(of_slice).collect()
     }
 
-    fn close_epoch(&self, covered: Option<Vec<Tail>>) -> Result<Vec<Tail>> {
+    fn close_epoch(&self, covered: Option<Vec<Tail>>, after: u64) -> Result<(Vec<Tail>, u64)> {
         let closed = self.close_gate();
         let before = self.tails();
         if covered.as_ref() == Some(&before) {
-            return Ok(before);
+            return Ok((before, after));
         }
         let mut record = RecordBuffer::new(KIND_EPOCH, 0);
         for tail in &before {
@@ -104,14 +107,14 @@ impl Pool {
         }
         // behind what this caller wrote: one page of the medium for both
         let (mut lane, slice) = self.lane();
-        lane.append(&slice.mapping, &mut record, 0, InFlight::none())?;
+        let (stamp, _) = lane.append(&slice.mapping, &mut record, after, InFlight::none())?;
         drop(lane);
         let freed = self.reclaim.take_open_epoch();
         let tails = self.tails();
         drop(closed);
         self.sync()?;
         self.reclaim.epoch_closed(freed);
-        Ok(tails)
+        Ok((tails, stamp))
     }
 }
 

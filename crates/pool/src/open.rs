@@ -137,8 +137,7 @@ impl Recovery {
     pub fn epochs(&self) -> Vec<Vec<Tail>> {
         let mut epochs: Vec<&Record> =
             self.records.iter().filter(|record| record.kind == KIND_EPOCH).collect();
-        // all epoch records lie in one lane, in order
-        epochs.sort_by_key(|record| std::cmp::Reverse((record.chunk, record.position)));
+        epochs.sort_by_key(|record| std::cmp::Reverse(record.stamp));
         let tails = epochs.into_iter().filter_map(|record| decode_tails(&record.payload));
         tails.filter(|tails| tails.iter().all(|tail| self.whole_until(tail))).collect()
     }
