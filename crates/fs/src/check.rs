@@ -69,7 +69,7 @@ pub fn check_candidates(candidates: Vec<Candidate>) -> Result<CheckReport> {
 
 fn check_pool(pool: Pool, recovery: &Recovery) -> Result<CheckReport> {
     let mut report = CheckReport::default();
-    if recovery.left != Some(pool::Left::Crashed) {
+    if recovery.left < Some(pool::Left::Crashed) {
         for damage in &recovery.damage {
             let place = format!("slice {}, byte {}", damage.slice, damage.offset);
             report.add(place, damage.what.clone());
@@ -85,6 +85,10 @@ fn check_pool(pool: Pool, recovery: &Recovery) -> Result<CheckReport> {
             report.add("log", error.to_string());
             return Ok(report);
         }
+    }
+    for path in &recovery.lost {
+        let what = "acknowledged calls may be missing: the memory lost power with data on its way";
+        report.add(path.display().to_string(), what);
     }
     let (batch, _) = core.encode();
     core.mark_named(&batch)?;
