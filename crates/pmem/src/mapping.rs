@@ -80,8 +80,8 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// [`memory_from`](Mapping::memory_from), saying of itself what `sysfs` says of the block device
-    /// `number` (tests of what depends on that).
+    /// [`memory_from`](Mapping::memory_from), saying of itself what `sysfs` says of the block
+    /// device `number` (tests of what depends on that).
     pub fn memory_of_device(
         image: &[u8],
         domain: Domain,

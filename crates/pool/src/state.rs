@@ -4,9 +4,9 @@
 //! In the `sync` domain it decides what recovery may believe: after a mere kill the page cache
 //! still has every store; after a restart of the machine only what was synced counts.
 //!
-//! In `cpu-flush` and `cpu-cache` a store counts as durable once the platform has promised to carry
-//! it to the medium when the power fails. The DIMMs count when that went wrong: if they have counted
-//! since a slice was opened, what was acknowledged may be missing.
+//! In `cpu-flush` and `cpu-cache` a store counts as durable once the platform has promised to
+//! carry it to the medium when the power fails. The DIMMs count when that went wrong: if they have
+//! counted since a slice was opened, what was acknowledged may be missing.
 
 use crate::error::Result;
 use crate::superblock::{BLOCK_BYTES, STATE_BLOCK};
@@ -107,8 +107,8 @@ impl State {
         })
     }
 
-    /// Whether the memory lost something that we had taken for durable. A closed pool has nothing on
-    /// its way but in the CPU's caches, where those are trusted.
+    /// Whether the memory lost something that we had taken for durable. A closed pool has nothing
+    /// on its way but in the CPU's caches, where those are trusted.
     fn lost(&self, mapping: &Mapping) -> bool {
         let grown = self.counted.get() != 0
             && mapping.unsafe_shutdown_count() > Some(self.unsafe_shutdowns.get());
