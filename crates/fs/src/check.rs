@@ -72,7 +72,7 @@ pub fn check_candidates(candidates: Vec<Candidate>) -> Result<CheckReport> {
 
 fn check_pool(pool: Pool, recovery: &Recovery) -> Result<CheckReport> {
     let mut report = CheckReport::default();
-    if recovery.left != Some(pool::Left::Crashed) {
+    if recovery.left < Some(pool::Left::Crashed) {
         for damage in &recovery.damage {
             let place = format!("slice {}, byte {}", damage.slice, damage.offset);
             report.add(place, damage.what.clone());
@@ -88,6 +88,10 @@ fn check_pool(pool: Pool, recovery: &Recovery) -> Result<CheckReport> {
             report.add("log", error.to_string());
             return Ok(report);
         }
+    }
+    for path in &recovery.lost {
+        let what = "acknowledged calls may be missing: the memory lost power with data on its way";
+        report.add(path.display().to_string(), what);
     }
     let overlays = core.take_overlays();
     let overlays = overlays.into_iter().map(|o| ((o.ino, o.block), o.patches)).collect();

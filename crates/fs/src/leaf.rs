@@ -260,6 +260,10 @@ impl LeafLock<'_> {
                 slot.word.store(placed.addr.bits() | VERIFIED | keep, Ordering::Relaxed);
                 slot.crc.store(placed.crc, Ordering::Relaxed);
             }
+            SlotChange::Recover(placed) => {
+                slot.word.store(placed.addr.bits() | keep, Ordering::Relaxed);
+                slot.crc.store(placed.crc, Ordering::Relaxed);
+            }
             SlotChange::Unwritten(placed, patches) => {
                 slot.patches.store(Some(patches.clone()));
                 slot.crc.store(placed.crc, Ordering::Relaxed);

@@ -5,6 +5,9 @@
 //! changed bytes in it: that one was written after this one's fence (the range's lock orders
 //! them), and from then on the block may hold something else. Otherwise it is dropped, as if the
 //! call had not been made.
+//!
+//! That trusts the fence. Where the memory says that it lost what was fenced, all data that records
+//! name is verified, and what does not match is damage; what the log itself lost cannot be seen.
 
 use crate::attr::{STAMP_MAX, Stored};
 use crate::core::{Core, damaged_value};
@@ -34,7 +37,7 @@ fn damaged_record(record: &Record) -> Error {
 impl Core {
     /// Applies what the log holds. Returns the number of records applied.
     pub fn replay(&self, recovery: &Recovery) -> Result<u64> {
-        let crashed = recovery.left == Some(Left::Crashed);
+        let crashed = recovery.left >= Some(Left::Crashed);
         if crashed && self.pool.domain() == Domain::Sync {
             return self.replay_epoch(recovery);
         }
@@ -54,6 +57,9 @@ impl Core {
             );
         }
         let torn = self.torn_tails(&recovery.records)?;
+        if recovery.left == Some(Left::Lost) {
+            self.verify_after_loss(recovery, &torn)?;
+        }
         let mut applied = 0;
         for (index, record) in recovery.records.iter().enumerate() {
             if record.kind != KIND_CHANGE || torn.contains(&index) {
@@ -68,6 +74,32 @@ impl Core {
         Ok(applied)
     }
 
+    /// Says that acknowledged calls may be missing, and trusts no data for having been fenced.
+    fn verify_after_loss(&self, recovery: &Recovery, torn: &HashSet<usize>) -> Result<()> {
+        for path in &recovery.lost {
+            self.pool.note(format!(
+                "{}: the memory lost power with data still on its way (its unsafe-shutdown count \
+                 has grown); calls that were acknowledged just before may be missing; compare with \
+                 a copy, and run nearside check",
+                path.display()
+            ));
+        }
+        let whole = recovery.records.iter().enumerate().filter(|(index, _)| !torn.contains(index));
+        let changes: Option<Vec<(&Record, Vec<Item>)>> = whole
+            .filter(|(_, record)| record.kind == KIND_CHANGE)
+            .map(|(_, record)| Some((record, item::decode(&record.payload)?)))
+            .collect();
+        // What cannot be decoded is refused when it is applied.
+        match self.mismatch(&changes.unwrap_or_default())? {
+            None => Ok(()),
+            Some(record) => Err(Error::Damaged(format!(
+                "after an unsafe shutdown the data of the log's record with stamp {} (slice {}, \
+                 lane {}) is not what was written",
+                record.stamp, record.slice, record.lane
+            ))),
+        }
+    }
+
     /// After a restart of the machine: the newest epoch of which everything is there.
     fn replay_epoch(&self, recovery: &Recovery) -> Result<u64> {
         for tails in recovery.epochs() {
@@ -77,7 +109,7 @@ impl Core {
                 let items = item::decode(&record.payload).ok_or_else(|| damaged_record(record))?;
                 changes.push((record, items));
             }
-            if !self.epoch_matches(&changes)? {
+            if self.mismatch(&changes)?.is_some() {
                 continue;
             }
             for (record, items) in &changes {
@@ -88,10 +120,10 @@ impl Core {
         Ok(0)
     }
 
-    /// Whether all data that an epoch's records name, and that none of them took away again,
-    /// matches its checksum.
-    fn epoch_matches(&self, changes: &[(&Record, Vec<Item>)]) -> Result<bool> {
-        for (index, (_, items)) in changes.iter().enumerate() {
+    /// The first record of which some data that it names, and that none of the later ones took away
+    /// again, does not match its checksum.
+    fn mismatch<'r>(&self, changes: &[(&'r Record, Vec<Item>)]) -> Result<Option<&'r Record>> {
+        for (index, (record, items)) in changes.iter().enumerate() {
             for item in items {
                 if self.data_matches(std::slice::from_ref(item))? {
                     continue;
@@ -103,12 +135,12 @@ impl Core {
                         .iter()
                         .any(|(record, _)| self.takes_a_block(record, &one));
                     if !taken && !self.data_matches(&one)? {
-                        return Ok(false);
+                        return Ok(Some(*record));
                     }
                 }
             }
         }
-        Ok(true)
+        Ok(None)
     }
 
     /// Which of the lanes' last records did not complete.
@@ -261,7 +293,7 @@ impl Core {
         record: &Record,
     ) -> Result<()> {
         let changes: Vec<SlotChange<'_>> =
-            placed.iter().map(|placed| SlotChange::Place(*placed)).collect();
+            placed.iter().map(|placed| SlotChange::Recover(*placed)).collect();
         self.apply_blocks((ino, block, end), placed, &changes, record)
     }
 

@@ -36,6 +36,8 @@ impl SlotView {
 pub enum SlotChange<'d> {
     /// A block took its place, with all that overlaid it.
     Place(Placed),
+    /// The same, by a record of the log: nobody has seen the block since open.
+    Recover(Placed),
     /// A block took its place that is not written yet: the patches are all that it is to hold.
     Unwritten(Placed, Arc<Patches>),
     /// Patches overlay it, and this is the checksum of what is seen.
@@ -50,7 +52,7 @@ impl SlotChange<'_> {
     /// Whether there is a block afterwards, and not the one before.
     #[inline]
     pub fn places_a_block(&self) -> bool {
-        matches!(self, SlotChange::Place(_) | SlotChange::Unwritten(..))
+        !matches!(self, SlotChange::Patch(..) | SlotChange::InPlace(_) | SlotChange::Clear)
     }
 }
 

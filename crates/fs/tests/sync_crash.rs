@@ -170,8 +170,8 @@ fn another_boot(image: &mut [u8]) {
         return;
     }
     image[STATE + 8..STATE + 24].copy_from_slice(&[0xAB; 16]);
-    let crc = pmem::crc32c(0, &image[STATE..STATE + 28]);
-    image[STATE + 28..STATE + 32].copy_from_slice(&crc.to_le_bytes());
+    let crc = pmem::crc32c(0, &image[STATE..STATE + 44]);
+    image[STATE + 44..STATE + 48].copy_from_slice(&crc.to_le_bytes());
 }
 
 fn history(seed: u64, changes: usize) -> usize {

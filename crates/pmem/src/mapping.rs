@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::kernel::{Flush, Kernels};
 use crate::map::Addresses;
 use crate::open::{self, MapOptions};
-use crate::sysfs::{Backing, Sysfs};
+use crate::sysfs::{Backing, Device, Sysfs};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Mutex;
@@ -77,6 +77,19 @@ impl Mapping {
         // Not a store of the file system's: no recorder is set yet.
         // SAFETY: the mapping is new, of the image's length, and nobody else knows it.
         unsafe { mapping.addresses.base().copy_from_nonoverlapping(image.as_ptr(), image.len()) };
+        Ok(mapping)
+    }
+
+    /// [`memory_from`](Mapping::memory_from), saying of itself what `sysfs` says of the block
+    /// device `number` (tests of what depends on that).
+    pub fn memory_of_device(
+        image: &[u8],
+        domain: Domain,
+        sysfs: &Sysfs,
+        number: (u32, u32),
+    ) -> Result<Mapping> {
+        let mut mapping = Mapping::memory_from(image, domain)?;
+        mapping.backing = sysfs.backing(Device::Block(libc::makedev(number.0, number.1)));
         Ok(mapping)
     }
 

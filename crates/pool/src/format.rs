@@ -59,6 +59,8 @@ pub fn format(dir: &Path, options: &FormatOptions) -> Result<()> {
         )?);
     }
     format_mappings(&mappings, options)?;
+    // The slices' names are to be found after a power cut too.
+    std::fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(io)?;
     made.keep = true;
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::space::{Space, bits_from_bytes};
 use crate::state::{Left, State};
 use crate::superblock::ROOT_BLOCKS;
 use crate::tree::{self, Key};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use topology::Topology;
@@ -28,6 +28,8 @@ pub struct Recovery {
     pub damage: Vec<Damage>,
     /// How the pool was left.
     pub left: Option<Left>,
+    /// Slices whose memory lost power with data still on its way.
+    pub lost: Vec<PathBuf>,
 }
 
 impl Pool {
@@ -70,6 +72,7 @@ impl Pool {
             recovery.add(found);
             let left = State::left(&candidate.mapping)?;
             recovery.left = recovery.left.max(Some(left));
+            recovery.lost.extend((left == Left::Lost).then(|| candidate.path.clone()));
             notes.extend(candidate.note);
             slices.push(Slice {
                 path: candidate.path,

@@ -308,8 +308,9 @@ impl Pool {
 
     /// Writes down whether the pool is open for writing, and in which boot.
     pub fn write_state(&self, open: bool) -> Result<()> {
-        let state = crate::state::State::now(open);
-        self.slices.iter().try_for_each(|slice| state.write(&slice.mapping))
+        self.slices.iter().try_for_each(|slice| {
+            crate::state::State::now(&slice.mapping, open).write(&slice.mapping)
+        })
     }
 
     /// Blocks in all, and free ones, over all slices.

@@ -73,17 +73,41 @@ fn peek(path: &Path) -> Result<Superblock> {
         .map_err(|flaw| superblock_error(path, flaw))
 }
 
+/// The superblock of a device, seen through a mapping that asks nothing of its memory.
+fn peek_device(path: &Path) -> Result<Superblock> {
+    let mapping = Mapping::open(path, &MapOptions { read_only: true, process: true })?;
+    Ok(superblock_of(path, &mapping)?.0)
+}
+
+/// The superblock in this memory, and the block of the copy that is broken, if one is.
+fn superblock_of(path: &Path, mapping: &Mapping) -> Result<(Superblock, Option<u64>)> {
+    let mut bytes = [0u8; 512];
+    let mut at = |offset: u64| -> std::result::Result<Superblock, Flaw> {
+        mapping.read(offset, &mut bytes).map_err(|_| Flaw::Foreign)?;
+        Superblock::decode(&bytes, mapping.len())
+    };
+    let first = at(SUPERBLOCK_BLOCK * BLOCK_BYTES);
+    let last = match &first {
+        Ok(superblock) => at(superblock.data_block_end() * BLOCK_BYTES),
+        Err(_) => at((mapping.len() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES),
+    };
+    match (first, last) {
+        (Ok(first), Ok(last)) if first == last => Ok((first, None)),
+        (Ok(first), _) => Ok((first, Some(first.data_block_end()))),
+        (Err(Flaw::Version(version)), _) => Err(superblock_error(path, Flaw::Version(version))),
+        (Err(_), Ok(last)) => Ok((last, Some(SUPERBLOCK_BLOCK))),
+        (Err(flaw), Err(_)) => Err(superblock_error(path, flaw)),
+    }
+}
+
 impl Candidate {
     /// Maps the slice at `path` and reads its superblock; repairs one copy from the other unless
     /// `read_only`.
     pub fn open(path: &Path, read_only: bool) -> Result<Candidate> {
         let process = match peek(path) {
             Ok(superblock) => superblock.domain == Domain::Process as u8,
-            // devdax has no read(2): the mapping will show what is there
-            Err(error) if is_device(path) => {
-                tracing::debug!("{}: no superblock by read: {error}", path.display());
-                false
-            }
+            // devdax has no read(2)
+            Err(_) if is_device(path) => peek_device(path)?.domain == Domain::Process as u8,
             Err(error) => return Err(error),
         };
         let mapping = Mapping::open(path, &MapOptions { read_only, process })?;
@@ -92,25 +116,7 @@ impl Candidate {
 
     /// The slice in this memory.
     pub fn from_mapping(path: &Path, mapping: Mapping, read_only: bool) -> Result<Candidate> {
-        let mut bytes = [0u8; 512];
-        let mut at = |offset: u64| -> std::result::Result<Superblock, Flaw> {
-            mapping.read(offset, &mut bytes).map_err(|_| Flaw::Foreign)?;
-            Superblock::decode(&bytes, mapping.len())
-        };
-        let first = at(SUPERBLOCK_BLOCK * BLOCK_BYTES);
-        let last = match &first {
-            Ok(superblock) => at(superblock.data_block_end() * BLOCK_BYTES),
-            Err(_) => at((mapping.len() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES),
-        };
-        let (superblock, broken) = match (first, last) {
-            (Ok(first), Ok(last)) if first == last => (first, None),
-            (Ok(first), _) => (first, Some(first.data_block_end())),
-            (Err(Flaw::Version(version)), _) => {
-                return Err(superblock_error(path, Flaw::Version(version)));
-            }
-            (Err(_), Ok(last)) => (last, Some(SUPERBLOCK_BLOCK)),
-            (Err(flaw), Err(_)) => return Err(superblock_error(path, flaw)),
-        };
+        let (superblock, broken) = superblock_of(path, &mapping)?;
         check_domain(path, &superblock, &mapping)?;
         let note = broken.map(|block| {
             let which = if block == 0 { "first" } else { "second" };

@@ -1,12 +1,18 @@
-//! Who wrote to a slice last: the boot of the machine, and whether the pool was closed.
+//! Who wrote to a slice last: the boot of the machine, whether the pool was closed, and how often
+//! the memory had lost power with data on its way by then.
 //!
 //! In the `sync` domain it decides what recovery may believe: after a mere kill the page cache
 //! still has every store; after a restart of the machine only what was synced counts.
+//!
+//! In `cpu-flush` and `cpu-cache` a store counts as durable once the platform has promised to
+//! carry it to the medium when the power fails. The DIMMs count when that went wrong: if they have
+//! counted since a slice was opened, what was acknowledged may be missing.
 
 use crate::error::Result;
 use crate::superblock::{BLOCK_BYTES, STATE_BLOCK};
-use pmem::Mapping;
-use zerocopy::little_endian::U32;
+use pmem::{Domain, Mapping};
+use std::mem::offset_of;
+use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// First bytes of the state.
@@ -22,11 +28,20 @@ pub struct State {
     pub boot: [u8; 16],
     /// 1 while the pool is open for writing.
     pub open: U32,
+    /// 1 if the memory counts its unsafe shutdowns.
+    pub counted: U32,
+    /// Unsafe shutdowns that it had counted when this was written.
+    pub unsafe_shutdowns: U64,
+    /// Room.
+    pub reserved: U32,
     /// CRC-32C of everything before.
     pub crc: U32,
 }
 
-const _: () = assert!(size_of::<State>() == 32);
+// docs/FORMAT.md says these
+const _: () = assert!(size_of::<State>() == 48);
+const _: () = assert!(offset_of!(State, unsafe_shutdowns) == 32);
+const _: () = assert!(offset_of!(State, crc) == 44);
 
 /// How the pool was left.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -37,6 +52,9 @@ pub enum Left {
     Killed,
     /// It was open when the machine restarted.
     Crashed,
+    /// The machine restarted, and the memory says that it lost power with data still on its way:
+    /// what was acknowledged may be missing.
+    Lost,
 }
 
 /// This boot's id.
@@ -46,12 +64,16 @@ fn boot_id() -> [u8; 16] {
 }
 
 impl State {
-    /// The state of a pool in this boot.
-    pub fn now(open: bool) -> State {
+    /// The state, from now on, of a slice in this memory.
+    pub fn now(mapping: &Mapping, open: bool) -> State {
+        let count = mapping.unsafe_shutdown_count();
         let state = State {
             magic: STATE_MAGIC,
             boot: boot_id(),
             open: U32::new(u32::from(open)),
+            counted: U32::new(u32::from(count.is_some())),
+            unsafe_shutdowns: U64::new(count.unwrap_or(0)),
+            reserved: U32::new(0),
             crc: U32::new(0),
         };
         State { crc: U32::new(state.checksum()), ..state }
@@ -70,12 +92,31 @@ impl State {
             return Ok(Left::Closed);
         }
         let Ok((state, _)) = State::read_from_prefix(&bytes) else { return Ok(Left::Crashed) };
-        let whole = state.magic == STATE_MAGIC && state.crc.get() == state.checksum();
-        Ok(match (whole, state.open.get()) {
-            (true, 0) => Left::Closed,
-            (true, _) if state.boot == boot_id() && state.boot != [0; 16] => Left::Killed,
-            _ => Left::Crashed,
+        if state.magic != STATE_MAGIC || state.crc.get() != state.checksum() {
+            return Ok(Left::Crashed);
+        }
+        let closed = state.open.get() == 0;
+        Ok(if state.lost(mapping) {
+            Left::Lost
+        } else if closed {
+            Left::Closed
+        } else if state.boot == boot_id() && state.boot != [0; 16] {
+            Left::Killed
+        } else {
+            Left::Crashed
         })
+    }
+
+    /// Whether the memory lost something that we had taken for durable. A closed pool has nothing
+    /// on its way but in the CPU's caches, where those are trusted.
+    fn lost(&self, mapping: &Mapping) -> bool {
+        let grown = self.counted.get() != 0
+            && mapping.unsafe_shutdown_count() > Some(self.unsafe_shutdowns.get());
+        match mapping.domain() {
+            Domain::CpuCache => grown,
+            Domain::CpuFlush => grown && self.open.get() != 0,
+            _ => false,
+        }
     }
 
     /// Writes it.
@@ -94,11 +135,11 @@ mod tests {
     fn a_pool_left_open_was_killed_or_crashed_by_the_boot_id() {
         let mapping = Mapping::memory(1 << 20, Domain::Process).expect("memory");
         assert_eq!(State::left(&mapping).expect("reads"), Left::Closed);
-        State::now(true).write(&mapping).expect("writes");
+        State::now(&mapping, true).write(&mapping).expect("writes");
         assert_eq!(State::left(&mapping).expect("reads"), Left::Killed);
-        State::now(false).write(&mapping).expect("writes");
+        State::now(&mapping, false).write(&mapping).expect("writes");
         assert_eq!(State::left(&mapping).expect("reads"), Left::Closed);
-        let mut other = State::now(true);
+        let mut other = State::now(&mapping, true);
         other.boot = [9; 16];
         other.crc = U32::new(other.checksum());
         other.write(&mapping).expect("writes");
