@@ -258,6 +258,10 @@ impl Checker<'_> {
             }
         }
         let inodes = std::mem::take(&mut self.state.inodes);
+        for ino in self.state.orphans.iter().filter(|ino| !inodes.contains_key(*ino)) {
+            let what = "is on the list of orphans, but does not exist";
+            self.report.add(inode_place(*ino), what);
+        }
         for (ino, seen) in &inodes {
             self.report.inodes += 1;
             self.inode(*ino, seen);

@@ -5,7 +5,7 @@
 //! one was written after this one's fence (the range's lock orders them), and from then on the
 //! block may hold something else. Otherwise it is dropped, as if the call had not been made.
 
-use crate::attr::{STAMP_MAX, Stored};
+use crate::attr::Stored;
 use crate::core::{Core, damaged_value};
 use crate::dir::Dirent;
 use crate::error::{Error, Result};
@@ -18,7 +18,7 @@ use crate::types::{FILE_BYTES_MAX, FileKind, Ino};
 use crate::write::grow;
 use pmem::Domain;
 use pool::tree::Change;
-use pool::{BLOCK_BYTES, KIND_CHANGE, Left, Record, Recovery};
+use pool::{BLOCK_BYTES, KIND_CHANGE, Left, Record, Recovery, STAMP_MAX};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -395,7 +395,10 @@ impl Core {
                 true
             })?;
             for ino in orphans {
-                let inode = self.inode(ino)?;
+                let inode = self.inode(ino).map_err(|error| match error {
+                    Error::NotFound => damaged_value(&keys::orphan(ino)),
+                    error => error,
+                })?;
                 inode.meta.write().orphan = true;
                 self.drop_orphan(&inode)?;
             }

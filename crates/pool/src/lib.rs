@@ -37,7 +37,7 @@ pub use open::Recovery;
 pub use options::{FormatOptions, OpenOptions, PoolInfo, SliceInfo, SliceSpec};
 pub use pool::{Pool, Roots};
 pub use reclaim::{Extent, Reclaim};
-pub use record::{KIND_CHANGE, KIND_EPOCH, PAYLOAD_BYTES_MAX, Record, RecordBuffer};
+pub use record::{KIND_CHANGE, KIND_EPOCH, PAYLOAD_BYTES_MAX, Record, RecordBuffer, STAMP_MAX};
 pub use scan::Damage;
 pub use slice::{Candidate, Slice};
 pub use space::GROUP_BLOCKS;
