@@ -19,6 +19,7 @@ use pool::{
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 /// Most findings of one run: a pool with more is not helped by a longer list.
 const FINDINGS_MAX: usize = 1000;
@@ -293,6 +294,11 @@ impl Checker<'_> {
         let mut wrong: Vec<String> = counts.into_iter().filter_map(differs).collect();
         if !is_dir && seen.entries > 0 {
             wrong.push("has entries, but is no directory".to_owned());
+        }
+        let home = self.core.pool.slices().get(usize::from(keys::home(ino)));
+        let next = home.map_or(0, |slice| slice.inode_next.load(Ordering::Relaxed));
+        if keys::counter_of(ino) >= next {
+            wrong.push(format!("a new inode would get its number: they go on from {next}"));
         }
         if !orphan && ino != Ino::ROOT && seen.names == 0 {
             wrong.push("has no name".to_owned());

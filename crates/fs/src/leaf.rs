@@ -70,6 +70,8 @@ pub struct Leaf {
 pub enum SlotChange {
     /// A block took its place, with all that overlaid it.
     Place(Placed),
+    /// The same, by recovery: nobody has looked at the block since it was written.
+    Recover(Placed),
     /// Patches overlay it.
     Patch(Arc<Patches>),
     /// It is a hole.
@@ -274,6 +276,10 @@ impl LeafLock<'_> {
         match change {
             SlotChange::Place(placed) => {
                 slot.word.store(placed.addr.bits() | VERIFIED | keep, Ordering::Relaxed);
+                slot.crc.store(placed.crc, Ordering::Relaxed);
+            }
+            SlotChange::Recover(placed) => {
+                slot.word.store(placed.addr.bits() | keep, Ordering::Relaxed);
                 slot.crc.store(placed.crc, Ordering::Relaxed);
             }
             SlotChange::Patch(patches) => {

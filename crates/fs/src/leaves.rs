@@ -230,7 +230,7 @@ impl Core {
             self.dirty_units.fetch_add(1, Ordering::Relaxed);
         }
         match (had, change) {
-            (false, SlotChange::Place(_)) => {
+            (false, SlotChange::Place(_) | SlotChange::Recover(_)) => {
                 inode.blocks.fetch_add(1, Ordering::Relaxed);
             }
             (true, SlotChange::Clear) => {

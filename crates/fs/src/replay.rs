@@ -18,7 +18,7 @@ use crate::types::{FILE_BYTES_MAX, FileKind, Ino};
 use crate::write::grow;
 use pmem::Domain;
 use pool::tree::Change;
-use pool::{BLOCK_BYTES, KIND_CHANGE, Left, Record, Recovery, STAMP_MAX};
+use pool::{BLOCK_BYTES, INODE_COUNTER_MAX, KIND_CHANGE, Left, Record, Recovery, STAMP_MAX};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -257,7 +257,7 @@ impl Core {
         }
         let inode = self.replayed_file(ino, record)?;
         let changes: Vec<SlotChange> =
-            placed.iter().map(|placed| SlotChange::Place(*placed)).collect();
+            placed.iter().map(|placed| SlotChange::Recover(*placed)).collect();
         self.publish(&inode, block, &changes, &mut freed, || {
             grow(&inode, end, record.time_ns);
         })
@@ -328,6 +328,9 @@ impl Core {
                 self.mark_dirty(&inode);
             }
             Err(Error::NotFound) if self.cached_inode(ino).is_none() => {
+                if keys::counter_of(ino) >= INODE_COUNTER_MAX {
+                    return Err(damaged_record(record));
+                }
                 self.pool.inode_seen(keys::home(ino), keys::counter_of(ino));
                 stored.stamp = record.stamp;
                 let inode = Arc::new(Inode::new(ino, &stored, false));

@@ -7,8 +7,9 @@
 //! failures with a number, like a panic.
 //!
 //! What must hold: nothing panics or hangs; an error says where and what; readers change nothing;
-//! one damage leaves what was true since the last checkpoint or an error, several of them what was
-//! true at some time; what `check` is content with opens, reads and changes, and `check` is content after.
+//! damage to one block leaves what was true since the last checkpoint, or an error, damage to more
+//! of them what was true at some time; what `check` is content with opens, reads and changes, and
+//! `check` is content after.
 #![forbid(unsafe_code)]
 
 pub mod case;

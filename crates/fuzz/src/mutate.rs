@@ -315,8 +315,8 @@ fn cut(image: &mut Image, slice: usize, random: &mut Random) -> &'static str {
     let new = match random.below(6) {
         0 => random.below(len),
         1 => random.below(len / BLOCK) * BLOCK,
-        2 => len - BLOCK,
-        3 => len - 1,
+        2 => len.saturating_sub(BLOCK),
+        3 => len.saturating_sub(1),
         4 => [0, 1, 511, 512, 4096, 65_536][random.below(6)],
         _ => len + random.below(3 * BLOCK),
     };

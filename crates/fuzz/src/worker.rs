@@ -17,7 +17,8 @@ const MEMORY_BYTES_MAX: u64 = 2 << 30;
 
 static CURRENT: AtomicU64 = AtomicU64::new(0);
 
-/// Runs the cases `first`, `first + step` and so on until it is killed, with scratch space in `dir`.
+/// Runs the cases `first`, `first + step` and so on until it is killed, with scratch space in
+/// `dir`.
 pub fn work(dir: &Path, first: u64, step: u64) {
     prepare();
     std::panic::set_hook(Box::new(|info| {

@@ -168,6 +168,73 @@ fn no_change_follows_the_highest_stamp() {
     assert_eq!(count(&victim.open().unwrap()), 1);
 }
 
+/// Recovery put blocks of the log's records in place as if it had looked at them, and reads gave
+/// whatever was there.
+#[test]
+fn a_block_that_only_the_log_names_is_verified_at_its_first_read() {
+    let victim = Victim::new();
+    let fs = victim.open().unwrap();
+    create(&fs, "file");
+    create(&fs, "other");
+    let open = |fs: &FileSystem, name| fs.open(fs.lookup(Ino::ROOT, name).unwrap().ino).unwrap();
+    let (file, other) = (open(&fs, b"file"), open(&fs, b"other"));
+    fs.write(&file, 0, &[0x5A; 4096]).unwrap();
+    // the lane's last record is verified in any case
+    fs.write(&other, 0, &[1; 4096]).unwrap();
+    drop((file, other, fs));
+    victim.change(false, |image, _| {
+        let data = image.slices[0].windows(4096).position(|bytes| bytes == [0x5A; 4096]).unwrap();
+        image.put(0, data + 100, &[0x5B]);
+    });
+    for read_only in [true, false] {
+        let fs = self::open(&victim.dir(), 1, read_only).unwrap();
+        let error = fs.read(&open(&fs, b"file"), 0, &mut [0; 10]).unwrap_err();
+        assert_eq!(error.errno(), libc::EIO, "{error}");
+        assert_eq!(fs.read(&open(&fs, b"other"), 0, &mut [0; 10]).unwrap(), 10);
+    }
+}
+
+/// Numbers from which the next one cannot be written: the first checkpoint made a pool of it that
+/// no open took again.
+#[test]
+fn a_pool_that_counts_further_than_any_has_is_not_opened() {
+    for (at, number) in [(24, (1u64 << 62) - 1), (32, (1 << 62) - 1), (40, (1 << 55) - 1)] {
+        let victim = Victim::new();
+        victim.change(true, |image, parts| {
+            let root = newest_root(image, parts);
+            image.put(0, root + at, &number.to_le_bytes());
+        });
+        victim.refused(&["slice 0, byte", "count further"]);
+    }
+    let victim = Victim::new();
+    let fs = victim.open().unwrap();
+    create(&fs, "file");
+    drop(fs);
+    victim.change(true, |image, parts| {
+        let chunk = parts.iter().find(|part| part.kind == Kind::Chunk).unwrap();
+        image.put(0, chunk.at + 8, &((1u64 << 62) - 1).to_le_bytes());
+    });
+    victim.refused(&["slice 0, byte", "count further"]);
+}
+
+/// The counter of new inodes was behind those that exist, and `check` found nothing: the next new
+/// file took an old one's number.
+#[test]
+fn a_counter_of_inodes_behind_those_that_exist_is_found() {
+    let victim = Victim::new();
+    let fs = victim.open().unwrap();
+    (0..3).for_each(|number| create(&fs, &format!("file{number}")));
+    fs.close().unwrap();
+    drop(fs);
+    assert_eq!(victim.findings(), "[]");
+    victim.change(true, |image, parts| {
+        let root = newest_root(image, parts);
+        let counter = image.number(0, root + 40, 8) - 1;
+        image.put(0, root + 40, &counter.to_le_bytes());
+    });
+    assert!(victim.findings().contains("a new inode would get its number"));
+}
+
 /// A bitmap under a key of another kind was loaded by its index, and the first fold, which looked
 /// for the right key, found all its blocks free.
 #[test]

@@ -38,6 +38,7 @@ pub use options::{FormatOptions, OpenOptions, PoolInfo, SliceInfo, SliceSpec};
 pub use pool::{Pool, Roots};
 pub use reclaim::{Extent, Reclaim};
 pub use record::{KIND_CHANGE, KIND_EPOCH, PAYLOAD_BYTES_MAX, Record, RecordBuffer, STAMP_MAX};
+pub use root::INODE_COUNTER_MAX;
 pub use scan::Damage;
 pub use slice::{Candidate, Slice};
 pub use space::GROUP_BLOCKS;

@@ -8,7 +8,9 @@ use crate::log::SliceLog;
 use crate::options::OpenOptions;
 use crate::pool::{Pool, Roots};
 use crate::record::{KIND_EPOCH, Record};
-use crate::root::{Slots, complete_generation, highest_generation};
+use crate::root::{
+    INODE_COUNTER_MAX, NUMBER_AT_OPEN_MAX, Slots, complete_generation, highest_generation,
+};
 use crate::scan::{Damage, SEQUENCE_GAP, Scan, scan};
 use crate::slice::{Candidate, Slice};
 use crate::space::{Space, bits_from_bytes};
@@ -54,6 +56,7 @@ impl Pool {
         let slots: Result<Vec<Slots>> = candidates.iter().map(Candidate::slots).collect();
         let slots = slots?;
         let roots = choose_roots(&candidates, &slots)?;
+        let highest = highest_generation(&slots);
         let topology = machine(&candidates)?;
         let near = near_slices(&topology, &candidates);
         let mut recovery = Recovery::default();
@@ -69,7 +72,9 @@ impl Pool {
             let floor = root.log_floor.get();
             let found = scan(index as u8, &candidate.mapping, &candidate.superblock, floor)?;
             complete = complete.max(found.generation_max);
-            let sequence_next = found.sequence_max.max(floor) + SEQUENCE_GAP;
+            let sequence = found.sequence_max.max(floor);
+            check_numbers(index, highest.max(sequence), root.inode_next.get())?;
+            let sequence_next = sequence + SEQUENCE_GAP;
             recovery.add(found);
             let left = State::left(&candidate.mapping)?;
             recovery.left = recovery.left.max(Some(left));
@@ -90,7 +95,6 @@ impl Pool {
         }
         check_last(&roots, &slots, complete)?;
         recovery.records.sort_by_key(|r| (r.stamp, r.slice, r.lane, r.chunk, r.position));
-        let highest = highest_generation(&slots);
         let pool = Pool::assemble(slices, roots, highest, near, options.clone(), notes, inodes);
         pool.load_space()?;
         Ok((pool, recovery))
@@ -230,6 +234,18 @@ fn choose_roots(candidates: &[Candidate], slots: &[Slots]) -> Result<Roots> {
         }
     }
     Ok(roots)
+}
+
+/// Numbers from which a pool can go on counting.
+fn check_numbers(slice: usize, highest: u64, inode: u64) -> Result<()> {
+    if highest < NUMBER_AT_OPEN_MAX && inode < INODE_COUNTER_MAX {
+        return Ok(());
+    }
+    Err(Error::Damaged {
+        slice: slice as u32,
+        offset: ROOT_BLOCKS[0] * BLOCK_BYTES,
+        what: "the roots or the log count further than any pool has".to_owned(),
+    })
 }
 
 /// The log must not know of a later checkpoint than the roots: the log behind that one's root has

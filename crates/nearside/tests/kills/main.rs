@@ -173,7 +173,7 @@ fn kill_once(dir: &Path, round: u64, models: &mut [Model]) -> u64 {
         verify(&pool, round, thread, model, pending.as_ref());
     }
     verify_shared(&pool, round, &appended);
-    if round % 2 == 0 {
+    if round.is_multiple_of(2) {
         pool.close().unwrap();
     }
     told.iter().map(|told| told.len() as u64).sum()
@@ -193,8 +193,11 @@ fn verify(pool: &Pool, round: u64, thread: u64, model: &mut Model, pending: Opti
     assert!(fine, "round {round}, thread {thread}, pending {pending:?}: {differing:?} differ");
 }
 
+/// Records that a thread appended for certain, and the one that it may have.
+type Appended = (Vec<[u8; RECORD]>, Option<[u8; RECORD]>);
+
 /// Everything appended is there once, whole and in the order of each thread; then all of it goes.
-fn verify_shared(pool: &Pool, round: u64, appended: &[(Vec<[u8; RECORD]>, Option<[u8; RECORD]>)]) {
+fn verify_shared(pool: &Pool, round: u64, appended: &[Appended]) {
     let content = pool.read("/shared").unwrap();
     let (records, rest) = content.as_chunks::<RECORD>();
     assert!(rest.is_empty(), "round {round}: {} bytes of a record", rest.len());
