@@ -11,6 +11,7 @@
 
 use crate::bytes::Bytes;
 use crate::types::{FILE_BYTES_MAX, FileKind, Ino, Timestamp};
+use pool::STAMP_MAX;
 
 /// Bytes of the value.
 pub const BYTES: usize = 88;
@@ -52,8 +53,6 @@ pub struct Stored {
 }
 
 const SETS_MODIFIED: u8 = 1;
-/// Highest stamp that makes sense: nobody makes so many changes.
-pub const STAMP_MAX: u64 = 1 << 62;
 
 impl Stored {
     /// As a value.

@@ -22,6 +22,7 @@ use pool::{
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Most findings of one run: a pool with more is not helped by a longer list.
 const FINDINGS_MAX: usize = 1000;
@@ -292,6 +293,10 @@ impl Checker<'_> {
             }
         }
         let inodes = std::mem::take(&mut self.state.inodes);
+        for ino in self.state.orphans.iter().filter(|ino| !inodes.contains_key(*ino)) {
+            let what = "is on the list of orphans, but does not exist";
+            self.report.add(inode_place(*ino), what);
+        }
         for (ino, seen) in &inodes {
             self.report.inodes += 1;
             self.inode(*ino, seen);
@@ -323,6 +328,11 @@ impl Checker<'_> {
         let mut wrong: Vec<String> = counts.into_iter().filter_map(differs).collect();
         if !is_dir && seen.entries > 0 {
             wrong.push("has entries, but is no directory".to_owned());
+        }
+        let home = self.core.pool.slices().get(usize::from(keys::home(ino)));
+        let next = home.map_or(0, |slice| slice.inode_next.load(Ordering::Relaxed));
+        if keys::counter_of(ino) >= next {
+            wrong.push(format!("a new inode would get its number: they go on from {next}"));
         }
         if !orphan && ino != Ino::ROOT && seen.names == 0 {
             wrong.push("has no name".to_owned());

@@ -9,7 +9,7 @@
 //! That trusts the fence. Where the memory says that it lost what was fenced, all data that records
 //! name is verified, and what does not match is damage; what the log itself lost cannot be seen.
 
-use crate::attr::{STAMP_MAX, Stored};
+use crate::attr::Stored;
 use crate::core::{Core, damaged_value};
 use crate::dir::Dirent;
 use crate::error::{Error, Result};
@@ -22,7 +22,7 @@ use crate::types::{FILE_BYTES_MAX, FileKind, Ino};
 use crate::write::grow;
 use pmem::Domain;
 use pool::tree::Change;
-use pool::{BLOCK_BYTES, KIND_CHANGE, Left, Record, Recovery};
+use pool::{BLOCK_BYTES, INODE_COUNTER_MAX, KIND_CHANGE, Left, Record, Recovery, STAMP_MAX};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -380,6 +380,9 @@ impl Core {
                 self.mark_dirty(&inode);
             }
             Err(Error::NotFound) if self.cached_inode(ino).is_none() => {
+                if keys::counter_of(ino) >= INODE_COUNTER_MAX {
+                    return Err(damaged_record(record));
+                }
                 self.pool.inode_seen(keys::home(ino), keys::counter_of(ino));
                 stored.stamp = record.stamp;
                 let inode = Arc::new(Inode::new(ino, &stored, false));
@@ -448,7 +451,10 @@ impl Core {
                 true
             })?;
             for ino in orphans {
-                let inode = self.inode(ino)?;
+                let inode = self.inode(ino).map_err(|error| match error {
+                    Error::NotFound => damaged_value(&keys::orphan(ino)),
+                    error => error,
+                })?;
                 inode.meta.write().orphan = true;
                 self.drop_orphan(&inode)?;
             }

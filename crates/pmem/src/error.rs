@@ -18,6 +18,16 @@ pub enum Error {
         /// What the kernel said.
         source: std::io::Error,
     },
+    /// It may not be written.
+    #[error(
+        "{path} cannot be opened for writing: {source}; open it read-only, or make it writable"
+    )]
+    NotWritable {
+        /// The file or device.
+        path: PathBuf,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
     /// Somebody else has it open.
     #[error("{path} is in use by {}; close it there first", Holder::or_unknown(.holder))]
     Busy {
@@ -103,7 +113,9 @@ impl Error {
     /// The errno that a POSIX caller sees.
     pub fn errno(&self) -> i32 {
         match self {
-            Error::Io { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
+            Error::Io { source, .. } | Error::NotWritable { source, .. } => {
+                source.raw_os_error().unwrap_or(libc::EIO)
+            }
             Error::Busy { .. } => libc::EBUSY,
             Error::Empty { .. } | Error::Sparse { .. } | Error::Setting { .. } => libc::EINVAL,
             Error::NotMappable { .. } => libc::ENODEV,

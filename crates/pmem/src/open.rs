@@ -31,7 +31,7 @@ pub(crate) fn open(path: &Path, options: &MapOptions, sysfs: &Sysfs) -> Result<P
         .write(!options.read_only)
         .custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(path)
-        .map_err(|error| refusal(path).unwrap_or_else(|| Error::io("open", path, error)))?;
+        .map_err(|error| refusal(path).unwrap_or_else(|| not_opened(path, options, error)))?;
     let metadata = file.metadata().map_err(|error| Error::io("stat", path, error))?;
     let parts = if metadata.is_file() {
         lock::lock(&file, path, options.read_only)?;
@@ -46,6 +46,19 @@ pub(crate) fn open(path: &Path, options: &MapOptions, sysfs: &Sysfs) -> Result<P
         return Err(Error::NoFlush { path: path.to_owned() });
     }
     Ok(parts)
+}
+
+/// Why the kernel did not open `path`.
+fn not_opened(path: &Path, options: &MapOptions, source: io::Error) -> Error {
+    let refused = [libc::EACCES, libc::EPERM, libc::EROFS].contains(&code(&source));
+    if refused && !options.read_only && File::open(path).is_ok() {
+        return Error::NotWritable { path: path.to_owned(), source };
+    }
+    Error::io("open", path, source)
+}
+
+fn code(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or_default()
 }
 
 /// Why a path that cannot even be opened could not be mapped anyway, where that says more.

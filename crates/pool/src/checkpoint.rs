@@ -148,7 +148,7 @@ impl Pool {
             slots,
         }));
         for (slice, floor) in self.slices.iter().zip(&cut.floors) {
-            slice.log.release(*floor);
+            slice.log.release(*floor, generation);
         }
         Ok(())
     }

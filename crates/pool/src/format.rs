@@ -65,10 +65,13 @@ pub fn format(dir: &Path, options: &FormatOptions) -> Result<()> {
     Ok(())
 }
 
-/// What a failed format removes again.
+/// What a failed format takes back.
 #[derive(Default)]
 struct Made {
+    /// Files and links that were not there.
     paths: Vec<PathBuf>,
+    /// Files that were, and their lengths.
+    grown: Vec<(PathBuf, u64)>,
     keep: bool,
 }
 
@@ -77,6 +80,10 @@ impl Drop for Made {
         if !self.keep {
             for path in &self.paths {
                 let _ = std::fs::remove_file(path);
+            }
+            for (path, len) in &self.grown {
+                let file = FileOptions::new().write(true).open(path);
+                let _ = file.and_then(|file| file.set_len(*len));
             }
         }
     }
@@ -99,7 +106,8 @@ fn place(path: &Path, spec: &SliceSpec, bytes: u64, made: &mut Made) -> Result<(
     if existing.as_ref().is_ok_and(|m| !m.is_file()) {
         return Ok(());
     }
-    if spec.path.is_some() && existing.is_ok_and(|m| m.len() > 0) && spec.bytes.is_none() {
+    let before = existing.map(|m| m.len()).ok();
+    if spec.path.is_some() && before.is_some_and(|len| len > 0) && spec.bytes.is_none() {
         return Ok(());
     }
     if bytes < SLICE_BYTES_MIN {
@@ -109,7 +117,10 @@ fn place(path: &Path, spec: &SliceSpec, bytes: u64, made: &mut Made) -> Result<(
     }
     let file = FileOptions::new().read(true).write(true).create(true).truncate(false).open(&target);
     let file = file.map_err(|source| Error::Io { path: target.clone(), source })?;
-    made.paths.push(target.clone());
+    match before {
+        Some(len) => made.grown.push((target.clone(), len)),
+        None => made.paths.push(target.clone()),
+    }
     allocate(&file, bytes / BLOCK_BYTES * BLOCK_BYTES)
         .map_err(|source| Error::Io { path: target, source })
 }

@@ -6,10 +6,12 @@
 //!   before it in the lane with the bytes used there, so that recovery knows where a lane ends;
 //! - chunk sequence numbers only grow, and records are checksummed with a seed of slice, lane and
 //!   sequence number: what an earlier lap left behind is never taken for a record;
-//! - chunks are free again only after the checkpoint that folded them is complete on all slices.
+//! - chunks are free again only after the checkpoint that folded them is complete on all slices,
+//!   and one that is taken says which checkpoint was the last: so recovery knows when the root that
+//!   it finds is not the last one, and the log behind it has been used again.
 
 use crate::error::{Error, Result};
-use crate::record::{RecordBuffer, UNIT_BYTES};
+use crate::record::{RecordBuffer, STAMP_MAX, UNIT_BYTES};
 use crate::superblock::{BLOCK_BYTES, LOG_BLOCK, Superblock};
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
@@ -41,13 +43,18 @@ pub struct ChunkHeader {
     /// The lane.
     pub lane: U16,
     /// Room.
-    pub reserved: [u8; 34],
+    pub reserved_lane: [u8; 2],
+    /// Generation of the last complete checkpoint when the chunk was taken.
+    pub generation: U64,
+    /// Room.
+    pub reserved: [u8; 24],
 }
 
 const _: () = assert!(size_of::<ChunkHeader>() == CHUNK_HEADER_BYTES);
 // docs/FORMAT.md says these
 const _: () = assert!(offset_of!(ChunkHeader, previous) == 16);
 const _: () = assert!(offset_of!(ChunkHeader, lane) == 28);
+const _: () = assert!(offset_of!(ChunkHeader, generation) == 32);
 
 impl ChunkHeader {
     fn checksum(&self, slice_uuid: &[u8; 16]) -> u32 {
@@ -87,6 +94,7 @@ struct Lane {
 /// The log of one slice.
 #[derive(Debug)]
 pub struct SliceLog {
+    slice: u8,
     slice_uuid: [u8; 16],
     chunk_bytes: u32,
     chunks: u32,
@@ -95,16 +103,25 @@ pub struct SliceLog {
     used: Mutex<Vec<(u64, u32)>>,
     lanes: Box<[CachePadded<Mutex<Lane>>]>,
     pressed: AtomicBool,
+    /// The last complete checkpoint's.
+    generation: AtomicU64,
     /// Where the lanes ended at the last cut, until that is folded.
     cut_tails: Mutex<Vec<(u16, u64, u32)>>,
 }
 
 impl SliceLog {
-    /// The log of the slice that `superblock` describes, all chunks free.
-    pub fn new(superblock: &Superblock, lanes: usize, sequence_next: u64) -> SliceLog {
+    /// The log of the slice that `superblock` describes, all chunks free, behind the checkpoint of
+    /// this generation.
+    pub fn new(
+        superblock: &Superblock,
+        lanes: usize,
+        sequence_next: u64,
+        generation: u64,
+    ) -> SliceLog {
         let chunk_bytes = superblock.chunk_bytes.get();
         let chunks = (superblock.log_bytes.get() / u64::from(chunk_bytes)) as u32;
         SliceLog {
+            slice: superblock.index.get() as u8,
             slice_uuid: superblock.slice_uuid,
             chunk_bytes,
             chunks,
@@ -113,6 +130,7 @@ impl SliceLog {
             used: Mutex::new(Vec::new()),
             lanes: (0..lanes.clamp(1, 4096)).map(|_| CachePadded::default()).collect(),
             pressed: AtomicBool::new(false),
+            generation: AtomicU64::new(generation),
             cut_tails: Mutex::default(),
         }
     }
@@ -190,11 +208,14 @@ impl SliceLog {
         self.sequence_next.load(Ordering::Relaxed)
     }
 
-    /// Frees the chunks below `floor`: their records are folded and the roots are safe.
-    pub fn release(&self, floor: u64) {
+    /// Frees the chunks below `floor`: their records are folded and the roots, of this generation,
+    /// are safe.
+    pub fn release(&self, floor: u64, generation: u64) {
         self.cut_tails.lock().retain(|&(_, sequence, _)| sequence >= floor);
         let mut used = self.used.lock();
         let mut free = self.free.lock();
+        // ordering: the lock of `free` gives it to who takes one of these chunks
+        self.generation.store(generation, Ordering::Relaxed);
         used.retain(|&(sequence, index)| {
             let folded = sequence < floor;
             if folded {
@@ -253,6 +274,7 @@ impl LaneGuard<'_> {
             header.previous_len = U32::new(self.lane.used);
         }
         header.lane = U16::new(self.index);
+        header.generation = U64::new(log.generation.load(Ordering::Relaxed));
         header.crc = U32::new(header.checksum(&log.slice_uuid));
         self.lane.base = SliceLog::chunk_offset(index, log.chunk_bytes);
         self.lane.sequence = sequence;
@@ -274,6 +296,13 @@ impl LaneGuard<'_> {
         in_flight: InFlight,
     ) -> Result<(u64, Clean)> {
         let len = record.sealed_len();
+        let stamp = after.max(self.lane.stamp) + 1;
+        if stamp > STAMP_MAX {
+            // an image that says so: nobody makes so many changes
+            let _ = pmem::fence(in_flight);
+            let what = "the highest stamp is in use, and no change can follow".to_owned();
+            return Err(Error::Damaged { slice: u32::from(self.log.slice), offset: 0, what });
+        }
         assert!(
             len + CHUNK_HEADER_BYTES <= self.log.chunk_bytes as usize,
             "a record fits in a chunk"
@@ -286,7 +315,6 @@ impl LaneGuard<'_> {
                 return Err(error);
             }
         };
-        let stamp = after.max(self.lane.stamp) + 1;
         let bytes = record.seal(stamp, self.lane.seed);
         debug_assert!(bytes.len().is_multiple_of(UNIT_BYTES));
         let written = mapping.write(self.lane.base + u64::from(self.lane.used), bytes);

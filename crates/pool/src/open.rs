@@ -3,16 +3,19 @@
 use crate::addr::BlockAddr;
 use crate::epoch::{Tail, decode_tails};
 use crate::error::{Error, Result};
+use crate::fold::group_key;
 use crate::log::SliceLog;
 use crate::options::OpenOptions;
 use crate::pool::{Pool, Roots};
 use crate::record::{KIND_EPOCH, Record};
-use crate::root::{Slots, complete_generation, highest_generation};
+use crate::root::{
+    INODE_COUNTER_MAX, NUMBER_AT_OPEN_MAX, Slots, complete_generation, highest_generation,
+};
 use crate::scan::{Damage, SEQUENCE_GAP, Scan, scan};
 use crate::slice::{Candidate, Slice};
 use crate::space::{Space, bits_from_bytes};
 use crate::state::{Left, State};
-use crate::superblock::ROOT_BLOCKS;
+use crate::superblock::{BLOCK_BYTES, ROOT_BLOCKS};
 use crate::tree::{self, Key};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,12 +58,14 @@ impl Pool {
         let slots: Result<Vec<Slots>> = candidates.iter().map(Candidate::slots).collect();
         let slots = slots?;
         let roots = choose_roots(&candidates, &slots)?;
+        let highest = highest_generation(&slots);
         let topology = machine(&candidates)?;
         let near = near_slices(&topology, &candidates);
         let mut recovery = Recovery::default();
         let mut slices = Vec::new();
         let mut notes = Vec::new();
         let mut inodes = 0;
+        let mut complete = 0;
         for (index, candidate) in candidates.into_iter().enumerate() {
             let Some(root) = slots[index][roots.slots[index]] else {
                 return Err(Error::Slices("a root went away while it was read".to_owned()));
@@ -68,7 +73,10 @@ impl Pool {
             inodes += root.inodes.get();
             let floor = root.log_floor.get();
             let found = scan(index as u8, &candidate.mapping, &candidate.superblock, floor)?;
-            let sequence_next = found.sequence_max.max(floor) + SEQUENCE_GAP;
+            complete = complete.max(found.generation_max);
+            let sequence = found.sequence_max.max(floor);
+            check_numbers(index, highest.max(sequence), root.inode_next.get())?;
+            let sequence_next = sequence + SEQUENCE_GAP;
             recovery.add(found);
             let left = State::left(&candidate.mapping)?;
             recovery.left = recovery.left.max(Some(left));
@@ -77,14 +85,19 @@ impl Pool {
             slices.push(Slice {
                 path: candidate.path,
                 space: Arc::new(new_space(&candidate.superblock)),
-                log: SliceLog::new(&candidate.superblock, near.len(), sequence_next),
+                log: SliceLog::new(
+                    &candidate.superblock,
+                    near.len(),
+                    sequence_next,
+                    roots.generation,
+                ),
                 superblock: candidate.superblock,
                 mapping: candidate.mapping,
                 inode_next: AtomicU64::new(root.inode_next.get()),
             });
         }
+        check_last(&roots, &slots, complete)?;
         recovery.records.sort_by_key(|r| (r.stamp, r.slice, r.lane, r.chunk, r.position));
-        let highest = highest_generation(&slots);
         let pool = Pool::assemble(slices, roots, highest, near, options.clone(), notes, inodes);
         pool.load_space()?;
         Ok((pool, recovery))
@@ -99,6 +112,7 @@ impl Pool {
             let (from, to) = (Key::MIN, Key::MAX);
             tree::scan(self, &roots.spaces[index], from, to, |key, value| {
                 let fine = bits_from_bytes(value)
+                    .filter(|_| key == group_key(key.index))
                     .is_some_and(|bits| slice.space.load_group(key.index, &bits));
                 if !fine {
                     wrong = Some(key.index);
@@ -124,7 +138,7 @@ impl Pool {
             if let Some(addr) = clash {
                 return Err(Error::Damaged {
                     slice: u32::from(addr.slice()),
-                    offset: addr.block() * crate::superblock::BLOCK_BYTES,
+                    offset: addr.block() * BLOCK_BYTES,
                     what: "a tree page lies on a block that has another owner".to_owned(),
                 });
             }
@@ -208,7 +222,7 @@ fn choose_roots(candidates: &[Candidate], slots: &[Slots]) -> Result<Roots> {
     let Some((generation, chosen)) = complete_generation(slots) else {
         return Err(Error::Damaged {
             slice: 0,
-            offset: ROOT_BLOCKS[0] * crate::superblock::BLOCK_BYTES,
+            offset: ROOT_BLOCKS[0] * BLOCK_BYTES,
             what: "the slices' roots have no generation in common".to_owned(),
         });
     };
@@ -222,6 +236,37 @@ fn choose_roots(candidates: &[Candidate], slots: &[Slots]) -> Result<Roots> {
         }
     }
     Ok(roots)
+}
+
+/// Numbers from which a pool can go on counting.
+fn check_numbers(slice: usize, highest: u64, inode: u64) -> Result<()> {
+    if highest < NUMBER_AT_OPEN_MAX && inode < INODE_COUNTER_MAX {
+        return Ok(());
+    }
+    Err(Error::Damaged {
+        slice: slice as u32,
+        offset: ROOT_BLOCKS[0] * BLOCK_BYTES,
+        what: "the roots or the log count further than any pool has".to_owned(),
+    })
+}
+
+/// The log must not know of a later checkpoint than the roots: the log behind that one's root has
+/// been used again, and the root is lost.
+fn check_last(roots: &Roots, slots: &[Slots], complete: u64) -> Result<()> {
+    let last = roots.generation;
+    if complete <= last {
+        return Ok(());
+    }
+    let has = |slots: &Slots| slots.iter().flatten().any(|r| r.generation.get() == complete);
+    let slice = slots.iter().position(|slots| !has(slots)).unwrap_or(0);
+    Err(Error::Damaged {
+        slice: slice as u32,
+        offset: ROOT_BLOCKS[1 - roots.slots.get(slice).map_or(0, |slot| slot & 1)] * BLOCK_BYTES,
+        what: format!(
+            "the root of checkpoint {complete} is lost; checkpoint {last} is whole, but part of \
+             what came after it is no longer in the log"
+        ),
+    })
 }
 
 /// The machine, or the virtual nodes that the pool was made for.

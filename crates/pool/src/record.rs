@@ -22,6 +22,9 @@ pub const HEADER_BYTES: usize = 24;
 /// Longest payload, bytes: the largest change that one record describes.
 pub const PAYLOAD_BYTES_MAX: usize = 14 * 1024;
 
+/// Highest stamp that makes sense: nobody makes so many changes.
+pub const STAMP_MAX: u64 = 1 << 62;
+
 /// A change to the file system.
 pub const KIND_CHANGE: u8 = 1;
 /// Closes an epoch of the `sync` domain: lists the lanes' tails.

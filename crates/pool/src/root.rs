@@ -14,6 +14,11 @@ pub const ROOT_MAGIC: [u8; 8] = *b"NSROOT01";
 
 /// Generations and sequence numbers are below this: nobody counts so far.
 const NUMBER_MAX: u64 = 1 << 62;
+/// A pool whose generations or sequence numbers are not below this is not opened: what is counted
+/// on from there would reach [`NUMBER_MAX`].
+pub const NUMBER_AT_OPEN_MAX: u64 = 1 << 60;
+/// Counters of new inodes are below this when a pool is opened, for the same reason.
+pub const INODE_COUNTER_MAX: u64 = 1 << 54;
 
 /// The root's bytes.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 //!
 //! A lane is the chain of its chunks in the order of their sequence numbers. A record is torn only
 //! if it is the last of its lane; a bad record with a good one of the same lap behind it is damage
-//! and is reported, never cut off.
+//! and is reported, never cut off. Stamps ascend along a lane: a whole record that does not is
+//! another one's, at a place where it was not written.
 
 use crate::error::Result;
 use crate::log::{CHUNK_HEADER_BYTES, ChunkHeader, SliceLog, record_seed};
@@ -44,6 +45,8 @@ pub struct Scan {
     pub damage: Vec<Damage>,
     /// Highest sequence number of a chunk, 0 if there is none.
     pub sequence_max: u64,
+    /// Highest generation that a chunk says was complete when it was taken.
+    pub generation_max: u64,
 }
 
 /// Reads the log of slice `slice` from sequence number `floor` on.
@@ -60,6 +63,7 @@ pub fn scan(slice: u8, mapping: &Mapping, superblock: &Superblock, floor: u64) -
         if header.sequence.get() >= SEQUENCE_MAX {
             continue;
         }
+        scan.generation_max = scan.generation_max.max(header.generation.get());
         scan.sequence_max = scan.sequence_max.max(header.sequence.get());
         if header.sequence.get() >= floor {
             let lane = lanes.entry(header.lane.get()).or_default();
@@ -68,7 +72,7 @@ pub fn scan(slice: u8, mapping: &Mapping, superblock: &Superblock, floor: u64) -
     }
     let mut bytes = vec![0u8; chunk_bytes as usize];
     for (lane, chain) in &lanes {
-        let mut reader = LaneReader { slice, lane: *lane, scan: &mut scan, floor };
+        let mut reader = LaneReader { slice, lane: *lane, scan: &mut scan, floor, stamp: 0 };
         let mut iter = chain.iter().peekable();
         let mut before = 0u64;
         while let Some((&sequence, &(index, header))) = iter.next() {
@@ -92,6 +96,8 @@ struct LaneReader<'s> {
     lane: u16,
     scan: &'s mut Scan,
     floor: u64,
+    /// The last record's.
+    stamp: u64,
 }
 
 impl LaneReader<'_> {
@@ -118,6 +124,11 @@ impl LaneReader<'_> {
             else {
                 break;
             };
+            if stamp <= self.stamp {
+                let what = format!("a record of the log's lane {} is not in its place", self.lane);
+                return self.damaged(offset + at as u64, chunk, at as u32, what);
+            }
+            self.stamp = stamp;
             let payload = bytes.get(at + crate::record::HEADER_BYTES..at + len);
             self.scan.records.push(Record {
                 slice: self.slice,

@@ -32,6 +32,8 @@ pub const STATE_BLOCK: u64 = 3;
 pub const LOG_BLOCK: u64 = 16;
 /// Most slices of a pool.
 pub const SLICES_MAX: usize = 255;
+/// Most virtual nodes, as many as `topology` deals CPUs to.
+pub const VIRTUAL_NODES_MAX: u32 = 1024;
 /// Smallest slice, bytes.
 pub const SLICE_BYTES_MIN: u64 = 1 << 20;
 
@@ -155,6 +157,7 @@ impl Superblock {
         check((4096..=1 << 20).contains(&chunk) && chunk.is_power_of_two(), "chunk_bytes")?;
         check(log >= 4 * chunk && log.is_multiple_of(chunk), "log_bytes")?;
         check(log / BLOCK_BYTES < blocks.saturating_sub(LOG_BLOCK + 2), "log_bytes")?;
+        check(self.virtual_nodes.get() <= VIRTUAL_NODES_MAX, "virtual_nodes")?;
         check((1..=4).contains(&self.domain), "domain")
     }
 

@@ -6,4 +6,5 @@ mod calls;
 #[path = "../common/mod.rs"]
 mod common;
 mod hostile;
+mod media;
 mod read_only;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 const LONG: [u8; 3000] = [b'l'; 3000];
 
-fn build(fs: &FileSystem) {
+pub fn build(fs: &FileSystem) {
     let file = crate::common::make(fs, "file");
     fs.write(&file, 5000, &pattern(1, 20_000)).unwrap();
     fs.write(&file, 100, b"small").unwrap();
@@ -21,7 +21,7 @@ fn build(fs: &FileSystem) {
 }
 
 /// Everything that `build` made is shown.
-fn shown(fs: &FileSystem) {
+pub fn shown(fs: &FileSystem) {
     let mut expected = vec![0; 25_000];
     expected[5000..].copy_from_slice(&pattern(1, 20_000));
     expected[100..105].copy_from_slice(b"small");
@@ -57,7 +57,7 @@ fn refuses_changes(fs: &FileSystem) {
     }
 }
 
-fn images(dir: &Path) -> Vec<Vec<u8>> {
+pub fn images(dir: &Path) -> Vec<Vec<u8>> {
     slices(dir).iter().map(|path| std::fs::read(path).unwrap()).collect()
 }
 

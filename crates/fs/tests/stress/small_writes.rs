@@ -83,3 +83,58 @@ fn across_two_leaves() {
 fn while_leaves_are_let_go_for_want_of_memory() {
     filled_over(128 * BLOCK - 300, &[0, 126 * BLOCK, 131 * BLOCK], Some(1));
 }
+
+/// In the `sync` domain, the blocks of a file that is synced often are in the log until a
+/// checkpoint writes them, under writers who replace them and readers.
+#[test]
+fn while_checkpoints_write_blocks_that_the_log_holds() {
+    let mut options = crate::common::options(2, 24 << 20);
+    options.process = false;
+    options.log_bytes = Some(4 << 20);
+    let mut pool = crate::common::TestPool::with(&options);
+    let fs = pool.start();
+    drop(make(&fs, "file"));
+    let clock = Clock::start();
+    let look = |fs: &FileSystem, block: u64| {
+        let mut bytes = vec![0xEE; BLOCK as usize];
+        if fs.read(&find(fs, "file"), block * BLOCK, &mut bytes).unwrap() == 0 {
+            return 0;
+        }
+        assert!(bytes.iter().all(|byte| *byte == bytes[0]), "a write is seen in half");
+        bytes[0]
+    };
+    let write = |fs: &FileSystem, own: u64| {
+        let handle = find(fs, "file");
+        for round in (0..=u8::MAX).cycle() {
+            let block = own * 4 + u64::from(round) % 4;
+            fs.write(&handle, block * BLOCK, &[round; BLOCK as usize]).unwrap();
+            if round % 8 == 0 {
+                fs.fsync(&handle).unwrap();
+            }
+            assert_eq!(look(fs, block), round, "a write that returned is not seen");
+            if !clock.runs() {
+                break;
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let (fs, clock, look, write) = (&fs, &clock, &look, &write);
+        scope.spawn(move || write(fs, 0));
+        scope.spawn(move || write(fs, 1));
+        scope.spawn(move || {
+            while clock.runs() {
+                for block in 0..8 {
+                    look(fs, block);
+                }
+            }
+        });
+        scope.spawn(move || clock.checkpoints(fs, Duration::from_millis(3)));
+    });
+    let seen: Vec<u8> = (0..8).map(|block| look(&fs, block)).collect();
+    pool.kill();
+    drop(fs);
+    pool.assert_clean();
+    let fs = pool.start();
+    let after: Vec<u8> = (0..8).map(|block| look(&fs, block)).collect();
+    assert_eq!(after, seen, "the last writes that returned");
+}

@@ -1,0 +1,84 @@
+//! One case: a seed's image, changes to it, and its use.
+
+use crate::corpus::Seed;
+use crate::exercise::{Stage, Terms, exercise};
+use crate::image::{BLOCK, Image, Part};
+use crate::mutate::{another_boot, mutate};
+use crate::random::Random;
+use crate::seal::seal;
+use std::path::Path;
+
+/// The corpus, with where its structures are.
+#[derive(Debug)]
+pub struct Corpus {
+    seeds: Vec<(Seed, Vec<Part>)>,
+}
+
+/// An image to be used.
+#[derive(Debug)]
+pub struct Case<'c> {
+    image: Image,
+    terms: Terms<'c>,
+    /// What was done to which image.
+    pub story: String,
+}
+
+impl Corpus {
+    /// Makes it, in `dir`.
+    pub fn make(dir: &Path) -> Corpus {
+        let with_parts = |seed: Seed| {
+            let parts = seed.image.parts();
+            (seed, parts)
+        };
+        Corpus { seeds: crate::corpus::make(dir).into_iter().map(with_parts).collect() }
+    }
+
+    /// The images that cases start from.
+    pub fn seeds(&self) -> impl Iterator<Item = &Seed> {
+        self.seeds.iter().map(|(seed, _)| seed)
+    }
+
+    /// The case of this number.
+    pub fn case(&self, number: u64) -> Case<'_> {
+        let mut random = Random::new(number);
+        let (seed, parts) = &self.seeds[random.below(self.seeds.len())];
+        let mut image = seed.image.clone();
+        if random.once_in(3) {
+            another_boot(&mut image);
+        }
+        let mut changes = mutate(&mut image, parts, &mut random);
+        let sealed = random.once_in(2);
+        if sealed {
+            seal(&mut image, parts);
+            changes.push("sealed".to_owned());
+        }
+        let one = blocks_changed(&seed.image, &image) <= 1;
+        let known = if one { Some(&seed.legal) } else { seed.history.as_ref() };
+        let legal = known.filter(|_| !sealed).map(Vec::as_slice);
+        let terms = Terms { legal, sound: !sealed, kill: random.once_in(2) };
+        Case { image, terms, story: format!("{}: {}", seed.name, changes.join(", ")) }
+    }
+}
+
+/// In how many blocks the images differ.
+fn blocks_changed(one: &Image, other: &Image) -> usize {
+    let same_shape = one.slices.iter().map(Vec::len).eq(other.slices.iter().map(Vec::len));
+    if !same_shape {
+        return usize::MAX;
+    }
+    let slices = one.slices.iter().zip(&other.slices);
+    let blocks = slices.flat_map(|(one, other)| one.chunks(BLOCK).zip(other.chunks(BLOCK)));
+    blocks.filter(|(one, other)| one != other).count()
+}
+
+impl Case<'_> {
+    /// Uses the image, in `dir`.
+    pub fn run(&self, dir: &Path) -> Stage {
+        exercise(&self.image, self.terms, dir)
+    }
+
+    /// Puts the image into `dir`, to be looked at.
+    pub fn write(&self, dir: &Path) {
+        crate::corpus::write(&self.image, dir);
+    }
+}

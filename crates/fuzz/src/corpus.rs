@@ -1,0 +1,341 @@
+//! The images that cases start from: pools made on the fly by short histories, with the states
+//! that each may show when nothing of it is believed that its checksums do not prove.
+
+use crate::image::{Image, Kind};
+use crate::page;
+use crate::random::Random;
+use crate::seal::seal;
+use crate::seen::{Seen, State};
+use fs::{Creation, Fallocate, FileSystem, Ino, NewNode, RenameMode, SetAttr, XattrMode};
+use pool::{Candidate, FormatOptions, OpenOptions, SliceSpec};
+use std::path::{Path, PathBuf};
+
+const BY: Creation = Creation { mode: 0o644, uid: 7, gid: 8 };
+/// Memory that the file system's caches may use, bytes.
+const MEMORY_BYTES: u64 = 16 << 20;
+
+/// An image to start from.
+#[derive(Debug)]
+pub struct Seed {
+    /// What it is.
+    pub name: &'static str,
+    /// Its bytes.
+    pub image: Image,
+    /// What it may show, if one damage happened to it: what was true since its last checkpoint.
+    pub legal: Vec<State>,
+    /// What it may show after more than one, which may well have taken the last root and the last
+    /// chunk: all that was ever true. `None` where that was not written down.
+    pub history: Option<Vec<State>>,
+}
+
+/// What kind of pool, and what happens to it.
+struct Plan {
+    name: &'static str,
+    slices: usize,
+    slice_bytes: u64,
+    process: bool,
+    changes: usize,
+    checkpoint_every: usize,
+    /// Further values, for a tree with many pages.
+    values: usize,
+    /// Files are open when it ends, without a name.
+    orphans: bool,
+    close: bool,
+}
+
+const PLAN: Plan = Plan {
+    name: "",
+    slices: 1,
+    slice_bytes: 1 << 20,
+    process: true,
+    changes: 60,
+    checkpoint_every: usize::MAX,
+    values: 0,
+    orphans: false,
+    close: false,
+};
+
+const PLANS: [Plan; 10] = [
+    Plan { name: "empty", changes: 0, close: true, ..PLAN },
+    Plan { name: "closed", close: true, ..PLAN },
+    Plan { name: "killed", changes: 40, ..PLAN },
+    Plan { name: "killed after checkpoints", checkpoint_every: 23, changes: 90, ..PLAN },
+    Plan { name: "killed at a checkpoint", checkpoint_every: 60, ..PLAN },
+    Plan { name: "two slices", slices: 2, checkpoint_every: 35, ..PLAN },
+    Plan { name: "orphans", orphans: true, changes: 20, checkpoint_every: 15, ..PLAN },
+    Plan { name: "large tree", slice_bytes: 4 << 20, values: 420, changes: 10, ..PLAN },
+    Plan { name: "sync", process: false, checkpoint_every: 35, ..PLAN },
+    Plan { name: "old", checkpoint_every: 19, changes: 300, close: true, ..PLAN },
+];
+
+/// Makes them all, in `dir`.
+pub fn make(dir: &Path) -> Vec<Seed> {
+    (0u64..).zip(&PLANS).map(|(number, plan)| make_one(dir, number, plan)).collect()
+}
+
+/// Path of a slice.
+pub fn slice_path(dir: &Path, slice: usize) -> PathBuf {
+    dir.join(format!("slice.{slice:03}"))
+}
+
+/// Puts the image's slices into `dir`, and nothing else.
+pub fn write(image: &Image, dir: &Path) {
+    let _ = std::fs::remove_dir_all(dir);
+    std::fs::create_dir_all(dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
+    for (slice, bytes) in image.slices.iter().enumerate() {
+        let path = slice_path(dir, slice);
+        let written = std::fs::write(&path, bytes);
+        written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+}
+
+/// The slices in `dir`, of a pool of so many.
+pub fn read(dir: &Path, slices: usize) -> Image {
+    let bytes = |slice| {
+        let path = slice_path(dir, slice);
+        std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    };
+    Image { slices: (0..slices).map(bytes).collect() }
+}
+
+/// Opens the pool in `dir`; checkpoints are made by the calls that need them.
+pub fn open(dir: &Path, slices: usize, read_only: bool) -> fs::Result<FileSystem> {
+    let candidates: pool::Result<Vec<Candidate>> =
+        (0..slices).map(|slice| Candidate::open(&slice_path(dir, slice), read_only)).collect();
+    let options = OpenOptions { read_only, memory_bytes: Some(MEMORY_BYTES) };
+    FileSystem::open_candidates(candidates?, &options, false)
+}
+
+fn make_one(dir: &Path, number: u64, plan: &Plan) -> Seed {
+    let dir = dir.join("corpus");
+    let made = || -> fs::Result<Seed> {
+        let mut image = formatted(&dir, plan)?;
+        same_identity(&mut image, number);
+        write(&image, &dir);
+        let mut story = Story::new(open(&dir, plan.slices, false)?, number);
+        let handles = story.run(plan)?;
+        if plan.close {
+            story.fs.close()?;
+            story.only_last();
+        }
+        let mut image = read(&dir, plan.slices);
+        drop(handles);
+        same_times(&mut image);
+        let legal = story.history.split_off(story.since);
+        let history = (plan.values == 0).then(|| [&story.history[..], &legal].concat());
+        Ok(Seed { name: plan.name, image, legal, history })
+    };
+    made().unwrap_or_else(|error| panic!("corpus {:?}: {error}", plan.name))
+}
+
+fn formatted(dir: &Path, plan: &Plan) -> fs::Result<Image> {
+    let _ = std::fs::remove_dir_all(dir);
+    let options = FormatOptions {
+        slices: vec![SliceSpec::default(); plan.slices],
+        slice_bytes: plan.slice_bytes,
+        virtual_nodes: Some(plan.slices as u32),
+        process: plan.process,
+        log_bytes: None,
+    };
+    fs::format(dir, &options)?;
+    let bytes = |slice| std::fs::read(dir.join(format!("slice.{slice}"))).unwrap_or_default();
+    Ok(Image { slices: (0..plan.slices).map(bytes).collect() })
+}
+
+/// Gives a new pool an identity that is the same on every run.
+fn same_identity(image: &mut Image, number: u64) {
+    let parts = image.parts();
+    let mut random = Random::new(number ^ 0x5EED);
+    let pool = random.bytes(16);
+    for slice in 0..image.slices.len() {
+        let own = random.bytes(16);
+        for part in parts.iter().filter(|part| part.slice == slice) {
+            match part.kind {
+                Kind::Superblock => {
+                    image.put(slice, part.at + 16, &pool);
+                    image.put(slice, part.at + 32, &own);
+                }
+                Kind::Root => image.put(slice, part.at + 8, &own),
+                _ => {}
+            }
+        }
+    }
+    seal(image, &parts);
+}
+
+/// Sets the times in records and inodes to one that is the same on every run.
+fn same_times(image: &mut Image) {
+    let parts = image.parts();
+    for part in &parts {
+        match part.kind {
+            Kind::Record => image.put(part.slice, part.at + 16, &[1; 8]),
+            Kind::Leaf => {
+                let mut entries = page::entries(image, part.slice, part.at);
+                for (_, value) in entries.iter_mut().filter(|(key, v)| key[8] == 1 && v.len() == 88)
+                {
+                    value[40..72].fill(1);
+                }
+                page::replace(image, part.slice, part.at, &entries);
+            }
+            _ => {}
+        }
+    }
+    seal(image, &parts);
+}
+
+/// A history under way.
+struct Story {
+    fs: FileSystem,
+    random: Random,
+    history: Vec<State>,
+    /// Where in it the last checkpoint was.
+    since: usize,
+    checkpoints: u64,
+    made: usize,
+}
+
+impl Story {
+    fn new(fs: FileSystem, number: u64) -> Story {
+        let checkpoints = fs.checkpoint_cost().0;
+        let random = Random::new(number);
+        let (history, since) = (Vec::new(), 0);
+        let mut story = Story { fs, random, history, since, checkpoints, made: 0 };
+        story.remember();
+        story
+    }
+
+    /// What is true now may be what a kill or a damage leaves.
+    fn remember(&mut self) {
+        let state = Seen::of(&self.fs).state();
+        let now = self.fs.checkpoint_cost().0;
+        if now != self.checkpoints {
+            // made before or after what changed last
+            self.since = self.history.len().saturating_sub(1);
+            self.checkpoints = now;
+        }
+        self.history.push(state.unwrap_or_else(|| panic!("a healthy pool is not readable")));
+    }
+
+    /// A checkpoint was made just now.
+    fn only_last(&mut self) {
+        self.since = self.history.len() - 1;
+        self.checkpoints = self.fs.checkpoint_cost().0;
+    }
+
+    fn run(&mut self, plan: &Plan) -> fs::Result<Vec<std::sync::Arc<fs::Handle>>> {
+        for value in 0..plan.values {
+            self.value(value)?;
+        }
+        let mut handles = Vec::new();
+        for number in 1..=plan.changes {
+            self.change()?;
+            self.remember();
+            if plan.orphans && number % 4 == 0 {
+                handles.push(self.orphan()?);
+            }
+            if number % plan.checkpoint_every == 0 {
+                self.fs.checkpoint()?;
+                self.only_last();
+            }
+        }
+        Ok(handles)
+    }
+
+    /// A file with a long attribute: a few of them fill a page.
+    fn value(&mut self, number: usize) -> fs::Result<()> {
+        let name = format!("value{number}");
+        let attr = self.fs.create(Ino::ROOT, name.as_bytes(), NewNode::File, BY)?;
+        if number.is_multiple_of(3) {
+            let value = self.random.bytes(900);
+            self.fs.setxattr(attr.ino, b"user.long", &value, XattrMode::Any)?;
+        }
+        // only what is true near the end is looked at again
+        if number % 40 == 39 { self.fs.checkpoint() } else { Ok(()) }
+    }
+
+    fn orphan(&mut self) -> fs::Result<std::sync::Arc<fs::Handle>> {
+        let attr = self.fs.create(Ino::ROOT, b"orphan", NewNode::File, BY)?;
+        self.remember();
+        let handle = self.fs.open(attr.ino)?;
+        self.fs.write(&handle, 0, &self.random.bytes(6000))?;
+        self.remember();
+        self.fs.unlink(Ino::ROOT, b"orphan")?;
+        self.remember();
+        Ok(handle)
+    }
+
+    fn dir(&mut self) -> Ino {
+        let names = ["d0", "d1"];
+        let name = names[self.random.below(2)];
+        let found = self.fs.lookup(Ino::ROOT, name.as_bytes());
+        found.map_or(Ino::ROOT, |attr| attr.ino)
+    }
+
+    fn file(&mut self) -> Option<(Ino, Ino, Vec<u8>)> {
+        let dir = self.dir();
+        let mut files = Vec::new();
+        let _ = self.fs.readdir(dir, 0, &mut |entry| {
+            if entry.kind == fs::FileKind::File && !entry.name.starts_with(b"value") {
+                files.push((dir, entry.ino, entry.name.clone()));
+            }
+            true
+        });
+        self.random.pick(&files).cloned()
+    }
+
+    fn change(&mut self) -> fs::Result<()> {
+        self.made += 1;
+        let dir = self.dir();
+        let new = format!("new{}", self.made).into_bytes();
+        let Some((parent, ino, name)) = self.file().filter(|_| self.random.below(4) > 0) else {
+            let target = new.clone();
+            let long = vec![b'l'; 3000];
+            let node = match self.random.below(8) {
+                0 => NewNode::Symlink(&target),
+                1 => NewNode::Symlink(&long),
+                2 => NewNode::Special(fs::FileKind::Fifo, 0),
+                3 | 4 => {
+                    let name: &[u8] = if self.random.once_in(2) { b"d0" } else { b"d1" };
+                    return match self.fs.create(Ino::ROOT, name, NewNode::Directory, BY) {
+                        Err(fs::Error::Exists) => Ok(()),
+                        made => made.map(|_| ()),
+                    };
+                }
+                _ => NewNode::File,
+            };
+            return self.fs.create(dir, &new, node, BY).map(|_| ());
+        };
+        self.change_file(parent, ino, &name, dir, &new)
+    }
+
+    fn change_file(
+        &mut self,
+        parent: Ino,
+        ino: Ino,
+        name: &[u8],
+        dir: Ino,
+        new: &[u8],
+    ) -> fs::Result<()> {
+        let handle = self.fs.open(ino)?;
+        let offset = (self.random.below(12) * 4096) as u64;
+        let few = 1 + self.random.below(200);
+        let small = self.random.bytes(few);
+        let fs = &self.fs;
+        match self.random.below(16) {
+            0..4 => fs.write(&handle, offset, &self.random.bytes(4096)).map(|_| ()),
+            4..7 => fs.write(&handle, offset + 100, &small).map(|_| ()),
+            7 => fs.write(&handle, offset, &self.random.bytes(9000)).map(|_| ()),
+            8 => fs.append(&handle, &small).map(|_| ()),
+            9 => {
+                let size = Some(self.random.below(50_000) as u64);
+                fs.setattr(ino, &SetAttr { size, ..SetAttr::default() }).map(|_| ())
+            }
+            10 => fs.setxattr(ino, b"user.x", &small, XattrMode::Any),
+            11 => fs.setxattr(ino, b"user.long", &self.random.bytes(3000), XattrMode::Any),
+            12 => fs.rename((parent, name), (dir, new), RenameMode::Replace),
+            13 => fs.link(ino, dir, new).map(|_| ()),
+            14 => fs.fallocate(&handle, Fallocate::PunchHole, offset, 8192),
+            _ => fs.unlink(parent, name),
+        }
+    }
+}

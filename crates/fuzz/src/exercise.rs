@@ -1,0 +1,235 @@
+//! One image, used in every way. Whatever its bytes are, this returns: it panics, hangs or takes
+//! memory without bounds only if the engine does, and panics itself where the engine is wrong.
+
+use crate::corpus::{open, read, write};
+use crate::image::Image;
+use crate::seen::{Seen, State};
+use fs::{Creation, Fallocate, FileSystem, Ino, NewNode, RenameMode, SetAttr, XattrMode};
+use pool::Candidate;
+use std::path::Path;
+
+/// How far an image came.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Stage {
+    /// It could not be opened.
+    Open,
+    /// It was opened, and something could not be read.
+    Read,
+    /// Everything was read, and a change failed that should not.
+    Change,
+    /// Nothing failed, but `check` found something.
+    Check,
+    /// Nothing was wrong, as far as anybody can see.
+    Whole,
+}
+
+/// What is known of an image.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms<'s> {
+    /// The states that it may show, if they are known.
+    pub legal: Option<&'s [State]>,
+    /// Its checksums were not made to fit: what they prove is true.
+    pub sound: bool,
+    /// It ends by a kill, not by a close.
+    pub kill: bool,
+}
+
+/// An open or a check that is refused says where and what, with an errno of damage.
+fn tells(error: &fs::Error) {
+    let text = error.to_string();
+    let places = ["slice", "inode", "object", "root", "superblock", "stamp", "pool", "block"];
+    assert!(places.iter().any(|place| text.contains(place)), "says not where: {text:?}");
+    let errno = error.errno();
+    let fine = [libc::EIO, libc::EINVAL, libc::ENOSPC, libc::ENODATA].contains(&errno);
+    assert!(fine, "errno {errno}: {text:?}");
+}
+
+/// A call that failed says why, and that the caller can do something about.
+fn explains(error: &fs::Error) {
+    assert!(error.to_string().len() > 8, "{error:?} says nothing");
+    assert!(error.errno() > 0 && error.errno() != libc::EAGAIN, "{error:?}");
+}
+
+/// Opens, checks, reads, changes, closes and opens again what `image` is, in `dir`.
+pub fn exercise(image: &Image, terms: Terms<'_>, dir: &Path) -> Stage {
+    let slices = image.slices.len();
+    write(image, dir);
+    let clean = check(dir, slices).is_empty();
+    let before = match open(dir, slices, true) {
+        Ok(fs) => {
+            let seen = Seen::of(&fs);
+            let _ = fs.close();
+            Some(seen)
+        }
+        Err(error) => {
+            tells(&error);
+            None
+        }
+    };
+    assert!(read(dir, slices) == *image, "a check or a reader changed the medium");
+    let fs = match open(dir, slices, false) {
+        Ok(fs) => fs,
+        Err(error) => {
+            tells(&error);
+            assert!(!clean, "check is content, opening is not: {error}");
+            return Stage::Open;
+        }
+    };
+    let seen = Seen::of(&fs);
+    judge(&seen, before.as_ref(), terms, clean);
+    let changed = change(&fs, clean);
+    let whole = seen.whole();
+    let ended = terms.kill || fs.close().map_err(|error| explains(&error)).is_ok();
+    drop(fs);
+    let sound = clean || terms.sound;
+    again(dir, slices, &Ended { clean, sound, changed, ended });
+    match (whole, changed && ended, clean) {
+        (false, ..) => Stage::Read,
+        (true, false, _) => Stage::Change,
+        (true, true, false) => Stage::Check,
+        (true, true, true) => Stage::Whole,
+    }
+}
+
+/// What `check` finds.
+fn check(dir: &Path, slices: usize) -> Vec<String> {
+    let path = |slice| crate::corpus::slice_path(dir, slice);
+    let candidates: pool::Result<Vec<Candidate>> =
+        (0..slices).map(|slice| Candidate::open(&path(slice), true)).collect();
+    match candidates.map_err(fs::Error::from).and_then(fs::check_candidates) {
+        Ok(report) => {
+            for finding in &report.findings {
+                assert!(!finding.place.is_empty() && finding.what.len() > 8, "{finding:?}");
+            }
+            let findings = report.findings.iter();
+            findings.map(|found| format!("{}: {}", found.place, found.what)).collect()
+        }
+        Err(error) => {
+            tells(&error);
+            vec![error.to_string()]
+        }
+    }
+}
+
+fn judge(seen: &Seen, before: Option<&Seen>, terms: Terms<'_>, clean: bool) {
+    seen.errors.iter().for_each(explains);
+    assert!(!clean || seen.whole(), "check is content, reading is not: {:?}", seen.errors);
+    if let Some(legal) = terms.legal {
+        let fits = legal.iter().any(|state| seen.fits(state));
+        let differing = legal.iter().map(|state| seen.differing(state)).enumerate();
+        let nearest = differing.min_by_key(|(_, paths)| paths.len());
+        let count = legal.len();
+        assert!(fits, "none of {count} legal states is shown; the nearest differs in {nearest:?}");
+    }
+    let believed = terms.sound || clean && before.is_some_and(Seen::whole);
+    if !believed {
+        // a lie may be gone when the log is folded over it
+        return;
+    }
+    let Some(before) = before else { panic!("a writer opens what a reader cannot") };
+    let paths = || seen.paths.iter().filter(|(path, seen)| before.paths.get(*path) != Some(seen));
+    let differ: Vec<_> = paths().map(|(path, _)| String::from_utf8_lossy(path)).collect();
+    let same = before.paths == seen.paths;
+    let errors = (&before.errors, &seen.errors);
+    assert!(same, "a reader and a writer see different things: {differ:?}, errors {errors:?}");
+}
+
+const BY: Creation = Creation { mode: 0o600, uid: 0, gid: 0 };
+const NEW: &[u8] = b"a new file";
+const DATA: [u8; 9000] = [0xC3; 9000];
+
+/// Changes what is there and adds a file; whether all went well.
+fn change(fs: &FileSystem, clean: bool) -> bool {
+    let mut failed = Vec::new();
+    let mut inos = vec![Ino::ROOT];
+    let _ = fs.readdir(Ino::ROOT, 0, &mut |entry| {
+        inos.push(entry.ino);
+        inos.len() < 12
+    });
+    for ino in inos {
+        failed.extend(change_one(fs, ino).into_iter().filter_map(Result::err));
+    }
+    let new = || -> fs::Result<()> {
+        let attr = fs.create(Ino::ROOT, NEW, NewNode::File, BY)?;
+        let handle = fs.open(attr.ino)?;
+        fs.write(&handle, 0, &DATA)?;
+        fs.write(&handle, 50, &DATA[..100])?;
+        fs.checkpoint()
+    };
+    let made = new();
+    failed.extend(made.as_ref().err().cloned());
+    failed.iter().for_each(explains);
+    let damage = failed.iter().find(|error| error.errno() == libc::EIO);
+    assert!(!clean || damage.is_none(), "check is content, a change is not: {damage:?}");
+    made.is_ok()
+}
+
+fn change_one(fs: &FileSystem, ino: Ino) -> Vec<fs::Result<()>> {
+    let mut done = vec![
+        fs.setxattr(ino, b"user.fuzz", b"value", XattrMode::Any),
+        fs.setattr(ino, &SetAttr { mode: Some(0o640), ..SetAttr::default() }).map(|_| ()),
+        fs.create(ino, b"x1", NewNode::File, BY).map(|_| ()),
+        fs.create(ino, b"x2", NewNode::Directory, BY).map(|_| ()),
+        fs.rename((ino, b"x1"), (ino, b"x3"), RenameMode::Replace),
+        fs.rename((ino, b"x2"), (Ino::ROOT, b"x4"), RenameMode::NoReplace),
+        fs.link(ino, Ino::ROOT, b"x5").map(|_| ()),
+        fs.unlink(ino, b"x3"),
+        fs.rmdir(Ino::ROOT, b"x4"),
+        fs.unlink(Ino::ROOT, b"x5"),
+    ];
+    if let Ok(handle) = fs.open(ino) {
+        let size = fs.getattr(ino).map_or(0, |attr| attr.size);
+        done.push(fs.write(&handle, 4096, &DATA[..4096]).map(|_| ()));
+        done.push(fs.write(&handle, 33, b"few").map(|_| ()));
+        done.push(fs.append(&handle, b"more").map(|_| ()));
+        done.push(fs.fallocate(&handle, Fallocate::PunchHole, 8192, 100_000));
+        let size = Some(size / 2 + 1);
+        done.push(fs.setattr(ino, &SetAttr { size, ..SetAttr::default() }).map(|_| ()));
+    }
+    done
+}
+
+/// How the first use of an image ended.
+struct Ended {
+    clean: bool,
+    /// Nothing that it says of itself is a lie.
+    sound: bool,
+    /// The new file was made.
+    changed: bool,
+    /// It was closed, or killed.
+    ended: bool,
+}
+
+/// Opens what the first use left.
+fn again(dir: &Path, slices: usize, ended: &Ended) {
+    let found = check(dir, slices);
+    let fine = !ended.clean || found.is_empty() || !ended.ended;
+    assert!(fine, "check was content before the changes only: {found:?}");
+    match open(dir, slices, false) {
+        Ok(fs) => {
+            let seen = Seen::of(&fs);
+            seen.errors.iter().for_each(explains);
+            if ended.sound && ended.changed {
+                verify_new(&fs);
+            }
+        }
+        Err(error) => {
+            tells(&error);
+            assert!(!(ended.sound && ended.changed), "what was changed does not open: {error}");
+        }
+    }
+}
+
+fn verify_new(fs: &FileSystem) {
+    let read = || -> fs::Result<Vec<u8>> {
+        let handle = fs.open(fs.lookup(Ino::ROOT, NEW)?.ino)?;
+        let mut bytes = vec![0; DATA.len() + 1];
+        let read = fs.read(&handle, 0, &mut bytes)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    };
+    match read() {
+        Ok(bytes) => assert!(bytes == DATA, "a new file is not what was written"),
+        Err(error) => panic!("a new file is not there: {error}"),
+    }
+}

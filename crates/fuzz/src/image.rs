@@ -1,0 +1,206 @@
+//! The bytes of a pool's slices, and where in them the structures of docs/FORMAT.md lie.
+//!
+//! The format is read here by its own code, from its drawing: what the engine would misread the
+//! same way on both sides is seen.
+
+use pmem::crc32c;
+
+/// Bytes of a block and of a page.
+pub const BLOCK: usize = 4096;
+/// Bytes of a superblock, of a root, of the state, of a chunk's header and of a unit of a record.
+pub const SUPERBLOCK: usize = 512;
+/// Bytes of a root.
+pub const ROOT: usize = 256;
+/// Bytes of the state.
+pub const STATE: usize = 32;
+/// Bytes of a chunk's header, and the unit of a record's length.
+pub const UNIT: usize = 64;
+/// Where the state lies.
+pub const STATE_AT: usize = 3 * BLOCK;
+/// Where in a root its two trees are named.
+pub const ROOT_TREES: [usize; 2] = [72, 104];
+const LOG_AT: usize = 16 * BLOCK;
+const PAGES_MAX: usize = 4096;
+
+/// The slices of a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Their bytes.
+    pub slices: Vec<Vec<u8>>,
+}
+
+/// A kind of structure.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Kind {
+    /// Superblock.
+    Superblock,
+    /// Root of a checkpoint.
+    Root,
+    /// Which boot wrote last.
+    State,
+    /// Header of a chunk of the log.
+    Chunk,
+    /// Record of the log.
+    Record,
+    /// Page of a tree with pages below it.
+    Inner,
+    /// Page of a tree with values.
+    Leaf,
+}
+
+/// A structure in an image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// What it is.
+    pub kind: Kind,
+    /// The slice.
+    pub slice: usize,
+    /// Where it starts, bytes.
+    pub at: usize,
+    /// Bytes.
+    pub len: usize,
+    /// Of a record: where its chunk starts.
+    pub chunk: usize,
+}
+
+/// Where a page is: slice and byte.
+type Place = (usize, usize);
+
+impl Image {
+    /// The bytes at `at`; `None` where the image has none.
+    pub fn get(&self, slice: usize, at: usize, len: usize) -> Option<&[u8]> {
+        self.slices.get(slice)?.get(at..at.checked_add(len)?)
+    }
+
+    /// The same, to change.
+    pub fn get_mut(&mut self, slice: usize, at: usize, len: usize) -> Option<&mut [u8]> {
+        self.slices.get_mut(slice)?.get_mut(at..at.checked_add(len)?)
+    }
+
+    /// The little-endian number of up to 8 bytes at `at`; 0 where there is none.
+    pub fn number(&self, slice: usize, at: usize, len: usize) -> u64 {
+        self.get(slice, at, len).map_or(0, number)
+    }
+
+    /// Puts `bytes` at `at`, if all of them fit.
+    pub fn put(&mut self, slice: usize, at: usize, bytes: &[u8]) {
+        if let Some(place) = self.get_mut(slice, at, bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    /// Identity of a slice.
+    pub fn uuid(&self, slice: usize) -> Vec<u8> {
+        self.get(slice, 32, 16).unwrap_or(&[0; 16]).to_vec()
+    }
+
+    /// The seed of the checksums of the records in the chunk at `chunk`.
+    pub fn record_seed(&self, slice: usize, chunk: usize) -> u32 {
+        let seed = crc32c(0, &self.uuid(slice));
+        let seed = crc32c(seed, self.get(slice, chunk + 28, 2).unwrap_or_default());
+        crc32c(seed, self.get(slice, chunk + 8, 8).unwrap_or_default())
+    }
+
+    /// Bytes that the record at `at` says it has, if it is whole.
+    fn record_len(&self, slice: usize, at: usize, end: usize, seed: u32) -> Option<usize> {
+        let len = self.number(slice, at + 4, 2) as usize * UNIT;
+        if len == 0 || at + len > end {
+            return None;
+        }
+        let crc = crc32c(seed, self.get(slice, at + 4, len - 4)?);
+        (self.number(slice, at, 4) == u64::from(crc)).then_some(len)
+    }
+
+    /// The page that the pointer in these bytes names.
+    pub fn page_place(&self, pointer: &[u8]) -> Option<Place> {
+        let addr = number(pointer.get(..8)?);
+        let (slice, block) = ((addr >> 40) as usize, (addr & ((1 << 40) - 1)) as usize);
+        let at = block.checked_mul(BLOCK)?;
+        let page = self.get(slice, at, BLOCK)?;
+        (addr != 0 && page.starts_with(b"NSTP")).then_some((slice, at))
+    }
+
+    /// All structures of a whole image.
+    pub fn parts(&self) -> Vec<Part> {
+        let mut parts = Vec::new();
+        for slice in 0..self.slices.len() {
+            self.fixed_parts(slice, &mut parts);
+            self.log_parts(slice, &mut parts);
+        }
+        let roots: Vec<Part> = parts.iter().filter(|p| p.kind == Kind::Root).copied().collect();
+        for root in roots {
+            for tree in ROOT_TREES {
+                let pointer = self.get(root.slice, root.at + tree, 20).unwrap_or_default();
+                self.page_parts(pointer, &mut parts);
+            }
+        }
+        parts
+    }
+
+    fn fixed_parts(&self, slice: usize, parts: &mut Vec<Part>) {
+        let mut add = |kind, at, len| parts.push(Part { kind, slice, at, len, chunk: 0 });
+        let len = self.slices[slice].len();
+        add(Kind::Superblock, 0, SUPERBLOCK);
+        add(Kind::Superblock, (len / BLOCK).saturating_sub(1) * BLOCK, SUPERBLOCK);
+        for at in [BLOCK, 2 * BLOCK] {
+            if self.get(slice, at, 8) == Some(b"NSROOT01") {
+                add(Kind::Root, at, ROOT);
+            }
+        }
+        add(Kind::State, STATE_AT, STATE);
+    }
+
+    fn log_parts(&self, slice: usize, parts: &mut Vec<Part>) {
+        let chunk_bytes = (self.number(slice, 72, 4) as usize).max(BLOCK);
+        let log_end = LOG_AT + self.number(slice, 64, 8) as usize;
+        for chunk in (LOG_AT..log_end.min(self.slices[slice].len())).step_by(chunk_bytes) {
+            if self.get(slice, chunk, 4) != Some(b"NSCH") {
+                continue;
+            }
+            parts.push(Part { kind: Kind::Chunk, slice, at: chunk, len: UNIT, chunk });
+            let seed = self.record_seed(slice, chunk);
+            let mut at = chunk + UNIT;
+            while let Some(len) = self.record_len(slice, at, chunk + chunk_bytes, seed) {
+                parts.push(Part { kind: Kind::Record, slice, at, len, chunk });
+                at += len;
+            }
+        }
+    }
+
+    fn page_parts(&self, pointer: &[u8], parts: &mut Vec<Part>) {
+        let Some((slice, at)) = self.page_place(pointer) else { return };
+        let known = parts.iter().any(|part| (part.slice, part.at) == (slice, at));
+        if known || parts.len() > PAGES_MAX {
+            return;
+        }
+        let inner = self.number(slice, at + 5, 1) > 0;
+        let kind = if inner { Kind::Inner } else { Kind::Leaf };
+        parts.push(Part { kind, slice, at, len: BLOCK, chunk: 0 });
+        if inner {
+            for (at, len) in self.page_values(slice, at) {
+                self.page_parts(self.get(slice, at, len).unwrap_or_default(), parts);
+            }
+        }
+    }
+
+    /// Where the values of the page at `at` lie: byte and length of each.
+    pub fn page_values(&self, slice: usize, at: usize) -> Vec<(usize, usize)> {
+        let count = (self.number(slice, at + 6, 2) as usize).min((BLOCK - 32) / 19);
+        let mut start = 32 + 19 * count;
+        let ends = (0..count).map(|i| self.number(slice, at + 32 + 19 * i + 17, 2) as usize);
+        let mut values = Vec::new();
+        for end in ends {
+            if end < start || end > BLOCK {
+                break;
+            }
+            values.push((at + start, end - start));
+            start = end;
+        }
+        values
+    }
+}
+
+/// The little-endian number that these bytes, 8 at most, are.
+pub fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().take(8).rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}

@@ -1,0 +1,68 @@
+//! `nearside-fuzz`: uses damaged and hostile images for a time, or repeats one case.
+#![forbid(unsafe_code)]
+
+use fuzz::case::Corpus;
+use fuzz::runner::{Settings, run, scratch};
+use std::path::Path;
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: nearside-fuzz run
+       nearside-fuzz repeat NUMBER [DIRECTORY]
+
+run uses images for NEARSIDE_FUZZ_SECONDS (60), from case NEARSIDE_FUZZ_SEED (1) on, and exits 1 if
+a case failed. repeat runs one case, and leaves its image in DIRECTORY, if one is given.";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    match &words[..] {
+        ["run"] => run_all(),
+        ["repeat", number] => repeat(number, None),
+        ["repeat", number, dir] => repeat(number, Some(Path::new(dir))),
+        // the runner's own
+        ["worker", dir, first, step] => match (first.parse(), step.parse()) {
+            (Ok(first), Ok(step)) => {
+                fuzz::worker::work(Path::new(dir), first, step);
+                ExitCode::SUCCESS
+            }
+            _ => usage("worker needs numbers"),
+        },
+        _ => usage("unknown arguments"),
+    }
+}
+
+fn usage(message: &str) -> ExitCode {
+    eprintln!("nearside-fuzz: {message}\n\n{USAGE}");
+    ExitCode::from(2)
+}
+
+fn run_all() -> ExitCode {
+    let program = std::env::current_exe().unwrap_or_default();
+    let settings = match Settings::from_environment(&program.to_string_lossy(), 1, 60) {
+        Ok(settings) => settings,
+        Err(message) => return usage(&message),
+    };
+    match run(&settings) {
+        Ok(report) => {
+            print!("seed={} {report}", settings.seed);
+            ExitCode::from(u8::from(!report.failures.is_empty()))
+        }
+        Err(error) => usage(&error.to_string()),
+    }
+}
+
+fn repeat(number: &str, dir: Option<&Path>) -> ExitCode {
+    let (Ok(number), Ok(scratch)) = (number.parse(), scratch()) else {
+        return usage("repeat needs a number, and room for the image");
+    };
+    fuzz::worker::prepare();
+    let corpus = Corpus::make(scratch.path());
+    let case = corpus.case(number);
+    println!("case {number}: {}", case.story);
+    if let Some(dir) = dir {
+        case.write(dir);
+    }
+    println!("{:?}", case.run(&scratch.path().join("image")));
+    ExitCode::SUCCESS
+}

@@ -1,0 +1,298 @@
+//! What images at random have found, each with its story.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use fs::{Creation, FileSystem, Ino, NewNode};
+use fuzz::corpus::{open, read, slice_path, write};
+use fuzz::image::{BLOCK, Image, Kind, Part};
+use fuzz::page;
+use fuzz::runner::scratch;
+use fuzz::seal::seal;
+use pool::{Candidate, FormatOptions, SliceSpec};
+use std::path::PathBuf;
+
+const BY: Creation = Creation { mode: 0o644, uid: 0, gid: 0 };
+
+struct Victim {
+    scratch: tempfile::TempDir,
+}
+
+impl Victim {
+    /// An empty pool.
+    fn new() -> Victim {
+        let victim = Victim { scratch: scratch().unwrap() };
+        let options = FormatOptions {
+            slices: vec![SliceSpec::default()],
+            slice_bytes: 1 << 20,
+            virtual_nodes: None,
+            process: true,
+            log_bytes: None,
+        };
+        fs::format(&victim.dir(), &options).unwrap();
+        std::fs::rename(victim.dir().join("slice.0"), slice_path(&victim.dir(), 0)).unwrap();
+        victim
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.scratch.path().join("pool")
+    }
+
+    fn open(&self) -> fs::Result<FileSystem> {
+        open(&self.dir(), 1, false)
+    }
+
+    fn image(&self) -> Image {
+        read(&self.dir(), 1)
+    }
+
+    /// Changes the image, and makes all checksums fit if it is to be `sealed`.
+    fn change(&self, sealed: bool, change: impl FnOnce(&mut Image, &[Part])) {
+        let mut image = self.image();
+        let parts = image.parts();
+        change(&mut image, &parts);
+        if sealed {
+            seal(&mut image, &parts);
+        }
+        write(&image, &self.dir());
+    }
+
+    /// Findings of a check, or why it could not be made.
+    fn findings(&self) -> String {
+        let candidate = Candidate::open(&slice_path(&self.dir(), 0), true).unwrap();
+        match fs::check_candidates(vec![candidate]) {
+            Ok(report) => format!("{:?}", report.findings),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// Opening fails, and says all of `words`.
+    #[track_caller]
+    fn refused(&self, words: &[&str]) {
+        let error = self.open().map(|_| ()).unwrap_err();
+        assert_eq!(error.errno(), libc::EIO, "{error}");
+        for word in words {
+            assert!(error.to_string().contains(word), "{word:?} is not in {error}");
+        }
+    }
+}
+
+fn create(fs: &FileSystem, name: &str) {
+    fs.create(Ino::ROOT, name.as_bytes(), NewNode::File, BY).unwrap();
+}
+
+fn count(fs: &FileSystem) -> usize {
+    let mut count = 0;
+    fs.readdir(Ino::ROOT, 0, &mut |_| {
+        count += 1;
+        true
+    })
+    .unwrap();
+    count
+}
+
+fn newest_root(image: &Image, parts: &[Part]) -> usize {
+    let roots = parts.iter().filter(|part| part.kind == Kind::Root);
+    roots.map(|part| part.at).max_by_key(|at| image.number(0, at + 24, 8)).unwrap()
+}
+
+/// One flipped bit in the last root, and an open took the checkpoint before it, whose log had been
+/// used again: all that came between was gone, and nobody said so.
+#[test]
+fn a_lost_root_is_not_passed_over_when_its_log_was_used_again() {
+    let victim = Victim::new();
+    let fs = victim.open().unwrap();
+    create(&fs, "one");
+    fs.checkpoint().unwrap();
+    create(&fs, "two");
+    drop(fs);
+    victim.change(false, |image, parts| {
+        let at = newest_root(image, parts) + 70;
+        image.put(0, at, &[1]);
+    });
+    victim.refused(&["slice 0, byte", "the root of checkpoint 3 is lost"]);
+    assert!(victim.findings().contains("is lost"));
+}
+
+/// As long as the log behind the root before has everything, nothing is lost with the last one.
+#[test]
+fn a_lost_root_is_made_good_by_the_log_when_that_is_whole() {
+    let victim = Victim::new();
+    let fs = victim.open().unwrap();
+    (0..5).for_each(|number| create(&fs, &format!("file{number}")));
+    fs.close().unwrap();
+    drop(fs);
+    victim.change(false, |image, parts| {
+        let at = newest_root(image, parts) + 70;
+        image.put(0, at, &[1]);
+    });
+    assert_eq!(count(&victim.open().unwrap()), 5);
+}
+
+/// A record's checksum fits anywhere in its chunk: one that a misdirected write put over another
+/// was replayed twice, and the other never.
+#[test]
+fn a_record_over_another_one_of_its_chunk_is_damage() {
+    for (from, to) in [(1, 3), (3, 1), (0, 4), (4, 0)] {
+        let victim = Victim::new();
+        let fs = victim.open().unwrap();
+        (0..5).for_each(|number| create(&fs, &format!("file{number}")));
+        drop(fs);
+        victim.change(false, |image, parts| {
+            let records: Vec<&Part> = parts.iter().filter(|p| p.kind == Kind::Record).collect();
+            assert_eq!(records.len(), 5);
+            let bytes = image.get(0, records[from].at, records[from].len).unwrap().to_vec();
+            image.put(0, records[to].at, &bytes);
+        });
+        victim.refused(&["slice 0, byte", "lane", "not in its place"]);
+    }
+}
+
+/// A record with the highest stamp that makes sense was replayed; the next change had a higher one,
+/// and no open took that pool again.
+#[test]
+fn no_change_follows_the_highest_stamp() {
+    let victim = Victim::new();
+    let fs = victim.open().unwrap();
+    create(&fs, "file");
+    drop(fs);
+    victim.change(true, |image, parts| {
+        let record = parts.iter().find(|part| part.kind == Kind::Record).unwrap();
+        image.put(0, record.at + 8, &pool::STAMP_MAX.to_le_bytes());
+    });
+    let fs = victim.open().unwrap();
+    let refused = fs.create(Ino::ROOT, b"next", NewNode::File, BY).unwrap_err();
+    assert!(refused.to_string().contains("highest stamp"), "{refused}");
+    assert_eq!(refused.errno(), libc::EIO);
+    assert_eq!(count(&fs), 1);
+    drop(fs);
+    assert_eq!(victim.findings(), "[]");
+    assert_eq!(count(&victim.open().unwrap()), 1);
+}
+
+/// Recovery put blocks of the log's records in place as if it had looked at them, and reads gave
+/// whatever was there.
+#[test]
+fn a_block_that_only_the_log_names_is_verified_at_its_first_read() {
+    let victim = Victim::new();
+    let fs = victim.open().unwrap();
+    create(&fs, "file");
+    create(&fs, "other");
+    let open = |fs: &FileSystem, name| fs.open(fs.lookup(Ino::ROOT, name).unwrap().ino).unwrap();
+    let (file, other) = (open(&fs, b"file"), open(&fs, b"other"));
+    fs.write(&file, 0, &[0x5A; 4096]).unwrap();
+    // the lane's last record is verified in any case
+    fs.write(&other, 0, &[1; 4096]).unwrap();
+    drop((file, other, fs));
+    victim.change(false, |image, _| {
+        let data = image.slices[0].windows(4096).position(|bytes| bytes == [0x5A; 4096]).unwrap();
+        image.put(0, data + 100, &[0x5B]);
+    });
+    for read_only in [true, false] {
+        let fs = self::open(&victim.dir(), 1, read_only).unwrap();
+        let error = fs.read(&open(&fs, b"file"), 0, &mut [0; 10]).unwrap_err();
+        assert_eq!(error.errno(), libc::EIO, "{error}");
+        assert_eq!(fs.read(&open(&fs, b"other"), 0, &mut [0; 10]).unwrap(), 10);
+    }
+}
+
+/// Numbers from which the next one cannot be written: the first checkpoint made a pool of it that
+/// no open took again.
+#[test]
+fn a_pool_that_counts_further_than_any_has_is_not_opened() {
+    for (at, number) in [(24, (1u64 << 62) - 1), (32, (1 << 62) - 1), (40, (1 << 55) - 1)] {
+        let victim = Victim::new();
+        victim.change(true, |image, parts| {
+            let root = newest_root(image, parts);
+            image.put(0, root + at, &number.to_le_bytes());
+        });
+        victim.refused(&["slice 0, byte", "count further"]);
+    }
+    let victim = Victim::new();
+    let fs = victim.open().unwrap();
+    create(&fs, "file");
+    drop(fs);
+    victim.change(true, |image, parts| {
+        let chunk = parts.iter().find(|part| part.kind == Kind::Chunk).unwrap();
+        image.put(0, chunk.at + 8, &((1u64 << 62) - 1).to_le_bytes());
+    });
+    victim.refused(&["slice 0, byte", "count further"]);
+}
+
+/// The counter of new inodes was behind those that exist, and `check` found nothing: the next new
+/// file took an old one's number.
+#[test]
+fn a_counter_of_inodes_behind_those_that_exist_is_found() {
+    let victim = Victim::new();
+    let fs = victim.open().unwrap();
+    (0..3).for_each(|number| create(&fs, &format!("file{number}")));
+    fs.close().unwrap();
+    drop(fs);
+    assert_eq!(victim.findings(), "[]");
+    victim.change(true, |image, parts| {
+        let root = newest_root(image, parts);
+        let counter = image.number(0, root + 40, 8) - 1;
+        image.put(0, root + 40, &counter.to_le_bytes());
+    });
+    assert!(victim.findings().contains("a new inode would get its number"));
+}
+
+/// A bitmap under a key of another kind was loaded by its index, and the first fold, which looked
+/// for the right key, found all its blocks free.
+#[test]
+fn a_bitmap_under_a_key_of_another_kind_is_damage() {
+    let victim = Victim::new();
+    let fs = victim.open().unwrap();
+    create(&fs, "file");
+    let handle = fs.open(fs.lookup(Ino::ROOT, b"file").unwrap().ino).unwrap();
+    fs.write(&handle, 0, &[7; 9000]).unwrap();
+    drop(handle);
+    fs.close().unwrap();
+    drop(fs);
+    victim.change(true, |image, parts| {
+        let root = newest_root(image, parts);
+        let (slice, at) = image.page_place(image.get(0, root + 104, 20).unwrap()).unwrap();
+        let mut entries = page::entries(image, slice, at);
+        assert_eq!((at % BLOCK, entries.len(), entries[0].0[8]), (0, 1, 1));
+        entries[0].0[8] = 2;
+        page::replace(image, slice, at, &entries);
+    });
+    victim.refused(&["free-space bitmap", "slice 0"]);
+    assert!(victim.findings().contains("free-space bitmap"));
+}
+
+/// The open of a pool whose list of orphans names nobody failed with "no such file or directory",
+/// and `check` found nothing.
+#[test]
+fn an_orphan_that_does_not_exist_is_named() {
+    let victim = Victim::new();
+    let fs = victim.open().unwrap();
+    create(&fs, "file");
+    fs.close().unwrap();
+    drop(fs);
+    victim.change(true, |image, parts| {
+        let root = newest_root(image, parts);
+        let (slice, at) = image.page_place(image.get(0, root + 72, 20).unwrap()).unwrap();
+        let mut entries = page::entries(image, slice, at);
+        let mut key = [0; page::KEY];
+        (key[8], key[15]) = (1, 77);
+        entries.insert(0, (key, Vec::new()));
+        page::replace(image, slice, at, &entries);
+        let count = image.number(slice, root + 96, 8) + 1;
+        image.put(slice, root + 96, &count.to_le_bytes());
+    });
+    assert!(victim.findings().contains("inode 19712"), "{}", victim.findings());
+    victim.refused(&["object 0", "index 19712"]);
+}
+
+/// The message said how many virtual nodes there may be, and not which slice asks for so many.
+#[test]
+fn a_superblock_with_more_virtual_nodes_than_there_can_be_is_named() {
+    let victim = Victim::new();
+    victim.change(true, |image, parts| {
+        for part in parts.iter().filter(|part| part.kind == Kind::Superblock) {
+            image.put(0, part.at + 80, &4095u32.to_le_bytes());
+        }
+    });
+    let error = victim.open().map(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("virtual_nodes"), "{error}");
+    assert!(error.to_string().contains("slice.000"), "{error}");
+}

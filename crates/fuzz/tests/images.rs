@@ -1,0 +1,59 @@
+//! Damaged and hostile images for a while: `NEARSIDE_FUZZ_SECONDS` of them (40), from case
+//! `NEARSIDE_FUZZ_SEED` (1) on.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use fuzz::case::Corpus;
+use fuzz::exercise::{Stage, Terms, exercise};
+use fuzz::runner::{Settings, run, scratch};
+use fuzz::seal::seal;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_nearside-fuzz");
+
+#[test]
+fn no_image_makes_the_engine_panic_hang_or_show_what_never_was() {
+    let settings = Settings::from_environment(PROGRAM, 1, 40).unwrap();
+    let report = run(&settings).unwrap();
+    print!("seed={} {report}", settings.seed);
+    assert!(report.failures.is_empty(), "{} cases failed", report.failures.len());
+    assert!(report.cases() > 0);
+}
+
+/// The tools see what there is: all structures of all images are found, so that sealing a whole
+/// image changes nothing, and each image passes as it is.
+#[test]
+fn canary_an_image_that_nobody_changed_is_sealed_as_it_is_and_shows_its_last_state() {
+    let scratch = scratch().unwrap();
+    fuzz::worker::prepare();
+    let corpus = Corpus::make(scratch.path());
+    for seed in corpus.seeds() {
+        let parts = seed.image.parts();
+        let mut sealed = seed.image.clone();
+        seal(&mut sealed, &parts);
+        assert!(sealed == seed.image, "{}", seed.name);
+        // a byte of any structure that is changed and sealed is another image, whole again
+        for part in &parts {
+            let mut changed = seed.image.clone();
+            let byte = changed.number(part.slice, part.at + 10, 1) as u8;
+            changed.put(part.slice, part.at + 10, &[byte ^ 1]);
+            seal(&mut changed, &parts);
+            let again = changed.clone();
+            seal(&mut changed, &parts);
+            assert!(changed == again && changed != seed.image, "{}: {part:?}", seed.name);
+        }
+        let last = &seed.legal[seed.legal.len() - 1..];
+        let terms = Terms { legal: Some(last), sound: true, kill: false };
+        let stage = exercise(&seed.image, terms, &scratch.path().join("image"));
+        assert_eq!(stage, Stage::Whole, "{}", seed.name);
+    }
+}
+
+/// The runner sees a worker that dies, and one that panics.
+#[test]
+fn canary_a_worker_that_fails_is_a_failure_with_its_number() {
+    let time = std::time::Duration::from_secs(30);
+    let program = "/bin/false".into();
+    let report = run(&Settings { program, seed: 7, time, workers: 1 }).unwrap();
+    assert_eq!(report.failures.len(), 1);
+    assert_eq!(report.failures[0].0, 7);
+    assert!(report.failures[0].1.contains("died"), "{report}");
+}

@@ -1,0 +1,215 @@
+//! kill -9 of a process that uses a pool, again and again, on the same pool.
+//!
+//! Several threads make changes, each in a directory of its own, and all append to one file. Each
+//! change that returned is told of through a pipe; at some count of them the process is killed.
+//! Then everything that was told of is there, and of each thread the one change that was on its
+//! way is there entirely or not at all. `NEARSIDE_KILLS` says how often (300).
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod model;
+
+use model::{Model, Op, Random};
+use nearside::{FormatOptions, OpenFlags, Pool, SliceSpec};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+const NAME: &str = "what_was_acknowledged_survives_every_kill";
+/// Tells the child its pool and the number of the round.
+const CHILD: &str = "NEARSIDE_KILLS_CHILD";
+const THREADS: u64 = 4;
+/// Lines of the child begin with this; the test harness writes others.
+const MARK: &str = "@ ";
+/// A record of the shared file: round, thread, number.
+const RECORD: usize = 24;
+
+#[test]
+fn what_was_acknowledged_survives_every_kill() {
+    if let Ok(words) = std::env::var(CHILD) {
+        let (round, dir) = words.split_once(' ').unwrap();
+        child(Path::new(dir), round.parse().unwrap());
+    }
+    let rounds: u64 = std::env::var("NEARSIDE_KILLS").map_or(300, |text| text.parse().unwrap());
+    let scratch = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let options = FormatOptions {
+        slices: vec![SliceSpec::default(); 2],
+        slice_bytes: 8 << 20,
+        virtual_nodes: Some(2),
+        process: true,
+        log_bytes: None,
+    };
+    Pool::format(scratch.path(), &options).unwrap();
+    let pool = Pool::open(scratch.path()).unwrap();
+    (0..THREADS).for_each(|thread| pool.create_dir(root(thread)).unwrap());
+    pool.create_file("/shared").unwrap();
+    drop(pool);
+    let mut models = vec![Model::default(); THREADS as usize];
+    let mut acknowledged = 0;
+    for round in 0..rounds {
+        acknowledged += kill_once(scratch.path(), round, &mut models);
+    }
+    println!("kills={rounds} acknowledged={acknowledged}");
+    assert!(acknowledged > rounds, "the processes did nothing");
+}
+
+fn root(thread: u64) -> String {
+    format!("/thread{thread}")
+}
+
+fn random(round: u64, thread: u64) -> Random {
+    Random::new(round * 16 + thread + 1)
+}
+
+/// What one thread does next: a change of its own, or a record at the end of the shared file.
+fn next(random: &mut Random) -> Option<Op> {
+    (random.below(6) > 0).then(|| Op::pick(random))
+}
+
+fn record(round: u64, thread: u64, number: u64) -> [u8; RECORD] {
+    let mut bytes = [0; RECORD];
+    for (place, word) in bytes.chunks_exact_mut(8).zip([round, thread, number]) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+/// Changes the pool until it is killed.
+fn child(dir: &Path, round: u64) -> ! {
+    tell("opening");
+    let pool = Pool::open(dir).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let pool = &pool;
+            scope.spawn(move || {
+                let shared = pool.open_file("/shared", &OpenFlags::new().write(true)).unwrap();
+                let mut random = random(round, thread);
+                for number in 0.. {
+                    let done = match next(&mut random) {
+                        Some(op) => op.make(pool, &root(thread)),
+                        None => shared.append(&record(round, thread, number)).map(|_| ()),
+                    };
+                    let errno = done.err().map_or(0, |error| error.errno());
+                    tell(&format!("{thread} {errno}"));
+                }
+            });
+        }
+    });
+    unreachable!("the threads never end");
+}
+
+fn tell(line: &str) {
+    let mut out = std::io::stdout().lock();
+    if writeln!(out, "{MARK}{line}").and_then(|()| out.flush()).is_err() {
+        // the parent is gone
+        std::process::exit(1);
+    }
+}
+
+fn start(dir: &Path, round: u64) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", NAME, "--nocapture", "--test-threads=1"])
+        .env(CHILD, format!("{round} {}", dir.display()))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// What each thread told of: the errno of each change, 0 if it was made. The child is dead.
+fn acknowledgements(dir: &Path, round: u64) -> Vec<Vec<i32>> {
+    let mut dice = Random::new(round ^ 0xDEAD);
+    // some die before they are open or a little after, some after several checkpoints
+    let limit = match dice.below(8) {
+        0 => 1 + dice.below(3),
+        1..6 => dice.below(900),
+        _ => dice.below(9000),
+    };
+    let mut child = start(dir, round);
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut told = vec![Vec::new(); THREADS as usize];
+    let mut count = 0;
+    // what is in the pipe when the child dies counts, too
+    for line in lines {
+        let line = line.unwrap();
+        let Some(words) = line.strip_prefix(MARK) else { continue };
+        if let Some((thread, errno)) = words.split_once(' ') {
+            told[thread.parse::<usize>().unwrap()].push(errno.parse().unwrap());
+        }
+        count += 1;
+        if count == limit.max(1) {
+            child.kill().unwrap();
+        }
+    }
+    let status = child.wait().unwrap();
+    assert!(status.code().is_none(), "round {round}: the child ended by itself, {status}");
+    told
+}
+
+/// One round; gives the number of acknowledged changes.
+fn kill_once(dir: &Path, round: u64, models: &mut [Model]) -> u64 {
+    let told = acknowledgements(dir, round);
+    let report = nearside::check(dir).unwrap();
+    assert!(report.findings.is_empty(), "round {round}: {:#?}", report.findings);
+    let pool = Pool::open(dir).unwrap();
+    let mut appended = Vec::new();
+    for (thread, model) in (0..).zip(models.iter_mut()) {
+        let mut random = random(round, thread);
+        let mut own = Vec::new();
+        for (number, errno) in (0..).zip(&told[thread as usize]) {
+            match next(&mut random) {
+                Some(op) => {
+                    let expected = model.apply(&op);
+                    assert_eq!(expected, *errno == 0, "round {round}: {op:?} gave errno {errno}");
+                }
+                None => {
+                    assert_eq!(*errno, 0, "round {round}: an append to the shared file");
+                    own.push(record(round, thread, number));
+                }
+            }
+        }
+        let pending = next(&mut random);
+        let last = record(round, thread, told[thread as usize].len() as u64);
+        appended.push((own, pending.is_none().then_some(last)));
+        verify(&pool, round, thread, model, pending.as_ref());
+    }
+    verify_shared(&pool, round, &appended);
+    if round.is_multiple_of(2) {
+        pool.close().unwrap();
+    }
+    told.iter().map(|told| told.len() as u64).sum()
+}
+
+/// The thread's directory is what its model says, or that with the pending change.
+fn verify(pool: &Pool, round: u64, thread: u64, model: &mut Model, pending: Option<&Op>) {
+    let found = Model::read(pool, &root(thread)).unwrap();
+    if found == *model {
+        return;
+    }
+    let differing = model.differing(&found);
+    if let Some(op) = pending {
+        model.apply(op);
+    }
+    let fine = found == *model;
+    assert!(fine, "round {round}, thread {thread}, pending {pending:?}: {differing:?} differ");
+}
+
+/// Records that a thread appended for certain, and the one that it may have.
+type Appended = (Vec<[u8; RECORD]>, Option<[u8; RECORD]>);
+
+/// Everything appended is there once, whole and in the order of each thread; then all of it goes.
+fn verify_shared(pool: &Pool, round: u64, appended: &[Appended]) {
+    let content = pool.read("/shared").unwrap();
+    let (records, rest) = content.as_chunks::<RECORD>();
+    assert!(rest.is_empty(), "round {round}: {} bytes of a record", rest.len());
+    let mut expected = 0;
+    for (thread, (own, pending)) in (0u64..).zip(appended) {
+        let of_thread = |record: &&[u8; RECORD]| record[8..16] == thread.to_le_bytes();
+        let found: Vec<[u8; RECORD]> = records.iter().filter(of_thread).copied().collect();
+        let with_pending = || own.iter().chain(pending).eq(&found);
+        assert!(found == *own || with_pending(), "round {round}: appends of thread {thread}");
+        expected += found.len();
+    }
+    assert_eq!(records.len(), expected, "round {round}: records of nobody");
+    let shared = pool.open_file("/shared", &OpenFlags::new().write(true)).unwrap();
+    shared.set_len(0).unwrap();
+}
