@@ -7,15 +7,16 @@
 //! - chunk sequence numbers only grow, and records are checksummed with a seed of slice, lane and
 //!   sequence number: what an earlier lap left behind is never taken for a record;
 //! - chunks are free again only after the checkpoint that folded them is complete on all slices.
+//!
+//! Checked by loom: `tests/loom_lane.rs`.
 
 use crate::error::{Error, Result};
 use crate::record::{RecordBuffer, UNIT_BYTES};
 use crate::superblock::{BLOCK_BYTES, LOG_BLOCK, Superblock};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, yield_now};
 use crossbeam_utils::CachePadded;
-use parking_lot::{Mutex, MutexGuard};
 use pmem::{Clean, InFlight, Mapping};
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -160,7 +161,7 @@ impl SliceLog {
             }
             tries += 1;
             if tries.is_multiple_of(count) {
-                std::thread::yield_now();
+                yield_now();
             }
         }
     }
