@@ -113,7 +113,7 @@ fn a_dropped_mount_is_gone_and_the_pool_goes_on() {
 /// Bytes of the largest request, and so the mount's atomic limit.
 const REQUEST_BYTES: usize = 1 << 20;
 /// New patterns that each reader waits for.
-const PATTERNS: u32 = 60;
+const PATTERNS: u32 = 250;
 
 /// A buffer of one request that begins at a page: elsewhere it would touch one page more than a
 /// request has, and the kernel would make two of it.
