@@ -51,6 +51,7 @@ pub fn run(options: &Options) -> Result<Vec<Row>> {
 /// # Errors
 /// Those of [`run`].
 pub fn run_each(options: &Options, show: &mut dyn FnMut(&Row)) -> Result<Vec<Row>> {
+    door::be_caller_if_asked();
     interrupt::clean_up_after(options);
     let mut done = Vec::new();
     for (_, measure) in rows::chosen(options)? {

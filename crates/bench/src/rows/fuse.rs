@@ -7,9 +7,8 @@
 
 use super::overwrite::{measure_fill, of_fills};
 use crate::bare::{Bare, FILE_NAME, Reads};
-use crate::clock::{Turn, named_ns};
-use crate::dice::Dice;
-use crate::door::{Aligned, CALL_BYTES, Door, apart, missing, options as mount_options};
+use crate::clock::{Turn, named_ns, others_ns, rest};
+use crate::door::{CALL_BYTES, Calls, Door, apart, missing, options as mount_options};
 use crate::duel::Duel;
 use crate::error::{Error, Result, io};
 use crate::lab::{Lab, Shape};
@@ -54,43 +53,42 @@ fn measured(
 struct Side {
     door: Door,
     units: u64,
-    dice: Dice,
-    buffer: Aligned,
 }
 
 impl Side {
-    fn new(door: Door, units: u64) -> Side {
-        Side { door, units, dice: Dice::new(10), buffer: Aligned::new(7) }
-    }
-
     fn ours(lab: &Lab, bytes: u64) -> Result<Side> {
         let mount = mount(lab.fs.clone(), &mount_point(lab, "ours")?, &mount_options())?;
-        Ok(Side::new(Door::open(mount, FILE_NAME)?, bytes / UNIT))
+        Ok(Side { door: Door::open(mount, FILE_NAME)?, units: bytes / UNIT })
     }
 
     fn bare(lab: &Lab, bytes: u64, reads: Reads) -> Result<Side> {
         let dir = mount_point(lab, if reads == Reads::Lent { "lent" } else { "bare" })?;
         let mount = mount_server(Bare::new(bytes, reads), &dir, &mount_options(), drop)?;
-        Ok(Side::new(Door::open(mount, FILE_NAME)?, bytes / UNIT))
+        Ok(Side { door: Door::open(mount, FILE_NAME)?, units: bytes / UNIT })
+    }
+
+    /// A turn whose background is that of the checkpoints only: the threads that serve have their
+    /// time in the caller's, and count as its own.
+    fn turn(&mut self, calls: Calls, count: u64) -> Result<Turn> {
+        let (others, background) = (others_ns(), named_ns(BACKGROUND)?);
+        let took = self.door.call(calls, count, self.units)?;
+        rest();
+        let background = named_ns(BACKGROUND)?.saturating_sub(background);
+        let serving = others_ns().saturating_sub(others + background);
+        Ok(Turn {
+            count,
+            wall_ns: took.wall_ns,
+            own_cpu_ns: took.cpu_ns + serving,
+            others_ns: background,
+        })
     }
 
     fn reads(&mut self, count: u64) -> Result<Turn> {
-        turn(count, || {
-            for _ in 0..count {
-                self.door.read(self.dice.below(self.units) * UNIT, &mut self.buffer)?;
-            }
-            Ok(())
-        })
+        self.turn(Calls::Read, count)
     }
 
     fn writes(&mut self, count: u64) -> Result<Turn> {
-        turn(count, || {
-            for number in 0..count {
-                self.buffer.bytes_mut()[..8].copy_from_slice(&number.to_le_bytes());
-                self.door.write(self.dice.below(self.units) * UNIT, &self.buffer)?;
-            }
-            Ok(())
-        })
+        self.turn(Calls::Write, count)
     }
 }
 
@@ -100,26 +98,17 @@ fn mount_point(lab: &Lab, name: &str) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// A turn whose background is that of the checkpoints only: the threads that serve have their time
-/// in the caller's, and count as its own.
-fn turn(count: u64, run: impl FnOnce() -> Result<()>) -> Result<Turn> {
-    let before = named_ns(BACKGROUND)?;
-    let turn = Turn::time(count, run)?;
-    let background = named_ns(BACKGROUND)?.saturating_sub(before);
-    let serving = turn.others_ns.saturating_sub(background);
-    Ok(Turn { own_cpu_ns: turn.own_cpu_ns + serving, others_ns: background, ..turn })
-}
-
 fn read(name: &'static str, options: &Options) -> Result<Row> {
     let lab = Lab::new(options.dir(), Shape::usual(options))?;
     let (file, bytes) = lab.fill(FILE_NAME, 50)?;
+    // all of it: blocks are verified by their first read
+    let mut piece = vec![0; CALL_BYTES];
+    for unit in 0..bytes / UNIT {
+        lab.fs.read(&file, unit * UNIT, &mut piece)?;
+    }
     drop(file);
     let mut ours = Side::ours(&lab, bytes)?;
     let mut bare = Side::bare(&lab, bytes, Reads::Copied)?;
-    // all of it: blocks are verified by their first read
-    for unit in 0..ours.units {
-        ours.door.read(unit * UNIT, &mut ours.buffer)?;
-    }
     let count = READ_TURN_BYTES / UNIT;
     let duel = Duel::run(options.short_rounds(), || ours.reads(count), || bare.reads(count))?;
     bare.door.close()?;
