@@ -1,6 +1,8 @@
 //! Wall time, and CPU time of this thread and of all others of the process.
 
+use crate::error::{Result, io};
 use rustix::time::{ClockId, clock_gettime};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Between two looks at whether the background is at rest.
@@ -23,6 +25,23 @@ pub fn others_ns() -> u64 {
 /// CPU time of this thread, ns.
 pub fn thread_ns() -> u64 {
     cpu_ns(ClockId::ThreadCPUTime)
+}
+
+/// CPU time of the process's threads with this name, ns.
+pub fn named_ns(name: &str) -> Result<u64> {
+    let tasks = Path::new("/proc/self/task");
+    let mut sum = 0;
+    for task in std::fs::read_dir(tasks).map_err(io(tasks))?.flatten() {
+        let text = |file: &str| std::fs::read_to_string(task.path().join(file));
+        // a thread that has ended since is none of those that are asked for
+        let Ok(found) = text("comm") else { continue };
+        if found.trim_end() == name {
+            // proc(5): time on a CPU, time waited for one, turns
+            let time = text("schedstat").map_err(io(&task.path()))?;
+            sum += time.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
+        }
+    }
+    Ok(sum)
 }
 
 /// Waits until no other thread of the process does anything.
@@ -52,7 +71,10 @@ pub struct Turn {
 
 impl Turn {
     /// Times `run`, which does `count` operations, and waits until the background rests.
-    pub fn time<E>(count: u64, run: impl FnOnce() -> Result<(), E>) -> Result<Turn, E> {
+    pub fn time<E>(
+        count: u64,
+        run: impl FnOnce() -> std::result::Result<(), E>,
+    ) -> std::result::Result<Turn, E> {
         let (others, own) = (others_ns(), thread_ns());
         let start = Instant::now();
         run()?;

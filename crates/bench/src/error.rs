@@ -31,6 +31,9 @@ pub enum Error {
         /// What the kernel said.
         source: std::io::Error,
     },
+    /// A mount could not be made or taken away.
+    #[error(transparent)]
+    Mount(#[from] nearside_fuse::Error),
     /// A thread of the measurement panicked.
     #[error("a thread of the measurement panicked")]
     Panicked,
@@ -53,7 +56,7 @@ impl Error {
             Error::Pool(error) => error.errno(),
             Error::Memory(error) => error.errno(),
             Error::Io { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
-            Error::Panicked => libc::EIO,
+            Error::Mount(_) | Error::Panicked => libc::EIO,
         }
     }
 }

@@ -59,7 +59,7 @@ impl Shape {
     }
 
     /// Opens the pool in `dir` with all pages of its mapping touched.
-    fn open(&self, dir: &Path) -> Result<FileSystem> {
+    fn open(&self, dir: &Path) -> Result<Arc<FileSystem>> {
         let path = dir.join("slice.0");
         let mapping = mapped(&path, self.process)?;
         if self.process {
@@ -67,7 +67,7 @@ impl Shape {
         }
         let candidate = Candidate::from_mapping(&path, mapping, false)?;
         let options = OpenOptions { read_only: false, memory_bytes: self.memory_bytes };
-        Ok(FileSystem::open_candidates(vec![candidate], &options, self.background)?)
+        Ok(Arc::new(FileSystem::open_candidates(vec![candidate], &options, self.background)?))
     }
 }
 
@@ -90,7 +90,7 @@ fn touch(mapping: &Mapping) -> Result<()> {
 #[derive(Debug)]
 pub struct Lab {
     /// The pool's file system. Dropped before the directory.
-    pub fs: FileSystem,
+    pub fs: Arc<FileSystem>,
     shape: Shape,
     scratch: Scratch,
 }

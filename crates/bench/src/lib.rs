@@ -17,11 +17,14 @@
 //! What it is not: a load generator, or a comparison of machines.
 #![forbid(unsafe_code)]
 
+mod bare;
 mod clock;
 mod dice;
+mod door;
 mod duel;
 mod error;
 mod icount;
+mod interrupt;
 mod lab;
 mod options;
 mod row;
@@ -48,6 +51,8 @@ pub fn run(options: &Options) -> Result<Vec<Row>> {
 /// # Errors
 /// Those of [`run`].
 pub fn run_each(options: &Options, show: &mut dyn FnMut(&Row)) -> Result<Vec<Row>> {
+    door::be_caller_if_asked();
+    interrupt::clean_up_after(options);
     let mut done = Vec::new();
     for (_, measure) in rows::chosen(options)? {
         let row = measure(options)?;

@@ -1,6 +1,7 @@
 //! The rows, by name.
 
 mod append;
+mod fuse;
 mod latency;
 mod memory;
 mod namespace;
@@ -38,17 +39,9 @@ const ROWS: &[(&str, Measure)] = &[
     ("sync_4k_16", sync::sync_4k_16),
     ("open_1m_files", open::open_1m_files),
     ("recovery_full_log", open::recovery_full_log),
-    ("fuse_read_1m", fuse_read_1m),
-    ("fuse_write_1m", fuse_write_1m),
+    ("fuse_read_1m", fuse::fuse_read_1m),
+    ("fuse_write_1m", fuse::fuse_write_1m),
 ];
-
-fn fuse_read_1m(_: &Options) -> Result<Row> {
-    Ok(Row::skipped("fuse_read_1m", "not yet"))
-}
-
-fn fuse_write_1m(_: &Options) -> Result<Row> {
-    Ok(Row::skipped("fuse_write_1m", "not yet"))
-}
 
 /// The names of all rows.
 pub fn names() -> Vec<&'static str> {

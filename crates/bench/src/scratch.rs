@@ -5,8 +5,12 @@
 use crate::error::{Result, io};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const PREFIX: &str = "nearside-bench-";
+
+/// Held while a directory is made, and for ever when the process is to end.
+static MAKING: Mutex<()> = Mutex::new(());
 
 /// A directory that is removed when this is dropped.
 #[derive(Debug)]
@@ -18,6 +22,7 @@ impl Scratch {
     /// A new directory in `parent`.
     pub fn new(parent: &Path) -> Result<Scratch> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
+        let _making = making();
         remove_leftovers(parent);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
@@ -37,13 +42,30 @@ impl Drop for Scratch {
     }
 }
 
+fn making() -> MutexGuard<'static, ()> {
+    MAKING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes what this process made in `parents` and lets it make nothing more: it ends now.
+pub fn end_all(parents: &[&Path]) {
+    std::mem::forget(making());
+    for parent in parents {
+        remove(parent, |process| process == std::process::id());
+    }
+}
+
 fn remove_leftovers(parent: &Path) {
+    remove(parent, |process| !Path::new(&format!("/proc/{process}")).exists());
+}
+
+/// Removes the directories of the processes that `whose` says yes to.
+fn remove(parent: &Path, whose: impl Fn(u32) -> bool) {
     let Ok(entries) = std::fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
         let process = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
         let process = process.and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
-        if process.is_some_and(|id| !Path::new(&format!("/proc/{id}")).exists()) {
+        if process.is_some_and(&whose) {
             let _ = std::fs::remove_dir_all(entry.path());
         }
     }

@@ -31,8 +31,10 @@ mod mount;
 pub mod mounts;
 mod options;
 mod service;
+mod settings;
 mod transport;
 
 pub use error::{Error, Result};
-pub use mount::{Mount, Unmounter, mount};
+pub use mount::{Mount, Unmounter, mount, mount_server};
 pub use options::MountOptions;
+pub use settings::negotiate;

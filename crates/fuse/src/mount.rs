@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use fuser::{BackgroundSession, Config, Filesystem, MountOption, Notifier, Session, SessionACL};
 use nearside::FileSystem;
 
 use crate::service::Service;
@@ -31,22 +31,34 @@ pub struct Unmounter {
 ///
 /// The pool stays open after that: closing it is its owner's.
 pub fn mount(fs: Arc<FileSystem>, dir: &Path, options: &MountOptions) -> Result<Mount> {
+    let transport = Transport::new(Service::new(fs), options);
+    let notice = transport.notice();
+    // Set once, before any request is read.
+    mount_server(transport, dir, options, |notifier| drop(notice.set(notifier)))
+}
+
+/// Mounts any server as [`mount`] mounts ours, with the same session and threads, so that a
+/// measurement can tell what the door costs with nothing behind it. The server's `init` calls
+/// [`negotiate`](crate::negotiate).
+pub fn mount_server<S: Filesystem>(
+    server: S,
+    dir: &Path,
+    options: &MountOptions,
+    notify_by: impl FnOnce(Notifier),
+) -> Result<Mount> {
     let canonical = dir.canonicalize();
     let dir = canonical.map_err(|source| Error::Directory { dir: dir.to_path_buf(), source })?;
     let refused = |source| Error::Refused { dir: dir.clone(), source };
     if !mounts::is_source(&options.source) {
         return Err(refused(std::io::Error::from_raw_os_error(libc::EINVAL)));
     }
-    let transport = Transport::new(Service::new(fs), options);
-    let notice = transport.notice();
     let session = match device::mount(&dir, options)? {
-        Some(connection) => Session::from_fd(transport, connection, acl(options), config(options))
+        Some(connection) => Session::from_fd(server, connection, acl(options), config(options))
             .inspect_err(|_| detach_failed(&dir)),
-        None => Session::new(transport, &dir, &config(options)),
+        None => Session::new(server, &dir, &config(options)),
     };
     let session = session.map_err(refused)?;
-    // Set here once, before any request is read.
-    let _ = notice.set(session.notifier());
+    notify_by(session.notifier());
     // The mount is in the table and answers nothing yet: look before it could be covered.
     let entry = mounts::at(&dir).map_err(refused)?;
     let Some(entry) = entry else {

@@ -19,9 +19,10 @@ pub struct MountEntry {
     pub source: OsString,
 }
 
-/// The mount table of this process, oldest first.
+/// The mount table as this thread sees it, oldest first: `/proc/self` is that of the first thread,
+/// which may have another one.
 pub fn list() -> std::io::Result<Vec<MountEntry>> {
-    let table = std::fs::read("/proc/self/mountinfo")?;
+    let table = std::fs::read("/proc/thread-self/mountinfo")?;
     Ok(table.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 

@@ -12,21 +12,20 @@ use std::time::{Duration, SystemTime};
 
 use fuser::{
     BsdFileFlags, CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use nearside::FileKind;
 use nearside::files::{Attr, Ino, NAME_BYTES_MAX, NewNode, Timestamp};
 
 use crate::MountOptions;
 use crate::convert::{file_attr, file_type, ino, timestamp};
-use crate::service::{Caller, Change, Errno, REQUEST_BYTES_MAX, Served, Service};
+use crate::service::{Caller, Change, Errno, Served, Service};
+use crate::settings::negotiate;
 
 /// How long the kernel trusts names and attributes when nobody else can change them: a year.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
-/// Requests that the kernel may have on their way in the background (read-ahead, direct I/O).
-const BACKGROUND_REQUESTS_MAX: u16 = 64;
 /// Entries that one question to the engine brings.
 const ENTRIES_MAX: usize = 64;
 /// An inode number is never used twice, so generations do not exist.
@@ -163,37 +162,9 @@ fn sized(served: Served<Vec<u8>>, room: u32, reply: ReplyXattr) {
     }
 }
 
-/// What the kernel is asked to do, where it can. Not among it: the write-back cache.
-fn capabilities(sole_door: bool) -> Vec<InitFlags> {
-    let mut wanted = vec![
-        InitFlags::FUSE_ASYNC_READ,
-        InitFlags::FUSE_ASYNC_DIO,
-        InitFlags::FUSE_BIG_WRITES,
-        InitFlags::FUSE_PARALLEL_DIROPS,
-        InitFlags::FUSE_DO_READDIRPLUS,
-        InitFlags::FUSE_READDIRPLUS_AUTO,
-        InitFlags::FUSE_CACHE_SYMLINKS,
-        // Else every write asks first for the file's security.capability.
-        InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-    ];
-    if !sole_door {
-        wanted.push(InitFlags::FUSE_AUTO_INVAL_DATA);
-    }
-    wanted
-}
-
 impl Filesystem for Transport {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        for capability in capabilities(self.sole_door) {
-            if config.add_capabilities(capability).is_err() {
-                tracing::info!(?capability, "this kernel does not have it");
-            }
-        }
-        // Each gives the nearest value that it takes when it refuses ours.
-        let bytes = REQUEST_BYTES_MAX as u32;
-        let _ = config.set_max_write(bytes).or_else(|near| config.set_max_write(near));
-        let _ = config.set_max_readahead(bytes).or_else(|near| config.set_max_readahead(near));
-        let _ = config.set_max_background(BACKGROUND_REQUESTS_MAX);
+        negotiate(config, self.sole_door);
         Ok(())
     }
 

@@ -23,6 +23,9 @@ mod slice;
 mod space;
 mod state;
 mod superblock;
+mod sync;
+#[cfg(test)]
+mod tests;
 pub mod tree;
 
 pub use addr::BlockAddr;

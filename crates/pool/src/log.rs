@@ -9,15 +9,16 @@
 //! - chunks are free again only after the checkpoint that folded them is complete on all slices,
 //!   and one that is taken says which checkpoint was the last: so recovery knows when the root that
 //!   it finds is not the last one, and the log behind it has been used again.
+//!
+//! Checked by loom: `tests/loom_lane.rs`.
 
 use crate::error::{Error, Result};
 use crate::record::{RecordBuffer, STAMP_MAX, UNIT_BYTES};
 use crate::superblock::{BLOCK_BYTES, LOG_BLOCK, Superblock};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, yield_now};
 use crossbeam_utils::CachePadded;
-use parking_lot::{Mutex, MutexGuard};
 use pmem::{Clean, InFlight, Mapping};
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -178,7 +179,7 @@ impl SliceLog {
             }
             tries += 1;
             if tries.is_multiple_of(count) {
-                std::thread::yield_now();
+                yield_now();
             }
         }
     }

@@ -8,14 +8,15 @@
 //! That its *writer's* record may be the unsealed last one of its lane needs no wait: recovery
 //! takes such a record as complete without looking at its blocks when a complete record with a
 //! higher stamp replaced any block of it (`fs`'s replay), and only such a record frees a block.
+//!
+//! Checked by loom: `tests/loom_reclaim.rs`.
 
 use crate::addr::BlockAddr;
 use crate::error::{Error, Result};
 use crate::space::{Run, Space};
+use crate::sync::{AtomicU64, Mutex, Ordering, epoch, recent_cpu, sleep, yield_now};
 use crossbeam_utils::CachePadded;
-use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Blocks that go through an epoch together.
 const BATCH_BLOCKS: usize = 64;
@@ -74,7 +75,7 @@ impl Reclaim {
 
     #[inline]
     fn cpu(&self) -> &Mutex<CpuBlocks> {
-        &self.cpus[topology::recent_cpu() as usize % self.cpus.len()]
+        &self.cpus[recent_cpu() as usize % self.cpus.len()]
     }
 
     /// One block, on slice `near` if it has any.
@@ -203,7 +204,7 @@ impl Reclaim {
         }
         self.waiting.fetch_add(batch.len() as u64, Ordering::Relaxed);
         let reclaim = self.clone();
-        let guard = crossbeam_epoch::pin();
+        let guard = epoch::pin();
         guard.defer(move || reclaim.free(&batch));
         guard.flush();
     }
@@ -269,11 +270,11 @@ impl Reclaim {
             if self.waiting.load(Ordering::Relaxed) == 0 {
                 break;
             }
-            crossbeam_epoch::pin().flush();
+            epoch::pin().flush();
             if round < GATHER_ROUNDS_SHORT {
-                std::thread::yield_now();
+                yield_now();
             } else {
-                std::thread::sleep(std::time::Duration::from_micros(100));
+                sleep(std::time::Duration::from_micros(100));
             }
         }
         for space in &self.spaces {

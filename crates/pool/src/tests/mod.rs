@@ -1,0 +1,3 @@
+//! Tests of files that models include, too, and that therefore hold none of their own.
+
+mod gate;
