@@ -13,7 +13,6 @@ use crate::leaf;
 use crate::leaf_value;
 use crate::patches::Patches;
 use crate::types::{FileKind, Ino};
-use crate::xattr::Xattrs;
 use pool::tree::{self, Key, Root};
 use pool::{
     BLOCK_BYTES, BlockAddr, Candidate, FoldView, Folded, GROUP_BLOCKS, OpenOptions, Pages, Pool,
@@ -22,7 +21,6 @@ use pool::{
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Most findings of one run: a pool with more is not helped by a longer list.
 const FINDINGS_MAX: usize = 1000;
@@ -50,7 +48,8 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    fn add(&mut self, place: impl Into<String>, what: impl Into<String>) {
+    /// One more finding.
+    pub fn add(&mut self, place: impl Into<String>, what: impl Into<String>) {
         if self.findings.len() < FINDINGS_MAX {
             self.findings.push(Finding { place: place.into(), what: what.into() });
         }
@@ -117,28 +116,38 @@ fn check_pool(pool: Pool, recovery: &Recovery) -> Result<CheckReport> {
 
 /// What the trees said about one inode.
 #[derive(Default)]
-struct Seen {
-    stored: Option<Stored>,
+pub struct Seen {
+    /// Its attributes.
+    pub stored: Option<Stored>,
     /// Entries that name it.
-    names: u32,
-    /// Of a directory: entries and subdirectories.
-    entries: u64,
-    subdirectories: u32,
-    blocks: u64,
-    symlink_bytes: u64,
-    xattr_parts: BTreeMap<u64, Vec<u8>>,
-    named_by: Option<Ino>,
+    pub names: u32,
+    /// Of a directory: entries.
+    pub entries: u64,
+    /// Of a directory: entries that are directories.
+    pub subdirectories: u32,
+    /// Of a file: blocks.
+    pub blocks: u64,
+    /// Of a symbolic link: bytes of the target.
+    pub symlink_bytes: u64,
+    /// Parts of extended attributes.
+    pub xattr_parts: BTreeMap<u64, Vec<u8>>,
+    /// Of a directory: where its name is.
+    pub named_by: Option<Ino>,
 }
 
+/// What a check has seen.
 #[derive(Default)]
-struct State {
-    inodes: BTreeMap<Ino, Seen>,
-    orphans: HashSet<Ino>,
+pub struct State {
+    /// By inode.
+    pub inodes: BTreeMap<Ino, Seen>,
+    /// Inodes that the trees list as open without a name.
+    pub orphans: HashSet<Ino>,
     /// Who owns each block.
-    owners: HashMap<u64, Ino>,
+    pub owners: HashMap<u64, Ino>,
     /// What the log holds to be put into blocks.
-    overlays: HashMap<(Ino, u64), Arc<Patches>>,
-    entries: Vec<(Ino, Dirent)>,
+    pub overlays: HashMap<(Ino, u64), Arc<Patches>>,
+    /// Entries of directories.
+    pub entries: Vec<(Ino, Dirent)>,
 }
 
 /// The tree of one slice.
@@ -159,10 +168,14 @@ fn stored_patches(ino: Ino, leaf: u64, (view, root): Tree<'_>) -> HashMap<u64, A
     patches
 }
 
-struct Checker<'c> {
-    core: &'c Core,
-    report: CheckReport,
-    state: State,
+/// A check under way.
+pub struct Checker<'c> {
+    /// The engine over the pool, its log replayed.
+    pub core: &'c Core,
+    /// What was found so far.
+    pub report: CheckReport,
+    /// What was seen so far.
+    pub state: State,
 }
 
 impl Checker<'_> {
@@ -275,102 +288,6 @@ impl Checker<'_> {
         }
     }
 
-    fn names(&mut self) {
-        for (dir, entry) in std::mem::take(&mut self.state.entries) {
-            let what =
-                |what: &str| format!("entry {:?}: {what}", String::from_utf8_lossy(&entry.name));
-            let Some(seen) = self.state.inodes.get_mut(&entry.ino) else {
-                self.report.add(inode_place(dir), what("names an inode that does not exist"));
-                continue;
-            };
-            seen.names += 1;
-            let is_dir = entry.kind == FileKind::Directory;
-            if seen.stored.is_some_and(|stored| stored.kind != entry.kind) {
-                self.report.add(inode_place(dir), what("its kind is not the inode's"));
-            }
-            if is_dir && seen.named_by.replace(dir).is_some() {
-                self.report.add(inode_place(dir), what("a directory with two names"));
-            }
-        }
-        let inodes = std::mem::take(&mut self.state.inodes);
-        for ino in self.state.orphans.iter().filter(|ino| !inodes.contains_key(*ino)) {
-            let what = "is on the list of orphans, but does not exist";
-            self.report.add(inode_place(*ino), what);
-        }
-        for (ino, seen) in &inodes {
-            self.report.inodes += 1;
-            self.inode(*ino, seen);
-        }
-        self.reachable(&inodes);
-    }
-
-    fn inode(&mut self, ino: Ino, seen: &Seen) {
-        let Some(stored) = seen.stored else {
-            return self.report.add(inode_place(ino), "has data but no attributes");
-        };
-        let is_dir = stored.kind == FileKind::Directory;
-        let links = if is_dir { 2 + seen.subdirectories } else { seen.names };
-        let orphan = self.state.orphans.contains(&ino);
-        let links = if orphan { 0 } else { u64::from(links) };
-        let mut counts = vec![
-            ("the link count", u64::from(stored.links), links),
-            ("the block count", stored.blocks, seen.blocks),
-        ];
-        if is_dir {
-            counts.push(("the entry count", stored.size, seen.entries));
-        }
-        if stored.kind == FileKind::Symlink {
-            counts.push(("the target's length", stored.size, seen.symlink_bytes));
-        }
-        let differs = |(name, stored, found): (&str, u64, u64)| {
-            (stored != found).then(|| format!("{name} is {stored}, but {found} are there"))
-        };
-        let mut wrong: Vec<String> = counts.into_iter().filter_map(differs).collect();
-        if !is_dir && seen.entries > 0 {
-            wrong.push("has entries, but is no directory".to_owned());
-        }
-        let home = self.core.pool.slices().get(usize::from(keys::home(ino)));
-        let next = home.map_or(0, |slice| slice.inode_next.load(Ordering::Relaxed));
-        if keys::counter_of(ino) >= next {
-            wrong.push(format!("a new inode would get its number: they go on from {next}"));
-        }
-        if !orphan && ino != Ino::ROOT && seen.names == 0 {
-            wrong.push("has no name".to_owned());
-        }
-        if Xattrs::from_parts(&seen.xattr_parts).is_none() {
-            wrong.push("its extended attributes make no sense".to_owned());
-        }
-        if is_dir && ino != Ino::ROOT && !orphan && seen.named_by != Some(stored.parent) {
-            wrong.push(format!("its parent is said to be inode {}", stored.parent.0));
-        }
-        wrong.into_iter().for_each(|what| self.report.add(inode_place(ino), what));
-    }
-
-    /// Every directory leads up to the root.
-    fn reachable(&mut self, inodes: &BTreeMap<Ino, Seen>) {
-        if !inodes.contains_key(&Ino::ROOT) {
-            self.report.add("root directory", "is not there");
-        }
-        let mut good: HashSet<Ino> = HashSet::from([Ino::ROOT]);
-        for (ino, seen) in inodes {
-            let mut path = Vec::new();
-            let mut at = (*ino, seen);
-            while at.1.named_by.is_some() && !good.contains(&at.0) && path.len() <= inodes.len() {
-                path.push(at.0);
-                let up = at.1.named_by.unwrap_or(Ino::ROOT);
-                match inodes.get(&up) {
-                    Some(seen) => at = (up, seen),
-                    None => break,
-                }
-            }
-            if path.len() > inodes.len() {
-                self.report.add(inode_place(*ino), "lies in a circle of directories");
-            } else {
-                good.extend(path);
-            }
-        }
-    }
-
     /// The free-space bitmaps against the owners.
     fn space(&mut self, view: &FoldView<'_>, folded: &Folded) {
         let mut data: HashSet<u64> =
@@ -406,6 +323,7 @@ fn place(addr: BlockAddr) -> String {
     format!("slice {}, byte {}", addr.slice(), addr.block() * BLOCK_BYTES)
 }
 
-fn inode_place(ino: Ino) -> String {
+/// An inode, for a finding.
+pub fn inode_place(ino: Ino) -> String {
     format!("inode {}", ino.0)
 }

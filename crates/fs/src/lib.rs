@@ -8,6 +8,7 @@
 mod attr;
 mod bytes;
 mod check;
+mod check_names;
 mod checkpoint;
 mod core;
 mod dir;
@@ -36,6 +37,7 @@ mod setattr;
 mod slot;
 mod sync;
 mod system;
+mod torn;
 mod types;
 mod unlink;
 mod write;

@@ -1,13 +1,5 @@
 //! Recovery: the records that no checkpoint folded, applied to DRAM in the order of their stamps.
-//!
-//! Only the last record of a lane can name data that a crash tore. It is taken if its blocks match
-//! its checksums, or if a complete record with a higher stamp took away one of its blocks or
-//! changed bytes in it: that one was written after this one's fence (the range's lock orders
-//! them), and from then on the block may hold something else. Otherwise it is dropped, as if the
-//! call had not been made.
-//!
-//! That trusts the fence. Where the memory says that it lost what was fenced, all data that records
-//! name is verified, and what does not match is damage; what the log itself lost cannot be seen.
+//! Which of them are to be believed is `torn`'s to say.
 
 use crate::attr::Stored;
 use crate::core::{Core, damaged_value};
@@ -23,11 +15,11 @@ use crate::write::grow;
 use pmem::Domain;
 use pool::tree::Change;
 use pool::{BLOCK_BYTES, INODE_COUNTER_MAX, KIND_CHANGE, Left, Record, Recovery, STAMP_MAX};
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-fn damaged_record(record: &Record) -> Error {
+/// A record makes no sense.
+pub fn damaged_record(record: &Record) -> Error {
     Error::Damaged(format!(
         "the log's record with stamp {} (slice {}, lane {}) makes no sense",
         record.stamp, record.slice, record.lane
@@ -74,32 +66,6 @@ impl Core {
         Ok(applied)
     }
 
-    /// Says that acknowledged calls may be missing, and trusts no data for having been fenced.
-    fn verify_after_loss(&self, recovery: &Recovery, torn: &HashSet<usize>) -> Result<()> {
-        for path in &recovery.lost {
-            self.pool.note(format!(
-                "{}: the memory lost power with data still on its way (its unsafe-shutdown count \
-                 has grown); calls that were acknowledged just before may be missing; compare with \
-                 a copy, and run nearside check",
-                path.display()
-            ));
-        }
-        let whole = recovery.records.iter().enumerate().filter(|(index, _)| !torn.contains(index));
-        let changes: Option<Vec<(&Record, Vec<Item>)>> = whole
-            .filter(|(_, record)| record.kind == KIND_CHANGE)
-            .map(|(_, record)| Some((record, item::decode(&record.payload)?)))
-            .collect();
-        // What cannot be decoded is refused when it is applied.
-        match self.mismatch(&changes.unwrap_or_default())? {
-            None => Ok(()),
-            Some(record) => Err(Error::Damaged(format!(
-                "after an unsafe shutdown the data of the log's record with stamp {} (slice {}, \
-                 lane {}) is not what was written",
-                record.stamp, record.slice, record.lane
-            ))),
-        }
-    }
-
     /// After a restart of the machine: the newest epoch of which everything is there.
     fn replay_epoch(&self, recovery: &Recovery) -> Result<u64> {
         for tails in recovery.epochs() {
@@ -120,57 +86,6 @@ impl Core {
         Ok(0)
     }
 
-    /// The first record of which some data that it names, and that none of the later ones took away
-    /// again, does not match its checksum.
-    fn mismatch<'r>(&self, changes: &[(&'r Record, Vec<Item>)]) -> Result<Option<&'r Record>> {
-        for (index, (record, items)) in changes.iter().enumerate() {
-            for item in items {
-                if self.data_matches(std::slice::from_ref(item))? {
-                    continue;
-                }
-                let Item::Write { ino, block, placed, .. } = item else { continue };
-                for (block, placed) in (*block..).zip(placed) {
-                    let one = [Item::Write { ino: *ino, block, placed: vec![*placed], end: 0 }];
-                    let taken = changes[index + 1..]
-                        .iter()
-                        .any(|(record, _)| self.takes_a_block(record, &one));
-                    if !taken && !self.data_matches(&one)? {
-                        return Ok(Some(*record));
-                    }
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    /// Which of the lanes' last records did not complete.
-    fn torn_tails(&self, records: &[Record]) -> Result<HashSet<usize>> {
-        let mut torn = HashSet::new();
-        // from the highest stamp down: whether a record vouches for another is known by then
-        for (index, record) in records.iter().enumerate().rev() {
-            if !record.unsealed || record.kind != KIND_CHANGE {
-                continue;
-            }
-            let items = item::decode(&record.payload).ok_or_else(|| damaged_record(record))?;
-            if !self.makes_sense(&items) {
-                return Err(damaged_record(record));
-            }
-            if self.data_matches(&items)? {
-                continue;
-            }
-            let mut later = records[index + 1..].iter().zip(index + 1..);
-            let vouched = later.any(|(other, at)| {
-                !torn.contains(&at)
-                    && other.stamp > record.stamp
-                    && self.takes_a_block(other, &items)
-            });
-            if !vouched {
-                torn.insert(index);
-            }
-        }
-        Ok(torn)
-    }
-
     fn apply_all(&self, items: &[Item], record: &Record) -> Result<()> {
         items.iter().try_for_each(|item| self.apply(item, record))?;
         // a truncation changes the time of the content, unless the record sets attributes itself
@@ -182,38 +97,6 @@ impl Core {
             }
         }
         Ok(())
-    }
-
-    /// Whether a write lies where a file can have data, in blocks that the pool has.
-    fn write_fits(&self, block: u64, placed: &[Placed], end: u64) -> bool {
-        let last = block.saturating_add(placed.len() as u64);
-        end <= FILE_BYTES_MAX
-            && last <= FILE_BYTES_MAX / BLOCK_BYTES
-            && placed.iter().all(|placed| self.pool.contains(placed.addr))
-    }
-
-    /// Whether writes name blocks of the pool, and places that a file can have in one that is no
-    /// directory. A record whose checksum fits was made by a Nearside, torn data or not.
-    fn makes_sense(&self, items: &[Item]) -> bool {
-        items.iter().all(|item| match item {
-            Item::Write { ino, block, placed, end } => {
-                let file = self.inode(*ino).map_or(true, |inode| inode.kind == FileKind::File);
-                file && self.write_fits(*block, placed, *end)
-            }
-            _ => true,
-        })
-    }
-
-    fn data_matches(&self, items: &[Item]) -> Result<bool> {
-        for item in items {
-            let Item::Write { placed, .. } = item else { continue };
-            for placed in placed {
-                if !self.pool.contains(placed.addr) || self.pool.crc(placed.addr)? != placed.crc {
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
     }
 
     fn replayed_inode(&self, ino: Ino, record: &Record) -> Result<Arc<Inode>> {
@@ -460,35 +343,5 @@ impl Core {
             }
         }
         Ok(())
-    }
-
-    /// Whether `record` takes away a block that `items` put in place, or changes its bytes.
-    fn takes_a_block(&self, record: &Record, items: &[Item]) -> bool {
-        let Some(others) = item::decode(&record.payload) else { return false };
-        let blocks = items.iter().filter_map(|item| match item {
-            Item::Write { ino, block, placed, .. } => {
-                Some((*ino, *block, *block + placed.len() as u64))
-            }
-            _ => None,
-        });
-        blocks.into_iter().any(|(ino, first, end)| {
-            others.iter().any(|other| match other {
-                Item::Write { ino: own, block, placed, .. } => {
-                    *own == ino && *block < end && first < *block + placed.len() as u64
-                }
-                Item::Inline { ino: own, block, .. } => *own == ino && (first..end).contains(block),
-                Item::Patch { ino: own, offset, .. } if self.stores_in_place => {
-                    *own == ino && (first..end).contains(&(offset / BLOCK_BYTES))
-                }
-                Item::Truncate { ino: own, size } => {
-                    *own == ino && size.div_ceil(BLOCK_BYTES) < end
-                }
-                Item::Punch { ino: own, block, blocks } => {
-                    *own == ino && *block < end && first < block.saturating_add(*blocks)
-                }
-                Item::Drop { ino: own } => *own == ino,
-                _ => false,
-            })
-        })
     }
 }
