@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// A case that takes longer hangs: it takes some 20 ms, on a busy machine a second.
-const CASE_TIME_MAX: Duration = Duration::from_secs(60);
+pub const CASE_TIME_MAX: Duration = Duration::from_secs(60);
 /// With more failures than that, a further one teaches nothing.
 const FAILURES_MAX: usize = 50;
 
@@ -23,6 +23,8 @@ pub struct Settings {
     pub seed: u64,
     /// For how long.
     pub time: Duration,
+    /// A case that takes longer hangs.
+    pub case_time: Duration,
     /// How many processes at a time.
     pub workers: u64,
 }
@@ -35,6 +37,7 @@ impl Settings {
             program: program.into(),
             seed: setting("NEARSIDE_FUZZ_SEED", seed)?,
             time: Duration::from_secs(setting("NEARSIDE_FUZZ_SECONDS", seconds)?),
+            case_time: CASE_TIME_MAX,
             workers: workers as u64,
         })
     }
@@ -143,7 +146,7 @@ fn run_worker(
             .spawn()?;
         let lines = lines(&mut child);
         let mut watched = Watched { report: &mut report, next, story: String::new() };
-        let failed = watched.follow(&lines, end);
+        let failed = watched.follow(&lines, end, settings.case_time);
         next = watched.next;
         let in_a_case = !watched.story.is_empty();
         let _ = child.kill();
@@ -185,7 +188,12 @@ struct Watched<'r> {
 
 impl Watched<'_> {
     /// Follows one child until the time is up, or to a failure, which it describes.
-    fn follow(&mut self, lines: &Receiver<String>, end: Instant) -> Option<String> {
+    fn follow(
+        &mut self,
+        lines: &Receiver<String>,
+        end: Instant,
+        case_time: Duration,
+    ) -> Option<String> {
         let mut since = Instant::now();
         loop {
             match lines.recv_timeout(Duration::from_millis(200)) {
@@ -195,8 +203,8 @@ impl Watched<'_> {
                         return Some(format!("{}: {message}", self.story));
                     }
                 }
-                Err(RecvTimeoutError::Timeout) if since.elapsed() > CASE_TIME_MAX => {
-                    return Some(format!("{}: no end after {CASE_TIME_MAX:?}", self.story));
+                Err(RecvTimeoutError::Timeout) if since.elapsed() > case_time => {
+                    return Some(format!("{}: no end after {case_time:?}", self.story));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {

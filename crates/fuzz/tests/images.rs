@@ -47,13 +47,35 @@ fn canary_an_image_that_nobody_changed_is_sealed_as_it_is_and_shows_its_last_sta
     }
 }
 
-/// The runner sees a worker that dies, and one that panics.
+/// The runner sees a worker that dies before a case or in it, one that says what failed, and one
+/// that never ends.
 #[test]
 fn canary_a_worker_that_fails_is_a_failure_with_its_number() {
-    let time = std::time::Duration::from_secs(30);
-    let program = "/bin/false".into();
-    let report = run(&Settings { program, seed: 7, time, workers: 1 }).unwrap();
-    assert_eq!(report.failures.len(), 1);
-    assert_eq!(report.failures[0].0, 7);
-    assert!(report.failures[0].1.contains("died"), "{report}");
+    let scratch = scratch().unwrap();
+    let program = scratch.path().join("worker");
+    let seconds = std::time::Duration::from_secs;
+    let begin = "echo begin 7 a story";
+    let workers = [
+        ("exit 3".to_owned(), "died, exit status: 3"),
+        (format!("{begin}; kill -9 $$"), "a story: the process died, signal: 9"),
+        (format!("{begin}; echo fail 7 in a place; exec sleep 600"), "a story: fail 7 in a place"),
+        (format!("{begin}; exec sleep 600"), "a story: no end after 1s"),
+    ];
+    for (script, message) in workers {
+        // it fails in its first case, and cannot begin another
+        let once = format!("#!/bin/sh\n[ $3 = 7 ] || exit 4\n{script}\n");
+        std::fs::write(&program, once).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&program, mode).unwrap();
+        let settings = Settings {
+            program: program.clone(),
+            seed: 7,
+            time: seconds(50),
+            case_time: seconds(1),
+            workers: 1,
+        };
+        let report = run(&settings).unwrap();
+        assert_eq!(report.failures[0].0, 7, "{report}");
+        assert!(report.failures[0].1.contains(message), "{report}");
+    }
 }
