@@ -209,7 +209,7 @@ impl Checker<'_> {
                 let entry = Dirent::decode(value)?;
                 seen.entries += 1;
                 seen.subdirectories += u32::from(entry.kind == FileKind::Directory);
-                if cookie_base(&self.core.hash_key, &entry.name) != key.index & !255 {
+                if cookie_base(&self.core.hash_key, entry.name.bytes()) != key.index & !255 {
                     return None;
                 }
                 self.state.entries.push((ino, entry));
@@ -242,8 +242,9 @@ impl Checker<'_> {
 
     fn names(&mut self) {
         for (dir, entry) in std::mem::take(&mut self.state.entries) {
-            let what =
-                |what: &str| format!("entry {:?}: {what}", String::from_utf8_lossy(&entry.name));
+            let what = |what: &str| {
+                format!("entry {:?}: {what}", String::from_utf8_lossy(entry.name.bytes()))
+            };
             let Some(seen) = self.state.inodes.get_mut(&entry.ino) else {
                 self.report.add(inode_place(dir), what("names an inode that does not exist"));
                 continue;
