@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Tree pages take one part in this many of the memory for caches.
-const PAGE_CACHE_SHARE: u64 = 16;
+const PAGE_CACHE_SHARE: u64 = 32;
 
 /// The trees of one generation.
 #[derive(Clone, Debug)]
