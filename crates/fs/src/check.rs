@@ -256,7 +256,7 @@ impl Checker<'_> {
                 let entry = Dirent::decode(value)?;
                 seen.entries += 1;
                 seen.subdirectories += u32::from(entry.kind == FileKind::Directory);
-                if cookie_base(&self.core.hash_key, &entry.name) != key.index & !255 {
+                if cookie_base(&self.core.hash_key, entry.name.bytes()) != key.index & !255 {
                     return None;
                 }
                 self.state.entries.push((ino, entry));

@@ -10,8 +10,9 @@ use std::sync::atomic::Ordering;
 impl Checker<'_> {
     pub fn names(&mut self) {
         for (dir, entry) in std::mem::take(&mut self.state.entries) {
-            let what =
-                |what: &str| format!("entry {:?}: {what}", String::from_utf8_lossy(&entry.name));
+            let what = |what: &str| {
+                format!("entry {:?}: {what}", String::from_utf8_lossy(entry.name.bytes()))
+            };
             let Some(seen) = self.state.inodes.get_mut(&entry.ino) else {
                 self.report.add(inode_place(dir), what("names an inode that does not exist"));
                 continue;

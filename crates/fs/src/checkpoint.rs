@@ -10,7 +10,6 @@ use crate::inode::{Inode, NOTHING_VOID};
 use crate::keys;
 use crate::leaf::{self, LEAF_BLOCKS};
 use crate::leaf_value;
-use crate::types::FileKind;
 use pool::tree::{Change, Key};
 use pool::{BlockAddr, DataBlocks, SliceBatch};
 use std::sync::Arc;
@@ -91,15 +90,18 @@ impl Core {
                 self.forget_inode(inode.ino);
                 continue;
             }
-            let dir = &mut meta.dir;
-            if dir.changed.is_empty() {
-                dir.entries.retain(|_, entry| entry.is_some());
+            if let Some(dir) = &mut meta.dir {
+                dir.folded();
+                self.count_entries(dir);
             }
         }
         if self.cached_inodes() > self.inodes_max {
             self.retain_inodes(&mut |inode| {
                 inode.dirty.load(Ordering::Relaxed) || Arc::strong_count(inode) > 1
             });
+        }
+        if self.dirents.load(Ordering::Relaxed) > self.dirents_max {
+            self.evict_entries();
         }
         if self.leaf_bytes.load(Ordering::Relaxed) > self.leaf_bytes_max {
             self.evict_leaves();
@@ -135,6 +137,7 @@ impl Core {
 
 fn encode_inode(inode: &Arc<Inode>, batch: &mut SliceBatch) {
     inode.dirty.store(false, Ordering::Relaxed);
+    inode.stored.store(true, Ordering::Relaxed);
     let mut meta = inode.meta.write();
     let void = inode.void_from.swap(NOTHING_VOID, Ordering::Relaxed);
     let mut leaves = std::mem::take(&mut *inode.dirty_leaves.lock());
@@ -145,15 +148,11 @@ fn encode_inode(inode: &Arc<Inode>, batch: &mut SliceBatch) {
     }
     let stored = inode.stored(&meta).encode();
     batch.changes.push((keys::key(inode.ino, keys::INODE, 0), Change::Put(stored.to_vec())));
-    if inode.kind == FileKind::Directory {
-        let mut changed = std::mem::take(&mut meta.dir.changed);
-        changed.sort_unstable();
-        changed.dedup();
-        for cookie in changed {
-            let entry = meta.dir.entries.get(&cookie).and_then(Option::as_ref);
+    if let Some(dir) = &mut meta.dir {
+        dir.cut(&mut |cookie, entry| {
             let change = entry.map_or(Change::Delete, |entry| Change::Put(entry.encode()));
             batch.changes.push((keys::key(inode.ino, keys::DIRENT, cookie), change));
-        }
+        });
     }
     if void != NOTHING_VOID {
         batch.ranges.push(keys::from_index(inode.ino, keys::MAP, void));

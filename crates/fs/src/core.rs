@@ -4,30 +4,23 @@
 //! publish in DRAM, let go. Nothing is published before its fence; nobody waits for log space or a
 //! checkpoint while holding a lock.
 
-use crate::attr::Stored;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::keys;
-use crate::types::Ino;
-use parking_lot::{Condvar, Mutex, RwLock};
+use crate::inode_table::{self, InodeTable};
+use parking_lot::{Condvar, Mutex};
 use pmem::InFlight;
 use pool::tree::Key;
 use pool::{Pool, RecordBuffer};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-
-const SHARDS: usize = 64;
 
 /// Most units of one checkpoint: what the cut encodes while changes wait.
 const DIRTY_MAX: u64 = 1 << 18;
 /// Units that new pages hold at least: they are half full or better.
 const UNITS_PER_PAGE: u64 = 32;
-/// Units of an inode's attributes.
-const INODE_UNITS: u64 = 2;
 
-/// A part of the inodes in DRAM, by number.
-type Shard = RwLock<HashMap<u64, Arc<Inode>>>;
+/// Entries of directories take an eighth of the memory for caches, at 128 bytes each.
+const MEMORY_PER_DIRENT: u64 = 8 * 128;
 
 /// How long an epoch of the `sync` domain stays open at most.
 const EPOCH_AGE_MAX: std::time::Duration = std::time::Duration::from_secs(5);
@@ -46,7 +39,8 @@ pub struct Core {
     pub payload_max: usize,
     /// Whether small writes change blocks in place.
     pub stores_in_place: bool,
-    table: Box<[Shard]>,
+    /// The inodes in DRAM.
+    pub table: InodeTable,
     /// Inodes that changed since the last cut.
     pub dirty: Mutex<Vec<Arc<Inode>>>,
     /// Values of the trees (of inodes, leaves, patches, entries) that changed since the last cut,
@@ -71,6 +65,10 @@ pub struct Core {
     pub leaf_bytes: AtomicU64,
     /// More than that, and clean leaves are let go at a checkpoint.
     pub leaf_bytes_max: u64,
+    /// Entries of directories in DRAM.
+    pub dirents: AtomicU64,
+    /// More than that, and those that the tree has are let go at a checkpoint.
+    pub dirents_max: u64,
     signal: Mutex<Signal>,
     asked: Condvar,
     done: Condvar,
@@ -125,12 +123,12 @@ impl Core {
     pub fn new(pool: Pool) -> Core {
         let superblock = pool.slices().first().map(|slice| slice.superblock);
         let smallest = pool.slices().iter().map(|slice| slice.superblock.chunk_bytes.get()).min();
-        let memory = pool.options().memory_bytes.unwrap_or(1 << 30);
+        let memory = pool.options().memory();
         Core {
             hash_key: superblock.map(|s| s.pool_uuid).unwrap_or_default(),
             payload_max: smallest.unwrap_or(0) as usize - 256,
             stores_in_place: pool.domain() != pmem::Domain::Sync,
-            table: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            table: inode_table::new(),
             dirty: Mutex::default(),
             dirty_units: AtomicU64::new(0),
             dirty_max: AtomicU64::new(dirty_max(&pool)),
@@ -140,7 +138,9 @@ impl Core {
             background: AtomicBool::new(false),
             moves: Mutex::new(()),
             leaf_bytes: AtomicU64::new(0),
-            leaf_bytes_max: memory / 2,
+            leaf_bytes_max: memory / 16 * 7,
+            dirents: AtomicU64::new(0),
+            dirents_max: memory / MEMORY_PER_DIRENT,
             inodes_max: (memory / 2048).clamp(64, 1 << 24) as usize,
             signal: Mutex::default(),
             asked: Condvar::new(),
@@ -148,74 +148,6 @@ impl Core {
             checkpoint_bytes: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
             pool,
-        }
-    }
-
-    fn shard(&self, ino: Ino) -> &Shard {
-        &self.table[(ino.0 ^ (ino.0 >> 8)) as usize % SHARDS]
-    }
-
-    /// The inode, if it is in DRAM.
-    pub fn cached_inode(&self, ino: Ino) -> Option<Arc<Inode>> {
-        self.shard(ino).read().get(&ino.0).cloned()
-    }
-
-    /// The inode, loaded if need be.
-    pub fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
-        let inode = match self.cached_inode(ino) {
-            Some(inode) => inode,
-            None => self.load_inode(ino)?,
-        };
-        if inode.meta.read().gone { Err(Error::NotFound) } else { Ok(inode) }
-    }
-
-    fn load_inode(&self, ino: Ino) -> Result<Arc<Inode>> {
-        let home = keys::home(ino);
-        if usize::from(home) >= self.pool.slices().len() {
-            return Err(Error::NotFound);
-        }
-        let mut shard = self.shard(ino).write();
-        if let Some(inode) = shard.get(&ino.0) {
-            return Ok(inode.clone());
-        }
-        let key = keys::key(ino, keys::INODE, 0);
-        let value = self.pool.get(home, &key)?.ok_or(Error::NotFound)?;
-        let stored = Stored::decode(&value).ok_or_else(|| damaged_value(&key))?;
-        let inode = Arc::new(Inode::new(ino, &stored, true));
-        inode.meta.write().orphan = stored.links == 0;
-        shard.insert(ino.0, inode.clone());
-        Ok(inode)
-    }
-
-    /// Takes a new inode into DRAM.
-    pub fn insert_inode(&self, inode: &Arc<Inode>) {
-        self.shard(inode.ino).write().insert(inode.ino.0, inode.clone());
-    }
-
-    /// Lets go of an inode that is gone from the trees, too.
-    pub fn forget_inode(&self, ino: Ino) {
-        self.shard(ino).write().remove(&ino.0);
-    }
-
-    /// Inodes in DRAM.
-    pub fn cached_inodes(&self) -> usize {
-        self.table.iter().map(|shard| shard.read().len()).sum()
-    }
-
-    /// Lets go of inodes for which `keep` is false. Only with the gate closed.
-    pub fn retain_inodes(&self, keep: &mut dyn FnMut(&Arc<Inode>) -> bool) {
-        for shard in &self.table {
-            shard.write().retain(|_, inode| keep(inode));
-        }
-    }
-
-    /// Puts the inode on the list of those that the next checkpoint folds.
-    #[inline]
-    pub fn mark_dirty(&self, inode: &Arc<Inode>) {
-        // ordering: the gate orders this against the cut that clears it
-        if !inode.dirty.load(Ordering::Relaxed) && !inode.dirty.swap(true, Ordering::Relaxed) {
-            self.dirty.lock().push(inode.clone());
-            self.dirty_units.fetch_add(INODE_UNITS, Ordering::Relaxed);
         }
     }
 

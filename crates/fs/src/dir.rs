@@ -4,21 +4,30 @@
 //! tell names with the same hash apart. So a cookie never changes while the name is there, and
 //! `readdir` can go on from it whatever was inserted or folded.
 //!
-//! In DRAM: entries that were looked at or changed. An entry that was deleted stays as absent until
-//! the checkpoint that deletes it from the tree is complete.
+//! What DRAM has of them is in `entries.rs`; here it is looked up, and loaded from the tree.
 
 use crate::bytes::Bytes;
 use crate::core::Core;
+use crate::entries::Dir;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, Meta};
 use crate::keys;
+use crate::short_name::ShortName;
 use crate::types::{DirEntry, FileKind, Ino};
 use siphasher::sip::SipHasher13;
 use std::collections::BTreeMap;
 use std::hash::Hasher;
+use std::ops::RangeInclusive;
+use std::sync::atomic::Ordering;
 
 /// Entries read from the tree at once.
 const BATCH: usize = 256;
+
+/// A cookie above all others: they have 62 bits.
+const COOKIE_MAX: u64 = 1 << 62;
+
+/// Entries that are loaded, all at once, in the time of one look-up in the tree.
+const MISS_ENTRIES: u64 = 8;
 
 /// What a name stands for.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,17 +37,19 @@ pub struct Dirent {
     /// What the inode is.
     pub kind: FileKind,
     /// The name.
-    pub name: Box<[u8]>,
+    pub name: ShortName,
 }
 
 impl Dirent {
     /// As a value of the tree: `ino u64, kind u8, name`.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(9 + self.name.len());
-        out.extend_from_slice(&self.ino.0.to_le_bytes());
-        out.push(self.kind as u8);
-        out.extend_from_slice(&self.name);
-        out
+        [&self.encode_head()[..], self.name.bytes()].concat()
+    }
+
+    /// What comes before the name in a value of the tree.
+    pub fn encode_head(&self) -> [u8; 9] {
+        let [a, b, c, d, e, f, g, h] = self.ino.0.to_le_bytes();
+        [a, b, c, d, e, f, g, h, self.kind as u8]
     }
 
     /// The entry that a value says, if it makes sense.
@@ -51,40 +62,17 @@ impl Dirent {
         (fine && !name.contains(&b'/') && !name.contains(&0)).then(|| Dirent {
             ino,
             kind,
-            name: name.into(),
+            name: ShortName::new(name),
         })
     }
 }
 
-/// Entries of one directory in DRAM.
-#[derive(Debug)]
-pub struct Dir {
-    /// By cookie; `None`: deleted, but perhaps still in the tree.
-    pub entries: BTreeMap<u64, Option<Dirent>>,
-    /// The tree has no entry that is not here.
-    pub complete: bool,
-    /// Cookies that changed since the last cut.
-    pub changed: Vec<u64>,
-}
-
-impl Dir {
-    /// An empty directory, or one whose entries are in the tree.
-    pub fn new(complete: bool) -> Dir {
-        Dir { entries: BTreeMap::new(), complete, changed: Vec::new() }
-    }
-
-    /// The entry is now this.
-    pub fn set(&mut self, cookie: u64, entry: Option<Dirent>) {
-        self.entries.insert(cookie, entry);
-        self.changed.push(cookie);
-    }
-
-    fn find(&self, base: u64, name: &[u8]) -> Option<(u64, Dirent)> {
-        self.entries.range(base..=base | 255).find_map(|(cookie, entry)| {
-            let entry = entry.as_ref().filter(|entry| &*entry.name == name)?;
-            Some((*cookie, entry.clone()))
-        })
-    }
+/// A name, with the first cookie of its hash.
+#[derive(Clone, Copy, Debug)]
+pub struct Name<'n> {
+    /// The name.
+    pub bytes: &'n [u8],
+    base: u64,
 }
 
 /// First cookie of names with this name's hash; never 0 to 255.
@@ -96,46 +84,109 @@ pub fn cookie_base(hash_key: &[u8; 16], name: &[u8]) -> u64 {
 }
 
 impl Core {
-    /// The entry `name`, if it is in DRAM or known not to be: `Some(found)`.
-    pub fn find_cached(&self, meta: &Meta, name: &[u8]) -> Option<Option<(u64, Dirent)>> {
-        let found = meta.dir.find(cookie_base(&self.hash_key, name), name);
-        if found.is_some() || meta.dir.complete { Some(found) } else { None }
+    /// The name, hashed: once in an operation.
+    #[inline]
+    pub fn name<'n>(&self, bytes: &'n [u8]) -> Name<'n> {
+        Name { bytes, base: cookie_base(&self.hash_key, bytes) }
     }
 
-    /// The entry `name` with its cookie, loaded if need be.
-    pub fn find(&self, dir: &Inode, meta: &mut Meta, name: &[u8]) -> Result<Option<(u64, Dirent)>> {
-        if let Some(found) = self.find_cached(meta, name) {
-            return Ok(found);
+    /// Cookie and inode of the entry `name`, if DRAM has it or knows that there is none:
+    /// `Some(found)`.
+    #[inline]
+    pub fn find_cached(&self, meta: &Meta, name: Name<'_>) -> Option<Option<(u64, Ino)>> {
+        let Some(dir) = &meta.dir else { return Some(None) };
+        let found = dir.find(name.base, name.bytes);
+        if found.is_some() || dir.complete() { Some(found) } else { None }
+    }
+
+    /// Cookie and inode of the entry `name`, loaded if need be.
+    #[inline]
+    pub fn find(&self, dir: &Inode, meta: &mut Meta, name: Name<'_>) -> Result<Option<(u64, Ino)>> {
+        match self.find_cached(meta, name) {
+            Some(found) => Ok(found),
+            None => self.find_stored(dir, meta, name),
         }
-        let base = cookie_base(&self.hash_key, name);
-        self.load_range(dir, meta, base, base | 255)?;
-        Ok(meta.dir.find(base, name))
+    }
+
+    #[cold]
+    fn find_stored(
+        &self,
+        dir: &Inode,
+        meta: &mut Meta,
+        name: Name<'_>,
+    ) -> Result<Option<(u64, Ino)>> {
+        let Meta { dir: Some(own), .. } = meta else { return Ok(None) };
+        let entries = Self::entries(dir);
+        let room = self.dirents.load(Ordering::Relaxed).saturating_add(entries) <= self.dirents_max;
+        let often = u64::from(own.missed()).saturating_mul(MISS_ENTRIES) >= entries;
+        // who looked up a part of the names one by one is likely to want the others, too: then
+        // all of them come at once, at a cost that is no more than what those look-ups took
+        if room && often {
+            // what fails here, fails below for the names that it concerns
+            let whole = self.load_range(dir, own, 0..=COOKIE_MAX, entries).unwrap_or(false);
+            own.loaded_all(whole);
+            if whole {
+                return Ok(own.find(name.base, name.bytes));
+            }
+        }
+        self.load_range(dir, own, name.base..=name.base | 255, 256)?;
+        Ok(own.find(name.base, name.bytes))
     }
 
     /// A cookie for a new entry `name`, which `find` did not find under this lock: it has loaded
     /// all entries with the same hash.
-    pub fn free_cookie(&self, meta: &Meta, name: &[u8]) -> Result<u64> {
-        let base = cookie_base(&self.hash_key, name);
-        (base..=base | 255)
-            .find(|cookie| !matches!(meta.dir.entries.get(cookie), Some(Some(_))))
-            .ok_or(Error::NoSpace)
+    #[inline]
+    pub fn free_cookie(&self, meta: &Meta, name: Name<'_>) -> Result<u64> {
+        let free = meta.dir.as_ref().and_then(|dir| dir.free_cookie(name.base));
+        free.ok_or(Error::NoSpace)
     }
 
-    /// Takes the tree's entries from `first` to `last` into DRAM, where they are not already.
-    fn load_range(&self, dir: &Inode, meta: &mut Meta, first: u64, last: u64) -> Result<()> {
-        let from = keys::key(dir.ino, keys::DIRENT, first);
-        let to = keys::key(dir.ino, keys::DIRENT, last + 1);
-        let mut damaged = None;
-        self.pool.scan(keys::home(dir.ino), from, to, &mut |key, value| {
+    /// Takes the tree's entries with these cookies into DRAM, where they are not already. False
+    /// if there are more than `entries_max`: the rest is left.
+    fn load_range(
+        &self,
+        dir: &Inode,
+        own: &mut Dir,
+        cookies: RangeInclusive<u64>,
+        entries_max: u64,
+    ) -> Result<bool> {
+        let from = keys::key(dir.ino, keys::DIRENT, *cookies.start());
+        let to = keys::key(dir.ino, keys::DIRENT, cookies.end() + 1);
+        let slots_max = own.slots().saturating_add(entries_max);
+        let (mut damaged, mut whole) = (None, true);
+        let scanned = self.pool.scan(keys::home(dir.ino), from, to, &mut |key, value| {
             match Dirent::decode(value) {
-                Some(entry) => {
-                    meta.dir.entries.entry(key.index).or_insert(Some(entry));
-                }
+                Some(entry) => own.load(key.index, entry),
                 None => damaged = Some(key),
             }
-            damaged.is_none()
-        })?;
-        damaged.map_or(Ok(()), |key| Err(crate::core::damaged_value(&key)))
+            whole = own.slots() <= slots_max;
+            damaged.is_none() && whole
+        });
+        self.count_entries(own);
+        scanned?;
+        damaged.map_or(Ok(whole), |key| Err(crate::core::damaged_value(&key)))
+    }
+
+    /// Takes the entries of a directory into the account of DRAM.
+    pub fn count_entries(&self, own: &mut Dir) {
+        let now = own.slots();
+        let before = std::mem::replace(&mut own.counted, now);
+        // ordering: a hint; wraps where it falls
+        self.dirents.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+    }
+
+    /// Lets go of all entries that are as the tree has them. The gate is closed, and what the last
+    /// complete checkpoint folded is taken note of.
+    pub fn evict_entries(&self) {
+        self.retain_inodes(&mut |inode| {
+            if inode.kind == FileKind::Directory
+                && let Some(dir) = &mut inode.meta.write().dir
+            {
+                dir.let_go();
+                self.count_entries(dir);
+            }
+            true
+        });
     }
 
     /// Calls `each` for the entries after `cookie` until it returns false.
@@ -166,7 +217,8 @@ impl Core {
         let meta = dir.meta.read();
         let mut found: BTreeMap<u64, Dirent> = BTreeMap::new();
         let mut upper = u64::MAX;
-        if !meta.dir.complete {
+        let Some(dir_entries) = &meta.dir else { return Ok((Vec::new(), None)) };
+        if !dir_entries.complete() {
             let (from, to) = keys::from_index(dir.ino, keys::DIRENT, cookie + 1);
             let mut damaged = None;
             self.pool.scan(keys::home(dir.ino), from, to, &mut |key, value| {
@@ -186,20 +238,19 @@ impl Core {
                 return Err(crate::core::damaged_value(&key));
             }
         }
-        let cached = meta.dir.entries.range(cookie + 1..=upper);
-        for (taken, (own, entry)) in cached.enumerate() {
+        for (taken, (own, entry)) in dir_entries.range(cookie, upper).enumerate() {
             if taken == BATCH {
                 upper = own - 1;
-                found.split_off(own);
+                found.split_off(&own);
                 break;
             }
             match entry {
-                Some(entry) => found.insert(*own, entry.clone()),
-                None => found.remove(own),
+                Some(entry) => found.insert(own, entry.clone()),
+                None => found.remove(&own),
             };
         }
         let entry = |(cookie, entry): (u64, Dirent)| DirEntry {
-            name: entry.name.into_vec(),
+            name: entry.name.bytes().to_vec(),
             ino: entry.ino,
             kind: entry.kind,
             cookie,
@@ -215,10 +266,10 @@ mod tests {
 
     #[test]
     fn an_entry_round_trips_and_impossible_names_are_refused() {
-        let entry = Dirent { ino: Ino(512), kind: FileKind::File, name: (*b"name").into() };
+        let entry = Dirent { ino: Ino(512), kind: FileKind::File, name: ShortName::new(b"name") };
         assert_eq!(Dirent::decode(&entry.encode()), Some(entry.clone()));
         for name in [&b"a/b"[..], b"", b"a\0"] {
-            let entry = Dirent { name: name.into(), ..entry.clone() };
+            let entry = Dirent { name: ShortName::new(name), ..entry.clone() };
             assert_eq!(Dirent::decode(&entry.encode()), None);
         }
     }

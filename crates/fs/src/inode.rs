@@ -5,7 +5,7 @@
 //! times, blocks) are atomics, so that writers of disjoint ranges share no lock.
 
 use crate::attr::Stored;
-use crate::dir::Dir;
+use crate::entries::Dir;
 use crate::inline::UNSYNCED_MAX;
 use crate::map::BlockMap;
 use crate::range_lock::RangeLock;
@@ -42,8 +42,8 @@ pub struct Meta {
     pub gone: bool,
     /// It has no name any more, but is open.
     pub orphan: bool,
-    /// Of a directory: its entries.
-    pub dir: Dir,
+    /// Of a directory: its entries; nothing else has any.
+    pub dir: Option<Box<Dir>>,
     /// Extended attributes, once looked at.
     pub xattrs: Option<Box<Xattrs>>,
     /// Target of a symbolic link, once looked at.
@@ -77,6 +77,10 @@ pub struct Inode {
     pub ranges: RangeLock,
     /// It is on the list of changed inodes.
     pub dirty: AtomicBool,
+    /// Where on that list; under the list's lock.
+    pub dirty_at: AtomicU32,
+    /// The tree may have it: it came from there, or was there at a cut.
+    pub stored: AtomicBool,
     /// Leaves that changed since the last cut.
     pub dirty_leaves: Mutex<Vec<u64>>,
     /// Lowest leaf that a truncation cut off since the last cut.
@@ -104,8 +108,8 @@ impl Inode {
                 parent: stored.parent,
                 gone: false,
                 orphan: false,
-                dir: Dir::new(!in_tree),
-                xattrs: (!in_tree).then(Box::default),
+                dir: (stored.kind == FileKind::Directory).then(|| Dir::new(!in_tree).into()),
+                xattrs: None,
                 target: None,
                 pending: BTreeMap::new(),
             }),
@@ -117,6 +121,8 @@ impl Inode {
             map: BlockMap::new(in_tree),
             ranges: RangeLock::default(),
             dirty: AtomicBool::new(false),
+            dirty_at: AtomicU32::new(0),
+            stored: AtomicBool::new(in_tree),
             dirty_leaves: Mutex::default(),
             void_from: AtomicU64::new(NOTHING_VOID),
             opens: AtomicU32::new(0),

@@ -227,9 +227,21 @@ pub fn push_patch(
 
 /// Adds a value of the tree.
 pub fn push_put(record: &mut RecordBuffer, object: u64, kind: u8, index: u64, value: &[u8]) {
-    head(record, PUT, kind, value.len() as u16, 0);
+    push_put_parts(record, object, kind, index, &[value]);
+}
+
+/// Adds a value of the tree that lies in parts.
+pub fn push_put_parts(
+    record: &mut RecordBuffer,
+    object: u64,
+    kind: u8,
+    index: u64,
+    parts: &[&[u8]],
+) {
+    let len: usize = parts.iter().map(|part| part.len()).sum();
+    head(record, PUT, kind, len as u16, 0);
     words(record, &[object, index]);
-    record.push(value);
+    parts.iter().for_each(|part| record.push(part));
     record.align();
 }
 

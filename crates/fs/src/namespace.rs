@@ -5,11 +5,12 @@
 
 use crate::attr::Stored;
 use crate::core::{Core, now};
-use crate::dir::Dirent;
+use crate::dir::{Dirent, Name};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, Meta};
 use crate::item;
 use crate::keys;
+use crate::short_name::ShortName;
 use crate::types::{
     Attr, Creation, FileKind, Ino, LINKS_MAX, NAME_BYTES_MAX, NewNode, SYMLINK_BYTES_MAX, Timestamp,
 };
@@ -34,7 +35,8 @@ pub fn check_name(name: &[u8]) -> Result<()> {
         return Err(Error::NameTooLong);
     }
     let special = name.is_empty() || name == b"." || name == b"..";
-    if special || name.contains(&b'/') || name.contains(&0) {
+    // one pass over what is a few bytes in most cases
+    if special || name.iter().any(|byte| matches!(byte, 0 | b'/')) {
         return Err(Error::Invalid("a name is not empty, not . or .., without / and NUL"));
     }
     Ok(())
@@ -61,7 +63,7 @@ impl Core {
             drop(meta);
             return self.getattr(if name == b"." { parent } else { up });
         }
-        let (_, inode) = self.child(&dir, name)?.ok_or(Error::NotFound)?;
+        let (_, inode) = self.child(&dir, self.name(name))?.ok_or(Error::NotFound)?;
         let meta = inode.meta.read();
         Ok(inode.attr(&meta))
     }
@@ -84,8 +86,15 @@ impl Core {
         dir.size.store(touched.entries, Ordering::Relaxed);
         dir.touch(now);
         self.mark_dirty(dir);
-        // the entry is a value of the tree of its own
-        self.dirty_units.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes an entry's change over.
+    pub(crate) fn set_entry(&self, meta: &mut Meta, cookie: u64, entry: Option<Dirent>) {
+        let units = meta.dir.as_mut().map_or(0, |dir| dir.set(cookie, entry));
+        if units != 0 {
+            // ordering: a hint; adding what is negative wraps to the difference
+            self.dirty_units.fetch_add(units as u64, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn entries(dir: &Inode) -> u64 {
@@ -93,7 +102,8 @@ impl Core {
     }
 
     pub(crate) fn push_entry(record: &mut RecordBuffer, dir: &Inode, cookie: u64, entry: &Dirent) {
-        item::push_put(record, dir.ino.0, keys::DIRENT, cookie, &entry.encode());
+        let head = entry.encode_head();
+        item::push_put_parts(record, dir.ino.0, keys::DIRENT, cookie, &[&head, entry.name.bytes()]);
     }
 
     /// Makes a new inode named `name` in `parent`.
@@ -116,6 +126,7 @@ impl Core {
             }
             NewNode::Special(kind, _) => kind,
         };
+        let name = self.name(name);
         let dir = self.inode(parent)?;
         self.change(|| {
             let mut meta = dir.meta.write();
@@ -135,7 +146,7 @@ impl Core {
         &self,
         dir: &Arc<Inode>,
         meta: &mut Meta,
-        name: &[u8],
+        name: Name<'_>,
         kind: FileKind,
         node: NewNode<'_>,
         by: Creation,
@@ -145,7 +156,7 @@ impl Core {
         let ino = keys::ino_of(slice, self.pool.next_inode(slice));
         let stored = self.new_attributes(meta, dir.ino, kind, node, by, time);
         let cookie = self.free_cookie(meta, name)?;
-        let entry = Dirent { ino, kind, name: name.into() };
+        let entry = Dirent { ino, kind, name: ShortName::new(name.bytes) };
         let is_dir = u32::from(kind == FileKind::Directory);
         let touched = Touched { links: meta.links + is_dir, entries: Self::entries(dir) + 1 };
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
@@ -165,7 +176,7 @@ impl Core {
         self.log(&mut record, &[dir], || {
             self.insert_inode(&inode);
             self.mark_dirty(&inode);
-            meta.dir.set(cookie, Some(entry));
+            self.set_entry(meta, cookie, Some(entry));
             self.touch_dir(dir, meta, &touched, time);
             self.inodes.fetch_add(1, Ordering::Relaxed);
         })?;
@@ -212,6 +223,7 @@ impl Core {
     /// Gives `ino` one more name.
     pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
         check_name(name)?;
+        let name = self.name(name);
         let dir = self.inode(parent)?;
         let inode = self.inode(ino)?;
         if inode.kind == FileKind::Directory {
@@ -221,7 +233,7 @@ impl Core {
             return Err(Error::NotDirectory);
         }
         self.change(|| {
-            let mut locked = lock_all(&[&dir, &inode]);
+            let mut locked = lock_all(&mut [&dir, &inode]);
             let (mut own, mut meta) = (locked.take(&inode), locked.take(&dir));
             check_directory(&dir, &meta)?;
             if own.gone || own.links == 0 {
@@ -236,14 +248,14 @@ impl Core {
             self.check_room()?;
             let time = now();
             let cookie = self.free_cookie(&meta, name)?;
-            let entry = Dirent { ino, kind: inode.kind, name: name.into() };
+            let entry = Dirent { ino, kind: inode.kind, name: ShortName::new(name.bytes) };
             let touched = Touched { links: meta.links, entries: Self::entries(&dir) + 1 };
             let mut record = RecordBuffer::new(KIND_CHANGE, time);
             Self::push_entry(&mut record, &dir, cookie, &entry);
             self.push_dir(&mut record, &dir, &touched);
             self.push_links(&mut record, &inode, &own, own.links + 1, time);
             self.log(&mut record, &[&dir, &inode], || {
-                meta.dir.set(cookie, Some(entry));
+                self.set_entry(&mut meta, cookie, Some(entry));
                 self.touch_dir(&dir, &mut meta, &touched, time);
                 own.links += 1;
                 inode.changed.store(time, Ordering::Relaxed);
@@ -295,29 +307,39 @@ impl Core {
     }
 }
 
-/// Locks of several inodes, taken in the order of their numbers.
-pub struct Locked<'l>(Vec<(Ino, RwLockWriteGuard<'l, Meta>)>);
+/// Inodes that one change locks at most.
+const LOCKED_MAX: usize = 4;
 
-/// Locks the inodes; one that is named twice is locked once.
-pub fn lock_all<'l>(inodes: &[&'l Arc<Inode>]) -> Locked<'l> {
-    let mut inodes: Vec<&'l Arc<Inode>> = inodes.to_vec();
-    inodes.sort_by_key(|inode| inode.ino);
-    inodes.dedup_by_key(|inode| inode.ino);
-    Locked(inodes.into_iter().map(|inode| (inode.ino, inode.meta.write())).collect())
+/// Locks of several inodes, taken in the order of their numbers.
+pub struct Locked<'l>([Option<(Ino, RwLockWriteGuard<'l, Meta>)>; LOCKED_MAX]);
+
+/// Locks the inodes, [`LOCKED_MAX`] at most; one that is named twice is locked once.
+pub fn lock_all<'l>(inodes: &mut [&'l Arc<Inode>]) -> Locked<'l> {
+    assert!(inodes.len() <= LOCKED_MAX, "no change concerns more inodes");
+    inodes.sort_unstable_by_key(|inode| inode.ino);
+    let mut locked = Locked([const { None }; LOCKED_MAX]);
+    let mut last = None;
+    for (place, inode) in locked.0.iter_mut().zip(inodes) {
+        if last.replace(inode.ino) != Some(inode.ino) {
+            *place = Some((inode.ino, inode.meta.write()));
+        }
+    }
+    locked
 }
 
 impl<'l> Locked<'l> {
     /// The lock of `inode`, which is among them and was not taken yet.
     pub fn take(&mut self, inode: &Inode) -> RwLockWriteGuard<'l, Meta> {
-        let index = self.0.iter().position(|(ino, _)| *ino == inode.ino);
-        assert!(index.is_some(), "the inode was locked, and is taken once");
-        self.0.swap_remove(index.unwrap_or(0)).1
+        let own = |lock: &&mut Option<(Ino, _)>| lock.as_ref().is_some_and(|l| l.0 == inode.ino);
+        let taken = self.0.iter_mut().find(own).and_then(Option::take);
+        let Some((_, guard)) = taken else { panic!("the inode was locked, and is taken once") };
+        guard
     }
 
     /// The state of `inode`, which is among them.
     pub fn get(&mut self, inode: &Inode) -> &mut Meta {
-        let index = self.0.iter().position(|(ino, _)| *ino == inode.ino);
-        assert!(index.is_some(), "the inode was locked");
-        &mut self.0[index.unwrap_or(0)].1
+        let own = self.0.iter_mut().flatten().find(|(ino, _)| *ino == inode.ino);
+        let Some((_, guard)) = own else { panic!("the inode was locked") };
+        guard
     }
 }

@@ -2,12 +2,13 @@
 
 use crate::attr::Stored;
 use crate::core::{Core, now};
-use crate::dir::Dirent;
+use crate::dir::{Dirent, Name};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::item;
 use crate::keys;
 use crate::namespace::{Locked, Touched, check_directory, check_name, lock_all};
+use crate::short_name::ShortName;
 use crate::types::{FileKind, Ino, LINKS_MAX, RenameMode, Timestamp};
 use crate::unlink::{NameLoss, check_removable};
 use pool::{KIND_CHANGE, RecordBuffer};
@@ -17,7 +18,7 @@ use std::sync::atomic::Ordering;
 /// One end of a rename.
 struct End<'e> {
     dir: Arc<Inode>,
-    name: &'e [u8],
+    name: Name<'e>,
     /// The entry's cookie and inode.
     found: Option<(u64, Arc<Inode>)>,
 }
@@ -31,6 +32,7 @@ impl Core {
                 name => check_name(name)?,
             }
         }
+        let (from, to) = ((from.0, self.name(from.1)), (to.0, self.name(to.1)));
         self.change(|| {
             // directories move one at a time, so that no two moves make a circle together
             let _moves = self.moves.lock();
@@ -42,7 +44,7 @@ impl Core {
         })
     }
 
-    fn end<'e>(&self, (dir, name): (Ino, &'e [u8])) -> Result<End<'e>> {
+    fn end<'e>(&self, (dir, name): (Ino, Name<'e>)) -> Result<End<'e>> {
         let dir = self.inode(dir)?;
         let found = self.child(&dir, name)?;
         Ok(End { dir, name, found })
@@ -51,8 +53,8 @@ impl Core {
     /// `None`: a name changed meanwhile, look again.
     fn try_rename(
         &self,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
+        from: (Ino, Name<'_>),
+        to: (Ino, Name<'_>),
         mode: RenameMode,
     ) -> Option<Result<()>> {
         let (from, to) = match (self.end(from), self.end(to)) {
@@ -68,16 +70,16 @@ impl Core {
             Ok(false) => return Some(Ok(())),
             Err(error) => return Some(Err(error)),
         }
-        let mut inodes = vec![&from.dir, &to.dir, &moved];
-        inodes.extend(&replaced);
-        let mut locked = lock_all(&inodes);
+        // without one that is replaced, one is named twice
+        let mut inodes = [&from.dir, &to.dir, &moved, replaced.as_ref().unwrap_or(&moved)];
+        let mut locked = lock_all(&mut inodes);
         for end in [&from, &to] {
             let meta = locked.get(&end.dir);
             if let Err(error) = check_directory(&end.dir, meta) {
                 return Some(Err(error));
             }
             let now = match self.find(&end.dir, meta, end.name) {
-                Ok(now) => now.map(|(cookie, entry)| (cookie, entry.ino)),
+                Ok(now) => now,
                 Err(error) => return Some(Err(error)),
             };
             if now != end.found.as_ref().map(|(cookie, inode)| (*cookie, inode.ino)) {
@@ -165,7 +167,8 @@ impl Core {
             Some((cookie, _)) => *cookie,
             None => self.free_cookie(locked.get(&to.dir), to.name)?,
         };
-        let entry = Dirent { ino: moved.ino, kind: moved.kind, name: to.name.into() };
+        let entry =
+            Dirent { ino: moved.ino, kind: moved.kind, name: ShortName::new(to.name.bytes) };
         let subdir = i64::from(is_dir);
         let lost_dir = i64::from(replaced.is_some_and(|r| r.kind == FileKind::Directory));
         let lost = i64::from(replaced.is_some());
@@ -191,13 +194,12 @@ impl Core {
             let meta = locked.get(other);
             self.push_unnamed(&mut record, other, meta, time)
         });
-        let mut inodes = vec![&from.dir, &to.dir, moved];
-        inodes.extend(replaced);
+        let inodes = [&from.dir, &to.dir, moved, replaced.unwrap_or(moved)];
         let mut freed = Vec::new();
         let mut published = Ok(());
         self.log(&mut record, &inodes, || {
-            locked.get(&from.dir).dir.set(from_cookie, None);
-            locked.get(&to.dir).dir.set(to_cookie, Some(entry));
+            self.set_entry(locked.get(&from.dir), from_cookie, None);
+            self.set_entry(locked.get(&to.dir), to_cookie, Some(entry));
             if let Some(touched) = &from_touched {
                 self.touch_dir(&from.dir, locked.get(&from.dir), touched, time);
             }
@@ -223,8 +225,10 @@ impl Core {
         let (Some((from_cookie, _)), Some((to_cookie, _))) = (&from.found, &to.found) else {
             return Err(Error::NotFound);
         };
-        let at_to = Dirent { ino: moved.ino, kind: moved.kind, name: to.name.into() };
-        let at_from = Dirent { ino: other.ino, kind: other.kind, name: from.name.into() };
+        let at_to =
+            Dirent { ino: moved.ino, kind: moved.kind, name: ShortName::new(to.name.bytes) };
+        let at_from =
+            Dirent { ino: other.ino, kind: other.kind, name: ShortName::new(from.name.bytes) };
         let subdir = |inode: &Arc<Inode>| i64::from(inode.kind == FileKind::Directory);
         let shift = if from.dir.ino == to.dir.ino { 0 } else { subdir(moved) - subdir(other) };
         let from_touched = self.counts(locked, &from.dir, -shift, 0);
@@ -237,8 +241,8 @@ impl Core {
         self.push_moved(&mut record, locked, moved, to.dir.ino, time);
         self.push_moved(&mut record, locked, other, from.dir.ino, time);
         self.log(&mut record, &[&from.dir, &to.dir, moved, other], || {
-            locked.get(&from.dir).dir.set(*from_cookie, Some(at_from));
-            locked.get(&to.dir).dir.set(*to_cookie, Some(at_to));
+            self.set_entry(locked.get(&from.dir), *from_cookie, Some(at_from));
+            self.set_entry(locked.get(&to.dir), *to_cookie, Some(at_to));
             self.touch_dir(&from.dir, locked.get(&from.dir), &from_touched, time);
             self.touch_dir(&to.dir, locked.get(&to.dir), &to_touched, time);
             self.moved(locked, moved, to.dir.ino, time);

@@ -237,10 +237,10 @@ impl Core {
         if object == 0 {
             meta.orphan = true;
         } else if kind == keys::DIRENT {
-            let entry = Dirent::decode(value)
-                .filter(|_| inode.kind == FileKind::Directory)
-                .ok_or_else(|| damaged_record(record))?;
-            meta.dir.set(index, Some(entry));
+            let (Some(dir), Some(entry)) = (&mut meta.dir, Dirent::decode(value)) else {
+                return Err(damaged_record(record));
+            };
+            dir.set(index, Some(entry));
             return Ok(());
         } else if kind == keys::XATTR || kind == keys::SYMLINK {
             // put together when it is asked for
@@ -284,7 +284,8 @@ impl Core {
         let inode = self.replayed_inode(ino, record)?;
         let mut meta = inode.meta.write();
         if object != 0 && kind == keys::DIRENT {
-            meta.dir.set(index, None);
+            let dir = meta.dir.as_mut().ok_or_else(|| damaged_record(record))?;
+            dir.set(index, None);
         } else {
             meta.xattrs = None;
             meta.pending.insert(pool::tree::Key::new(object, kind, index), Change::Delete);

@@ -169,12 +169,15 @@ impl Core {
         freed: &mut Vec<BlockAddr>,
     ) -> Result<()> {
         let _loading = inode.map.loading.lock();
-        let mut cached = BTreeSet::new();
-        inode.map.for_each(first, &mut |index, _| {
+        let (mut cached, mut blocks) = (BTreeSet::new(), 0);
+        inode.map.for_each(first, &mut |index, leaf| {
             cached.insert(index);
+            blocks += leaf.blocks().len() as u64;
         });
         let before = freed.len();
-        self.stored_blocks(inode, first, &cached, freed)?;
+        if inode.blocks.load(Ordering::Relaxed) > blocks {
+            self.stored_blocks(inode, first, &cached, freed)?;
+        }
         for index in cached {
             let Some(leaf) = inode.map.take(index) else { continue };
             if let Some(lock) = leaf.lock() {

@@ -4,7 +4,7 @@
 //! remembers it as an orphan; the last close, or the next open of the pool, drops it then.
 
 use crate::core::{Core, now};
-use crate::dir::Dirent;
+use crate::dir::Name;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, Meta};
 use crate::item;
@@ -17,14 +17,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Core {
-    /// The inode that `name` of `dir` stands for now.
-    pub(crate) fn child(&self, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<(u64, Arc<Inode>)>> {
+    /// The inode that `name` of `dir` stands for now, with the entry's cookie.
+    pub(crate) fn child(
+        &self,
+        dir: &Arc<Inode>,
+        name: Name<'_>,
+    ) -> Result<Option<(u64, Arc<Inode>)>> {
         loop {
-            let Some((cookie, entry)) = self.entry(dir, name)? else { return Ok(None) };
-            match self.inode(entry.ino) {
+            let Some((cookie, ino)) = self.entry(dir, name)? else { return Ok(None) };
+            match self.inode(ino) {
                 Ok(inode) => return Ok(Some((cookie, inode))),
                 // the name was taken away or given to another meanwhile; if not, it dangles
-                Err(Error::NotFound) if self.entry(dir, name)? == Some((cookie, entry)) => {
+                Err(Error::NotFound) if self.entry(dir, name)? == Some((cookie, ino)) => {
                     let key = keys::key(dir.ino, keys::DIRENT, cookie);
                     return Err(crate::core::damaged_value(&key));
                 }
@@ -34,7 +38,7 @@ impl Core {
         }
     }
 
-    fn entry(&self, dir: &Arc<Inode>, name: &[u8]) -> Result<Option<(u64, Dirent)>> {
+    fn entry(&self, dir: &Arc<Inode>, name: Name<'_>) -> Result<Option<(u64, Ino)>> {
         let cached = {
             let meta = dir.meta.read();
             check_directory(dir, &meta)?;
@@ -55,6 +59,7 @@ impl Core {
             b".." => return Err(Error::NotEmpty),
             name => check_name(name)?,
         }
+        let name = self.name(name);
         let dir = self.inode(parent)?;
         self.change(|| {
             loop {
@@ -62,14 +67,14 @@ impl Core {
                 if inode.ino == dir.ino {
                     return Err(Error::Damaged("a directory is an entry of its own".to_owned()));
                 }
-                let mut locked = lock_all(&[&dir, &inode]);
+                let mut locked = lock_all(&mut [&dir, &inode]);
                 let mut own = locked.take(&inode);
                 let mut meta = locked.take(&dir);
                 check_directory(&dir, &meta)?;
-                let Some((cookie, entry)) = self.find(&dir, &mut meta, name)? else {
+                let Some((cookie, ino)) = self.find(&dir, &mut meta, name)? else {
                     return Err(Error::NotFound);
                 };
-                if entry.ino != inode.ino {
+                if ino != inode.ino {
                     continue;
                 }
                 check_removable(&inode, directory)?;
@@ -97,7 +102,7 @@ impl Core {
         let mut freed = Vec::new();
         let mut published = Ok(());
         self.log(&mut record, &[dir, inode], || {
-            meta.dir.set(cookie, None);
+            self.set_entry(meta, cookie, None);
             self.touch_dir(dir, meta, &touched, time);
             published = self.unnamed(inode, own, end, time, &mut freed);
         })?;
@@ -141,13 +146,14 @@ impl Core {
         freed: &mut Vec<BlockAddr>,
     ) -> Result<()> {
         inode.changed.store(time, Ordering::Relaxed);
-        self.mark_dirty(inode);
         match loss {
             NameLoss::Named(links) => {
+                self.mark_dirty(inode);
                 meta.links = links;
                 Ok(())
             }
             NameLoss::Orphan => {
+                self.mark_dirty(inode);
                 meta.links = 0;
                 meta.orphan = true;
                 meta.pending.insert(keys::orphan(inode.ino), Change::Put(Vec::new()));
@@ -157,7 +163,7 @@ impl Core {
         }
     }
 
-    /// The inode is dropped: in DRAM now, in the tree at the next checkpoint.
+    /// The inode is dropped: in DRAM now, in the tree (if it is there) at the next checkpoint.
     pub(crate) fn gone(
         &self,
         inode: &Arc<Inode>,
@@ -167,11 +173,19 @@ impl Core {
         meta.links = 0;
         meta.gone = true;
         meta.pending.clear();
-        if meta.orphan {
-            meta.pending.insert(keys::orphan(inode.ino), Change::Delete);
-        }
         self.inodes.fetch_sub(1, Ordering::Relaxed);
-        self.mark_dirty(inode);
+        if let Some(dir) = &mut meta.dir {
+            dir.clear();
+            self.count_entries(dir);
+        }
+        if !inode.stored.load(Ordering::Relaxed) {
+            self.forget_unstored(inode);
+        } else {
+            if meta.orphan {
+                meta.pending.insert(keys::orphan(inode.ino), Change::Delete);
+            }
+            self.mark_dirty(inode);
+        }
         self.drop_data(inode, freed)
     }
 

@@ -12,6 +12,7 @@ use crate::types::{Ino, XATTR_BYTES_MAX, XattrMode};
 use pool::tree::Change;
 use pool::{KIND_CHANGE, RecordBuffer};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 /// Bytes of a part.
 const PART_BYTES: usize = 1400;
@@ -70,10 +71,12 @@ impl Core {
         if meta.xattrs.is_none() {
             let mut parts = BTreeMap::new();
             let (from, to) = keys::from_index(inode.ino, keys::XATTR, 0);
-            self.pool.scan(keys::home(inode.ino), from, to, &mut |key, value| {
-                parts.insert(key.index, value.to_vec());
-                true
-            })?;
+            if inode.stored.load(Ordering::Relaxed) {
+                self.pool.scan(keys::home(inode.ino), from, to, &mut |key, value| {
+                    parts.insert(key.index, value.to_vec());
+                    true
+                })?;
+            }
             // what replay brought is not in the tree yet
             for (key, change) in meta.pending.range(from..to) {
                 match change {

@@ -28,13 +28,46 @@ impl Holder {
     }
 }
 
+/// A file whose lock goes when this does, also where a process that is being started still holds
+/// a duplicate of the descriptor (between its fork and its exec, for a moment).
+#[derive(Debug)]
+pub(crate) struct Locked {
+    file: File,
+    /// Who took the lock: a forked child shares it, and must leave it alone.
+    pid: u32,
+}
+
+impl Locked {
+    /// The file, whose lock this process holds.
+    pub(crate) fn new(file: File) -> Locked {
+        Locked { file, pid: std::process::id() }
+    }
+}
+
+impl std::ops::Deref for Locked {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        if self.pid == std::process::id() {
+            // SAFETY: flock touches no memory, and the descriptor is open.
+            unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
+        }
+    }
+}
+
 /// Takes the lock or says who has it; shared for readers.
-pub(crate) fn lock(file: &File, path: &Path, shared: bool) -> Result<()> {
+pub(crate) fn lock(file: File, path: &Path, shared: bool) -> Result<Locked> {
     let kind = if shared { libc::LOCK_SH } else { libc::LOCK_EX };
     loop {
         // SAFETY: flock touches no memory, and the descriptor is open.
         if unsafe { libc::flock(file.as_raw_fd(), kind | libc::LOCK_NB) } == 0 {
-            return Ok(());
+            return Ok(Locked::new(file));
         }
         let error = std::io::Error::last_os_error();
         match error.raw_os_error() {
@@ -99,6 +132,20 @@ mod tests {
     #[test]
     fn another_device_number_will_do_where_none_is_exact() {
         assert_eq!(holder_pid(LOCKS, libc::makedev(9, 9), 77), Some(22));
+    }
+
+    /// A process that is being started holds a duplicate of every descriptor until its exec. A pool
+    /// that was closed and opened again meanwhile found itself in use.
+    #[test]
+    fn a_duplicate_of_the_descriptor_does_not_keep_the_lock() {
+        let named = tempfile::NamedTempFile::new().unwrap();
+        let open = || File::options().read(true).write(true).open(named.path()).unwrap();
+        let locked = lock(open(), named.path(), false).unwrap();
+        let duplicate = locked.try_clone().unwrap();
+        assert!(lock(open(), named.path(), false).is_err(), "it is held");
+        drop(locked);
+        lock(open(), named.path(), false).unwrap();
+        drop(duplicate);
     }
 
     #[test]

@@ -4,10 +4,10 @@ use crate::cpu::{self, Cpu};
 use crate::domain::{Domain, Medium};
 use crate::error::{Error, Result};
 use crate::kernel::{Flush, Kernels};
+use crate::lock::Locked;
 use crate::map::Addresses;
 use crate::open::{self, MapOptions};
 use crate::sysfs::{Backing, Device, Sysfs};
-use std::fs::File;
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -27,7 +27,7 @@ pub struct Mapping {
     medium: Medium,
     backing: Backing,
     /// Keeps the lock; none for anonymous memory.
-    pub(crate) file: Option<File>,
+    pub(crate) file: Option<Locked>,
     /// Whether a sync has failed. Held during a sync: of two at a time the kernel reports a lost
     /// page to one only.
     pub(crate) poisoned: Mutex<bool>,
@@ -42,7 +42,7 @@ pub(crate) struct Parts {
     pub(crate) domain: Domain,
     pub(crate) medium: Medium,
     pub(crate) backing: Backing,
-    pub(crate) file: Option<File>,
+    pub(crate) file: Option<Locked>,
 }
 
 impl Mapping {

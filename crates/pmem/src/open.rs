@@ -3,7 +3,7 @@
 use crate::domain::{Domain, Medium};
 use crate::error::{Error, Result};
 use crate::kernel::Flush;
-use crate::lock;
+use crate::lock::{self, Locked};
 use crate::map::{Addresses, Sharing};
 use crate::mapping::Parts;
 use crate::sysfs::{Backing, Device, Sysfs};
@@ -34,10 +34,10 @@ pub(crate) fn open(path: &Path, options: &MapOptions, sysfs: &Sysfs) -> Result<P
         .map_err(|error| refusal(path).unwrap_or_else(|| not_opened(path, options, error)))?;
     let metadata = file.metadata().map_err(|error| Error::io("stat", path, error))?;
     let parts = if metadata.is_file() {
-        lock::lock(&file, path, options.read_only)?;
+        let file = lock::lock(file, path, options.read_only)?;
         map_file(file, path, options, sysfs)?
     } else if let Some(device) = devdax(&metadata, sysfs) {
-        lock::lock(&file, path, options.read_only)?;
+        let file = lock::lock(file, path, options.read_only)?;
         map_devdax(file, &metadata, device.size_bytes, path, options, sysfs)?
     } else {
         return Err(Error::NotMappable { path: path.to_owned(), kind: kind(&metadata) });
@@ -92,7 +92,7 @@ fn devdax(metadata: &Metadata, sysfs: &Sysfs) -> Option<crate::sysfs::DevDax> {
 }
 
 fn map_devdax(
-    file: File,
+    file: Locked,
     metadata: &Metadata,
     size_bytes: u64,
     path: &Path,
@@ -109,7 +109,7 @@ fn map_devdax(
     Ok(Parts { addresses, read_only, domain, medium, backing, file: Some(file) })
 }
 
-fn map_file(file: File, path: &Path, options: &MapOptions, sysfs: &Sysfs) -> Result<Parts> {
+fn map_file(file: Locked, path: &Path, options: &MapOptions, sysfs: &Sysfs) -> Result<Parts> {
     // Again, now that nobody else who asks for the lock can change it.
     let metadata = file.metadata().map_err(|error| Error::io("stat", path, error))?;
     let len = mappable_len(metadata.len(), path)?;

@@ -72,6 +72,7 @@ impl Mapping {
 mod tests {
     use super::*;
     use crate::domain::Medium;
+    use crate::lock::Locked;
     use crate::map::Addresses;
     use crate::mapping::Parts;
     use std::fs::File;
@@ -84,7 +85,7 @@ mod tests {
             domain,
             medium: Medium::File,
             backing: Default::default(),
-            file: Some(File::open("/dev/null").unwrap()),
+            file: Some(Locked::new(File::open("/dev/null").unwrap())),
         };
         Mapping::from_parts(parts, crate::cpu::chosen().unwrap())
     }

@@ -91,6 +91,7 @@ impl PageStore for FoldPages<'_> {
                 pmem::crc32c(0, page)
             }
             None => {
+                self.pool.page_cache.forget(addr);
                 let (written, crc) = self.pool.write_block(addr, page);
                 let before = self.pages.in_flight.take().unwrap_or_else(InFlight::none);
                 self.pages.in_flight = Some(before.and(written));

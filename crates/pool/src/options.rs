@@ -31,8 +31,18 @@ pub struct FormatOptions {
 pub struct OpenOptions {
     /// Change nothing, not even by recovery.
     pub read_only: bool,
-    /// DRAM that caches may use, bytes; `None` is an eighth of the machine's memory.
+    /// DRAM that caches may use, bytes; `None` is [`MEMORY_BYTES`].
     pub memory_bytes: Option<u64>,
+}
+
+/// DRAM that caches may use where nothing else is asked for.
+pub const MEMORY_BYTES: u64 = 1 << 30;
+
+impl OpenOptions {
+    /// DRAM that caches may use, bytes.
+    pub fn memory(&self) -> u64 {
+        self.memory_bytes.unwrap_or(MEMORY_BYTES)
+    }
 }
 
 /// What one slice says about itself.

@@ -6,10 +6,11 @@ use crate::error::{Error, Result};
 use crate::gate::{Closed, Entered, Gate};
 use crate::log::LaneGuard;
 use crate::options::{OpenOptions, PoolInfo, SliceInfo};
+use crate::page_cache::PageCache;
 use crate::reclaim::Reclaim;
 use crate::slice::{Slice, domain_of};
 use crate::superblock::{BLOCK_BYTES, FORMAT_VERSION};
-use crate::tree::{self, Key, PAGE_BYTES, PagePtr, PageRead, Root, TreeError};
+use crate::tree::{self, Key, PAGE_BYTES, PageCopy, PagePtr, PageRead, Root, TreeError};
 use arc_swap::ArcSwap;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
@@ -17,6 +18,9 @@ use pmem::{Deferred, Domain, InFlight};
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Tree pages take one part in this many of the memory for caches.
+const PAGE_CACHE_SHARE: u64 = 32;
 
 /// The trees of one generation.
 #[derive(Clone, Debug)]
@@ -54,6 +58,7 @@ pub struct Pool {
     in_place: Box<[CachePadded<InPlace>]>,
     /// Pages of all trees.
     pub(crate) tree_pages: AtomicU64,
+    pub(crate) page_cache: PageCache,
 }
 
 impl Pool {
@@ -69,6 +74,8 @@ impl Pool {
         let spaces = slices.iter().map(|slice| slice.space.clone()).collect();
         let weakest = slices.iter().map(|slice| slice.superblock.domain).min();
         let synced = domain_of(weakest.unwrap_or(Domain::Sync as u8)) == Domain::Sync;
+        let blocks = slices.iter().map(|slice| slice.space.blocks()).sum();
+        let page_cache = PageCache::new(options.memory() / PAGE_CACHE_SHARE, blocks);
         Pool {
             reclaim: Arc::new(Reclaim::new(spaces, near.len(), synced)),
             gate: Gate::new(near.len()),
@@ -83,6 +90,7 @@ impl Pool {
             inodes_at_open,
             epochs: Epochs::default(),
             tree_pages: AtomicU64::new(0),
+            page_cache,
         }
     }
 
@@ -376,5 +384,16 @@ impl PageRead for Pool {
             Ok(_) => Err(TreeError::Damaged { addr: ptr.addr, what: "its checksum does not fit" }),
             Err(error) => Err(TreeError::Unreadable { addr: ptr.addr, why: error.to_string() }),
         }
+    }
+
+    fn page(&self, ptr: &PagePtr) -> std::result::Result<Arc<PageCopy>, TreeError> {
+        if let Some(page) = self.page_cache.get(ptr) {
+            return Ok(page);
+        }
+        let mut page = PageCopy { ptr: *ptr, bytes: [0; PAGE_BYTES] };
+        self.read_page(ptr, &mut page.bytes)?;
+        let page = Arc::new(page);
+        self.page_cache.put(&page);
+        Ok(page)
     }
 }

@@ -1,6 +1,7 @@
 //! Entries of the tree in order.
 
-use super::{Child, Key, PAGE_BYTES, PageRead, Root, TreeError, error::damaged, page::Page};
+use super::{Child, Key, PageCopy, PageRead, Root, TreeError, error::damaged, page::Page};
+use std::sync::Arc;
 
 /// Calls `each` with the entries from `from` up to but without `to`, in order, until it says false.
 pub fn scan<R: PageRead>(
@@ -19,7 +20,7 @@ pub fn scan<R: PageRead>(
     Ok(())
 }
 
-/// A place in one version of the tree. Holds a copy of one page a level, and nothing of the pool.
+/// A place in one version of the tree. Holds a copy of one page a level, and no block of the pool.
 pub struct Cursor<'a, R> {
     pages: &'a R,
     /// From the topmost page to a leaf; none if the tree is empty or the end is reached.
@@ -32,7 +33,7 @@ pub struct Cursor<'a, R> {
 }
 
 struct Level {
-    bytes: Box<[u8; PAGE_BYTES]>,
+    copy: Arc<PageCopy>,
     child: Child,
     /// The entry that comes next.
     next: usize,
@@ -40,7 +41,7 @@ struct Level {
 
 impl Level {
     fn page(&self) -> Result<Page<'_>, TreeError> {
-        Page::open(&self.bytes, &self.child)
+        Page::open(&self.copy.bytes, &self.child)
     }
 }
 
@@ -75,17 +76,16 @@ impl<'a, R: PageRead> Cursor<'a, R> {
     fn seek(&mut self, top: Child) -> Result<(), TreeError> {
         let mut child = top;
         loop {
-            let mut bytes = Box::new([0; PAGE_BYTES]);
-            self.pages.read_page(&child.ptr, &mut bytes)?;
-            let page = Page::open(&bytes, &child)?;
+            let copy = self.pages.page(&child.ptr)?;
+            let page = Page::open(&copy.bytes, &child)?;
             if child.level == 0 {
                 let next = page.find(&self.from).unwrap_or_else(|after| after);
-                self.levels.push(Level { bytes, child, next });
+                self.levels.push(Level { copy, child, next });
                 return Ok(());
             }
             let i = page.find_child(&self.from).unwrap_or(0);
             let below = page.child(i, &child)?;
-            self.levels.push(Level { bytes, child, next: i + 1 });
+            self.levels.push(Level { copy, child, next: i + 1 });
             child = below;
         }
     }
@@ -123,7 +123,7 @@ impl<'a, R: PageRead> Cursor<'a, R> {
             let child = page.child(i, &level.child)?;
             depth += 1;
             let below = &mut self.levels[depth];
-            self.pages.read_page(&child.ptr, &mut below.bytes)?;
+            below.copy = self.pages.page(&child.ptr)?;
             (below.child, below.next) = (child, 0);
             below.page()?;
         }

@@ -1,6 +1,6 @@
 //! One entry of the tree.
 
-use super::{Child, Key, PAGE_BYTES, PageRead, Root, TreeError, page::Page};
+use super::{Child, Key, PageRead, Root, TreeError, page::Page};
 
 /// The value of `key`; None if there is none.
 pub fn get<R: PageRead>(pages: &R, root: &Root, key: &Key) -> Result<Option<Vec<u8>>, TreeError> {
@@ -15,10 +15,9 @@ pub fn get_with<R: PageRead, T>(
     read: impl FnOnce(&[u8]) -> T,
 ) -> Result<Option<T>, TreeError> {
     let Some(mut child) = Child::top(root)? else { return Ok(None) };
-    let mut bytes = [0; PAGE_BYTES];
     loop {
-        pages.read_page(&child.ptr, &mut bytes)?;
-        let page = Page::open(&bytes, &child)?;
+        let copy = pages.page(&child.ptr)?;
+        let page = Page::open(&copy.bytes, &child)?;
         if child.level == 0 {
             return match page.find(key) {
                 Ok(i) => Ok(Some(read(page.value(i)?))),

@@ -92,6 +92,8 @@ pub use key::{KEY_BYTES, Key};
 pub use pointer::{PAGE_PTR_BYTES, PagePtr, ROOT_BYTES, Root};
 pub use walk::{walk, walk_pointers};
 
+use std::sync::Arc;
+
 /// Bytes of a page; a page is a block.
 pub const PAGE_BYTES: usize = 4096;
 /// Bytes that a value has at most.
@@ -99,12 +101,29 @@ pub const VALUE_BYTES_MAX: usize = 1600;
 /// Levels that a tree has at most.
 pub const HEIGHT_MAX: u8 = 12;
 
+/// A page in DRAM.
+#[derive(Debug)]
+pub struct PageCopy {
+    /// What names it.
+    pub ptr: PagePtr,
+    /// Its bytes.
+    pub bytes: [u8; PAGE_BYTES],
+}
+
 /// Where pages are read from.
 pub trait PageRead {
     /// Reads the page that `ptr` names into `page` and verifies its checksum; where the first copy
     /// is bad and there is a second, reads that. `ptr` may come from a damaged page: an address
     /// that the pool does not have is an error.
     fn read_page(&self, ptr: &PagePtr, page: &mut [u8; PAGE_BYTES]) -> Result<(), TreeError>;
+
+    /// The page that `ptr` names, verified, to be looked up in. Who keeps pages in DRAM gives them
+    /// out again, and only then is the medium not read.
+    fn page(&self, ptr: &PagePtr) -> Result<Arc<PageCopy>, TreeError> {
+        let mut page = PageCopy { ptr: *ptr, bytes: [0; PAGE_BYTES] };
+        self.read_page(ptr, &mut page.bytes)?;
+        Ok(Arc::new(page))
+    }
 }
 
 /// Where pages are written to.
