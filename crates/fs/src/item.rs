@@ -23,6 +23,7 @@
 use crate::bytes::Bytes;
 use crate::types::Ino;
 use pool::{BLOCK_BYTES, BlockAddr, RecordBuffer};
+use smallvec::{SmallVec, smallvec};
 
 const WRITE_ONE: u8 = 1;
 const WRITE_MANY: u8 = 2;
@@ -50,6 +51,9 @@ pub struct Placed {
     pub crc: u32,
 }
 
+/// The items of a record, of which most have one.
+pub type Items = SmallVec<[Item; 1]>;
+
 /// One item of a record, decoded.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Item {
@@ -60,7 +64,7 @@ pub enum Item {
         /// Its first block written.
         block: u64,
         /// The blocks.
-        placed: Vec<Placed>,
+        placed: SmallVec<[Placed; 1]>,
         /// Where the written bytes end.
         end: u64,
     },
@@ -276,9 +280,9 @@ pub fn push_drop(record: &mut RecordBuffer, ino: Ino) {
 }
 
 /// The items of a payload; `None` if it makes no sense.
-pub fn decode(payload: &[u8]) -> Option<Vec<Item>> {
+pub fn decode(payload: &[u8]) -> Option<Items> {
     let mut bytes = Bytes(payload);
-    let mut items = Vec::new();
+    let mut items = Items::new();
     while !bytes.is_empty() {
         let tag = bytes.u8()?;
         if tag == 0 {
@@ -299,11 +303,11 @@ fn decode_one(bytes: &mut Bytes<'_>, tag: u8, kind: u8, short: u16, long: u32) -
         WRITE_ONE => {
             let block = bytes.u64()?;
             let placed = Placed { addr: BlockAddr::from_bits(bytes.u64()?)?, crc: long };
-            Item::Write { ino, block, placed: vec![placed], end: bytes.u64()? }
+            Item::Write { ino, block, placed: smallvec![placed], end: bytes.u64()? }
         }
         WRITE_MANY => {
             let (block, end) = (bytes.u64()?, bytes.u64()?);
-            let mut placed = Vec::with_capacity(usize::from(short));
+            let mut placed = SmallVec::with_capacity(usize::from(short));
             for _ in 0..short {
                 let addr = BlockAddr::from_bits(bytes.u64()?)?;
                 placed.push(Placed { addr, crc: bytes.u32()? });
@@ -366,7 +370,7 @@ mod tests {
         let sealed = record.seal(1, 0).to_vec();
         let items = decode(&sealed[24..]).expect("just encoded");
         assert_eq!(items.len(), 10);
-        let blocks = vec![two, one, two];
+        let blocks = smallvec![two, one, two];
         assert_eq!(items[1], Item::Write { ino: Ino(9), block: 6, placed: blocks, end: 30_000 });
         let data = b"hello".to_vec();
         assert_eq!(items[2], Item::Patch { ino: Ino(9), offset: 123, data, crc: 7, end: 128 });
@@ -391,6 +395,6 @@ mod tests {
     fn cut_items_are_no_items() {
         assert_eq!(decode(&[1, 0, 0, 0, 0, 0, 0, 0, 9]), None);
         assert_eq!(decode(&[200, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), None);
-        assert_eq!(decode(&[0; 40]), Some(vec![]));
+        assert_eq!(decode(&[0; 40]), Some(Items::new()));
     }
 }

@@ -15,6 +15,7 @@ use crate::write::grow;
 use pmem::Domain;
 use pool::tree::Change;
 use pool::{BLOCK_BYTES, INODE_COUNTER_MAX, KIND_CHANGE, Left, Record, Recovery, STAMP_MAX};
+use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -124,7 +125,7 @@ impl Core {
             Item::Inline { ino, block, placed, data, end } => {
                 let patches = Arc::new(Patches::whole(data));
                 let change = SlotChange::Unwritten(*placed, patches);
-                self.apply_blocks((*ino, *block, *end), &[*placed], &[change], record)
+                self.apply_blocks((*ino, *block, *end), &[*placed], smallvec![change], record)
             }
             Item::Patch { ino, offset, data, crc, end } => {
                 self.apply_patch((*ino, *offset, *end), data, *crc, record)
@@ -175,26 +176,29 @@ impl Core {
         placed: &[Placed],
         record: &Record,
     ) -> Result<()> {
-        let changes: Vec<SlotChange<'_>> =
-            placed.iter().map(|placed| SlotChange::Recover(*placed)).collect();
-        self.apply_blocks((ino, block, end), placed, &changes, record)
+        let changes = placed.iter().map(|placed| SlotChange::Recover(*placed)).collect();
+        self.apply_blocks((ino, block, end), placed, changes, record)
     }
 
     fn apply_blocks(
         &self,
         (ino, block, end): (Ino, u64, u64),
         placed: &[Placed],
-        changes: &[SlotChange<'_>],
+        mut changes: SmallVec<[SlotChange<'_>; 1]>,
         record: &Record,
     ) -> Result<()> {
-        let mut freed = Vec::new();
         if !self.write_fits(block, placed, end) {
             return Err(damaged_record(record));
         }
         let inode = self.replayed_file(ino, record)?;
-        self.publish(&inode, block, changes, &mut freed, || {
-            grow(&inode, end, record.time_ns);
-        })
+        let grown = || grow(&inode, end, record.time_ns);
+        if changes.len() == 1
+            && let Some(change) = changes.pop()
+        {
+            self.publish_one(&inode, block, change, grown)?;
+            return Ok(());
+        }
+        self.publish(&inode, block, &changes, &mut Vec::new(), grown)
     }
 
     fn apply_patch(

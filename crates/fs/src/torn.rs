@@ -11,7 +11,7 @@
 
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::item::{self, Item, Placed};
+use crate::item::{self, Item, Items, Placed};
 use crate::replay::damaged_record;
 use crate::types::{FILE_BYTES_MAX, FileKind};
 use pool::{BLOCK_BYTES, KIND_CHANGE, Record, Recovery};
@@ -29,7 +29,7 @@ impl Core {
             ));
         }
         let whole = recovery.records.iter().enumerate().filter(|(index, _)| !torn.contains(index));
-        let changes: Option<Vec<(&Record, Vec<Item>)>> = whole
+        let changes: Option<Vec<(&Record, Items)>> = whole
             .filter(|(_, record)| record.kind == KIND_CHANGE)
             .map(|(_, record)| Some((record, item::decode(&record.payload)?)))
             .collect();
@@ -46,7 +46,7 @@ impl Core {
 
     /// The first record of which some data that it names, and that none of the later ones took away
     /// again, does not match its checksum.
-    pub fn mismatch<'r>(&self, changes: &[(&'r Record, Vec<Item>)]) -> Result<Option<&'r Record>> {
+    pub fn mismatch<'r>(&self, changes: &[(&'r Record, Items)]) -> Result<Option<&'r Record>> {
         for (index, (record, items)) in changes.iter().enumerate() {
             for item in items {
                 if self.data_matches(std::slice::from_ref(item))? {
@@ -54,7 +54,12 @@ impl Core {
                 }
                 let Item::Write { ino, block, placed, .. } = item else { continue };
                 for (block, placed) in (*block..).zip(placed) {
-                    let one = [Item::Write { ino: *ino, block, placed: vec![*placed], end: 0 }];
+                    let one = [Item::Write {
+                        ino: *ino,
+                        block,
+                        placed: smallvec::smallvec![*placed],
+                        end: 0,
+                    }];
                     let taken = changes[index + 1..]
                         .iter()
                         .any(|(record, _)| self.takes_a_block(record, &one));

@@ -14,6 +14,7 @@
 //! can be torn. Numbers are little-endian.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 /// Records are multiples of this many bytes.
 pub const UNIT_BYTES: usize = 64;
@@ -112,7 +113,29 @@ pub struct Record {
     /// No later record of its lane proves that its fence completed.
     pub unsealed: bool,
     /// The payload, padding included.
-    pub payload: Vec<u8>,
+    pub payload: Payload,
+}
+
+/// A record's payload: a part of the chunk that was read, which all its records share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payload {
+    chunk: Arc<Vec<u8>>,
+    from: u32,
+    to: u32,
+}
+
+impl Payload {
+    pub(crate) fn new(chunk: &Arc<Vec<u8>>, from: usize, to: usize) -> Payload {
+        Payload { chunk: chunk.clone(), from: from as u32, to: to as u32 }
+    }
+}
+
+impl std::ops::Deref for Payload {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.chunk.get(self.from as usize..self.to as usize).unwrap_or_default()
+    }
 }
 
 /// The header fields of the record at the start of `bytes`, if it is whole under `seed`:

@@ -7,10 +7,11 @@
 
 use crate::error::Result;
 use crate::log::{CHUNK_HEADER_BYTES, ChunkHeader, SliceLog, record_seed};
-use crate::record::{Record, UNIT_BYTES, parse};
+use crate::record::{HEADER_BYTES, Payload, Record, UNIT_BYTES, parse};
 use crate::superblock::Superblock;
 use pmem::Mapping;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Sequence numbers that recovery leaves out above the highest it saw: more than the chunks whose
 /// headers a crash can have torn (one per lane).
@@ -70,7 +71,6 @@ pub fn scan(slice: u8, mapping: &Mapping, superblock: &Superblock, floor: u64) -
             lane.insert(header.sequence.get(), (index, header));
         }
     }
-    let mut bytes = vec![0u8; chunk_bytes as usize];
     for (lane, chain) in &lanes {
         let mut reader = LaneReader { slice, lane: *lane, scan: &mut scan, floor, stamp: 0 };
         let mut iter = chain.iter().peekable();
@@ -79,7 +79,9 @@ pub fn scan(slice: u8, mapping: &Mapping, superblock: &Superblock, floor: u64) -
             let offset = SliceLog::chunk_offset(index, chunk_bytes);
             reader.check_link(offset, before, &header);
             before = sequence;
+            let mut bytes = vec![0u8; chunk_bytes as usize];
             mapping.read(offset, &mut bytes)?;
+            let bytes = Arc::new(bytes);
             let next = iter.peek().map(|(_, (_, header))| header);
             let used = next.filter(|h| h.previous.get() == sequence).map(|h| h.previous_len.get());
             reader.read_chunk(offset, &bytes, record_seed(&uuid, *lane, sequence), sequence, used);
@@ -115,7 +117,14 @@ impl LaneReader<'_> {
     }
 
     /// Reads the records of one chunk; `used` is where they end, if the lane's next chunk says so.
-    fn read_chunk(&mut self, offset: u64, bytes: &[u8], seed: u32, chunk: u64, used: Option<u32>) {
+    fn read_chunk(
+        &mut self,
+        offset: u64,
+        bytes: &Arc<Vec<u8>>,
+        seed: u32,
+        chunk: u64,
+        used: Option<u32>,
+    ) {
         let end = used.map_or(bytes.len(), |used| bytes.len().min(used as usize));
         let mut at = CHUNK_HEADER_BYTES;
         while at + UNIT_BYTES <= end {
@@ -129,7 +138,6 @@ impl LaneReader<'_> {
                 return self.damaged(offset + at as u64, chunk, at as u32, what);
             }
             self.stamp = stamp;
-            let payload = bytes.get(at + crate::record::HEADER_BYTES..at + len);
             self.scan.records.push(Record {
                 slice: self.slice,
                 lane: self.lane,
@@ -140,7 +148,7 @@ impl LaneReader<'_> {
                 stamp,
                 time_ns,
                 unsealed: false,
-                payload: payload.unwrap_or_default().to_vec(),
+                payload: Payload::new(bytes, at + HEADER_BYTES, at + len),
             });
             at += len;
         }
