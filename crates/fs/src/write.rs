@@ -172,6 +172,7 @@ impl Core {
     }
 
     /// A durable record could not be published: DRAM and medium disagree, so nothing more is taken.
+    #[inline]
     pub fn published(&self, result: Result<()>) -> Result<()> {
         if let Err(error) = &result {
             self.pool.poison(&format!("a durable change could not be published: {error}"));

@@ -31,63 +31,99 @@ pub const KIND_CHANGE: u8 = 1;
 /// Closes an epoch of the `sync` domain: lists the lanes' tails.
 pub const KIND_EPOCH: u8 = 2;
 
+/// Bytes of a record that are kept where it is built, without a buffer of the thread's.
+const SHORT_BYTES: usize = 3 * UNIT_BYTES;
+
 thread_local! {
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// A record being built. Its buffer is the thread's, lent: no allocation in steady state.
+/// A record being built. A short one lies on the stack; the buffer of a longer one is the thread's,
+/// lent: no allocation in steady state.
 #[derive(Debug)]
 pub struct RecordBuffer {
-    bytes: Vec<u8>,
+    short: [u8; SHORT_BYTES],
+    /// Bytes so far.
+    len: usize,
+    /// All of them, once they are more than `short` holds.
+    long: Vec<u8>,
 }
 
 impl RecordBuffer {
     /// An empty record of this kind, for a change made at `time_ns`.
+    #[inline]
     pub fn new(kind: u8, time_ns: i64) -> RecordBuffer {
-        let mut bytes = SPARE.take();
-        bytes.clear();
-        bytes.extend_from_slice(&[0, 0, 0, 0, 0, 0, kind, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        bytes.extend_from_slice(&time_ns.to_le_bytes());
-        RecordBuffer { bytes }
+        let mut short = [0; SHORT_BYTES];
+        short[6] = kind;
+        short[16..24].copy_from_slice(&time_ns.to_le_bytes());
+        RecordBuffer { short, len: HEADER_BYTES, long: Vec::new() }
     }
 
     /// Adds to the payload.
     #[inline]
     pub fn push(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
+        let end = self.len + bytes.len();
+        if end <= SHORT_BYTES {
+            self.short[self.len..end].copy_from_slice(bytes);
+        } else {
+            self.push_long(bytes);
+        }
+        self.len = end;
+    }
+
+    #[cold]
+    fn push_long(&mut self, bytes: &[u8]) {
+        if self.len <= SHORT_BYTES {
+            self.long = SPARE.take();
+            self.long.clear();
+            self.long.extend_from_slice(&self.short[..self.len]);
+        }
+        self.long.extend_from_slice(bytes);
     }
 
     /// Pads the payload with zeros to a multiple of 8 bytes.
     pub fn align(&mut self) {
-        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
+        let zeros = [0; 8];
+        self.push(&zeros[..self.len.next_multiple_of(8) - self.len]);
     }
 
     /// Bytes of payload so far.
     pub fn payload_len(&self) -> usize {
-        self.bytes.len() - HEADER_BYTES
+        self.len - HEADER_BYTES
     }
 
     /// Bytes that the record will take in the log.
+    #[inline]
     pub fn sealed_len(&self) -> usize {
-        self.bytes.len().next_multiple_of(UNIT_BYTES)
+        self.len.next_multiple_of(UNIT_BYTES)
     }
 
     /// Completes the header and gives the record's bytes.
+    #[inline]
     pub fn seal(&mut self, stamp: u64, seed: u32) -> &[u8] {
         let len = self.sealed_len();
-        self.bytes.resize(len, 0);
+        let bytes = if len <= SHORT_BYTES {
+            // padded with the zeros that it began with
+            &mut self.short[..len]
+        } else {
+            self.long.resize(len, 0);
+            &mut self.long[..]
+        };
         let units = (len / UNIT_BYTES) as u16;
-        self.bytes[4..6].copy_from_slice(&units.to_le_bytes());
-        self.bytes[8..16].copy_from_slice(&stamp.to_le_bytes());
-        let crc = pmem::crc32c(seed, &self.bytes[4..]);
-        self.bytes[0..4].copy_from_slice(&crc.to_le_bytes());
-        &self.bytes
+        bytes[4..6].copy_from_slice(&units.to_le_bytes());
+        bytes[8..16].copy_from_slice(&stamp.to_le_bytes());
+        let crc = pmem::crc32c(seed, &bytes[4..]);
+        bytes[0..4].copy_from_slice(&crc.to_le_bytes());
+        bytes
     }
 }
 
 impl Drop for RecordBuffer {
+    #[inline]
     fn drop(&mut self) {
-        SPARE.set(std::mem::take(&mut self.bytes));
+        if self.long.capacity() > 0 {
+            SPARE.set(std::mem::take(&mut self.long));
+        }
     }
 }
 
@@ -174,6 +210,26 @@ mod tests {
             let mut torn = bytes.clone();
             torn[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(parse(&torn, 1234), None, "bit {bit}");
+        }
+    }
+
+    /// A record is the same bytes however it was put together, short or long.
+    #[test]
+    fn short_and_long_records_are_alike() {
+        for len in 0..400usize {
+            let payload: Vec<u8> = (0..len).map(|at| at as u8 | 1).collect();
+            let mut whole = RecordBuffer::new(KIND_CHANGE, 9);
+            whole.push(&payload);
+            let mut pieces = RecordBuffer::new(KIND_CHANGE, 9);
+            payload.chunks(7).for_each(|piece| pieces.push(piece));
+            assert_eq!(pieces.payload_len(), len);
+            pieces.align();
+            let sealed = pieces.seal(3, 5).to_vec();
+            assert_eq!(sealed, whole.seal(3, 5), "{len} bytes");
+            assert_eq!(sealed.len(), (HEADER_BYTES + len).next_multiple_of(UNIT_BYTES));
+            assert_eq!(&sealed[HEADER_BYTES..HEADER_BYTES + len], &payload[..]);
+            assert!(sealed[HEADER_BYTES + len..].iter().all(|byte| *byte == 0), "padding");
+            assert_eq!(parse(&sealed, 5), Some((KIND_CHANGE, 3, 9, sealed.len())));
         }
     }
 
