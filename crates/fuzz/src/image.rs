@@ -12,7 +12,7 @@ pub const SUPERBLOCK: usize = 512;
 /// Bytes of a root.
 pub const ROOT: usize = 256;
 /// Bytes of the state.
-pub const STATE: usize = 32;
+pub const STATE: usize = 48;
 /// Bytes of a chunk's header, and the unit of a record's length.
 pub const UNIT: usize = 64;
 /// Where the state lies.

@@ -1,6 +1,6 @@
 //! Changes to an image: to its structures mostly, and to any byte of it.
 
-use crate::image::{BLOCK, Image, Kind, Part, STATE_AT, number};
+use crate::image::{BLOCK, Image, Kind, Part, STATE, STATE_AT, number};
 use crate::page::{self, Entry};
 use crate::random::Random;
 
@@ -343,8 +343,8 @@ pub fn another_boot(image: &mut Image) {
     for slice in 0..image.slices.len() {
         if image.get(slice, STATE_AT, 8) == Some(b"NSSTATE1") {
             image.put(slice, STATE_AT + 8, &[0xAB; 16]);
-            let crc = pmem::crc32c(0, image.get(slice, STATE_AT, 28).unwrap_or_default());
-            image.put(slice, STATE_AT + 28, &crc.to_le_bytes());
+            let crc = pmem::crc32c(0, image.get(slice, STATE_AT, STATE - 4).unwrap_or_default());
+            image.put(slice, STATE_AT + STATE - 4, &crc.to_le_bytes());
         }
     }
 }
