@@ -10,6 +10,10 @@
 //! 3. a checkpoint writes the block (before the cut as far as it can), syncs, and switches the
 //!    roots.
 //!
+//! The block is written by a thread that holds neither the range nor the gate: a writer that
+//! looked at the slot before may find its patches gone when it publishes. Patches that cover the
+//! whole block are always a block to be written.
+//!
 //! A crash before 3 leaves the record; replay puts the data over the block again, and recovery's
 //! checkpoint writes it. Until then readers see the data in DRAM; it is bounded by the log.
 
@@ -80,5 +84,43 @@ impl Core {
                 lock.written(slot, addr, &patches);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::item::Placed;
+    use crate::leaf::Leaf;
+    use crate::patches::Patches;
+    use crate::slot::SlotChange;
+    use pool::BlockAddr;
+    use std::sync::Arc;
+
+    /// A checkpoint wrote a block between a small write's look at it and its publication. The
+    /// write's patches, all of the block, were then taken for a value of the tree, too long for it.
+    #[test]
+    fn patches_of_a_whole_block_are_written_again_where_the_block_was_written_meanwhile() {
+        let leaf = Leaf::new(3);
+        let placed = Placed { addr: BlockAddr::new(0, 9), crc: 1 };
+        let whole = Arc::new(Patches::whole(&[1; 4096]));
+        let publish = |change: SlotChange<'_>| {
+            if let Some(lock) = leaf.lock() {
+                lock.publish(2, &change);
+            }
+        };
+        publish(SlotChange::Unwritten(placed, whole.clone()));
+        let seen = leaf.view(2).patches.map(|patches| patches.with(5, b"new"));
+        if let Some(lock) = leaf.lock() {
+            lock.written(2, placed.addr, &whole);
+        }
+        assert!(leaf.unwritten(2).is_none(), "the checkpoint wrote it");
+        let all = Arc::new(seen.unwrap_or_default());
+        assert!(all.cover_all());
+        publish(SlotChange::Patch(all.clone(), 2));
+        assert_eq!(leaf.unwritten(2), Some((placed.addr, all.clone())));
+        if let Some(lock) = leaf.lock() {
+            lock.written(2, placed.addr, &all);
+        }
+        leaf.fold_patches(&mut |slot, _| assert_ne!(slot, 2, "no value of the tree"));
     }
 }

@@ -274,7 +274,11 @@ impl LeafLock<'_> {
             SlotChange::Patch(patches, crc) => {
                 slot.patches.store(Some(patches.clone()));
                 slot.crc.store(*crc, Ordering::Relaxed);
-                slot.word.store(word | PATCHED | PATCH_DIRTY, Ordering::Relaxed);
+                // the block may have been written since the patches were looked at (`inline.rs`):
+                // it is to be written again with all of them
+                let all = patches.cover_all() && !addr_in(word).is_none();
+                let unwritten = if all { UNWRITTEN } else { 0 };
+                slot.word.store(word | PATCHED | PATCH_DIRTY | unwritten, Ordering::Relaxed);
                 return Published { first_patch: word & PATCH_DIRTY == 0, ..Published::default() };
             }
             SlotChange::InPlace(change) => {

@@ -118,7 +118,8 @@ impl FileSystem {
         })?;
         let mut thread = None;
         if !read_only {
-            if !recovery.records.is_empty() {
+            // damage without a record is cut off, too, or every later open would meet it
+            if !recovery.records.is_empty() || !recovery.damage.is_empty() {
                 core.commit_recovery()?;
             }
             core.pool.write_state(true)?;

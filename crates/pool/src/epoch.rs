@@ -153,3 +153,73 @@ pub fn records_until<'r>(records: &'r [Record], tails: &[Tail]) -> Vec<&'r Recor
     };
     records.iter().filter(inside).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::KIND_CHANGE;
+    use crate::tree::Key;
+    use crate::{BlockAddr, Candidate, DataBlocks, FormatOptions, OpenOptions};
+    use crate::{SliceBatch, SliceSpec};
+    use pmem::{Domain, Mapping};
+    use std::path::Path;
+
+    const BYTES: usize = 4 << 20;
+
+    struct NoBlocks;
+
+    impl DataBlocks for NoBlocks {
+        fn data_blocks(&self, _: &Key, _: &[u8], _: &mut dyn FnMut(BlockAddr)) {}
+    }
+
+    fn open(mapping: Mapping) -> Result<(Pool, crate::Recovery)> {
+        let candidate = Candidate::from_mapping(Path::new("memory"), mapping, false)?;
+        Pool::open_candidates(vec![candidate], &OpenOptions::default())
+    }
+
+    fn append(pool: &Pool) -> Result<()> {
+        let mut record = RecordBuffer::new(KIND_CHANGE, 0);
+        let (mut lane, slice) = pool.lane();
+        lane.append(&slice.mapping, &mut record, 0, InFlight::none()).map(|_| ())
+    }
+
+    /// A sync returned while a checkpoint folded: its epoch lists where the lanes ended before the
+    /// cut, too. After the roots had switched, recovery missed those records, and took the epoch,
+    /// and what was synced with it, for lost.
+    #[test]
+    fn an_epoch_closed_while_a_checkpoint_folds_is_believed_before_and_after_the_roots()
+    -> Result<()> {
+        let mapping = Mapping::memory(BYTES, Domain::Sync)?;
+        let options = FormatOptions {
+            slices: vec![SliceSpec::default()],
+            slice_bytes: BYTES as u64,
+            virtual_nodes: None,
+            process: false,
+            log_bytes: None,
+        };
+        crate::format_mappings(std::slice::from_ref(&mapping), &options)?;
+        let (pool, _) = open(mapping)?;
+        let image = |pool: &Pool| -> Result<Mapping> {
+            let mut bytes = vec![0; BYTES];
+            pool.slices[0].mapping.read(0, &mut bytes)?;
+            Ok(Mapping::memory_from(&bytes, Domain::Sync)?)
+        };
+        let synced = |mapping: Mapping| -> Result<usize> {
+            let (_pool, recovery) = open(mapping)?;
+            let Some(tails) = recovery.epochs().into_iter().next() else { return Ok(0) };
+            let records = records_until(&recovery.records, &tails);
+            Ok(records.iter().filter(|record| record.kind == KIND_CHANGE).count())
+        };
+        append(&pool)?;
+        let closed = pool.close_gate();
+        let cut = pool.cut(&closed, 1);
+        drop(closed);
+        append(&pool)?;
+        append(&pool)?;
+        pool.sync_epoch()?;
+        assert_eq!(synced(image(&pool)?)?, 3, "with the roots before");
+        pool.commit(cut, &[SliceBatch::default()], &NoBlocks)?;
+        assert_eq!(synced(image(&pool)?)?, 2, "with the new roots");
+        Ok(())
+    }
+}

@@ -33,6 +33,9 @@ pub struct Recovery {
     pub left: Option<Left>,
     /// Slices whose memory lost power with data still on its way.
     pub lost: Vec<PathBuf>,
+    /// Where the log of each slice begins: the sequence number of the first chunk that no
+    /// checkpoint folded.
+    floors: Vec<u64>,
 }
 
 impl Pool {
@@ -78,6 +81,7 @@ impl Pool {
             check_numbers(index, highest.max(sequence), root.inode_next.get())?;
             let sequence_next = sequence + SEQUENCE_GAP;
             recovery.add(found);
+            recovery.floors.push(floor);
             let left = State::left(&candidate.mapping)?;
             recovery.left = recovery.left.max(Some(left));
             recovery.lost.extend((left == Left::Lost).then(|| candidate.path.clone()));
@@ -160,6 +164,11 @@ impl Recovery {
     }
 
     fn whole_until(&self, tail: &Tail) -> bool {
+        // an epoch that was closed while a checkpoint folded lists where lanes ended before the
+        // cut, too: that is in the trees by now
+        if self.floors.get(usize::from(tail.slice)).is_some_and(|floor| tail.chunk < *floor) {
+            return true;
+        }
         let lane = |slice, lane| (slice, lane) == (tail.slice, tail.lane);
         let broken = self.damage.iter().any(|damage| {
             lane(damage.slice, damage.lane)
