@@ -156,7 +156,6 @@ impl Core {
     pub fn change<T>(&self, mut op: impl FnMut() -> Result<T>) -> Result<T> {
         let mut gathered = false;
         for _ in 0..WAITS_MAX {
-            self.pool.check_writable()?;
             let dirty = self.dirty_units.load(Ordering::Relaxed);
             let dirty_max = self.dirty_max.load(Ordering::Relaxed);
             if dirty > dirty_max {
@@ -165,6 +164,8 @@ impl Core {
                 self.ask_for_checkpoint();
             }
             let entered = self.pool.enter();
+            // inside the gate: who closes the pool refuses changes while it holds the gate
+            self.pool.check_writable()?;
             let result = op();
             drop(entered);
             match result {

@@ -11,6 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
+/// How often a close folds what other threads changed meanwhile.
+const CLOSES_MAX: u32 = 1000;
+
 /// The file system of one pool. All calls may come from many threads.
 #[derive(Debug)]
 pub struct FileSystem {
@@ -144,10 +147,17 @@ impl FileSystem {
         if self.core.pool.read_only() {
             return Ok(());
         }
-        self.core.checkpoint()?;
-        self.core.pool.write_state(false)?;
-        self.core.pool.poison("the pool is closed");
-        Ok(())
+        for _ in 0..CLOSES_MAX {
+            self.core.checkpoint()?;
+            // a change that came between is to be folded, too: a closed pool has an empty log
+            let _closed = self.core.pool.close_gate();
+            if self.core.dirty.lock().is_empty() && self.core.pool.log_used_bytes() == 0 {
+                self.core.pool.write_state(false)?;
+                self.core.pool.poison("the pool is closed");
+                return Ok(());
+            }
+        }
+        Err(Error::Invalid("other threads still change the pool: end them, then close it"))
     }
 
     fn end_background(&self) {

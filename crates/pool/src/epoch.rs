@@ -97,6 +97,7 @@ impl Pool {
 
     fn close_epoch(&self, covered: Option<Vec<Tail>>, after: u64) -> Result<(Vec<Tail>, u64)> {
         let closed = self.close_gate();
+        self.check_writable()?;
         let before = self.tails();
         if covered.as_ref() == Some(&before) {
             return Ok((before, after));

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod appends;
+mod closes;
 #[path = "../common/mod.rs"]
 mod common;
 mod names;
