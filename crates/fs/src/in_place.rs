@@ -20,6 +20,7 @@ use crate::core::{Core, now};
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::item;
+use crate::leaf::LEAF_BLOCKS;
 use crate::leaves::leaf_of;
 use crate::patches::Patches;
 use crate::slot::{InPlace, SlotChange, SlotView};
@@ -68,20 +69,13 @@ impl Core {
         let mut published = Ok(());
         self.log(&mut record, &[inode], || {
             let change = SlotChange::InPlace(change);
-            match leaf.lock() {
-                Some(lock) => {
-                    self.put(&lock, slot, &change);
-                    grow(inode, end, time);
-                    let first = leaf.set_dirty();
-                    drop(lock);
-                    self.leaf_dirty(inode, index, first);
-                }
+            let grown = || grow(inode, end, time);
+            if let Some(lock) = leaf.lock() {
+                self.publish_locked(inode, (index, leaf), lock, (slot, &change), grown);
+            } else {
                 // grown meanwhile: it is found anew
-                None => {
-                    let block = offset / BLOCK_BYTES;
-                    let done = self.publish_one(inode, block, change, || grow(inode, end, time));
-                    published = done.map(|_| ());
-                }
+                let done = self.publish_one(inode, offset / BLOCK_BYTES, change, grown);
+                published = done.map(|_| ());
             }
         })?;
         self.published(published)?;
@@ -130,34 +124,38 @@ impl Core {
 
     /// Checksum of a block with patches over it.
     pub fn crc_under(&self, addr: BlockAddr, patches: Option<&Patches>) -> Result<u32> {
-        let Some(patches) = patches else { return Ok(self.pool.crc(addr)?) };
+        match patches {
+            None => Ok(self.pool.crc(addr)?),
+            Some(_) => Ok(pmem::crc32c(0, &self.read_under(addr, patches)?)),
+        }
+    }
+
+    /// A whole block with patches over it.
+    pub fn read_under(&self, addr: BlockAddr, patches: Option<&Patches>) -> Result<[u8; BLOCK]> {
         let mut whole = [0; BLOCK];
         self.pool.read(addr, 0, &mut whole)?;
-        patches.apply(0, &mut whole);
-        Ok(pmem::crc32c(0, &whole))
+        if let Some(patches) = patches {
+            patches.apply(0, &mut whole);
+        }
+        Ok(whole)
     }
 
     /// Takes the patches off all blocks that recovery found them over: they are to be put into
     /// the blocks. Nobody else is there.
     pub fn take_overlays(&self) -> Vec<Overlay> {
         let mut overlays = Vec::new();
-        for inode in self.dirty.lock().iter() {
-            let leaves = inode.dirty_leaves.lock().clone();
-            for index in leaves {
-                let Some(leaf) = inode.map.cached(index) else { continue };
-                let Some(lock) = leaf.lock() else { continue };
-                for slot in 0..leaf.room() {
-                    // in the `sync` domain other patches are the trees' to hold
-                    let taken = self.stores_in_place || leaf.unwritten(slot).is_some();
-                    if taken && let Some(patches) = lock.take_patches(slot) {
-                        let block = index * crate::leaf::LEAF_BLOCKS + slot as u64;
-                        debug_assert_eq!(leaf_of(block), (index, slot));
-                        let addr = leaf.view(slot).addr;
-                        overlays.push(Overlay { ino: inode.ino, block, addr, patches });
-                    }
+        self.each_dirty_leaf(&mut |inode, index, leaf| {
+            let Some(lock) = leaf.lock() else { return };
+            for slot in 0..leaf.room() {
+                // in the `sync` domain other patches are the trees' to hold
+                let taken = self.stores_in_place || leaf.unwritten(slot).is_some();
+                if taken && let Some(patches) = lock.take_patches(slot) {
+                    let block = index * LEAF_BLOCKS + slot as u64;
+                    let addr = leaf.view(slot).addr;
+                    overlays.push(Overlay { ino: inode.ino, block, addr, patches });
                 }
             }
-        }
+        });
         overlays
     }
 

@@ -56,15 +56,7 @@ impl Core {
         if self.pool.domain() != Domain::Sync {
             return;
         }
-        let dirty = self.dirty.lock().clone();
-        for inode in dirty {
-            let leaves = inode.dirty_leaves.lock().clone();
-            for index in leaves {
-                if let Some(leaf) = inode.map.cached(index) {
-                    self.write_blocks_of(&leaf);
-                }
-            }
-        }
+        self.each_dirty_leaf(&mut |_, _, leaf| self.write_blocks_of(leaf));
     }
 
     fn write_blocks_of(&self, leaf: &Leaf) {

@@ -171,24 +171,52 @@ impl Core {
             && let Some(leaf) = lent.as_ref().filter(|leaf| leaf.room() > slot)
             && let Some(lock) = leaf.lock()
         {
-            let old = self.put(&lock, slot, &change).old;
-            if old.is_none() && change.places_a_block() {
+            let published =
+                self.publish_locked(inode, (index, leaf), lock, (slot, &change), finish);
+            if published.old.is_none() && change.places_a_block() {
                 inode.blocks.fetch_add(1, Ordering::Relaxed);
             }
-            finish();
-            let first = leaf.set_dirty();
-            drop(lock);
-            self.leaf_dirty(inode, index, first);
-            return Ok(old);
+            return Ok(published.old);
         }
         let mut freed = Vec::new();
         self.publish_in(inode, index, slot, &[change], &mut freed, finish)?;
         Ok(freed.first().copied().unwrap_or(BlockAddr::NONE))
     }
 
+    /// Changes one slot of a leaf, and lets go of its lock; `finish` runs before.
+    #[inline]
+    pub fn publish_locked(
+        &self,
+        inode: &Arc<Inode>,
+        (index, leaf): (u64, &Leaf),
+        lock: LeafLock<'_>,
+        (slot, change): (usize, &SlotChange<'_>),
+        finish: impl FnOnce(),
+    ) -> Published {
+        let published = self.put(&lock, slot, change);
+        finish();
+        let first = leaf.set_dirty();
+        drop(lock);
+        self.leaf_dirty(inode, index, first);
+        published
+    }
+
+    /// Calls `each` with every leaf in DRAM that changed since the last cut.
+    pub fn each_dirty_leaf(&self, each: &mut dyn FnMut(&Arc<Inode>, u64, &Leaf)) {
+        let dirty = self.dirty.lock().clone();
+        for inode in &dirty {
+            let leaves = inode.dirty_leaves.lock().clone();
+            for index in leaves {
+                if let Some(leaf) = inode.map.cached(index) {
+                    each(inode, index, &leaf);
+                }
+            }
+        }
+    }
+
     /// Changes one slot of a locked leaf, and the block's bytes where they change in place.
     #[inline]
-    pub fn put(&self, lock: &LeafLock<'_>, slot: usize, change: &SlotChange<'_>) -> Published {
+    fn put(&self, lock: &LeafLock<'_>, slot: usize, change: &SlotChange<'_>) -> Published {
         let published = lock.publish(slot, change);
         if let SlotChange::InPlace(change) = change {
             self.pool.store_in_place(change.addr, change.at, change.data);
@@ -251,7 +279,7 @@ impl Core {
 
     /// The leaf changed (`first`: and had not since the last cut): the next checkpoint folds it.
     #[inline]
-    pub fn leaf_dirty(&self, inode: &Arc<Inode>, index: u64, first: bool) {
+    fn leaf_dirty(&self, inode: &Arc<Inode>, index: u64, first: bool) {
         if first {
             inode.dirty_leaves.lock().push(index);
             self.dirty_units.fetch_add(LEAF_UNITS, Ordering::Relaxed);

@@ -249,11 +249,7 @@ impl Core {
         let crc = if at == 0 && out.len() == BLOCK && view.patches.is_none() {
             self.pool.read_crc(view.addr, out)?
         } else {
-            let mut whole = [0u8; BLOCK];
-            self.pool.read(view.addr, 0, &mut whole)?;
-            if let Some(patches) = &view.patches {
-                patches.apply(0, &mut whole);
-            }
+            let whole = self.read_under(view.addr, view.patches.as_deref())?;
             out.copy_from_slice(&whole[at..at + out.len()]);
             pmem::crc32c(0, &whole)
         };

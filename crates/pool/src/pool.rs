@@ -235,8 +235,7 @@ impl Pool {
 
     /// Checksum of one block.
     pub fn crc(&self, addr: BlockAddr) -> Result<u32> {
-        let (slice, offset) = self.place(addr);
-        Ok(slice.mapping.crc(offset, BLOCK_BYTES as usize)?)
+        self.crc_of(addr, 0, BLOCK_BYTES as usize)
     }
 
     /// Writes one block and gives its checksum.
