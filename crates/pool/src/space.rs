@@ -2,7 +2,7 @@
 //!
 //! A bit per block, in groups. The tree's keyspace of free space says which *data* blocks are
 //! used as of the last checkpoint; the pages of the trees themselves are found by walking them at
-//! open. A group that the keyspace does not name is free and costs no memory until it is touched.
+//! open. A group that is all free or all used has no bitmap: memory is taken for mixed groups only.
 //!
 //! Blocks that only a checkpoint may use are kept back, so that unlink, truncate and the
 //! checkpoint itself work on a full pool.
@@ -55,6 +55,7 @@ pub struct Run {
 
 #[derive(Debug)]
 struct Group {
+    /// None where `free` says it all: none of the group's blocks is free, or all that are data.
     used: Option<Box<GroupBits>>,
     free: u32,
 }
@@ -170,16 +171,15 @@ impl Space {
             return false;
         }
         let mut groups = self.groups.lock();
-        for (index, word) in bits.iter().enumerate() {
-            let mut rest = *word;
-            while rest != 0 {
-                let block =
-                    group * GROUP_BLOCKS + index as u64 * 64 + u64::from(rest.trailing_zeros());
-                rest &= rest - 1;
-                if !self.contains(block) || !groups.set(self, block) {
-                    return false;
-                }
+        let used: u32 = bits.iter().map(|word| word.count_ones()).sum();
+        if used != 0 {
+            // the bits of blocks that are not data are set, so that naming one is refused too
+            let own = groups.bits(self, group as usize);
+            if own.iter().zip(bits).any(|(own, word)| own & word != 0) {
+                return false;
             }
+            own.iter_mut().zip(bits).for_each(|(own, word)| *own |= word);
+            groups.taken_in(group as usize, u64::from(used));
         }
         self.free_hint.store(groups.free, Ordering::Relaxed);
         true
@@ -231,7 +231,7 @@ impl Space {
     pub fn give(&self, blocks: &[u64]) {
         let mut groups = self.groups.lock();
         for &block in blocks {
-            if !groups.clear(block) {
+            if !groups.clear(self, block) {
                 // two owners let go of it: the trees were damaged before
                 self.freed_twice.store(true, Ordering::Relaxed);
             }
@@ -250,16 +250,17 @@ impl Space {
 
 impl Groups {
     fn all_free(first: u64, end: u64) -> Groups {
-        let groups = (0..end.div_ceil(GROUP_BLOCKS)).map(|group| {
-            let low = (group * GROUP_BLOCKS).max(first);
-            let high = ((group + 1) * GROUP_BLOCKS).min(end);
-            Group { used: None, free: high.saturating_sub(low) as u32 }
-        });
+        let groups = (0..end.div_ceil(GROUP_BLOCKS))
+            .map(|group| Group { used: None, free: data_blocks(group, first, end) });
         Groups { groups: groups.collect(), free: end - first, cursor: 0 }
     }
 
     fn bits(&mut self, space: &Space, group: usize) -> &mut GroupBits {
-        self.groups[group].used.get_or_insert_with(|| {
+        let Group { used, free } = &mut self.groups[group];
+        used.get_or_insert_with(|| {
+            if *free == 0 {
+                return Box::new([u64::MAX; WORDS]);
+            }
             // blocks of the group that are outside the slice's data are never free
             let mut bits = Box::new([0u64; WORDS]);
             for bit in 0..GROUP_BLOCKS {
@@ -278,23 +279,35 @@ impl Groups {
             return false;
         }
         *word |= 1 << (bit % 64);
-        self.groups[group].free -= 1;
-        self.free -= 1;
+        self.taken_in(group, 1);
         true
     }
 
-    fn clear(&mut self, block: u64) -> bool {
+    /// `count` blocks of `group` are used that were free.
+    fn taken_in(&mut self, group: usize, count: u64) {
+        self.groups[group].free -= count as u32;
+        self.free -= count;
+        if self.groups[group].free == 0 {
+            self.groups[group].used = None;
+        }
+    }
+
+    fn clear(&mut self, space: &Space, block: u64) -> bool {
         let (group, bit) = ((block / GROUP_BLOCKS) as usize, block % GROUP_BLOCKS);
-        let used = self.groups[group].used.as_mut();
-        let word = used.map(|bits| &mut bits[bit as usize / 64]);
-        let was = word.is_some_and(|word| {
-            let was = *word & (1 << (bit % 64)) != 0;
-            *word &= !(1 << (bit % 64));
-            was
-        });
+        let all_free = self.groups[group].used.is_none() && self.groups[group].free != 0;
+        if all_free || !space.contains(block) {
+            return false;
+        }
+        let word = &mut self.bits(space, group)[bit as usize / 64];
+        let was = *word & (1 << (bit % 64)) != 0;
+        *word &= !(1 << (bit % 64));
         if was {
-            self.groups[group].free += 1;
             self.free += 1;
+            let Group { used, free } = &mut self.groups[group];
+            *free += 1;
+            if *free == data_blocks(group as u64, space.first, space.end) {
+                *used = None;
+            }
         }
         was
     }
@@ -320,10 +333,16 @@ impl Groups {
                 }
             }
         }
-        self.groups[group].free -= taken as u32;
-        self.free -= taken;
+        self.taken_in(group, taken);
         taken
     }
+}
+
+/// Blocks of `group` that lie in `first..end`.
+fn data_blocks(group: u64, first: u64, end: u64) -> u32 {
+    let low = (group * GROUP_BLOCKS).max(first);
+    let high = ((group + 1) * GROUP_BLOCKS).min(end);
+    high.saturating_sub(low) as u32
 }
 
 fn push_run(runs: &mut Vec<Run>, first: u64, count: u64) {
@@ -360,6 +379,34 @@ mod tests {
         assert_eq!(runs, [Run { first: 0, count: 512 }]);
     }
 
+    /// Bitmaps in DRAM, of groups.
+    fn bitmaps(space: &Space) -> usize {
+        space.groups.lock().groups.iter().filter(|group| group.used.is_some()).count()
+    }
+
+    #[test]
+    fn a_group_all_used_or_all_free_has_no_bitmap() {
+        // the first group has no block of data, the second some, the last not all
+        let space = Space::new(GROUP_BLOCKS + 3, 5 * GROUP_BLOCKS - 7, 0);
+        assert_eq!(bitmaps(&space), 0);
+        let mut runs = Vec::new();
+        space.take(u64::MAX, false, &mut runs);
+        assert_eq!((space.free(), bitmaps(&space)), (0, 0), "all used");
+        let last = 5 * GROUP_BLOCKS - 8;
+        space.give(&[2 * GROUP_BLOCKS, last]);
+        assert_eq!((space.free(), bitmaps(&space)), (2, 2));
+        assert!(!space.mark_used(2 * GROUP_BLOCKS + 1), "the others are used as before");
+        space.give(&[0, last + 1]);
+        assert!(space.freed_twice(), "no block of data");
+        assert_eq!(space.free(), 2);
+        assert!(space.mark_used(last) && space.mark_used(2 * GROUP_BLOCKS));
+        assert_eq!((space.free(), bitmaps(&space)), (0, 0), "all used again");
+        let all: Vec<u64> = (GROUP_BLOCKS + 3..5 * GROUP_BLOCKS - 7).collect();
+        space.give(&all);
+        assert_eq!((space.free(), bitmaps(&space)), (space.blocks(), 0), "all free");
+        assert!(space.mark_used(last), "free as before");
+    }
+
     #[test]
     fn a_bitmap_round_trips_and_a_claimed_block_is_not_claimed_again() {
         let mut bits = [0u64; WORDS];
@@ -371,6 +418,10 @@ mod tests {
         assert!(!space.mark_used(3 * 64 + 1));
         assert!(space.mark_used(3 * 64));
         assert!(!space.load_group(0, &bits), "two owners of one block");
+        assert_eq!(space.free(), GROUP_BLOCKS - 3);
+        let outside = Space::new(3 * 64 + 2, GROUP_BLOCKS, 0);
+        assert!(!outside.load_group(0, &bits), "no block of data");
+        assert!(!outside.load_group(1, &bits), "no group");
     }
 
     #[test]
