@@ -75,13 +75,38 @@ fn measure(
     let row = Row::new(name, "x (1 to 2)", median(&wall[0]), Against::Floor(median(&wall[1])));
     Ok(row.ratio(median(&ratios), spread(&ratios)).target(0.9).note(format!(
         "one thread: {:.0} ns, floor {:.0} ns; by CPU time per call (no time lost to other \
-         programs or to the checkpoint's thread): {:.2} to {:.2}, ratio {:.2}",
+         programs or to the checkpoint's thread): {:.2} to {:.2}, ratio {:.2}; work without \
+         memory gains x{:.2} on these two CPUs",
         median(&times[0]),
         median(&times[1]),
         median(&cpu[0]),
         median(&cpu[1]),
         median(&by_cpu),
+        compute_scaling(options, count)?,
     )))
+}
+
+/// Work without memory: six chains of additions and shifts, none of which waits for another. What
+/// two threads gain here is what the two CPUs have of their own: twice as much on two cores, hardly
+/// more than one's on two threads of a core, where a floor that waits for memory still doubles.
+fn compute(_: usize, count: u64) -> Result<()> {
+    let mut chains = [1u64, 2, 3, 4, 5, 6];
+    for step in 0..count * 64 {
+        for chain in &mut chains {
+            *chain = (*chain ^ (*chain << 7)).wrapping_add(step);
+        }
+    }
+    black_box(chains);
+    Ok(())
+}
+
+/// What two threads gain over one in work that needs the CPU alone.
+fn compute_scaling(options: &Options, count: u64) -> Result<f64> {
+    let gains = (0..options.rounds()).map(|_| {
+        let (one, two) = (alone(&compute, count)?, together(&compute, count)?);
+        Ok(scaling(one, two, |cost| cost.wall_ns))
+    });
+    Ok(median(&gains.collect::<Result<Vec<f64>>>()?))
 }
 
 /// Two threads overwrite 4 KiB blocks of disjoint files.
