@@ -54,6 +54,7 @@ impl Shape {
             virtual_nodes: None,
             process: self.process,
             log_bytes: self.log_bytes,
+            log_line_bytes: None,
         };
         Ok(fs::format(dir, &options)?)
     }

@@ -81,9 +81,21 @@ pub struct FormatArgs {
     /// Size of each slice's log [default: by the slice's size].
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub log: Option<u64>,
+    /// Bytes of a line of the logs: every write to a log fills whole lines. 256 for Optane DIMMs,
+    /// also where a virtual machine hides them [default: what each slice's memory writes at once].
+    #[arg(long, value_name = "64|256", value_parser = log_line)]
+    pub log_line: Option<u32>,
     /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+fn log_line(text: &str) -> Result<u32, String> {
+    match text {
+        "64" => Ok(64),
+        "256" => Ok(256),
+        _ => Err("a line of a log has 64 or 256 bytes".to_owned()),
+    }
 }
 
 /// Arguments of `mount`.
@@ -159,7 +171,7 @@ mod tests {
     fn the_contract_parses() {
         let lines = [
             "nearside format POOL --slices 2 --size 1G --slice /a:5M --slice /b --virtual-nodes 2 \
-             --durability process --log 16M",
+             --durability process --log 16M --log-line 256",
             "nearside mount POOL DIR --foreground --read-only --threads 3 --memory 1G",
             "nearside umount DIR",
             "nearside info POOL --json",

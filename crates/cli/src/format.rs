@@ -67,6 +67,7 @@ fn options(args: &FormatArgs) -> Result<FormatOptions> {
         virtual_nodes: args.virtual_nodes,
         process: args.durability == Some(Durability::Process),
         log_bytes: args.log,
+        log_line_bytes: args.log_line,
     })
 }
 
@@ -91,6 +92,22 @@ mod tests {
         assert!(made.slices[1].path.is_none() && made.slices[2].path.is_none());
         assert_eq!(made.slice_bytes, 1 << 30);
         assert!(!made.process);
+    }
+
+    #[test]
+    fn the_length_of_the_logs_lines_is_the_devices_unless_asked_for() {
+        for (option, expected) in
+            [("", None), (" --log-line 64", Some(64)), (" --log-line=256", Some(256))]
+        {
+            let made = parsed(&format!("nearside format P --size 1G{option}")).unwrap();
+            assert_eq!(made.log_line_bytes, expected);
+        }
+        for wrong in ["0", "128", "256B", "-64", "lines"] {
+            let line = ["nearside", "format", "P", "--size=1G", "--log-line", wrong];
+            let error = Cli::try_parse_from(line).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{wrong}");
+            assert!(wrong == "-64" || error.to_string().contains("64 or 256 bytes"), "{error}");
+        }
     }
 
     #[test]

@@ -37,6 +37,7 @@ struct Slice<'a> {
     domain: &'a str,
     bytes: u64,
     log_bytes: u64,
+    log_line_bytes: u32,
     block_bytes: u32,
     blocks: u64,
     blocks_free: u64,
@@ -62,6 +63,7 @@ fn info<'a>(pool: &Path, about: &'a PoolInfo, space: &StatFs) -> Info<'a> {
         domain: slice.domain,
         bytes: slice.bytes,
         log_bytes: slice.log_bytes,
+        log_line_bytes: slice.log_line_bytes,
         block_bytes: space.block_bytes,
         blocks: slice.blocks,
         blocks_free: slice.blocks_free,
@@ -96,7 +98,8 @@ fn text(info: &Info<'_>) -> String {
         show(info.free_bytes),
         info.inodes
     ));
-    let heads = ["SLICE", "NODE", "MEDIUM", "DOMAIN", "SIZE", "LOG", "USED", "FREE", "PATH"];
+    let heads =
+        ["SLICE", "NODE", "MEDIUM", "DOMAIN", "SIZE", "LOG", "LINE", "USED", "FREE", "PATH"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     rows.extend(info.slices.iter().map(row));
     text.push_str(&table(&rows));
@@ -115,6 +118,7 @@ fn row(slice: &Slice<'_>) -> Vec<String> {
         slice.domain.to_owned(),
         show(slice.bytes),
         show(slice.log_bytes),
+        show(u64::from(slice.log_line_bytes)),
         bytes(slice.blocks.saturating_sub(slice.blocks_free)),
         bytes(slice.blocks_free),
         slice.path.clone(),

@@ -22,11 +22,16 @@ pub struct Shape {
     pub slice_bytes: usize,
     /// Bytes of each one's log.
     pub log_bytes: u64,
+    /// Bytes of a line of its log.
+    pub log_line_bytes: u32,
 }
 
 impl Shape {
     /// The smallest pool of two slices.
-    pub const SMALL: Shape = Shape { slices: 2, slice_bytes: 1 << 20, log_bytes: 64 << 10 };
+    pub const SMALL: Shape =
+        Shape { slices: 2, slice_bytes: 1 << 20, log_bytes: 64 << 10, log_line_bytes: 64 };
+    /// The same, with a log as on DIMMs that write longer lines.
+    pub const LONG_LINES: Shape = Shape { log_line_bytes: 256, ..Shape::SMALL };
 
     fn format_options(&self) -> FormatOptions {
         FormatOptions {
@@ -35,6 +40,7 @@ impl Shape {
             virtual_nodes: Some(self.slices as u32),
             process: false,
             log_bytes: Some(self.log_bytes),
+            log_line_bytes: Some(self.log_line_bytes),
         }
     }
 }

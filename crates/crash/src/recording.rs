@@ -16,11 +16,13 @@ pub enum Start {
     Folded,
     /// Opened again after a crash that lost nothing.
     Recovered,
+    /// The same, in a pool whose log has long lines.
+    LongLines,
 }
 
 impl Start {
     /// All of them.
-    pub const ALL: [Start; 3] = [Start::Logged, Start::Folded, Start::Recovered];
+    pub const ALL: [Start; 4] = [Start::Logged, Start::Folded, Start::Recovered, Start::LongLines];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -28,6 +30,7 @@ impl Start {
             Start::Logged => "logged",
             Start::Folded => "folded",
             Start::Recovered => "recovered",
+            Start::LongLines => "long-lines",
         }
     }
 
@@ -155,12 +158,14 @@ impl Recorder {
 
 /// Runs the workload and records it.
 pub fn record(workload: &Workload) -> Outcome<Recording> {
-    let mut recorder = Recorder::new(&Shape::SMALL, workload.cpu)?;
+    let long_lines = workload.start == Start::LongLines;
+    let shape = if long_lines { Shape::LONG_LINES } else { Shape::SMALL };
+    let mut recorder = Recorder::new(&shape, workload.cpu)?;
     recorder.world.at_home(plant).map_err(|error| failed("planting the tree")(&error))?;
     match workload.start {
         Start::Logged => {}
         Start::Folded => recorder.world.fs.checkpoint().map_err(|e| failed("checkpoint")(&e))?,
-        Start::Recovered => recorder.reopen()?,
+        Start::Recovered | Start::LongLines => recorder.reopen()?,
     }
     for op in &workload.ops {
         // in a sequence, what one operation needs another may have taken away

@@ -73,6 +73,11 @@ fn a_log_of_two_slices_that_wraps_many_times_never_takes_a_stale_record() {
 }
 
 #[test]
+fn a_log_of_long_lines_that_wraps_many_times_never_takes_a_stale_record() {
+    wrap(Shape { slices: 1, ..Shape::LONG_LINES }, 260);
+}
+
+#[test]
 fn a_full_log_makes_room_inside_a_call() {
     let mut recorder = Recorder::new(&ONE, 0).unwrap();
     recorder.world.at_home(|w| w.file("/a", b"")).unwrap();
@@ -113,7 +118,8 @@ fn a_full_pool_takes_an_unlink_and_then_a_write() {
 
 #[test]
 fn crash_after_crash() {
-    for (seed, shape) in [(1, Shape::SMALL), (2, ONE), (3, Shape { slices: 3, ..ONE })] {
+    let shapes = [Shape::SMALL, ONE, Shape { slices: 3, ..ONE }, Shape::LONG_LINES];
+    for (seed, shape) in (1..).zip(shapes) {
         let chain = Chain { shape, crashes: 8, ops: 5, seed };
         none(&chain.run(&sparse(6, seed)));
     }

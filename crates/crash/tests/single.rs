@@ -34,6 +34,11 @@ fn every_operation_on_a_recovered_tree() {
     every_operation(Start::Recovered);
 }
 
+#[test]
+fn every_operation_on_a_log_of_long_lines() {
+    every_operation(Start::LongLines);
+}
+
 /// The same seed makes the same workloads, and crashes them at the same points.
 #[test]
 fn a_run_is_repeated_by_its_seed() {

@@ -122,11 +122,12 @@ impl Core {
     /// The engine over this pool, nothing in DRAM yet.
     pub fn new(pool: Pool) -> Core {
         let superblock = pool.slices().first().map(|slice| slice.superblock);
-        let smallest = pool.slices().iter().map(|slice| slice.superblock.chunk_bytes.get()).min();
+        let payload_max = pool.slices().iter().map(|slice| slice.superblock.payload_bytes_max());
+        let payload_max = payload_max.min().unwrap_or(0);
         let memory = pool.options().memory();
         Core {
             hash_key: superblock.map(|s| s.pool_uuid).unwrap_or_default(),
-            payload_max: smallest.unwrap_or(0) as usize - 256,
+            payload_max,
             stores_in_place: pool.domain() != pmem::Domain::Sync,
             table: inode_table::new(),
             dirty: Mutex::default(),

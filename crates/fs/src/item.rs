@@ -39,7 +39,7 @@ const WRITE_INLINE: u8 = 11;
 /// Bytes that a record takes in the log for each block whose data it holds.
 pub const INLINE_BYTES: usize = 40 + BLOCK_BYTES as usize;
 
-/// Bytes that a record takes in the log which writes one block and nothing else.
+/// Bytes that a record takes which writes one block and nothing else; then its line is filled.
 pub const WRITE_ONE_RECORD_BYTES: usize = 64;
 
 /// One block that a write put in place.
@@ -367,7 +367,7 @@ mod tests {
         push_touch(&mut record, Ino(1), 3, 17);
         push_drop(&mut record, Ino(8));
         push_write_inline(&mut record, Ino(9), 5, two, &[7; 4096], 30_000);
-        let sealed = record.seal(1, 0).to_vec();
+        let sealed = record.seal(1, 0, 64).to_vec();
         let items = decode(&sealed[24..]).expect("just encoded");
         assert_eq!(items.len(), 10);
         let blocks = smallvec![two, one, two];
@@ -388,7 +388,7 @@ mod tests {
         let mut record = RecordBuffer::new(KIND_CHANGE, 0);
         let one = Placed { addr: BlockAddr::new(1, 77), crc: 5 };
         push_write(&mut record, Ino(9), 4, &[one], 20_000);
-        assert_eq!(record.sealed_len(), WRITE_ONE_RECORD_BYTES);
+        assert_eq!(record.sealed_len(64), WRITE_ONE_RECORD_BYTES);
     }
 
     #[test]

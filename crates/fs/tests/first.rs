@@ -14,6 +14,7 @@ mod nearside_fs_test {
             virtual_nodes: Some(slices as u32),
             process: true,
             log_bytes: None,
+            log_line_bytes: None,
         }
     }
 

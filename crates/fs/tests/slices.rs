@@ -20,6 +20,7 @@ fn options(slices: usize) -> FormatOptions {
         virtual_nodes: None,
         process: true,
         log_bytes: None,
+        log_line_bytes: None,
     }
 }
 

@@ -109,6 +109,7 @@ fn formatted(slices: usize, bytes: usize) -> Vec<Vec<u8>> {
         virtual_nodes: Some(slices as u32),
         process: false,
         log_bytes: None,
+        log_line_bytes: None,
     };
     fs::format_mappings(mappings.collect(), &options).unwrap();
     let slices = medium.slices.lock().unwrap();

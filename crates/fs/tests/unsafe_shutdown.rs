@@ -81,6 +81,7 @@ impl Machine {
             virtual_nodes: None,
             process: false,
             log_bytes: None,
+            log_line_bytes: None,
         };
         let mapping = Mapping::memory(BYTES, domain).unwrap();
         let image = Arc::new(Image(Mutex::new(vec![0; BYTES])));

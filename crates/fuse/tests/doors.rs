@@ -34,6 +34,7 @@ impl Doors {
             virtual_nodes: None,
             process: true,
             log_bytes: None,
+            log_line_bytes: None,
         };
         Pool::format(root.path().join("pool"), &options).unwrap();
         let pool = Pool::open(root.path().join("pool")).unwrap();

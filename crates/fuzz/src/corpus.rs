@@ -36,6 +36,7 @@ struct Plan {
     process: bool,
     changes: usize,
     checkpoint_every: usize,
+    log_line_bytes: u32,
     /// Further values, for a tree with many pages.
     values: usize,
     /// Files are open when it ends, without a name.
@@ -50,12 +51,13 @@ const PLAN: Plan = Plan {
     process: true,
     changes: 60,
     checkpoint_every: usize::MAX,
+    log_line_bytes: 64,
     values: 0,
     orphans: false,
     close: false,
 };
 
-const PLANS: [Plan; 10] = [
+const PLANS: [Plan; 11] = [
     Plan { name: "empty", changes: 0, close: true, ..PLAN },
     Plan { name: "closed", close: true, ..PLAN },
     Plan { name: "killed", changes: 40, ..PLAN },
@@ -66,6 +68,7 @@ const PLANS: [Plan; 10] = [
     Plan { name: "large tree", slice_bytes: 4 << 20, values: 420, changes: 10, ..PLAN },
     Plan { name: "sync", process: false, checkpoint_every: 35, ..PLAN },
     Plan { name: "old", checkpoint_every: 19, changes: 300, close: true, ..PLAN },
+    Plan { name: "long lines", log_line_bytes: 256, checkpoint_every: 41, ..PLAN },
 ];
 
 /// Makes them all, in `dir`.
@@ -136,6 +139,7 @@ fn formatted(dir: &Path, plan: &Plan) -> fs::Result<Image> {
         virtual_nodes: Some(plan.slices as u32),
         process: plan.process,
         log_bytes: None,
+        log_line_bytes: Some(plan.log_line_bytes),
     };
     fs::format(dir, &options)?;
     let bytes = |slice| std::fs::read(dir.join(format!("slice.{slice}"))).unwrap_or_default();

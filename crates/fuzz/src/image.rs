@@ -7,7 +7,7 @@ use pmem::crc32c;
 
 /// Bytes of a block and of a page.
 pub const BLOCK: usize = 4096;
-/// Bytes of a superblock, of a root, of the state, of a chunk's header and of a unit of a record.
+/// Bytes of a superblock.
 pub const SUPERBLOCK: usize = 512;
 /// Bytes of a root.
 pub const ROOT: usize = 256;
@@ -15,6 +15,8 @@ pub const ROOT: usize = 256;
 pub const STATE: usize = 48;
 /// Bytes of a chunk's header, and the unit of a record's length.
 pub const UNIT: usize = 64;
+/// Where in a superblock the length of the log's lines is said.
+pub const LOG_LINE_AT: usize = 104;
 /// Where the state lies.
 pub const STATE_AT: usize = 3 * BLOCK;
 /// Where in a root its two trees are named.
@@ -101,10 +103,15 @@ impl Image {
         crc32c(seed, self.get(slice, chunk + 8, 8).unwrap_or_default())
     }
 
+    /// Bytes that a write to the log of a slice fills a multiple of.
+    fn log_line(&self, slice: usize) -> usize {
+        (self.number(slice, LOG_LINE_AT, 4) as usize).max(UNIT)
+    }
+
     /// Bytes that the record at `at` says it has, if it is whole.
     fn record_len(&self, slice: usize, at: usize, end: usize, seed: u32) -> Option<usize> {
         let len = self.number(slice, at + 4, 2) as usize * UNIT;
-        if len == 0 || at + len > end {
+        if len == 0 || !len.is_multiple_of(self.log_line(slice)) || at + len > end {
             return None;
         }
         let crc = crc32c(seed, self.get(slice, at + 4, len - 4)?);
@@ -159,7 +166,7 @@ impl Image {
             }
             parts.push(Part { kind: Kind::Chunk, slice, at: chunk, len: UNIT, chunk });
             let seed = self.record_seed(slice, chunk);
-            let mut at = chunk + UNIT;
+            let mut at = chunk + self.log_line(slice);
             while let Some(len) = self.record_len(slice, at, chunk + chunk_bytes, seed) {
                 parts.push(Part { kind: Kind::Record, slice, at, len, chunk });
                 at += len;

@@ -1,6 +1,6 @@
 //! Changes to an image: to its structures mostly, and to any byte of it.
 
-use crate::image::{BLOCK, Image, Kind, Part, STATE, STATE_AT, number};
+use crate::image::{BLOCK, Image, Kind, LOG_LINE_AT, Part, STATE, STATE_AT, number};
 use crate::page::{self, Entry};
 use crate::random::Random;
 
@@ -76,6 +76,7 @@ fn fields(kind: Kind) -> &'static [(usize, usize)] {
             (88, 4),
             (92, 4),
             (96, 8),
+            (LOG_LINE_AT, 4),
             (504, 4),
         ],
         Kind::Root => &[

@@ -26,6 +26,7 @@ impl Victim {
             virtual_nodes: None,
             process: true,
             log_bytes: None,
+            log_line_bytes: None,
         };
         fs::format(&victim.dir(), &options).unwrap();
         std::fs::rename(victim.dir().join("slice.0"), slice_path(&victim.dir(), 0)).unwrap();

@@ -17,7 +17,8 @@ use crate::{Error, Metadata, OpenFlags, Result};
 /// # let scratch = tempfile::tempdir().unwrap();
 /// # let options = nearside::FormatOptions {
 /// #     slices: vec![nearside::SliceSpec::default()], slice_bytes: 32 << 20,
-/// #     virtual_nodes: None, process: true, log_bytes: None };
+/// #     virtual_nodes: None, process: true, log_bytes: None,
+/// #     log_line_bytes: None };
 /// # nearside::Pool::format(scratch.path(), &options)?;
 /// # let pool = nearside::Pool::open(scratch.path())?;
 /// let file = pool.create_file("/data")?;

@@ -17,6 +17,7 @@
 //!     virtual_nodes: None,
 //!     process: true,
 //!     log_bytes: None,
+//!     log_line_bytes: None,
 //! };
 //! Pool::format(dir, &options)?;
 //!

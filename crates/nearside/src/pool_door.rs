@@ -113,6 +113,7 @@ mod tests {
             virtual_nodes: None,
             process: true,
             log_bytes: None,
+            log_line_bytes: None,
         };
         Pool::format(dir.path(), &options).unwrap();
         let mut pool = Pool::open(dir.path()).unwrap();

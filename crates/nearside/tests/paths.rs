@@ -29,6 +29,7 @@ impl Scratch {
             virtual_nodes: None,
             process: true,
             log_bytes: None,
+            log_line_bytes: None,
         };
         Pool::format(dir.path(), &options).unwrap();
         let pool = Pool::open(dir.path()).unwrap();

@@ -53,16 +53,3 @@ pub enum Medium {
     /// Anonymous memory of this process (tests).
     Memory,
 }
-
-impl Medium {
-    /// Bytes that the medium writes at once; a smaller write costs as much.
-    ///
-    /// 256 for persistent memory (Optane's internal line; "An Empirical Guide to the Behavior and
-    /// Use of Scalable Persistent Memory", FAST'20), else the CPU's line.
-    pub fn line_bytes(self) -> usize {
-        match self {
-            Medium::Dax | Medium::DevDax => 256,
-            Medium::File | Medium::Memory => crate::LINE_BYTES,
-        }
-    }
-}

@@ -154,9 +154,10 @@ impl Mapping {
         self.backing.node()
     }
 
-    /// Bytes that the medium writes at once; a smaller write costs as much.
+    /// Bytes that the memory writes at once, from a multiple of them on: for a part of them it
+    /// reads the rest first. The CPU's line where the system says nothing of the DIMMs.
     pub fn line_bytes(&self) -> usize {
-        self.medium.line_bytes()
+        self.backing.line_bytes()
     }
 
     /// How often the memory's DIMMs lost power with data still on its way, all added up.

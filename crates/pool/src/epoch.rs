@@ -197,6 +197,7 @@ mod tests {
             virtual_nodes: None,
             process: false,
             log_bytes: None,
+            log_line_bytes: None,
         };
         crate::format_mappings(std::slice::from_ref(&mapping), &options)?;
         let (pool, _) = open(mapping)?;

@@ -5,10 +5,11 @@
 
 use crate::error::{Error, Result};
 use crate::options::{FormatOptions, SliceSpec};
+use crate::record::LINES_BYTES;
 use crate::root::SliceRoot;
 use crate::superblock::{
     BLOCK_BYTES, FORMAT_VERSION, LOG_BLOCK, MAGIC, ROOT_BLOCKS, SLICE_BYTES_MIN, SLICES_MAX,
-    STATE_BLOCK, SUPERBLOCK_BLOCK, Superblock,
+    STATE_BLOCK, SUPERBLOCK_BLOCK, Superblock, features,
 };
 use pmem::{Domain, MapOptions, Mapping};
 use std::fs::OpenOptions as FileOptions;
@@ -32,6 +33,16 @@ fn log_layout(bytes: u64, asked: Option<u64>) -> Result<(u64, u64)> {
         )));
     }
     Ok((log, chunk))
+}
+
+/// Bytes of a line of the log of a slice in this memory.
+fn log_line(mapping: &Mapping, asked: Option<u32>) -> Result<usize> {
+    let bytes = asked.map_or(mapping.line_bytes(), |bytes| bytes as usize);
+    if LINES_BYTES.contains(&bytes) {
+        return Ok(bytes);
+    }
+    let [short, long] = LINES_BYTES;
+    Err(Error::Size(format!("a log has lines of {short} or {long} bytes, not {bytes}")))
 }
 
 /// Makes a pool in directory `dir` (made if it is missing).
@@ -161,6 +172,7 @@ pub fn format_mappings(mappings: &[Mapping], options: &FormatOptions) -> Result<
             )));
         }
         let (log, chunk) = log_layout(bytes, options.log_bytes)?;
+        let line = log_line(mapping, options.log_line_bytes)?;
         let mut superblock: Superblock = FromZeros::new_zeroed();
         superblock.magic = MAGIC;
         superblock.version = U32::new(FORMAT_VERSION);
@@ -176,6 +188,8 @@ pub fn format_mappings(mappings: &[Mapping], options: &FormatOptions) -> Result<
         superblock.virtual_nodes = U32::new(options.virtual_nodes.unwrap_or(0));
         superblock.node = U32::new(mapping.node().unwrap_or(u32::MAX));
         superblock.data_copies = U32::new(1);
+        superblock.log_line_bytes = U32::new(line as u32);
+        superblock.features = U64::new(features(line));
         superblocks.push(superblock.seal());
     }
     for (mapping, superblock) in mappings.iter().zip(&superblocks) {

@@ -4,6 +4,8 @@
 //! - a lane starts a record only when its previous one has been fenced;
 //! - a chunk's header is written under the fence of the chunk's first record, and names the chunk
 //!   before it in the lane with the bytes used there, so that recovery knows where a lane ends;
+//! - every write is of whole lines, 64 or 256 bytes as the superblock says: the header has lines of
+//!   its own, and a record begins and ends at one;
 //! - chunk sequence numbers only grow, and records are checksummed with a seed of slice, lane and
 //!   sequence number: what an earlier lap left behind is never taken for a record;
 //! - chunks are free again only after the checkpoint that folded them is complete on all slices,
@@ -13,7 +15,7 @@
 //! Checked by loom: `tests/loom_lane.rs`.
 
 use crate::error::{Error, Result};
-use crate::record::{RecordBuffer, STAMP_MAX, UNIT_BYTES};
+use crate::record::{HEADER_BYTES, LINE_BYTES_MAX, RecordBuffer, STAMP_MAX};
 use crate::superblock::{BLOCK_BYTES, LOG_BLOCK, Superblock};
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, yield_now};
 use crossbeam_utils::CachePadded;
@@ -71,6 +73,17 @@ impl ChunkHeader {
     }
 }
 
+/// Where in a chunk its first record begins, in a log of lines of so many bytes: behind those of
+/// the header.
+pub const fn records_start(line_bytes: usize) -> usize {
+    if line_bytes > CHUNK_HEADER_BYTES { line_bytes } else { CHUNK_HEADER_BYTES }
+}
+
+/// Longest payload of a record that fits in a chunk, bytes. Chunks are whole lines.
+pub const fn payload_bytes_max(chunk_bytes: usize, line_bytes: usize) -> usize {
+    chunk_bytes - records_start(line_bytes) - HEADER_BYTES
+}
+
 /// The seed of the checksums of all records in one chunk.
 pub fn record_seed(slice_uuid: &[u8; 16], lane: u16, sequence: u64) -> u32 {
     let mut seed = pmem::crc32c(0, slice_uuid);
@@ -99,6 +112,8 @@ pub struct SliceLog {
     slice_uuid: [u8; 16],
     chunk_bytes: u32,
     chunks: u32,
+    /// Bytes of a line.
+    line_bytes: usize,
     sequence_next: AtomicU64,
     free: Mutex<Vec<u32>>,
     used: Mutex<Vec<(u64, u32)>>,
@@ -126,6 +141,7 @@ impl SliceLog {
             slice_uuid: superblock.slice_uuid,
             chunk_bytes,
             chunks,
+            line_bytes: superblock.log_line(),
             sequence_next: AtomicU64::new(sequence_next),
             free: Mutex::new((0..chunks).rev().collect()),
             used: Mutex::new(Vec::new()),
@@ -261,6 +277,7 @@ impl LaneGuard<'_> {
     #[inline]
     pub fn reserve(&mut self, mapping: &Mapping, bytes: usize) -> Result<InFlight> {
         let log = self.log;
+        // what is left of a chunk is whole lines: where the bytes fit, so does their last line
         let fits =
             self.lane.base != 0 && self.lane.used as usize + bytes <= log.chunk_bytes as usize;
         if fits {
@@ -279,9 +296,12 @@ impl LaneGuard<'_> {
         header.crc = U32::new(header.checksum(&log.slice_uuid));
         self.lane.base = SliceLog::chunk_offset(index, log.chunk_bytes);
         self.lane.sequence = sequence;
-        self.lane.used = CHUNK_HEADER_BYTES as u32;
+        let records = records_start(log.line_bytes);
+        self.lane.used = records as u32;
         self.lane.seed = record_seed(&log.slice_uuid, self.index, sequence);
-        Ok(mapping.write(self.lane.base, header.as_bytes()))
+        let mut lines = [0; LINE_BYTES_MAX];
+        lines[..CHUNK_HEADER_BYTES].copy_from_slice(header.as_bytes());
+        Ok(mapping.write(self.lane.base, &lines[..records]))
     }
 
     /// Appends the record with a stamp above `after` and above the lane's own, fences it together
@@ -296,7 +316,8 @@ impl LaneGuard<'_> {
         after: u64,
         in_flight: InFlight,
     ) -> Result<(u64, Clean)> {
-        let len = record.sealed_len();
+        let line_bytes = self.log.line_bytes;
+        let len = record.sealed_len(line_bytes);
         let stamp = after.max(self.lane.stamp) + 1;
         if stamp > STAMP_MAX {
             // an image that says so: nobody makes so many changes
@@ -305,7 +326,7 @@ impl LaneGuard<'_> {
             return Err(Error::Damaged { slice: u32::from(self.log.slice), offset: 0, what });
         }
         assert!(
-            len + CHUNK_HEADER_BYTES <= self.log.chunk_bytes as usize,
+            len + records_start(line_bytes) <= self.log.chunk_bytes as usize,
             "a record fits in a chunk"
         );
         let header = match self.reserve(mapping, len) {
@@ -316,8 +337,8 @@ impl LaneGuard<'_> {
                 return Err(error);
             }
         };
-        let bytes = record.seal(stamp, self.lane.seed);
-        debug_assert!(bytes.len().is_multiple_of(UNIT_BYTES));
+        let bytes = record.seal(stamp, self.lane.seed, line_bytes);
+        debug_assert_eq!(bytes.len(), len);
         let written = mapping.write(self.lane.base + u64::from(self.lane.used), bytes);
         let clean = pmem::fence(in_flight.and(header).and(written));
         self.lane.used += len as u32;

@@ -24,6 +24,9 @@ pub struct FormatOptions {
     pub process: bool,
     /// Log per slice, bytes; `None` chooses by the slice's size.
     pub log_bytes: Option<u64>,
+    /// Bytes of a line of the logs, 64 or 256: every write to a log fills whole lines. `None` takes
+    /// what each slice's memory writes at once.
+    pub log_line_bytes: Option<u32>,
 }
 
 /// How to open a pool.
@@ -56,6 +59,8 @@ pub struct SliceInfo {
     pub bytes: u64,
     /// Bytes of its log.
     pub log_bytes: u64,
+    /// Bytes of a line of its log: 64 or 256.
+    pub log_line_bytes: u32,
     /// NUMA node (real or virtual) that it belongs to, if known.
     pub node: Option<u32>,
     /// What it lies on: `file`, `dax`, `devdax` or `memory`.

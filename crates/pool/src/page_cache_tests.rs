@@ -62,6 +62,7 @@ fn pool(memory_bytes: u64) -> Pool {
         virtual_nodes: None,
         process: true,
         log_bytes: None,
+        log_line_bytes: None,
     };
     crate::format_mappings(&mappings, &options).unwrap();
     let [mapping] = mappings;

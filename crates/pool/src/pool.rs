@@ -361,6 +361,7 @@ fn slice_info(slice: &Slice) -> SliceInfo {
         index: superblock.index.get(),
         bytes: superblock.blocks.get() * BLOCK_BYTES,
         log_bytes: superblock.log_bytes.get(),
+        log_line_bytes: superblock.log_line() as u32,
         node: (node != u32::MAX).then_some(node),
         medium: medium_name(slice.mapping.medium()),
         domain: domain_of(superblock.domain).name(),

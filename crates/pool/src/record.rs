@@ -10,14 +10,19 @@
 //! 24  ..   payload, padded with zeros
 //! ```
 //!
-//! A lane starts a record only when its previous one has been fenced, so only a lane's last record
-//! can be torn. Numbers are little-endian.
+//! A record fills whole lines of its log (64 or 256 bytes), so that no write to the log makes the
+//! medium read the rest of a line first. A lane starts a record only when its previous one has been
+//! fenced, so only a lane's last record can be torn. Numbers are little-endian.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// Records are multiples of this many bytes.
+/// The length of a record is counted in units of this many bytes.
 pub const UNIT_BYTES: usize = 64;
+/// Bytes of a log's line: records begin at multiples of it and fill it. The CPU's, or Optane's.
+pub const LINES_BYTES: [usize; 2] = [UNIT_BYTES, 256];
+/// The longest of them.
+pub const LINE_BYTES_MAX: usize = LINES_BYTES[1];
 /// Bytes before the payload.
 pub const HEADER_BYTES: usize = 24;
 /// Longest payload, bytes: the largest change that one record describes.
@@ -73,12 +78,24 @@ impl RecordBuffer {
 
     #[cold]
     fn push_long(&mut self, bytes: &[u8]) {
+        self.lengthen();
+        self.long.extend_from_slice(bytes);
+    }
+
+    /// Pads with zeros to `len`, which is more than `short` holds.
+    #[cold]
+    fn pad_long(&mut self, len: usize) {
+        self.lengthen();
+        self.long.resize(len, 0);
+    }
+
+    /// Takes the thread's buffer, unless that has been done.
+    fn lengthen(&mut self) {
         if self.len <= SHORT_BYTES {
             self.long = SPARE.take();
             self.long.clear();
             self.long.extend_from_slice(&self.short[..self.len]);
         }
-        self.long.extend_from_slice(bytes);
     }
 
     /// Pads the payload with zeros to a multiple of 8 bytes.
@@ -92,21 +109,23 @@ impl RecordBuffer {
         self.len - HEADER_BYTES
     }
 
-    /// Bytes that the record will take in the log.
+    /// Bytes that the record will take in a log of lines of so many bytes, a power of two.
     #[inline]
-    pub fn sealed_len(&self) -> usize {
-        self.len.next_multiple_of(UNIT_BYTES)
+    pub fn sealed_len(&self, line_bytes: usize) -> usize {
+        debug_assert!(line_bytes.is_power_of_two());
+        // `next_multiple_of` would divide
+        (self.len + line_bytes - 1) & !(line_bytes - 1)
     }
 
-    /// Completes the header and gives the record's bytes.
+    /// Completes the header and gives the record's bytes: whole lines.
     #[inline]
-    pub fn seal(&mut self, stamp: u64, seed: u32) -> &[u8] {
-        let len = self.sealed_len();
+    pub fn seal(&mut self, stamp: u64, seed: u32, line_bytes: usize) -> &[u8] {
+        let len = self.sealed_len(line_bytes);
         let bytes = if len <= SHORT_BYTES {
             // padded with the zeros that it began with
             &mut self.short[..len]
         } else {
-            self.long.resize(len, 0);
+            self.pad_long(len);
             &mut self.long[..]
         };
         let units = (len / UNIT_BYTES) as u16;
@@ -174,13 +193,13 @@ impl std::ops::Deref for Payload {
     }
 }
 
-/// The header fields of the record at the start of `bytes`, if it is whole under `seed`:
-/// kind, stamp, time and length in bytes.
-pub fn parse(bytes: &[u8], seed: u32) -> Option<(u8, u64, i64, usize)> {
+/// The header fields of the record at the start of `bytes`, if it is whole under `seed` and fills
+/// lines of so many bytes: kind, stamp, time and length in bytes.
+pub fn parse(bytes: &[u8], seed: u32, line_bytes: usize) -> Option<(u8, u64, i64, usize)> {
     let field = |at: usize, n: usize| bytes.get(at..at + n);
     let units = u16::from_le_bytes(field(4, 2)?.try_into().ok()?);
     let len = usize::from(units) * UNIT_BYTES;
-    if units == 0 || len > bytes.len() {
+    if units == 0 || len > bytes.len() || !len.is_multiple_of(line_bytes) {
         return None;
     }
     let crc = u32::from_le_bytes(field(0, 4)?.try_into().ok()?);
@@ -199,24 +218,27 @@ mod tests {
 
     #[test]
     fn a_record_round_trips_and_is_bound_to_its_seed() {
-        let mut buffer = RecordBuffer::new(KIND_CHANGE, -5);
-        buffer.push(b"payload");
-        buffer.align();
-        let bytes = buffer.seal(77, 1234).to_vec();
-        assert_eq!(bytes.len(), 64);
-        assert_eq!(parse(&bytes, 1234), Some((KIND_CHANGE, 77, -5, 64)));
-        assert_eq!(parse(&bytes, 1235), None, "another lap's seed");
-        for bit in 0..bytes.len() * 8 {
-            let mut torn = bytes.clone();
-            torn[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(parse(&torn, 1234), None, "bit {bit}");
+        for line in LINES_BYTES {
+            let mut buffer = RecordBuffer::new(KIND_CHANGE, -5);
+            buffer.push(b"payload");
+            buffer.align();
+            let bytes = buffer.seal(77, 1234, line).to_vec();
+            assert_eq!(bytes.len(), line);
+            assert_eq!(parse(&bytes, 1234, line), Some((KIND_CHANGE, 77, -5, line)));
+            assert_eq!(parse(&bytes, 1235, line), None, "another lap's seed");
+            for bit in 0..bytes.len() * 8 {
+                let mut torn = bytes.clone();
+                torn[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(parse(&torn, 1234, line), None, "bit {bit}");
+            }
         }
     }
 
-    /// A record is the same bytes however it was put together, short or long.
+    /// A record is the same bytes however it was put together, short or long, and but for the
+    /// padding in lines of whichever length.
     #[test]
     fn short_and_long_records_are_alike() {
-        for len in 0..400usize {
+        for (len, line) in (0..600usize).flat_map(|len| LINES_BYTES.map(|line| (len, line))) {
             let payload: Vec<u8> = (0..len).map(|at| at as u8 | 1).collect();
             let mut whole = RecordBuffer::new(KIND_CHANGE, 9);
             whole.push(&payload);
@@ -224,19 +246,36 @@ mod tests {
             payload.chunks(7).for_each(|piece| pieces.push(piece));
             assert_eq!(pieces.payload_len(), len);
             pieces.align();
-            let sealed = pieces.seal(3, 5).to_vec();
-            assert_eq!(sealed, whole.seal(3, 5), "{len} bytes");
-            assert_eq!(sealed.len(), (HEADER_BYTES + len).next_multiple_of(UNIT_BYTES));
+            let sealed = pieces.seal(3, 5, line).to_vec();
+            assert_eq!(sealed, whole.seal(3, 5, line), "{len} bytes");
+            assert_eq!(sealed, pieces.seal(3, 5, line), "{len} bytes, sealed twice");
+            assert_eq!(sealed.len(), (HEADER_BYTES + len).next_multiple_of(line));
+            assert_eq!(sealed.len(), whole.sealed_len(line));
             assert_eq!(&sealed[HEADER_BYTES..HEADER_BYTES + len], &payload[..]);
             assert!(sealed[HEADER_BYTES + len..].iter().all(|byte| *byte == 0), "padding");
-            assert_eq!(parse(&sealed, 5), Some((KIND_CHANGE, 3, 9, sealed.len())));
+            assert_eq!(parse(&sealed, 5, line), Some((KIND_CHANGE, 3, 9, sealed.len())));
+        }
+    }
+
+    #[test]
+    fn a_record_that_ends_within_a_line_is_none() {
+        let mut buffer = RecordBuffer::new(KIND_CHANGE, 0);
+        for len in (UNIT_BYTES..=600).step_by(UNIT_BYTES) {
+            let sealed = buffer.seal(1, 2, UNIT_BYTES).to_vec();
+            assert_eq!(sealed.len(), len);
+            assert!(parse(&sealed, 2, UNIT_BYTES).is_some(), "{len} bytes");
+            let fills = len == 256 || len == 512;
+            assert_eq!(parse(&sealed, 2, LINE_BYTES_MAX).is_some(), fills, "{len} bytes");
+            buffer.push(&[7; UNIT_BYTES]);
         }
     }
 
     #[test]
     fn zeros_and_truncated_bytes_are_no_record() {
-        assert_eq!(parse(&[0; 64], 0), None);
-        assert_eq!(parse(&[1; 10], 0), None);
-        assert_eq!(parse(&[], 0), None);
+        for line in LINES_BYTES {
+            assert_eq!(parse(&[0; 512], 0, line), None);
+            assert_eq!(parse(&[1; 10], 0, line), None);
+            assert_eq!(parse(&[], 0, line), None);
+        }
     }
 }

@@ -3,11 +3,12 @@
 //! A lane is the chain of its chunks in the order of their sequence numbers. A record is torn only
 //! if it is the last of its lane; a bad record with a good one of the same lap behind it is damage
 //! and is reported, never cut off. Stamps ascend along a lane: a whole record that does not is
-//! another one's, at a place where it was not written.
+//! another one's, at a place where it was not written. Records fill whole lines of the log, as long
+//! as the superblock says: what begins or ends within one is none.
 
 use crate::error::Result;
-use crate::log::{CHUNK_HEADER_BYTES, ChunkHeader, SliceLog, record_seed};
-use crate::record::{HEADER_BYTES, Payload, Record, UNIT_BYTES, parse};
+use crate::log::{CHUNK_HEADER_BYTES, ChunkHeader, SliceLog, record_seed, records_start};
+use crate::record::{HEADER_BYTES, Payload, Record, parse};
 use crate::superblock::Superblock;
 use pmem::Mapping;
 use std::collections::BTreeMap;
@@ -72,7 +73,9 @@ pub fn scan(slice: u8, mapping: &Mapping, superblock: &Superblock, floor: u64) -
         }
     }
     for (lane, chain) in &lanes {
-        let mut reader = LaneReader { slice, lane: *lane, scan: &mut scan, floor, stamp: 0 };
+        let line_bytes = superblock.log_line();
+        let mut reader =
+            LaneReader { slice, lane: *lane, line_bytes, scan: &mut scan, floor, stamp: 0 };
         let mut iter = chain.iter().peekable();
         let mut before = 0u64;
         while let Some((&sequence, &(index, header))) = iter.next() {
@@ -96,6 +99,8 @@ pub fn scan(slice: u8, mapping: &Mapping, superblock: &Superblock, floor: u64) -
 struct LaneReader<'s> {
     slice: u8,
     lane: u16,
+    /// Bytes of a line of the log.
+    line_bytes: usize,
     scan: &'s mut Scan,
     floor: u64,
     /// The last record's.
@@ -126,10 +131,11 @@ impl LaneReader<'_> {
         used: Option<u32>,
     ) {
         let end = used.map_or(bytes.len(), |used| bytes.len().min(used as usize));
-        let mut at = CHUNK_HEADER_BYTES;
-        while at + UNIT_BYTES <= end {
+        let line_bytes = self.line_bytes;
+        let mut at = records_start(line_bytes);
+        while at + line_bytes <= end {
             let Some((kind, stamp, time_ns, len)) =
-                bytes.get(at..end).and_then(|rest| parse(rest, seed))
+                bytes.get(at..end).and_then(|rest| parse(rest, seed, line_bytes))
             else {
                 break;
             };
@@ -154,7 +160,7 @@ impl LaneReader<'_> {
         }
         let damaged = match used {
             Some(used) => at < used as usize,
-            None => a_record_follows(bytes, at, seed),
+            None => a_record_follows(bytes, at, seed, line_bytes),
         };
         if damaged {
             let what = format!("a record of the log's lane {} is damaged", self.lane);
@@ -164,7 +170,8 @@ impl LaneReader<'_> {
 }
 
 /// Whether a whole record of the same lap lies behind the one at `at` that is not.
-fn a_record_follows(bytes: &[u8], at: usize, seed: u32) -> bool {
-    let starts = (at + UNIT_BYTES..bytes.len()).step_by(UNIT_BYTES);
-    starts.into_iter().any(|start| bytes.get(start..).is_some_and(|b| parse(b, seed).is_some()))
+fn a_record_follows(bytes: &[u8], at: usize, seed: u32, line_bytes: usize) -> bool {
+    let starts = (at + line_bytes..bytes.len()).step_by(line_bytes);
+    let record = |start| parse(bytes.get(start..)?, seed, line_bytes);
+    starts.into_iter().any(|start| record(start).is_some())
 }

@@ -10,6 +10,8 @@
 //! last block         superblock, second copy
 //! ```
 
+use crate::log::{payload_bytes_max, records_start};
+use crate::record::{LINE_BYTES_MAX, LINES_BYTES, PAYLOAD_BYTES_MAX, UNIT_BYTES};
 use crate::tree::PAGE_BYTES;
 use std::mem::offset_of;
 use zerocopy::little_endian::{U32, U64};
@@ -36,6 +38,19 @@ pub const SLICES_MAX: usize = 255;
 pub const VIRTUAL_NODES_MAX: u32 = 1024;
 /// Smallest slice, bytes.
 pub const SLICE_BYTES_MIN: u64 = 1 << 20;
+
+/// Smallest chunk of a log, bytes.
+pub const CHUNK_BYTES_MIN: u64 = 16 << 10;
+// chunks begin at a line, whichever it is, are whole lines, and hold the longest record
+const _: () = assert!(BLOCK_BYTES.is_multiple_of(LINE_BYTES_MAX as u64));
+const _: () = assert!(CHUNK_BYTES_MIN.is_multiple_of(BLOCK_BYTES));
+const _: () = assert!(records_start(LINE_BYTES_MAX) == LINE_BYTES_MAX);
+const _: () =
+    assert!(PAYLOAD_BYTES_MAX <= payload_bytes_max(CHUNK_BYTES_MIN as usize, LINE_BYTES_MAX));
+
+/// A feature: the log's lines are longer than a unit. Who does not know it would look for records
+/// where there are none, and take the log for empty.
+pub const FEATURE_LOG_LINES: u64 = 1;
 
 /// The superblock's bytes.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,10 +88,12 @@ pub struct Superblock {
     pub data_copies: U32,
     /// Stripe unit, blocks; 0 = none (room).
     pub stripe_blocks: U32,
-    /// Features that a reader must know.
+    /// Features that a reader must know: [`FEATURE_LOG_LINES`] or none.
     pub features: U64,
+    /// Bytes of a line of the log, 64 or 256; 0 = 64, from before there were others.
+    pub log_line_bytes: U32,
     /// Room.
-    pub reserved: [u8; 400],
+    pub reserved: [u8; 396],
     /// CRC-32C of everything before.
     pub crc: U32,
     /// Room.
@@ -89,6 +106,7 @@ const _: () = assert!(offset_of!(Superblock, slices) == 48);
 const _: () = assert!(offset_of!(Superblock, chunk_bytes) == 72);
 const _: () = assert!(offset_of!(Superblock, virtual_nodes) == 80);
 const _: () = assert!(offset_of!(Superblock, features) == 96);
+const _: () = assert!(offset_of!(Superblock, log_line_bytes) == 104);
 const _: () = assert!(offset_of!(Superblock, crc) == 504);
 
 /// Why a superblock is not one.
@@ -115,6 +133,11 @@ impl std::fmt::Display for Flaw {
     }
 }
 
+/// What a reader of a log with lines of so many bytes must know.
+pub fn features(line_bytes: usize) -> u64 {
+    if line_bytes > UNIT_BYTES { FEATURE_LOG_LINES } else { 0 }
+}
+
 impl Superblock {
     /// Sets the checksum.
     pub fn seal(mut self) -> Superblock {
@@ -136,7 +159,8 @@ impl Superblock {
         if superblock.crc.get() != superblock.checksum() {
             return Err(Flaw::Checksum);
         }
-        if superblock.version.get() > FORMAT_VERSION || superblock.features.get() != 0 {
+        let unknown = superblock.features.get() & !FEATURE_LOG_LINES;
+        if superblock.version.get() > FORMAT_VERSION || unknown != 0 {
             return Err(Flaw::Version(superblock.version.get()));
         }
         superblock.validate(bytes_max)?;
@@ -154,11 +178,27 @@ impl Superblock {
         check(u64::from(self.block_bytes.get()) == BLOCK_BYTES, "block_bytes")?;
         check(blocks >= SLICE_BYTES_MIN / BLOCK_BYTES, "blocks")?;
         check(blocks <= bytes_max / BLOCK_BYTES, "blocks")?;
-        check((4096..=1 << 20).contains(&chunk) && chunk.is_power_of_two(), "chunk_bytes")?;
+        check((CHUNK_BYTES_MIN..=1 << 20).contains(&chunk), "chunk_bytes")?;
+        check(chunk.is_power_of_two(), "chunk_bytes")?;
         check(log >= 4 * chunk && log.is_multiple_of(chunk), "log_bytes")?;
         check(log / BLOCK_BYTES < blocks.saturating_sub(LOG_BLOCK + 2), "log_bytes")?;
+        check(LINES_BYTES.contains(&self.log_line()), "log_line_bytes")?;
+        check(self.features.get() == features(self.log_line()), "features")?;
         check(self.virtual_nodes.get() <= VIRTUAL_NODES_MAX, "virtual_nodes")?;
         check((1..=4).contains(&self.domain), "domain")
+    }
+
+    /// Bytes of a line of the log.
+    pub fn log_line(&self) -> usize {
+        match self.log_line_bytes.get() {
+            0 => UNIT_BYTES,
+            bytes => bytes as usize,
+        }
+    }
+
+    /// Longest payload of a record that the log takes, bytes.
+    pub fn payload_bytes_max(&self) -> usize {
+        payload_bytes_max(self.chunk_bytes.get() as usize, self.log_line())
     }
 
     /// First block after the log.
@@ -229,5 +269,40 @@ mod tests {
         newer.version = U32::new(FORMAT_VERSION + 1);
         let newer = newer.seal();
         assert_eq!(Superblock::decode(newer.as_bytes(), 16 << 20), Err(Flaw::Version(2)));
+    }
+
+    #[test]
+    fn a_feature_that_is_not_known_is_one_of_a_newer_version() {
+        let mut newer = sample();
+        newer.features = U64::new(2);
+        assert_eq!(Superblock::decode(newer.seal().as_bytes(), 16 << 20), Err(Flaw::Version(1)));
+    }
+
+    /// A superblock from before there were lines of another length says 0.
+    #[test]
+    fn the_logs_lines_have_64_or_256_bytes() {
+        let line = |bytes: u32, features: u64| {
+            let mut superblock = sample();
+            superblock.log_line_bytes = U32::new(bytes);
+            superblock.features = U64::new(features);
+            Superblock::decode(superblock.seal().as_bytes(), 16 << 20).map(|s| s.log_line())
+        };
+        assert_eq!([line(0, 0), line(64, 0), line(256, 1)], [Ok(64), Ok(64), Ok(256)]);
+        for bytes in [1, 32, 63, 65, 128, 255, 257, 320, 512, 4096, 1 << 31, u32::MAX] {
+            assert_eq!(line(bytes, 0), Err(Flaw::Field("log_line_bytes")), "{bytes}");
+            assert_eq!(line(bytes, 1), Err(Flaw::Field("log_line_bytes")), "{bytes}");
+        }
+        // who does not know the feature would misread the log: it goes with the length
+        for (bytes, features) in [(0, 1), (64, 1), (256, 0)] {
+            assert_eq!(line(bytes, features), Err(Flaw::Field("features")), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_chunk_that_cannot_hold_the_longest_record_is_refused() {
+        let mut small = sample();
+        small.chunk_bytes = U32::new(8192);
+        let flaw = Superblock::decode(small.seal().as_bytes(), 16 << 20);
+        assert_eq!(flaw, Err(Flaw::Field("chunk_bytes")));
     }
 }

@@ -30,6 +30,8 @@ fn help_shows_examples_and_wrong_usage_exits_2() {
     assert_fails(&nearside(&["format"]), 2, &["POOL"]);
     assert_fails(&nearside(&["format", "p", "--size", "lots"]), 2, &["lots", "64M"]);
     assert_fails(&nearside(&["format", "p"]), 2, &["--size"]);
+    let lines = ["format", "p", "--size", "64M", "--log-line", "128"];
+    assert_fails(&nearside(&lines), 2, &["--log-line", "64 or 256 bytes"]);
     assert_fails(&nearside(&["frobnicate"]), 2, &["frobnicate"]);
 }
 
@@ -45,6 +47,27 @@ fn what_is_not_there_is_named() {
     assert_fails(&nearside(&["mount", &nowhere, &empty]), 1, &[&nowhere]);
     assert_fails(&nearside(&["umount", &empty]), 1, &["no Nearside pool is mounted"]);
     assert_fails(&nearside(&["umount", &nowhere]), 1, &["no Nearside pool is mounted"]);
+}
+
+#[test]
+fn the_lines_of_a_log_are_those_that_format_was_asked_for() {
+    let root = tempfile::tempdir().unwrap();
+    for (option, bytes, shown) in
+        [("", 64, "64 B"), ("--log-line=256", 256, "256 B"), ("--log-line=64", 64, "64 B")]
+    {
+        let pool = root.path().join(format!("pool{option}")).display().to_string();
+        let mut format = vec!["format", &pool, "--size=4M", "--slices=2"];
+        format.extend(Some(option).filter(|option| !option.is_empty()));
+        assert!(nearside(&format).status.success());
+        let said = nearside(&["info", &pool, "--json"]).stdout;
+        let info: serde_json::Value = serde_json::from_slice(&said).unwrap();
+        for slice in info["slices"].as_array().unwrap() {
+            assert_eq!(slice["log_line_bytes"], bytes, "{option}");
+        }
+        let said = String::from_utf8(nearside(&["info", &pool]).stdout).unwrap();
+        let row = said.lines().skip_while(|line| !line.contains("LINE")).nth(1).unwrap();
+        assert!(row.contains(shown), "{said}");
+    }
 }
 
 #[test]

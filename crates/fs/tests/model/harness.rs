@@ -1,10 +1,11 @@
 //! Does each operation to the file system and to the reference, and compares the answers.
 
-use crate::common::{TestPool, pattern};
+use crate::common::{TestPool, options, pattern};
 use crate::compare;
 use crate::ops::{Make, Op, Pick, Place};
 use crate::reference::{ANY_ERROR, Model};
 use fs::{Creation, FileKind, FileSystem, Handle, Ino, NewNode, SetAttr};
+use pool::FormatOptions;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ const NAMES: u16 = 14;
 pub struct Setup {
     pub slices: usize,
     pub slice_bytes: u64,
+    pub log_line_bytes: u32,
     pub memory_bytes: Option<u64>,
     pub background: bool,
 }
@@ -72,7 +74,9 @@ pub fn same_bytes(what: &str, fs: fs::Result<Vec<u8>>, model: Result<Vec<u8>, i3
 
 impl Harness {
     pub fn new(setup: Setup) -> Harness {
-        let mut pool = TestPool::new(setup.slices, setup.slice_bytes);
+        let options = options(setup.slices, setup.slice_bytes);
+        let log_line_bytes = Some(setup.log_line_bytes);
+        let mut pool = TestPool::with(&FormatOptions { log_line_bytes, ..options });
         pool.open.memory_bytes = setup.memory_bytes;
         let mut harness = Harness {
             setup,

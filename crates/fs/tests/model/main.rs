@@ -28,13 +28,17 @@ fn config(cases: u32) -> ProptestConfig {
 
 fn setup(background: bool) -> impl Strategy<Value = Setup> {
     let memory_bytes = prop::option::of(prop_oneof![Just(4096u64), Just(200_000)]);
-    (1usize..4, prop_oneof![Just(1u64 << 20), Just(3 << 20), Just(16 << 20)], memory_bytes)
-        .prop_map(move |(slices, slice_bytes, memory_bytes)| Setup {
+    let slice_bytes = prop_oneof![Just(1u64 << 20), Just(3 << 20), Just(16 << 20)];
+    let log_line_bytes = prop_oneof![Just(64u32), Just(256)];
+    (1usize..4, slice_bytes, log_line_bytes, memory_bytes).prop_map(
+        move |(slices, slice_bytes, log_line_bytes, memory_bytes)| Setup {
             slices,
             slice_bytes,
+            log_line_bytes,
             memory_bytes,
             background,
-        })
+        },
+    )
 }
 
 proptest! {

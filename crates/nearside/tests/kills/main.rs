@@ -37,6 +37,7 @@ fn what_was_acknowledged_survives_every_kill() {
         virtual_nodes: Some(2),
         process: true,
         log_bytes: None,
+        log_line_bytes: None,
     };
     Pool::format(scratch.path(), &options).unwrap();
     let pool = Pool::open(scratch.path()).unwrap();

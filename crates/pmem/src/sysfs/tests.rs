@@ -111,6 +111,29 @@ fn unsafe_shutdowns_of_all_dimms_add_up() {
     assert_eq!(count(), Some(7));
 }
 
+/// 256 bytes for Optane, however many DIMMs and whichever of them; 64 for all else, and where
+/// nothing is said.
+#[test]
+fn optane_dimms_write_longer_lines_than_others() {
+    let fake = Fake::new();
+    fake.region(0, Some("cpu_cache"));
+    let line = || fake.sysfs().backing(block(0)).line_bytes();
+    assert_eq!(line(), 64);
+    fake.write(&format!("{DEVICE}/region0/mappings"), "2");
+    for dimm in 0..2 {
+        fake.write(&format!("{DEVICE}/region0/mapping{dimm}"), &format!("nmem{dimm},0,4096,0"));
+    }
+    assert_eq!(line(), 64, "no vendor");
+    fake.write("sys/bus/nd/devices/nmem0/nfit/vendor", "0x8680");
+    fake.write("sys/bus/nd/devices/nmem2/nfit/vendor", "0x8089");
+    assert_eq!(line(), 64, "another vendor here, Optane in another region");
+    for vendor in ["0x8089", "0x8980"] {
+        fake.write("sys/bus/nd/devices/nmem1/nfit/vendor", vendor);
+        assert_eq!(line(), 256, "{vendor}");
+    }
+    assert_eq!(fake.sysfs().backing(block(1)).line_bytes(), 64, "no such device");
+}
+
 #[test]
 fn devdax_is_told_from_other_character_devices() {
     let fake = Fake::new();
