@@ -16,12 +16,13 @@
 //!
 //! What holds throughout:
 //!
-//! - Every store to a mapping is made in the `store` module, so that a recorder sees each one.
+//! - Every store to a mapping is made in the `store` module (for a plain file in the `sync` domain
+//!   by a call from there), so that a recorder sees each one.
 //! - Mapped bytes are only ever copied in or out. No reference to them is handed out, because
 //!   other threads write them at any time; readers find out by a protocol of their own (a
 //!   checksum, a stamp) whether what they copied is whole.
 //! - An aligned 8-byte word that lies wholly inside a written range changes at once, for other
-//!   threads and for a power cut.
+//!   threads and for a power cut. In the `sync` domain only `store_u64` promises that.
 //!
 //! The instructions used are the best that the CPU has. The environment variable `NEARSIDE_CPU`
 //! names others, for tools that do not know those (Valgrind 3.19 ends at clwb and AVX-512) and for
@@ -48,6 +49,7 @@ mod state;
 mod store;
 mod sync;
 mod sysfs;
+mod through_file;
 
 pub use crc::{crc32c, crc32c_combine, crc32c_replace};
 pub use domain::{Domain, Medium};

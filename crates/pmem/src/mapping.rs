@@ -8,6 +8,7 @@ use crate::lock::Locked;
 use crate::map::Addresses;
 use crate::open::{self, MapOptions};
 use crate::sysfs::{Backing, Device, Sysfs};
+use crate::through_file;
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -28,6 +29,8 @@ pub struct Mapping {
     backing: Backing,
     /// Keeps the lock; none for anonymous memory.
     pub(crate) file: Option<Locked>,
+    /// Whether stores go through the file: see the `through_file` module.
+    pub(crate) through_file: bool,
     /// Whether a sync has failed. Held during a sync: of two at a time the kernel reports a lost
     /// page to one only.
     pub(crate) poisoned: Mutex<bool>,
@@ -109,8 +112,13 @@ impl Mapping {
 
     pub(crate) fn from_parts(parts: Parts, cpu: Cpu) -> Mapping {
         let Parts { addresses, read_only, domain, medium, backing, file } = parts;
+        let through_file = domain == Domain::Sync
+            && !read_only
+            && file.is_some()
+            && through_file::allowed(addresses.len() as u64);
         Mapping {
             writable_len: if read_only { 0 } else { addresses.len() },
+            through_file,
             addresses,
             kernels: cpu.kernels,
             flush: if domain.flushes() { cpu.flush } else { Flush::None },

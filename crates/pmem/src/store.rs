@@ -11,6 +11,7 @@ use crate::access::within;
 use crate::kernel::portable;
 use crate::mapping::Mapping;
 use crate::state::{Deferred, Dirty, InFlight};
+use crate::through_file::write_at;
 use crate::{LINE_BYTES, crc32c};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -27,7 +28,9 @@ impl Mapping {
     #[inline]
     pub fn write(&self, offset: u64, data: &[u8]) -> InFlight {
         let target = self.target(offset, data.len());
-        if is_whole_lines(offset, data.len()) {
+        if self.through_file {
+            self.write_file(target, offset, data);
+        } else if is_whole_lines(offset, data.len()) {
             self.write_lines(target, offset, data);
         } else {
             self.write_parts(target, offset, data);
@@ -39,7 +42,10 @@ impl Mapping {
     #[inline]
     pub fn write_crc(&self, offset: u64, data: &[u8]) -> (InFlight, u32) {
         let target = self.target(offset, data.len());
-        let crc = if is_whole_lines(offset, data.len()) {
+        let crc = if self.through_file {
+            self.write_file(target, offset, data);
+            crc32c(0, data)
+        } else if is_whole_lines(offset, data.len()) {
             self.write_lines_crc(target, offset, data, 0)
         } else {
             self.write_parts_crc(target, offset, data)
@@ -51,7 +57,7 @@ impl Mapping {
     #[inline]
     pub fn store(&self, offset: u64, data: &[u8]) -> Dirty {
         let target = self.target(offset, data.len());
-        self.store_plain(target, offset, data);
+        self.store_or_write(target, offset, data);
         Dirty::new()
     }
 
@@ -59,7 +65,7 @@ impl Mapping {
     #[inline]
     pub fn store_deferred(&self, offset: u64, data: &[u8]) -> Deferred {
         let target = self.target(offset, data.len());
-        self.store_plain(target, offset, data);
+        self.store_or_write(target, offset, data);
         Deferred { offset, len: data.len() as u32 }
     }
 
@@ -117,6 +123,28 @@ impl Mapping {
         let target = self.target(offset, len);
         self.flush_range(target, offset, len);
         InFlight::none()
+    }
+
+    #[inline]
+    fn store_or_write(&self, target: *mut u8, offset: u64, data: &[u8]) {
+        if self.through_file {
+            self.write_file(target, offset, data);
+        } else {
+            self.store_plain(target, offset, data);
+        }
+    }
+
+    /// Through the file; what cannot be written so is stored to the mapping, where a medium that
+    /// fails shows itself as it always did.
+    #[inline(never)]
+    fn write_file(&self, target: *mut u8, offset: u64, data: &[u8]) {
+        #[cfg(feature = "recorder")]
+        self.record(EventKind::Store { offset, data });
+        let done = self.file.as_ref().map_or(0, |file| write_at(file, offset, data));
+        let rest = &data[done..];
+        // SAFETY: `target` came from the range's check, and `done` is at most the data's length;
+        // no slice of safe code lies in a mapping.
+        unsafe { portable::store(target.add(done), rest.as_ptr(), rest.len()) };
     }
 
     /// Where the range begins; panics where it does not lie inside what may be written.

@@ -16,7 +16,7 @@ use std::time::Instant;
 const UNIT: u64 = 4096;
 const FILE_BYTES: u64 = 64 << 20;
 /// Writes of one turn of one caller.
-const COUNT: u64 = 64;
+const COUNT: u64 = 512;
 /// Callers at once.
 const CALLERS: u64 = 16;
 
