@@ -163,7 +163,7 @@ impl Core {
         if let Ok(old) = published
             && !old.is_none()
         {
-            self.pool.reclaim().retire(&[old]);
+            self.pool.reclaim().retire_one(old);
         }
         if slice.log.pressed() {
             self.ask_for_checkpoint();
@@ -174,10 +174,16 @@ impl Core {
     /// A durable record could not be published: DRAM and medium disagree, so nothing more is taken.
     #[inline]
     pub fn published(&self, result: Result<()>) -> Result<()> {
-        if let Err(error) = &result {
-            self.pool.poison(&format!("a durable change could not be published: {error}"));
+        match result {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.unpublished(error)),
         }
-        result
+    }
+
+    #[cold]
+    fn unpublished(&self, error: Error) -> Error {
+        self.pool.poison(&format!("a durable change could not be published: {error}"));
+        error
     }
 
     fn finish_write(

@@ -122,9 +122,15 @@ impl Drop for RecordBuffer {
     #[inline]
     fn drop(&mut self) {
         if self.long.capacity() > 0 {
-            SPARE.set(std::mem::take(&mut self.long));
+            give_back(std::mem::take(&mut self.long));
         }
     }
+}
+
+/// The buffer of a long record is the thread's again.
+#[cold]
+fn give_back(long: Vec<u8>) {
+    SPARE.set(long);
 }
 
 /// A whole record found in the log.
