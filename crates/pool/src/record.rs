@@ -82,9 +82,14 @@ impl RecordBuffer {
     }
 
     /// Pads the payload with zeros to a multiple of 8 bytes.
+    #[inline]
     pub fn align(&mut self) {
-        let zeros = [0; 8];
-        self.push(&zeros[..self.len.next_multiple_of(8) - self.len]);
+        let end = self.len.next_multiple_of(8);
+        if end > SHORT_BYTES {
+            self.push_long(&[0; 8][..end - self.len]);
+        }
+        // a short one is zeros behind what was pushed
+        self.len = end;
     }
 
     /// Bytes of payload so far.
