@@ -10,7 +10,7 @@ use crate::inode_table::{self, InodeTable};
 use parking_lot::{Condvar, Mutex};
 use pmem::InFlight;
 use pool::tree::Key;
-use pool::{Pool, RecordBuffer};
+use pool::{Pool, RecordBuffer, Slice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -26,7 +26,7 @@ const MEMORY_PER_DIRENT: u64 = 8 * 128;
 const EPOCH_AGE_MAX: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// How often, at most, a change waits for a checkpoint before it gives up.
-const WAITS_MAX: u32 = 100;
+const REFUSALS_MAX: u32 = 100;
 
 /// The engine of one file system.
 #[derive(Debug)]
@@ -85,6 +85,13 @@ struct Signal {
     /// Checkpoints begun, and the last one that ended.
     begun: u64,
     finished: u64,
+}
+
+/// How often a change was refused, and whether all free blocks were gathered for it.
+#[derive(Debug, Default)]
+struct Refusals {
+    count: u32,
+    gathered: bool,
 }
 
 /// Adapts what is kept back for checkpoints to what is free.
@@ -155,14 +162,11 @@ impl Core {
     /// Makes one change: `op` runs inside the gate; again after a checkpoint if the log was full.
     #[inline]
     pub fn change<T>(&self, mut op: impl FnMut() -> Result<T>) -> Result<T> {
-        let mut gathered = false;
-        for _ in 0..WAITS_MAX {
+        let mut refusals = Refusals::default();
+        loop {
             let dirty = self.dirty_units.load(Ordering::Relaxed);
-            let dirty_max = self.dirty_max.load(Ordering::Relaxed);
-            if dirty > dirty_max {
-                self.wait_for_checkpoint()?;
-            } else if dirty > dirty_max / 2 {
-                self.ask_for_checkpoint();
+            if dirty > self.dirty_max.load(Ordering::Relaxed) / 2 {
+                self.hold_back(dirty)?;
             }
             let entered = self.pool.enter();
             // inside the gate: who closes the pool refuses changes while it holds the gate
@@ -170,21 +174,39 @@ impl Core {
             let result = op();
             drop(entered);
             match result {
-                Err(Error::Pool(error)) if matches!(*error, pool::Error::LogFull) => {
-                    self.wait_for_checkpoint()?;
-                }
-                Err(Error::Pool(error)) if matches!(*error, pool::Error::NoSpace) => {
-                    // what waits for an epoch, a reader or a checkpoint may be just what is missing
-                    if gathered {
-                        return Err(Error::NoSpace);
-                    }
-                    gathered = true;
-                    self.gather()?;
-                }
+                Err(Error::Pool(error)) => self.make_way(&mut refusals, error)?,
                 result => return result,
             }
         }
-        Err(Error::NoSpace)
+    }
+
+    /// Lets a checkpoint keep up with the changes, before the gate.
+    #[cold]
+    fn hold_back(&self, dirty: u64) -> Result<()> {
+        if dirty > self.dirty_max.load(Ordering::Relaxed) {
+            return self.wait_for_checkpoint();
+        }
+        self.ask_for_checkpoint();
+        Ok(())
+    }
+
+    /// After a change was refused with `error`: what was missing is there, and it may try again.
+    #[cold]
+    fn make_way(&self, refusals: &mut Refusals, error: Arc<pool::Error>) -> Result<()> {
+        refusals.count += 1;
+        match *error {
+            pool::Error::LogFull | pool::Error::NoSpace if refusals.count > REFUSALS_MAX => {
+                Err(Error::NoSpace)
+            }
+            pool::Error::LogFull => self.wait_for_checkpoint(),
+            pool::Error::NoSpace if refusals.gathered => Err(Error::NoSpace),
+            pool::Error::NoSpace => {
+                // what waits for an epoch, a reader or a checkpoint may be just what is missing
+                refusals.gathered = true;
+                self.gather()
+            }
+            _ => Err(Error::Pool(error)),
+        }
     }
 
     /// An error if what a change adds to the trees might not fit: data leaves that room free.
@@ -235,7 +257,27 @@ impl Core {
         Ok(())
     }
 
+    /// Appends one record that concerns `inode`. To be published, and then `logged`: `log` in two
+    /// parts, for the way of every small write, where they are to be inlined.
+    #[inline(always)]
+    pub fn append_one(&self, record: &mut RecordBuffer, inode: &Inode) -> Result<(u64, &Slice)> {
+        let after = inode.stamp_now();
+        let (mut lane, slice) = self.pool.lane();
+        let (stamp, _clean) = lane.append(&slice.mapping, record, after, InFlight::none())?;
+        Ok((stamp, slice))
+    }
+
+    /// What a record with this stamp said of `inode` is published.
+    #[inline(always)]
+    pub fn logged(&self, inode: &Inode, stamp: u64, slice: &Slice) {
+        inode.stamped(stamp);
+        if slice.log.pressed() {
+            self.ask_for_checkpoint();
+        }
+    }
+
     /// Wakes the background thread, if there is one.
+    #[cold]
     pub fn ask_for_checkpoint(&self) {
         if self.background.load(Ordering::Relaxed) {
             let mut signal = self.signal.lock();

@@ -19,7 +19,7 @@
 use crate::core::{Core, now};
 use crate::error::Result;
 use crate::inode::Inode;
-use crate::item;
+use crate::item::{self, Placed};
 use crate::leaf::LEAF_BLOCKS;
 use crate::leaves::leaf_of;
 use crate::patches::Patches;
@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Largest piece that is written in place; above it, a block written anew costs the medium less.
-const IN_PLACE_BYTES_MAX: usize = 1024;
+pub const IN_PLACE_BYTES_MAX: usize = 1024;
 
 /// Patches that lie over a block after recovery.
 #[derive(Debug)]
@@ -47,37 +47,40 @@ pub struct Overlay {
 }
 
 impl Core {
-    /// A write of a few bytes into one block, under its range's lock; false if it is no such.
-    #[inline]
+    /// A write of up to `IN_PLACE_BYTES_MAX` bytes into one block that is verified and has no
+    /// patches, under its range's lock; false if it is no such.
+    #[inline(never)]
     pub fn write_small(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<bool> {
         let at = (offset % BLOCK_BYTES) as usize;
-        if data.len() > IN_PLACE_BYTES_MAX || at + data.len() > BLOCK {
+        if !self.stores_in_place || at + data.len() > BLOCK {
             return Ok(false);
         }
         let (index, slot) = leaf_of(offset / BLOCK_BYTES);
         let lent = inode.map.lent(index);
         let Some(leaf) = lent.as_ref().and_then(|lent| lent.as_ref()) else { return Ok(false) };
         // the slot stands still: this thread holds its range
-        let view = leaf.view(slot);
-        let Some(change) = self.in_place(inode, offset / BLOCK_BYTES, &view, at, data)? else {
-            return Ok(false);
-        };
+        let Some(Placed { addr, crc }) = leaf.plain_placed(slot) else { return Ok(false) };
+        let crc = crc ^ self.pool.crc_difference(addr, at, data)?;
+        let change = InPlace { addr, at, data, crc };
         let time = now();
         let end = offset + data.len() as u64;
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
         item::push_patch(&mut record, inode.ino, offset, data, change.crc, end);
-        let mut published = Ok(());
-        self.log(&mut record, &[inode], || {
-            let change = SlotChange::InPlace(change);
-            let grown = || grow(inode, end, time);
-            if let Some(lock) = leaf.lock() {
+        let (stamp, slice) = self.append_one(&mut record, inode)?;
+        let grown = || grow(inode, end, time);
+        let published = match leaf.lock() {
+            Some(lock) => {
+                let change = SlotChange::InPlace(change);
                 self.publish_locked(inode, (index, leaf), lock, (slot, &change), grown);
-            } else {
-                // grown meanwhile: it is found anew
-                let done = self.publish_one(inode, offset / BLOCK_BYTES, change, grown);
-                published = done.map(|_| ());
+                Ok(())
             }
-        })?;
+            // grown meanwhile: it is found anew
+            None => {
+                let change = [SlotChange::InPlace(change)];
+                self.publish(inode, offset / BLOCK_BYTES, &change, &mut Vec::new(), grown)
+            }
+        };
+        self.logged(inode, stamp, slice);
         self.published(published)?;
         Ok(true)
     }
@@ -101,8 +104,9 @@ impl Core {
         Ok(Some(InPlace { addr: view.addr, at, data, crc }))
     }
 
-    /// The checksum of what is seen of the block in `view`, with `data` at `at`. Whatever is there
-    /// is verified first: a new checksum must not make damage look right.
+    /// The checksum of what is seen of the block in `view`, with `data` at `at`, at most
+    /// `IN_PLACE_BYTES_MAX`. Whatever is there is verified first: a new checksum must not make
+    /// damage look right.
     pub fn crc_with(
         &self,
         inode: &Inode,
@@ -111,15 +115,14 @@ impl Core {
         at: usize,
         data: &[u8],
     ) -> Result<u32> {
-        let (end, crc_new) = (at + data.len(), pmem::crc32c(0, data));
-        let crc_old = if view.verified && view.patches.is_none() && !view.addr.is_none() {
-            self.pool.crc_of(view.addr, at, data.len())?
-        } else {
-            let mut whole = [0; BLOCK];
-            self.copy_block(inode, block, view, 0, &mut whole)?;
-            pmem::crc32c(0, &whole[at..end])
-        };
-        Ok(view.crc_with(end, crc_old, crc_new))
+        if view.verified && view.patches.is_none() && !view.addr.is_none() {
+            return Ok(view.crc ^ self.pool.crc_difference(view.addr, at, data)?);
+        }
+        let mut old = [0; IN_PLACE_BYTES_MAX];
+        let old = &mut old[..data.len()];
+        self.copy_block(inode, block, view, at, old)?;
+        let behind = BLOCK - at - data.len();
+        Ok(view.crc_seen() ^ pmem::crc32c_difference(old, data, behind))
     }
 
     /// Checksum of a block with patches over it.

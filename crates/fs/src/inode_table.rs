@@ -99,9 +99,13 @@ impl Core {
     #[inline]
     pub fn mark_dirty(&self, inode: &Arc<Inode>) {
         // ordering: the gate orders this against the cut that clears it; the list's lock the rest
-        if inode.dirty.load(Ordering::Relaxed) {
-            return;
+        if !inode.dirty.load(Ordering::Relaxed) {
+            self.list_dirty(inode);
         }
+    }
+
+    #[cold]
+    fn list_dirty(&self, inode: &Arc<Inode>) {
         let mut dirty = self.dirty.lock();
         if !inode.dirty.swap(true, Ordering::Relaxed) {
             inode.dirty_at.store(dirty.len() as u32, Ordering::Relaxed);

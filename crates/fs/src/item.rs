@@ -146,19 +146,26 @@ pub enum Item {
     },
 }
 
+/// The first word of an item.
+#[inline]
+fn head_word(tag: u8, second: u8, short: u16, long: u32) -> u64 {
+    u64::from(tag) | u64::from(second) << 8 | u64::from(short) << 16 | u64::from(long) << 32
+}
+
 fn head(record: &mut RecordBuffer, tag: u8, second: u8, short: u16, long: u32) {
-    let mut bytes = [0u8; 8];
-    bytes[0] = tag;
-    bytes[1] = second;
-    bytes[2..4].copy_from_slice(&short.to_le_bytes());
-    bytes[4..8].copy_from_slice(&long.to_le_bytes());
-    record.push(&bytes);
+    record.push(&head_word(tag, second, short, long).to_le_bytes());
 }
 
 fn words(record: &mut RecordBuffer, words: &[u64]) {
     for word in words {
         record.push(&word.to_le_bytes());
     }
+}
+
+/// The same in one piece.
+#[inline]
+fn push_words<const N: usize>(record: &mut RecordBuffer, words: [u64; N]) {
+    record.push(words.map(u64::to_le_bytes).as_flattened());
 }
 
 /// Adds a write of one block.
@@ -189,15 +196,8 @@ fn push_block(
     placed: Placed,
     end: u64,
 ) {
-    let mut bytes = [0u8; 40];
-    bytes[0] = tag;
-    bytes[2] = count;
-    bytes[4..8].copy_from_slice(&placed.crc.to_le_bytes());
-    bytes[8..16].copy_from_slice(&ino.0.to_le_bytes());
-    bytes[16..24].copy_from_slice(&block.to_le_bytes());
-    bytes[24..32].copy_from_slice(&placed.addr.bits().to_le_bytes());
-    bytes[32..40].copy_from_slice(&end.to_le_bytes());
-    record.push(&bytes);
+    let head = head_word(tag, 0, u16::from(count), placed.crc);
+    push_words(record, [head, ino.0, block, placed.addr.bits(), end]);
 }
 
 /// Adds a write of many blocks.
@@ -215,6 +215,7 @@ pub fn push_write(record: &mut RecordBuffer, ino: Ino, block: u64, placed: &[Pla
 }
 
 /// Adds bytes over a block.
+#[inline]
 pub fn push_patch(
     record: &mut RecordBuffer,
     ino: Ino,
@@ -223,8 +224,7 @@ pub fn push_patch(
     crc: u32,
     end: u64,
 ) {
-    head(record, PATCH, 0, data.len() as u16, crc);
-    words(record, &[ino.0, offset, end]);
+    push_words(record, [head_word(PATCH, 0, data.len() as u16, crc), ino.0, offset, end]);
     record.push(data);
     record.align();
 }

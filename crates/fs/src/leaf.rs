@@ -4,8 +4,7 @@
 //! - writers publish under the leaf's lock bit, for nanoseconds; readers take nothing: they copy
 //!   the slots they need and take the copy only if the sequence number did not move meanwhile;
 //! - a leaf that was replaced (grown, dropped by a truncation) is dead for ever: who still holds it
-//!   finds out and looks the leaf up again.
-//!
+//!   finds out and looks the leaf up again;
 //! - bytes of a block change in place only under the lock, after a count of such changes went up:
 //!   a reader that copied the block meanwhile finds the count changed, and copies again;
 //! - a slot's checksum is that of the block with its patches over it. So it fits whatever part of
@@ -152,6 +151,13 @@ impl Leaf {
         plain.then_some(addr)
     }
 
+    /// The same, with the block's checksum.
+    #[inline]
+    pub fn plain_placed(&self, slot: usize) -> Option<Placed> {
+        let addr = self.plain(slot)?;
+        Some(Placed { addr, crc: self.slots[slot].crc.load(Ordering::Relaxed) })
+    }
+
     /// The block's checksum fits: later reads need not look again.
     pub fn set_verified(&self, slot: usize, addr: BlockAddr) {
         let Some(slot) = self.slots.get(slot) else { return };
@@ -250,7 +256,7 @@ impl Leaf {
 
 impl LeafLock<'_> {
     /// Changes one slot. For a change in place, the bytes are to be stored before the lock ends.
-    #[inline]
+    #[inline(always)] // most callers know which change it is: little of this is left there
     pub fn publish(&self, slot: usize, change: &SlotChange<'_>) -> Published {
         let Some(slot) = self.leaf.slots.get(slot) else { return Published::default() };
         let word = slot.word.load(Ordering::Relaxed);

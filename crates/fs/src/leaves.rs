@@ -184,7 +184,8 @@ impl Core {
     }
 
     /// Changes one slot of a leaf, and lets go of its lock; `finish` runs before.
-    #[inline]
+    // two callers, each of which knows which change it is
+    #[inline(always)]
     pub fn publish_locked(
         &self,
         inode: &Arc<Inode>,
@@ -278,12 +279,17 @@ impl Core {
     }
 
     /// The leaf changed (`first`: and had not since the last cut): the next checkpoint folds it.
-    #[inline]
+    #[inline(always)]
     fn leaf_dirty(&self, inode: &Arc<Inode>, index: u64, first: bool) {
         if first {
-            inode.dirty_leaves.lock().push(index);
-            self.dirty_units.fetch_add(LEAF_UNITS, Ordering::Relaxed);
+            self.list_leaf(inode, index);
         }
         self.mark_dirty(inode);
+    }
+
+    #[cold]
+    fn list_leaf(&self, inode: &Inode, index: u64) {
+        inode.dirty_leaves.lock().push(index);
+        self.dirty_units.fetch_add(LEAF_UNITS, Ordering::Relaxed);
     }
 }

@@ -12,23 +12,23 @@ use std::sync::{Arc, OnceLock};
 const FANOUT_BITS: u32 = 9;
 const FANOUT: usize = 1 << FANOUT_BITS;
 
-type LeafSlots = Box<[ArcSwapOption<Leaf>]>;
-type Middle = Box<[OnceLock<LeafSlots>]>;
+type LeafSlots = Box<[ArcSwapOption<Leaf>; FANOUT]>;
+type Middle = Box<[OnceLock<LeafSlots>; FANOUT]>;
 
 /// The block map of one file.
 #[derive(Debug)]
 pub struct BlockMap {
     first: ArcSwapOption<Leaf>,
     /// Leaves 1.. by 9 + 9 + 9 bits of their index: 16 TiB need 25 bits.
-    rest: OnceLock<Box<[OnceLock<Middle>]>>,
+    rest: OnceLock<Box<[OnceLock<Middle>; FANOUT]>>,
     /// Leaves from this index on are not in the tree (made since, or cut off by a truncation).
     pub tree_end: AtomicU64,
     /// Serialises loading, growing and dropping leaves.
     pub loading: Mutex<()>,
 }
 
-fn slots<T: Default>() -> Box<[T]> {
-    (0..FANOUT).map(|_| T::default()).collect()
+fn slots<T: Default>() -> Box<[T; FANOUT]> {
+    Box::new(std::array::from_fn(|_| T::default()))
 }
 
 impl BlockMap {

@@ -16,6 +16,8 @@ pub const QUEUED: u64 = 1 << 62;
 /// The word's range: blocks after the first, and above them the first.
 const MORE_BITS: u32 = 24;
 const FIRST_BITS: u32 = 38;
+/// So many blocks after the first: all of them, as an append takes.
+const TO_THE_END: u64 = (1 << MORE_BITS) - 1;
 
 /// Ticket of the range that the word holds.
 const WORD: u64 = u64::MAX;
@@ -54,15 +56,19 @@ pub struct RangeGuard<'l> {
 /// The word that holds the range, if one can.
 #[inline]
 pub fn encode(first: u64, last: u64) -> Option<u64> {
-    let more = last.wrapping_sub(first);
-    let fits = more >> MORE_BITS == 0 && first >> FIRST_BITS == 0;
+    let more = if last == u64::MAX { TO_THE_END } else { last.wrapping_sub(first) };
+    let fits = more <= TO_THE_END && first >> FIRST_BITS == 0;
     fits.then_some(HELD | first << MORE_BITS | more)
 }
 
 /// Whether the range that the word holds overlaps `first..=last`.
 pub fn overlaps(word: u64, first: u64, last: u64) -> bool {
     let own_first = (word & !(HELD | QUEUED)) >> MORE_BITS;
-    let own_last = own_first + (word & ((1 << MORE_BITS) - 1));
+    // what takes exactly so many blocks is taken for all of them: it excludes more, never less
+    let own_last = match word & TO_THE_END {
+        TO_THE_END => u64::MAX,
+        more => own_first + more,
+    };
     word & HELD != 0 && own_first <= last && first <= own_last
 }
 

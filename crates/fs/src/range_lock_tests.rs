@@ -49,6 +49,16 @@ fn a_word_says_its_range() {
     assert_eq!(seen, [false, false, true, true, true, false, false]);
     assert!(overlaps(word | QUEUED, 0, u64::MAX));
     assert!(!overlaps(QUEUED, 0, u64::MAX));
-    assert_eq!(encode(0, u64::MAX), None);
     assert_eq!(encode(1 << 40, 1 << 40), None);
+    assert_eq!(encode(0, 1 << 24), None, "more blocks than the word can count");
+}
+
+/// An append locks all from the file's last block on, most often alone.
+#[test]
+fn a_word_says_a_range_without_an_end() {
+    let word = encode(5, u64::MAX).unwrap_or(0);
+    assert!(!overlaps(word, 0, 4));
+    for block in [5, 6, 1 << 24, 1 << 37, u64::MAX] {
+        assert!(overlaps(word, block, block), "block {block}");
+    }
 }

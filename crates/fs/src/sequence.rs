@@ -31,22 +31,36 @@ impl Sequence {
     /// Makes it odd; `None` if it is dead.
     #[inline]
     pub fn lock(&self) -> Option<SequenceLock<'_>> {
+        let before = self.0.load(Ordering::Relaxed);
+        if before.is_multiple_of(2)
+            && let Some(lock) = self.try_lock(before)
+        {
+            return Some(lock);
+        }
+        self.lock_at_last()
+    }
+
+    #[inline]
+    fn try_lock(&self, before: u64) -> Option<SequenceLock<'_>> {
+        // ordering: Acquire, so that what the last holder stored is seen
+        self.0.compare_exchange(before, before + 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        // ordering: who sees a store that follows sees the odd number, too
+        fence(Ordering::Release);
+        Some(SequenceLock { sequence: self, before, dead: false })
+    }
+
+    #[cold]
+    fn lock_at_last(&self) -> Option<SequenceLock<'_>> {
         let mut tries = 0;
         loop {
             let before = self.0.load(Ordering::Relaxed);
             if before == DEAD {
                 return None;
             }
-            // ordering: Acquire, so that what the last holder stored is seen
-            let locked = before.is_multiple_of(2)
-                && self
-                    .0
-                    .compare_exchange(before, before + 1, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok();
-            if locked {
-                // ordering: who sees a store that follows sees the odd number, too
-                fence(Ordering::Release);
-                return Some(SequenceLock { sequence: self, before, dead: false });
+            if before.is_multiple_of(2)
+                && let Some(lock) = self.try_lock(before)
+            {
+                return Some(lock);
             }
             pause(&mut tries);
         }

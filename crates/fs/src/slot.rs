@@ -5,7 +5,8 @@ use crate::patches::Patches;
 use pool::{BLOCK_BYTES, BlockAddr};
 use std::sync::Arc;
 
-const BLOCK: usize = BLOCK_BYTES as usize;
+/// Checksum of a block of zeros.
+const ZEROS_CRC: u32 = pmem::crc32c_of_zeros(BLOCK_BYTES);
 
 /// One slot, copied out.
 #[derive(Clone, Debug, Default)]
@@ -21,13 +22,15 @@ pub struct SlotView {
 }
 
 impl SlotView {
-    /// The checksum of what is seen, when bytes that end at `end` in it are replaced, from the
-    /// checksums of those bytes.
+    /// Whether there is neither a block nor a patch.
+    pub fn is_hole(&self) -> bool {
+        self.addr.is_none() && self.patches.is_none()
+    }
+
+    /// The checksum of what is seen.
     #[inline]
-    pub fn crc_with(&self, end: usize, crc_old: u32, crc_new: u32) -> u32 {
-        let hole = self.addr.is_none() && self.patches.is_none();
-        let crc = if hole { pmem::crc32c(0, &[0; BLOCK]) } else { self.crc };
-        pmem::crc32c_replace(crc, crc_old, crc_new, BLOCK - end)
+    pub fn crc_seen(&self) -> u32 {
+        if self.is_hole() { ZEROS_CRC } else { self.crc }
     }
 }
 

@@ -7,11 +7,12 @@
 
 use crate::core::{Core, now};
 use crate::error::{Error, Result};
+use crate::in_place::IN_PLACE_BYTES_MAX;
 use crate::inode::Inode;
 use crate::item::{self, Placed};
 use crate::patches::{PATCH_BYTES_MAX, Patches};
 use crate::range_lock::RangeGuard;
-use crate::slot::{InPlace, SlotChange};
+use crate::slot::{InPlace, SlotChange, SlotView};
 use crate::types::{ATOMIC_WRITE_BYTES_MAX, FILE_BYTES_MAX, FileKind};
 use pmem::InFlight;
 use pool::{BLOCK_BYTES, BlockAddr, Extent, KIND_CHANGE, RecordBuffer};
@@ -57,23 +58,35 @@ impl Core {
     /// Writes all of `data`, in pieces that are each atomic; returns bytes written.
     pub fn write(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<usize> {
         check_write(inode, offset, data.len())?;
+        if data.len() > ATOMIC_WRITE_BYTES_MAX {
+            return self.write_pieces(inode, offset, data);
+        }
+        if !data.is_empty() {
+            self.write_piece(inode, offset, data)?;
+        }
+        Ok(data.len())
+    }
+
+    #[cold]
+    fn write_pieces(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<usize> {
         let mut done = 0;
-        while done < data.len() {
-            let len = (data.len() - done).min(ATOMIC_WRITE_BYTES_MAX);
-            let piece = &data[done..done + len];
-            let at = offset + done as u64;
-            let result = self.change(|| {
-                let (first, last) = blocks_of(at, len);
-                let range = inode.ranges.lock(first, last);
-                self.write_locked(inode, &range, at, piece)
-            });
-            match result {
-                Ok(()) => done += len,
+        for piece in data.chunks(ATOMIC_WRITE_BYTES_MAX) {
+            match self.write_piece(inode, offset + done as u64, piece) {
+                Ok(()) => done += piece.len(),
                 Err(Error::NoSpace) if done > 0 => break,
                 Err(error) => return Err(error),
             }
         }
         Ok(done)
+    }
+
+    #[inline]
+    fn write_piece(&self, inode: &Arc<Inode>, offset: u64, piece: &[u8]) -> Result<()> {
+        let (first, last) = blocks_of(offset, piece.len());
+        self.change(|| {
+            let range = inode.ranges.lock(first, last);
+            self.write_locked(inode, &range, offset, piece)
+        })
     }
 
     /// Writes at the end of the file; returns where. More than one record can describe is written
@@ -105,6 +118,7 @@ impl Core {
     }
 
     /// One atomic write under its range's lock.
+    #[inline]
     pub fn write_locked(
         &self,
         inode: &Arc<Inode>,
@@ -116,9 +130,15 @@ impl Core {
         if offset.is_multiple_of(BLOCK_BYTES) && data.len() == BLOCK && !self.inlines(inode, 1) {
             return self.write_one_block(inode, offset, data);
         }
-        if self.write_small(inode, offset, data)? {
+        if data.len() <= IN_PLACE_BYTES_MAX && self.write_small(inode, offset, data)? {
             return Ok(());
         }
+        self.write_many(inode, offset, data)
+    }
+
+    /// Any number of blocks, and parts of them.
+    #[inline(never)]
+    fn write_many(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<()> {
         let mut prepared = self.prepare(inode, offset, data)?;
         let time = now();
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
@@ -132,6 +152,7 @@ impl Core {
 
     /// The commonest write: one whole block. From the first byte of its data to the record's fence
     /// there is no atomic instruction: see [`pool::LaneGuard::reserve`].
+    #[inline(never)]
     fn write_one_block(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<()> {
         let block = offset / BLOCK_BYTES;
         let end = offset + BLOCK_BYTES;
@@ -159,14 +180,11 @@ impl Core {
         };
         let change = SlotChange::Place(placed);
         let published = self.publish_one(inode, block, change, || grow(inode, end, time));
-        inode.stamped(stamp);
+        self.logged(inode, stamp, slice);
         if let Ok(old) = published
             && !old.is_none()
         {
-            self.pool.reclaim().retire(&[old]);
-        }
-        if slice.log.pressed() {
-            self.ask_for_checkpoint();
+            self.pool.reclaim().retire_one(old);
         }
         self.published(published.map(|_| ()))
     }
@@ -174,10 +192,16 @@ impl Core {
     /// A durable record could not be published: DRAM and medium disagree, so nothing more is taken.
     #[inline]
     pub fn published(&self, result: Result<()>) -> Result<()> {
-        if let Err(error) = &result {
-            self.pool.poison(&format!("a durable change could not be published: {error}"));
+        match result {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.unpublished(error)),
         }
-        result
+    }
+
+    #[cold]
+    fn unpublished(&self, error: Error) -> Error {
+        self.pool.poison(&format!("a durable change could not be published: {error}"));
+        error
     }
 
     fn finish_write(
@@ -214,7 +238,11 @@ impl Core {
         }
         let wanted = pieces.iter().filter(|piece| piece.takes_a_block()).count();
         let mut extents = Vec::new();
-        self.pool.reclaim().allocate(wanted as u64, self.pool.near_slice(), &mut extents)?;
+        let (reclaim, near) = (self.pool.reclaim(), self.pool.near_slice());
+        match wanted {
+            1 => extents.push(Extent { addr: reclaim.allocate_one(near)?, count: 1 }),
+            _ => reclaim.allocate(wanted as u64, near, &mut extents)?,
+        }
         let mut addrs = extents.iter().flat_map(Extent::blocks).collect::<Vec<_>>().into_iter();
         let mut in_flight = InFlight::none();
         let inline = self.inlines(inode, wanted);
@@ -255,7 +283,7 @@ impl Core {
         if let Some(change) = self.in_place(inode, block, &view, at, data)? {
             return Ok(Piece::InPlace(change));
         }
-        if data.len() <= PATCH_PIECE_BYTES_MAX {
+        if data.len() <= PATCH_PIECE_BYTES_MAX && !self.begins_a_block(inode, block, at, &view)? {
             let patches = match &view.patches {
                 Some(patches) => patches.with(at, data),
                 None => Patches::default().with(at, data),
@@ -267,9 +295,29 @@ impl Core {
             }
         }
         let mut bytes = Box::new([0u8; BLOCK]);
-        self.copy_block(inode, block, &view, 0, bytes.as_mut_slice())?;
+        if !view.is_hole() {
+            self.copy_block(inode, block, &view, 0, bytes.as_mut_slice())?;
+        }
         bytes[at..at + data.len()].copy_from_slice(data);
         Ok(Piece::Merged(bytes))
+    }
+
+    /// Whether bytes at `at` of a block go on a file that grows block by block: behind its end, and
+    /// the block before is one of its own. Then more will follow, and a block takes it in place.
+    fn begins_a_block(
+        &self,
+        inode: &Inode,
+        block: u64,
+        at: usize,
+        view: &SlotView,
+    ) -> Result<bool> {
+        // ordering: a guess
+        let size = inode.size.load(Ordering::Relaxed);
+        let grows = self.stores_in_place && at == 0 && block > 0 && size <= block * BLOCK_BYTES;
+        if !grows || !view.is_hole() {
+            return Ok(false);
+        }
+        Ok(!self.view_block(inode, block - 1)?.addr.is_none())
     }
 }
 

@@ -76,3 +76,38 @@ fn what_was_written_is_there_after_a_kill_and_after_a_close() {
     drop(fs);
     clean(dir.path());
 }
+
+/// A file that grows by small appends takes a block at each block's first bytes, so that all that
+/// follows goes into it in place; a small file, and the tail of one written at once, takes none.
+#[test]
+fn small_appends_fill_blocks_and_lone_tails_take_none() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::format(dir.path(), &options(1, 16)).unwrap();
+    let fs = FileSystem::open_pool(dir.path(), &OpenOptions::default()).unwrap();
+    let create = |name: &str| {
+        let attr = fs.create(Ino::ROOT, name.as_bytes(), NewNode::File, BY).unwrap();
+        fs.open(attr.ino).unwrap()
+    };
+    let blocks = |name: &str| fs.lookup(Ino::ROOT, name.as_bytes()).unwrap().sectors / 8;
+    let tail = create("tail");
+    fs.write(&tail, 0, &[3; 4096 + 100]).unwrap();
+    assert_eq!(blocks("tail"), 1);
+    let log = create("log");
+    let mut model = Vec::new();
+    for number in 0..200u8 {
+        let piece = [number; 64];
+        assert_eq!(fs.append(&log, &piece).unwrap(), model.len() as u64);
+        model.extend_from_slice(&piece);
+        match number {
+            0..8 => assert_eq!(blocks("log"), 0, "a small file needs no block"),
+            _ => assert_eq!(blocks("log"), 1 + u64::from(number) / 64),
+        }
+    }
+    drop((log, tail, fs));
+    clean(dir.path());
+    let fs = FileSystem::open_pool(dir.path(), &OpenOptions::default()).unwrap();
+    let log = fs.open(fs.lookup(Ino::ROOT, b"log").unwrap().ino).unwrap();
+    let mut seen = vec![0; 20_000];
+    assert_eq!(fs.read(&log, 0, &mut seen).unwrap(), model.len());
+    assert_eq!(seen[..model.len()], model);
+}

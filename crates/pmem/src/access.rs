@@ -1,5 +1,6 @@
 //! Reading a mapping: copies out, and checksums in place.
 
+use crate::crc::BEHIND_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::mapping::Mapping;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,6 +43,22 @@ impl Mapping {
         let source = self.source(offset, len)?;
         // SAFETY: the range is mapped, and the kernels were chosen for this CPU.
         Ok(!unsafe { (self.kernels.crc)(source, len, !0) })
+    }
+
+    /// What the CRC-32C of a page changes by when `data` take the place of the bytes at `offset`,
+    /// `behind` bytes before its end: see [`crc32c_difference`](crate::crc32c_difference).
+    ///
+    /// # Errors
+    /// `OutOfRange`.
+    #[inline]
+    pub fn crc_difference(&self, offset: u64, data: &[u8], behind: usize) -> Result<u32> {
+        let source = self.source(offset, data.len())?;
+        assert!(behind <= BEHIND_BYTES_MAX, "one page");
+        // SAFETY: both ranges are valid for the length, and the kernels were chosen for this CPU.
+        Ok(unsafe {
+            let state = (self.kernels.difference)(source, data.as_ptr(), data.len());
+            (self.kernels.shift)(state, behind)
+        })
     }
 
     /// The little-endian word at `offset`, which is a multiple of 8: all of it old or all new.

@@ -185,11 +185,21 @@ impl SliceLog {
     }
 
     /// Takes a lane, that of `cpu` if nobody writes to it; never waits in the kernel.
+    #[inline(always)] // on the way of every change
     pub fn lane(&self, cpu: usize) -> LaneGuard<'_> {
+        let index = cpu % self.lanes.len();
+        match self.lanes[index].try_lock() {
+            Some(lane) => LaneGuard { log: self, lane, index: index as u16 },
+            None => self.other_lane(index),
+        }
+    }
+
+    #[cold]
+    fn other_lane(&self, taken: usize) -> LaneGuard<'_> {
         let count = self.lanes.len();
-        let mut tries = 0usize;
+        let mut tries = 1usize;
         loop {
-            let index = (cpu + tries) % count;
+            let index = (taken + tries) % count;
             if let Some(lane) = self.lanes[index].try_lock() {
                 return LaneGuard { log: self, lane, index: index as u16 };
             }

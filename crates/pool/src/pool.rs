@@ -155,7 +155,7 @@ impl Pool {
     }
 
     /// A lane of the slice nearest to this CPU, and that slice.
-    #[inline]
+    #[inline(always)] // on the way of every change
     pub fn lane(&self) -> (LaneGuard<'_>, &Slice) {
         let cpu = topology::recent_cpu() as usize;
         let slice = &self.slices[usize::from(self.near[cpu % self.near.len()])];
@@ -226,16 +226,18 @@ impl Pool {
         Ok(slice.mapping.read_crc(offset, buffer)?)
     }
 
-    /// Checksum of `len` bytes, `at` bytes into a block.
-    #[inline]
-    pub fn crc_of(&self, addr: BlockAddr, at: usize, len: usize) -> Result<u32> {
-        let (slice, offset) = self.place(addr);
-        Ok(slice.mapping.crc(offset + at as u64, len)?)
-    }
-
     /// Checksum of one block.
     pub fn crc(&self, addr: BlockAddr) -> Result<u32> {
-        self.crc_of(addr, 0, BLOCK_BYTES as usize)
+        let (slice, offset) = self.place(addr);
+        Ok(slice.mapping.crc(offset, BLOCK_BYTES as usize)?)
+    }
+
+    /// What a block's checksum changes by when `data` take the place of what is `at` bytes into it.
+    #[inline]
+    pub fn crc_difference(&self, addr: BlockAddr, at: usize, data: &[u8]) -> Result<u32> {
+        let (slice, offset) = self.place(addr);
+        let behind = BLOCK_BYTES as usize - at - data.len();
+        Ok(slice.mapping.crc_difference(offset + at as u64, data, behind)?)
     }
 
     /// Writes one block and gives its checksum.

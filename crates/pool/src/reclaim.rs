@@ -14,7 +14,7 @@
 use crate::addr::BlockAddr;
 use crate::error::{Error, Result};
 use crate::space::{Run, Space};
-use crate::sync::{AtomicU64, Mutex, Ordering, epoch, recent_cpu, sleep, yield_now};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, epoch, recent_cpu, sleep, yield_now};
 use crossbeam_utils::CachePadded;
 use std::sync::Arc;
 
@@ -180,15 +180,29 @@ impl Reclaim {
     }
 
     /// A durable record freed these blocks.
-    #[inline]
     pub fn retire(self: &Arc<Reclaim>, blocks: &[BlockAddr]) {
         let mut cpu = self.cpu().lock();
         cpu.retired.extend_from_slice(blocks);
         if cpu.retired.len() >= BATCH_BLOCKS {
-            let batch = std::mem::replace(&mut cpu.retired, Vec::with_capacity(BATCH_BLOCKS));
-            drop(cpu);
-            self.pass_on(batch);
+            self.retire_batch(cpu);
         }
+    }
+
+    /// The same for one block.
+    #[inline]
+    pub fn retire_one(self: &Arc<Reclaim>, block: BlockAddr) {
+        let mut cpu = self.cpu().lock();
+        cpu.retired.push(block);
+        if cpu.retired.len() >= BATCH_BLOCKS {
+            self.retire_batch(cpu);
+        }
+    }
+
+    #[cold]
+    fn retire_batch(self: &Arc<Reclaim>, mut cpu: MutexGuard<'_, CpuBlocks>) {
+        let batch = std::mem::replace(&mut cpu.retired, Vec::with_capacity(BATCH_BLOCKS));
+        drop(cpu);
+        self.pass_on(batch);
     }
 
     fn pass_on(self: &Arc<Reclaim>, batch: Vec<BlockAddr>) {
@@ -205,16 +219,24 @@ impl Reclaim {
         self.waiting.fetch_add(batch.len() as u64, Ordering::Relaxed);
         let reclaim = self.clone();
         let guard = epoch::pin();
-        guard.defer(move || reclaim.free(&batch));
+        guard.defer(move || reclaim.free(batch));
         guard.flush();
     }
 
-    fn free(&self, batch: &[BlockAddr]) {
-        for (slice, space) in self.spaces.iter().enumerate() {
-            let own = |addr: &&BlockAddr| usize::from(addr.slice()) == slice;
-            space.give_batch(batch.iter().filter(own).map(|addr| addr.block()).collect());
+    fn free(&self, mut batch: Vec<BlockAddr>) {
+        let count = batch.len() as u64;
+        while let Some(last) = batch.last() {
+            let slice = last.slice();
+            let rest = match batch.iter().all(|addr| addr.slice() == slice) {
+                true => Vec::new(),
+                false => batch.extract_if(.., |addr| addr.slice() != slice).collect(),
+            };
+            // most are of one slice: their numbers take the addresses' place in memory
+            let blocks = batch.into_iter().map(BlockAddr::block).collect();
+            self.spaces[usize::from(slice)].give_batch(blocks);
+            batch = rest;
         }
-        self.waiting.fetch_sub(batch.len() as u64, Ordering::Relaxed);
+        self.waiting.fetch_sub(count, Ordering::Relaxed);
     }
 
     /// `sync` domain: what was freed so far belongs to the epoch that is about to close.

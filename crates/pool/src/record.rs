@@ -99,9 +99,14 @@ impl RecordBuffer {
     }
 
     /// Pads the payload with zeros to a multiple of 8 bytes.
+    #[inline]
     pub fn align(&mut self) {
-        let zeros = [0; 8];
-        self.push(&zeros[..self.len.next_multiple_of(8) - self.len]);
+        let end = self.len.next_multiple_of(8);
+        if end > SHORT_BYTES {
+            self.push_long(&[0; 8][..end - self.len]);
+        }
+        // a short one is zeros behind what was pushed
+        self.len = end;
     }
 
     /// Bytes of payload so far.
@@ -141,9 +146,15 @@ impl Drop for RecordBuffer {
     #[inline]
     fn drop(&mut self) {
         if self.long.capacity() > 0 {
-            SPARE.set(std::mem::take(&mut self.long));
+            give_back(std::mem::take(&mut self.long));
         }
     }
+}
+
+/// The buffer of a long record is the thread's again.
+#[cold]
+fn give_back(long: Vec<u8>) {
+    SPARE.set(long);
 }
 
 /// A whole record found in the log.

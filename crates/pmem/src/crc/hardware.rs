@@ -111,6 +111,29 @@ pub(crate) unsafe fn tail(data: *const u8, len: usize, state: u32) -> u32 {
     state
 }
 
+/// The state after the sum (exclusive or) of two ranges of `len` bytes, from 0.
+///
+/// # Safety
+/// As for [`crc`], for both.
+#[target_feature(enable = "sse4.2,pclmulqdq")]
+pub(crate) unsafe fn difference(one: *const u8, other: *const u8, len: usize) -> u32 {
+    let (one, other) = (Look(one), Look(other));
+    let mut wide = 0;
+    let mut at = 0;
+    while at + 8 <= len {
+        // SAFETY: the word ends at or before `len`.
+        wide = _mm_crc32_u64(wide, unsafe { one.word(at) ^ other.word(at) });
+        at += 8;
+    }
+    let mut state = wide as u32;
+    while at < len {
+        // SAFETY: at < len.
+        state = _mm_crc32_u8(state, unsafe { one.0.add(at).read() ^ other.0.add(at).read() });
+        at += 1;
+    }
+    state
+}
+
 /// The order of x: x^ORDER is 1 modulo the polynomial.
 const ORDER: u64 = (1 << 31) - 1;
 

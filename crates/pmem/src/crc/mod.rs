@@ -25,20 +25,25 @@ pub fn crc32c_combine(crc_a: u32, crc_b: u32, len_b: u64) -> u32 {
     polynomial::multiply(shift, crc_a) ^ crc_b
 }
 
-/// Most bytes behind those that `crc32c_replace` replaces.
-const BEHIND_BYTES_MAX: usize = 4096;
+/// The CRC-32C of `len` zeros.
+pub const fn crc32c_of_zeros(len: u64) -> u32 {
+    !polynomial::multiply(polynomial::power_of_x(8 * len), !0)
+}
 
-/// The CRC-32C of data in which some bytes were replaced by as many others, from the CRC before and
-/// those of the old and new bytes; `behind` bytes of the data follow them, at most 4096.
+/// Most bytes behind those that `crc32c_difference` is about.
+pub(crate) const BEHIND_BYTES_MAX: usize = 4096;
+
+/// What the CRC-32C of data changes by (exclusive or) when `old` in it becomes `new`, as many
+/// bytes; `behind` bytes of the data follow them, at most 4096.
 ///
-/// A CRC is linear: the difference of the bytes alone, moved to its place, is the difference of
-/// the CRCs. So it costs what the bytes cost that changed, not what the data would.
+/// A CRC is linear: that of the bytes' difference, moved to its place, is the difference of the
+/// CRCs. So it costs what the bytes cost that changed, not what the data would.
 #[inline]
-pub fn crc32c_replace(crc: u32, crc_old: u32, crc_new: u32, behind: usize) -> u32 {
-    assert!(behind <= BEHIND_BYTES_MAX, "the bytes of one page");
+pub fn crc32c_difference(old: &[u8], new: &[u8], behind: usize) -> u32 {
+    assert!(old.len() == new.len() && behind <= BEHIND_BYTES_MAX, "one page, as many bytes");
     let kernels = crate::cpu::kernels();
-    // SAFETY: these kernels were chosen for this CPU.
-    crc ^ unsafe { (kernels.shift)(crc_old ^ crc_new, behind) }
+    // SAFETY: both slices are valid for their length, and these kernels were chosen for this CPU.
+    unsafe { (kernels.shift)((kernels.difference)(old.as_ptr(), new.as_ptr(), old.len()), behind) }
 }
 
 #[cfg(test)]
@@ -56,6 +61,8 @@ mod tests {
         assert_eq!(crc32c(0, &rising), 0x46DD_794E);
         assert_eq!(crc32c(0, b""), 0);
         assert_eq!(crc32c(77, b""), 77);
+        assert_eq!(crc32c_of_zeros(32), 0x8A91_36AA);
+        assert_eq!(crc32c_of_zeros(4096), crc32c(0, &[0; 4096]));
     }
 
     proptest! {
@@ -81,10 +88,9 @@ mod tests {
             let before = crc32c(0, &page);
             let at = at % (page.len() - part.len() + 1);
             let end = at + part.len();
-            let (old, new) = (crc32c(0, &page[at..end]), crc32c(0, &part));
-            let replaced = crc32c_replace(before, old, new, page.len() - end);
+            let difference = crc32c_difference(&page[at..end], &part, page.len() - end);
             page[at..end].copy_from_slice(&part);
-            prop_assert_eq!(replaced, crc32c(0, &page));
+            prop_assert_eq!(before ^ difference, crc32c(0, &page));
         }
     }
 }

@@ -56,6 +56,16 @@ pub(crate) unsafe fn crc(data: *const u8, len: usize, mut state: u32) -> u32 {
     }
     state
 }
+
+/// The state after the sum (exclusive or) of two ranges of `len` bytes, from 0.
+///
+/// # Safety
+/// As for [`crc`], for both.
+pub(crate) unsafe fn difference(one: *const u8, other: *const u8, len: usize) -> u32 {
+    // SAFETY: the caller's promise. From 0 a state is linear in the bytes.
+    unsafe { crc(one, len, 0) ^ crc(other, len, 0) }
+}
+
 /// What `shift` multiplies by.
 static SHIFTS: Shifts = Shifts::new(power_of_x(0));
 

@@ -29,6 +29,8 @@ pub(crate) struct Kernels {
     pub(crate) read_crc: unsafe fn(*mut u8, *const u8, usize, u32) -> u32,
     /// The state after bytes in place.
     pub(crate) crc: unsafe fn(*const u8, usize, u32) -> u32,
+    /// The state after the sum (exclusive or) of two ranges, from 0: (one, other, bytes).
+    pub(crate) difference: unsafe fn(*const u8, *const u8, usize) -> u32,
     /// The state moved by a number of bytes, up to 4096.
     pub(crate) shift: unsafe fn(u32, usize) -> u32,
 }

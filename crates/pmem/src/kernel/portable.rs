@@ -13,6 +13,7 @@ pub(crate) static PORTABLE: Kernels = Kernels {
     copy_crc,
     read_crc,
     crc: table::crc,
+    difference: table::difference,
     shift: table::shift,
 };
 
@@ -21,20 +22,45 @@ pub(crate) static PORTABLE: Kernels = Kernels {
 ///
 /// # Safety
 /// `from` is valid for reads of `len` bytes that do not change, `to` for writes; they are apart.
+#[inline]
 pub(crate) unsafe fn store(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: the caller's promise, and the words are aligned where they are all there is.
+    unsafe {
+        if (to.addr() | len).is_multiple_of(8) {
+            store_words(to, from, len / 8);
+        } else {
+            store_unaligned(to, from, len);
+        }
+    }
+}
+
+/// # Safety
+/// As for [`store`].
+#[inline(never)]
+unsafe fn store_unaligned(to: *mut u8, from: *const u8, len: usize) {
     let head = to.align_offset(8).min(len);
     let words = (len - head) / 8;
-    // SAFETY: all offsets are below `len`, the words are aligned, and every other access to the
-    // mapping from this program is made by raw copies too.
+    let tail = head + words * 8;
+    // SAFETY: all offsets are below `len`, and the words are aligned.
     unsafe {
         store_bytes(to, from, head);
-        for word in 0..words {
-            let at = head + word * 8;
+        store_words(to.add(head), from.add(head), words);
+        store_bytes(to.add(tail), from.add(tail), len - tail);
+    }
+}
+
+/// # Safety
+/// As for [`store`], of so many words; `to` is aligned.
+#[inline]
+unsafe fn store_words(to: *mut u8, from: *const u8, words: usize) {
+    for word in 0..words {
+        let at = word * 8;
+        // SAFETY: the word lies inside and is aligned, and every other access to the mapping from
+        // this program is made by raw copies too.
+        unsafe {
             let value = from.add(at).cast::<u64>().read_unaligned();
             AtomicU64::from_ptr(to.add(at).cast()).store(value, Ordering::Relaxed);
         }
-        let tail = head + words * 8;
-        store_bytes(to.add(tail), from.add(tail), len - tail);
     }
 }
 

@@ -80,6 +80,9 @@ fn round_trip(mapping: &Mapping, offset: usize, data: &[u8]) {
     assert!(buffer[1..=data.len()] == *data, "read_crc, {}", case());
     assert_eq!((buffer[0], buffer[data.len() + 1]), (0, 0), "read_crc, {}", case());
     assert_eq!(mapping.crc(at, data.len()).unwrap(), reference, "crc, {}", case());
+    let other: Vec<u8> = data.iter().rev().map(|byte| byte.wrapping_mul(5) ^ 3).collect();
+    let difference = mapping.crc_difference(at, &other, 0).unwrap();
+    assert_eq!(difference, reference ^ reference_crc(&other), "crc_difference, {}", case());
 
     fence(mapping.zero(at, data.len()));
     let zeros = vec![0; data.len()];

@@ -21,6 +21,7 @@ pub(crate) static SSE2_TABLE: Kernels = Kernels {
     copy_crc: copy_then_table::<Sse2>,
     read_crc: portable::read_crc,
     crc: table::crc,
+    difference: table::difference,
     shift: table::shift,
 };
 /// SSE2, with SSE4.2 and PCLMULQDQ for the checksum.
@@ -38,6 +39,7 @@ const fn fused<L: Line + 'static>(name: &'static str) -> Kernels {
         copy_crc: copy_crc::<L>,
         read_crc: read_crc::<L>,
         crc: hardware::crc,
+        difference: hardware::difference,
         shift: hardware::shift,
     }
 }
