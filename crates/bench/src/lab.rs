@@ -51,10 +51,9 @@ impl Shape {
         let options = FormatOptions {
             slices: vec![SliceSpec::default()],
             slice_bytes: self.bytes,
-            virtual_nodes: None,
             process: self.process,
             log_bytes: self.log_bytes,
-            log_line_bytes: None,
+            ..FormatOptions::default()
         };
         Ok(fs::format(dir, &options)?)
     }

@@ -38,9 +38,9 @@ impl Shape {
             slices: vec![SliceSpec::default(); self.slices],
             slice_bytes: self.slice_bytes as u64,
             virtual_nodes: Some(self.slices as u32),
-            process: false,
             log_bytes: Some(self.log_bytes),
             log_line_bytes: Some(self.log_line_bytes),
+            ..FormatOptions::default()
         }
     }
 }

@@ -13,8 +13,7 @@ mod nearside_fs_test {
             slice_bytes: mib << 20,
             virtual_nodes: Some(slices as u32),
             process: true,
-            log_bytes: None,
-            log_line_bytes: None,
+            ..FormatOptions::default()
         }
     }
 

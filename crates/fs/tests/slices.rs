@@ -17,10 +17,8 @@ fn options(slices: usize) -> FormatOptions {
     FormatOptions {
         slices: vec![SliceSpec::default(); slices],
         slice_bytes: BYTES,
-        virtual_nodes: None,
         process: true,
-        log_bytes: None,
-        log_line_bytes: None,
+        ..FormatOptions::default()
     }
 }
 

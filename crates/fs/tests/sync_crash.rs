@@ -107,9 +107,7 @@ fn formatted(slices: usize, bytes: usize) -> Vec<Vec<u8>> {
         slices: vec![SliceSpec::default(); slices],
         slice_bytes: bytes as u64,
         virtual_nodes: Some(slices as u32),
-        process: false,
-        log_bytes: None,
-        log_line_bytes: None,
+        ..FormatOptions::default()
     };
     fs::format_mappings(mappings.collect(), &options).unwrap();
     let slices = medium.slices.lock().unwrap();

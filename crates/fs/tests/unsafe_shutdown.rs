@@ -78,10 +78,7 @@ impl Machine {
         let options = FormatOptions {
             slices: vec![SliceSpec::default()],
             slice_bytes: BYTES as u64,
-            virtual_nodes: None,
-            process: false,
-            log_bytes: None,
-            log_line_bytes: None,
+            ..FormatOptions::default()
         };
         let mapping = Mapping::memory(BYTES, domain).unwrap();
         let image = Arc::new(Image(Mutex::new(vec![0; BYTES])));

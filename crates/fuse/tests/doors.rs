@@ -31,10 +31,8 @@ impl Doors {
         let options = FormatOptions {
             slices: vec![SliceSpec::default()],
             slice_bytes: 32 << 20,
-            virtual_nodes: None,
             process: true,
-            log_bytes: None,
-            log_line_bytes: None,
+            ..FormatOptions::default()
         };
         Pool::format(root.path().join("pool"), &options).unwrap();
         let pool = Pool::open(root.path().join("pool")).unwrap();

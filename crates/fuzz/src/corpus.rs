@@ -138,8 +138,8 @@ fn formatted(dir: &Path, plan: &Plan) -> fs::Result<Image> {
         slice_bytes: plan.slice_bytes,
         virtual_nodes: Some(plan.slices as u32),
         process: plan.process,
-        log_bytes: None,
         log_line_bytes: Some(plan.log_line_bytes),
+        ..FormatOptions::default()
     };
     fs::format(dir, &options)?;
     let bytes = |slice| std::fs::read(dir.join(format!("slice.{slice}"))).unwrap_or_default();

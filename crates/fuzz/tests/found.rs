@@ -23,10 +23,8 @@ impl Victim {
         let options = FormatOptions {
             slices: vec![SliceSpec::default()],
             slice_bytes: 1 << 20,
-            virtual_nodes: None,
             process: true,
-            log_bytes: None,
-            log_line_bytes: None,
+            ..FormatOptions::default()
         };
         fs::format(&victim.dir(), &options).unwrap();
         std::fs::rename(victim.dir().join("slice.0"), slice_path(&victim.dir(), 0)).unwrap();

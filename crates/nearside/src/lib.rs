@@ -14,10 +14,8 @@
 //! let options = FormatOptions {
 //!     slices: vec![SliceSpec::default(); 2],
 //!     slice_bytes: 32 << 20,
-//!     virtual_nodes: None,
 //!     process: true,
-//!     log_bytes: None,
-//!     log_line_bytes: None,
+//!     ..FormatOptions::default()
 //! };
 //! Pool::format(dir, &options)?;
 //!

@@ -110,10 +110,8 @@ mod tests {
         let options = FormatOptions {
             slices: vec![SliceSpec::default()],
             slice_bytes: 32 << 20,
-            virtual_nodes: None,
             process: true,
-            log_bytes: None,
-            log_line_bytes: None,
+            ..FormatOptions::default()
         };
         Pool::format(dir.path(), &options).unwrap();
         let mut pool = Pool::open(dir.path()).unwrap();

@@ -194,10 +194,7 @@ mod tests {
         let options = FormatOptions {
             slices: vec![SliceSpec::default()],
             slice_bytes: BYTES as u64,
-            virtual_nodes: None,
-            process: false,
-            log_bytes: None,
-            log_line_bytes: None,
+            ..FormatOptions::default()
         };
         crate::format_mappings(std::slice::from_ref(&mapping), &options)?;
         let (pool, _) = open(mapping)?;

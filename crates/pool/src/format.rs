@@ -17,12 +17,13 @@ use std::path::{Path, PathBuf};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromZeros, IntoBytes};
 
-/// Largest log that is chosen by itself, bytes per slice: recovery stays near a second.
-const LOG_BYTES_MAX: u64 = 96 << 20;
+/// Largest log that is chosen by itself, lines per slice: a small record takes one, and recovery
+/// stays near a second.
+const LOG_LINES_MAX: u64 = 3 << 19;
 
-/// Log and chunk sizes for a slice of `bytes`.
-fn log_layout(bytes: u64, asked: Option<u64>) -> Result<(u64, u64)> {
-    let wanted = asked.unwrap_or_else(|| (bytes / 32).min(LOG_BYTES_MAX));
+/// Log and chunk sizes for a slice of `bytes`, with lines of `line` bytes in its log.
+fn log_layout(bytes: u64, line: usize, asked: Option<u64>) -> Result<(u64, u64)> {
+    let wanted = asked.unwrap_or_else(|| (bytes / 32).min(LOG_LINES_MAX * line as u64));
     let chunk = if wanted >= 4 << 20 { 64 << 10 } else { 16 << 10 };
     let log = (wanted / chunk * chunk).max(4 * chunk);
     if (LOG_BLOCK + 2) * BLOCK_BYTES + log > bytes / 2 {
@@ -171,8 +172,8 @@ pub fn format_mappings(mappings: &[Mapping], options: &FormatOptions) -> Result<
                 "a slice of {bytes} bytes is too small; the least is {SLICE_BYTES_MIN}"
             )));
         }
-        let (log, chunk) = log_layout(bytes, options.log_bytes)?;
         let line = log_line(mapping, options.log_line_bytes)?;
+        let (log, chunk) = log_layout(bytes, line, options.log_bytes)?;
         let mut superblock: Superblock = FromZeros::new_zeroed();
         superblock.magic = MAGIC;
         superblock.version = U32::new(FORMAT_VERSION);

@@ -29,6 +29,20 @@ pub struct FormatOptions {
     pub log_line_bytes: Option<u32>,
 }
 
+impl Default for FormatOptions {
+    /// One slice of 1 GiB, a file in the pool's directory.
+    fn default() -> FormatOptions {
+        FormatOptions {
+            slices: vec![SliceSpec::default()],
+            slice_bytes: 1 << 30,
+            virtual_nodes: None,
+            process: false,
+            log_bytes: None,
+            log_line_bytes: None,
+        }
+    }
+}
+
 /// How to open a pool.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {

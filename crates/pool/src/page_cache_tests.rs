@@ -59,10 +59,8 @@ fn pool(memory_bytes: u64) -> Pool {
     let options = FormatOptions {
         slices: vec![SliceSpec::default()],
         slice_bytes: 4 << 20,
-        virtual_nodes: None,
         process: true,
-        log_bytes: None,
-        log_line_bytes: None,
+        ..FormatOptions::default()
     };
     crate::format_mappings(&mappings, &options).unwrap();
     let [mapping] = mappings;

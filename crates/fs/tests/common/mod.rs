@@ -28,8 +28,7 @@ pub fn options(slices: usize, slice_bytes: u64) -> FormatOptions {
         slice_bytes,
         virtual_nodes: Some(slices as u32),
         process: true,
-        log_bytes: None,
-        log_line_bytes: None,
+        ..FormatOptions::default()
     }
 }
 

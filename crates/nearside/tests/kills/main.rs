@@ -36,8 +36,7 @@ fn what_was_acknowledged_survives_every_kill() {
         slice_bytes: 8 << 20,
         virtual_nodes: Some(2),
         process: true,
-        log_bytes: None,
-        log_line_bytes: None,
+        ..FormatOptions::default()
     };
     Pool::format(scratch.path(), &options).unwrap();
     let pool = Pool::open(scratch.path()).unwrap();
