@@ -5,7 +5,7 @@ use crate::epoch::Epochs;
 use crate::error::{Error, Result};
 use crate::gate::{Closed, Entered, Gate};
 use crate::log::LaneGuard;
-use crate::options::{OpenOptions, PoolInfo, SliceInfo};
+use crate::options::{OpenOptions, PoolInfo};
 use crate::page_cache::PageCache;
 use crate::reclaim::Reclaim;
 use crate::slice::{Slice, domain_of};
@@ -340,35 +340,9 @@ impl Pool {
             domain: self.domain().name(),
             generation: roots.generation,
             log_used_bytes: self.log_used_bytes(),
-            slices: self.slices.iter().map(slice_info).collect(),
+            slices: self.slices.iter().map(Slice::info).collect(),
             notes: self.notes.lock().clone(),
         }
-    }
-}
-
-fn medium_name(medium: pmem::Medium) -> &'static str {
-    match medium {
-        pmem::Medium::File => "file",
-        pmem::Medium::Dax => "dax",
-        pmem::Medium::DevDax => "devdax",
-        pmem::Medium::Memory => "memory",
-    }
-}
-
-fn slice_info(slice: &Slice) -> SliceInfo {
-    let superblock = &slice.superblock;
-    let node = superblock.node.get();
-    SliceInfo {
-        path: slice.path.clone(),
-        index: superblock.index.get(),
-        bytes: superblock.blocks.get() * BLOCK_BYTES,
-        log_bytes: superblock.log_bytes.get(),
-        log_line_bytes: superblock.log_line() as u32,
-        node: (node != u32::MAX).then_some(node),
-        medium: medium_name(slice.mapping.medium()),
-        domain: domain_of(superblock.domain).name(),
-        blocks: slice.space.blocks(),
-        blocks_free: slice.space.free(),
     }
 }
 

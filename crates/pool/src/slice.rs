@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::log::SliceLog;
+use crate::options::SliceInfo;
 use crate::root::{SliceRoot, Slots};
 use crate::space::Space;
 use crate::superblock::{BLOCK_BYTES, Flaw, ROOT_BLOCKS, SUPERBLOCK_BLOCK, Superblock};
@@ -28,6 +29,35 @@ pub struct Slice {
     pub log: SliceLog,
     /// Next counter for an inode number.
     pub inode_next: AtomicU64,
+}
+
+impl Slice {
+    /// What it says about itself.
+    pub fn info(&self) -> SliceInfo {
+        let superblock = &self.superblock;
+        let node = superblock.node.get();
+        SliceInfo {
+            path: self.path.clone(),
+            index: superblock.index.get(),
+            bytes: superblock.blocks.get() * BLOCK_BYTES,
+            log_bytes: superblock.log_bytes.get(),
+            log_line_bytes: superblock.log_line() as u32,
+            node: (node != u32::MAX).then_some(node),
+            medium: medium_name(self.mapping.medium()),
+            domain: domain_of(superblock.domain).name(),
+            blocks: self.space.blocks(),
+            blocks_free: self.space.free(),
+        }
+    }
+}
+
+fn medium_name(medium: pmem::Medium) -> &'static str {
+    match medium {
+        pmem::Medium::File => "file",
+        pmem::Medium::Dax => "dax",
+        pmem::Medium::DevDax => "devdax",
+        pmem::Medium::Memory => "memory",
+    }
 }
 
 /// A slice's memory with its superblock, before the pool is known to be whole.
