@@ -16,6 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Most units of one checkpoint: what the cut encodes while changes wait.
 const DIRTY_MAX: u64 = 1 << 18;
+/// What changed since the last cut is not evicted: it stays below a share of the memory for caches.
+const MEMORY_PER_UNIT: u64 = 512;
 /// Units that new pages hold at least: they are half full or better.
 const UNITS_PER_PAGE: u64 = 32;
 
@@ -108,7 +110,8 @@ pub fn dirty_max(pool: &Pool) -> u64 {
     let pages = pool.slices().iter().map(at_hand).min().unwrap_or(0) * 2 / 3;
     let tree = pool.tree_pages();
     let many = pages.saturating_sub(tree) * UNITS_PER_PAGE;
-    many.max(pages * 4 / 5).clamp(12, DIRTY_MAX)
+    let in_memory = (pool.options().memory() / MEMORY_PER_UNIT).min(DIRTY_MAX);
+    many.max(pages * 4 / 5).min(in_memory).max(12)
 }
 
 /// The time now, ns since 1970, of the kernel's coarse clock (as its own file systems use).
@@ -146,7 +149,7 @@ impl Core {
             background: AtomicBool::new(false),
             moves: Mutex::new(()),
             leaf_bytes: AtomicU64::new(0),
-            leaf_bytes_max: memory / 16 * 7,
+            leaf_bytes_max: memory / 16 * 6,
             dirents: AtomicU64::new(0),
             dirents_max: memory / MEMORY_PER_DIRENT,
             inodes_max: (memory / 2048).clamp(64, 1 << 24) as usize,

@@ -191,7 +191,8 @@ impl Core {
         Ok(())
     }
 
-    /// Blocks of leaves that are in the tree and not in `cached`.
+    /// Blocks of leaves that are in the tree and not in `cached`. Those of a leaf that makes no sense
+    /// stay taken, so that nobody writes where it points; the file itself can go.
     fn stored_blocks(
         &self,
         inode: &Inode,
@@ -203,17 +204,19 @@ impl Core {
             return Ok(());
         }
         let (from, to) = keys::from_index(inode.ino, keys::MAP, first);
-        let mut damaged = None;
         self.pool.scan(keys::home(inode.ino), from, to, &mut |key, value| {
             if inode.map.in_tree(key.index) && !cached.contains(&key.index) {
-                match crate::leaf_value::decode(value) {
-                    Some(placed) => blocks.extend(placed.iter().map(|(_, p)| p.addr)),
-                    None => damaged = Some(key),
+                let placed = crate::leaf_value::decode(value).unwrap_or_default();
+                if !placed.is_empty() && placed.iter().all(|(_, p)| self.pool.contains(p.addr)) {
+                    blocks.extend(placed.iter().map(|(_, p)| p.addr));
+                } else {
+                    let damage = crate::core::damaged_value(&key);
+                    self.pool.note(format!("{damage}; its blocks stay taken"));
                 }
             }
-            damaged.is_none()
+            true
         })?;
-        damaged.map_or(Ok(()), |key| Err(crate::core::damaged_value(&key)))
+        Ok(())
     }
 
     /// The inode and all its data are gone.

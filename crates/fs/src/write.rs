@@ -283,7 +283,7 @@ impl Core {
         if let Some(change) = self.in_place(inode, block, &view, at, data)? {
             return Ok(Piece::InPlace(change));
         }
-        if data.len() <= PATCH_PIECE_BYTES_MAX && !self.begins_a_block(inode, block, at, &view)? {
+        if data.len() <= PATCH_PIECE_BYTES_MAX && !self.begins_a_block(inode, block, at, &view) {
             let patches = match &view.patches {
                 Some(patches) => patches.with(at, data),
                 None => Patches::default().with(at, data),
@@ -304,20 +304,15 @@ impl Core {
 
     /// Whether bytes at `at` of a block go on a file that grows block by block: behind its end, and
     /// the block before is one of its own. Then more will follow, and a block takes it in place.
-    fn begins_a_block(
-        &self,
-        inode: &Inode,
-        block: u64,
-        at: usize,
-        view: &SlotView,
-    ) -> Result<bool> {
+    fn begins_a_block(&self, inode: &Inode, block: u64, at: usize, view: &SlotView) -> bool {
         // ordering: a guess
         let size = inode.size.load(Ordering::Relaxed);
         let grows = self.stores_in_place && at == 0 && block > 0 && size <= block * BLOCK_BYTES;
         if !grows || !view.is_hole() {
-            return Ok(false);
+            return false;
         }
-        Ok(!self.view_block(inode, block - 1)?.addr.is_none())
+        // what is wrong with the block before is not this write's to say
+        self.view_block(inode, block - 1).is_ok_and(|view| !view.addr.is_none())
     }
 }
 

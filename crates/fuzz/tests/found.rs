@@ -295,3 +295,65 @@ fn a_superblock_with_more_virtual_nodes_than_there_can_be_is_named() {
     assert!(error.to_string().contains("virtual_nodes"), "{error}");
     assert!(error.to_string().contains("slice.000"), "{error}");
 }
+
+/// A file of `bytes` whose leaf, not read since the open, names blocks from `addr` on.
+fn with_a_leaf_that_names(addr: u64, bytes: usize) -> (Victim, FileSystem) {
+    let victim = Victim::new();
+    let fs = victim.open().unwrap();
+    create(&fs, "file");
+    let file = fs.open(fs.lookup(Ino::ROOT, b"file").unwrap().ino).unwrap();
+    fs.write(&file, 0, &vec![7; bytes]).unwrap();
+    drop(file);
+    fs.close().unwrap();
+    drop(fs);
+    victim.change(true, |image, parts| {
+        let root = newest_root(image, parts);
+        let (slice, at) = image.page_place(image.get(0, root + 72, 20).unwrap()).unwrap();
+        let mut entries = page::entries(image, slice, at);
+        // the map's first leaf, all one run: its count, its place, then the address
+        let leaf = |key: &[u8], value: &[u8]| key[8] == 2 && key[9..] == [0; 8] && value[0] == 1;
+        let (_, value) = entries.iter_mut().find(|(key, value)| leaf(key, value)).unwrap();
+        value[3..9].copy_from_slice(&addr.to_le_bytes()[..6]);
+        page::replace(image, slice, at, &entries);
+    });
+    let fs = victim.open().unwrap();
+    (victim, fs)
+}
+
+/// Unlink did not look at what it freed: blocks of a slice that is not there made whichever thread
+/// let go of them panic, and those behind a slice's end were given to the next writer. The file can
+/// go; what its leaf names stays as it is.
+#[test]
+fn a_leaf_that_names_what_is_not_there_frees_nothing() {
+    for addr in [9 << 40 | 100, 1 << 30] {
+        let (victim, fs) = with_a_leaf_that_names(addr, 70 * BLOCK);
+        let before = fs.info().slices[0].blocks_free;
+        fs.unlink(Ino::ROOT, b"file").unwrap();
+        let notes = fs.info().notes;
+        assert!(notes.iter().any(|note| note.contains("index 0 makes no sense")), "{notes:?}");
+        create(&fs, "other");
+        let other = fs.open(fs.lookup(Ino::ROOT, b"other").unwrap().ino).unwrap();
+        for number in 0..100 {
+            fs.write(&other, number % 3 * BLOCK as u64, &[1; BLOCK]).unwrap();
+        }
+        fs.unlink(Ino::ROOT, b"other").unwrap();
+        fs.checkpoint().unwrap();
+        assert!(fs.info().slices[0].blocks_free <= before);
+        drop((other, fs));
+        assert_eq!(count(&victim.open().unwrap()), 0);
+    }
+}
+
+/// Bytes behind the last leaf asked whether the block before them is there, and took what is wrong
+/// with it for their own failure.
+#[test]
+fn an_append_does_not_need_the_leaf_before_it() {
+    let bytes = 128 * BLOCK;
+    let (_victim, fs) = with_a_leaf_that_names(9 << 40 | 100, bytes);
+    let file = fs.open(fs.lookup(Ino::ROOT, b"file").unwrap().ino).unwrap();
+    assert_eq!(fs.append(&file, b"a few bytes").unwrap(), bytes as u64);
+    let mut read = [0; 20];
+    assert_eq!(fs.read(&file, bytes as u64, &mut read).unwrap(), 11);
+    assert_eq!(&read[..11], b"a few bytes");
+    assert_eq!(fs.read(&file, 0, &mut read).unwrap_err().errno(), libc::EIO);
+}

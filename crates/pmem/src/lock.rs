@@ -35,13 +35,27 @@ pub(crate) struct Locked {
     file: File,
     /// Who took the lock: a forked child shares it, and must leave it alone.
     pid: u32,
+    /// Device and inode.
+    identity: Option<(u64, u64)>,
 }
 
 impl Locked {
     /// The file, whose lock this process holds.
     pub(crate) fn new(file: File) -> Locked {
-        Locked { file, pid: std::process::id() }
+        let identity = identity(&file);
+        Locked { file, pid: std::process::id(), identity }
     }
+
+    /// Whether the descriptor is still the file's. A program that closes descriptors which are not
+    /// its own may have opened another file with this number since.
+    pub(crate) fn is_itself(&self) -> bool {
+        identity(&self.file) == self.identity
+    }
+}
+
+fn identity(file: &File) -> Option<(u64, u64)> {
+    let metadata = file.metadata().ok()?;
+    Some((metadata.dev(), metadata.ino()))
 }
 
 impl std::ops::Deref for Locked {

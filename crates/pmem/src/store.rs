@@ -140,7 +140,13 @@ impl Mapping {
     fn write_file(&self, target: *mut u8, offset: u64, data: &[u8]) {
         #[cfg(feature = "recorder")]
         self.record(EventKind::Store { offset, data });
-        let done = self.file.as_ref().map_or(0, |file| write_at(file, offset, data));
+        let done = match &self.file {
+            None => 0,
+            Some(file) => match write_at(file, offset, data) {
+                Ok(()) => return,
+                Err((done, _)) => done,
+            },
+        };
         let rest = &data[done..];
         // SAFETY: `target` came from the range's check, and `done` is at most the data's length;
         // no slice of safe code lies in a mapping.

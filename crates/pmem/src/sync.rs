@@ -54,6 +54,12 @@ impl Mapping {
             if *poisoned {
                 return Err(Error::Poisoned);
             }
+            if !file.is_itself() {
+                *poisoned = true;
+                let what = "find the slice behind its descriptor, which this program closed";
+                let source = io::Error::from_raw_os_error(libc::EBADF);
+                return Err(Error::Io { what: what.to_owned(), source });
+            }
             while call(file.as_raw_fd()) != 0 {
                 let source = io::Error::last_os_error();
                 if source.kind() != io::ErrorKind::Interrupted {
@@ -100,6 +106,30 @@ mod tests {
         // A range too, though msync of it would succeed.
         assert!(matches!(mapping.sync_range(0, 64), Err(Error::Poisoned)));
         assert_eq!(Error::Poisoned.errno(), libc::EIO);
+    }
+
+    /// A sync of whatever file has the descriptor's number now would promise what is not so.
+    #[test]
+    fn a_descriptor_that_another_file_took_over_is_found_out() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(4096).unwrap();
+        let number = file.as_raw_fd();
+        let parts = Parts {
+            addresses: Addresses::anonymous(4096).unwrap(),
+            read_only: false,
+            domain: Domain::Sync,
+            medium: Medium::File,
+            backing: Default::default(),
+            file: Some(Locked::new(file)),
+        };
+        let mapping = Mapping::from_parts(parts, crate::cpu::chosen().unwrap());
+        mapping.sync().unwrap();
+        let other = tempfile::tempfile().unwrap();
+        // SAFETY: both descriptors are open, and this test's.
+        assert_eq!(unsafe { libc::dup2(other.as_raw_fd(), number) }, number);
+        let error = mapping.sync().unwrap_err();
+        assert_eq!(error.errno(), libc::EBADF, "{error}");
+        assert!(matches!(mapping.sync(), Err(Error::Poisoned)));
     }
 
     #[test]

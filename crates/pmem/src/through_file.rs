@@ -8,12 +8,19 @@
 //!   sync took 325 us so on ext4 (Linux 6.18), and a write and its sync 55 us;
 //! - at each sync, finding the dirty pages in the page tables, and telling the other CPUs.
 
+use crate::domain::Domain;
+use crate::error::Error;
+use crate::mapping::Mapping;
+use crate::state::fence;
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 
+/// Bytes that `settle` writes with one call.
+const SETTLE_BYTES: usize = 1 << 20;
+
 /// Whether this process may write a file of this length. A write past a limit raises SIGXFSZ, a
-/// store to a mapping does not.
+/// store to a mapping does not: who lowers the limit later must not be surprised.
 pub(crate) fn allowed(len: u64) -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel fills the structure in, or fails.
@@ -21,29 +28,56 @@ pub(crate) fn allowed(len: u64) -> bool {
     known && limit.rlim_cur >= len
 }
 
-/// Writes the data; the bytes written, fewer if the kernel takes no more.
-pub(crate) fn write_at(file: &File, offset: u64, data: &[u8]) -> usize {
+/// Writes the data; where the kernel takes no more, the bytes written and why.
+pub(crate) fn write_at(file: &File, offset: u64, data: &[u8]) -> Result<(), (usize, io::Error)> {
     let mut done = 0;
     while done < data.len() {
         match file.write_at(&data[done..], offset + done as u64) {
-            Ok(0) => break,
+            Ok(0) => return Err((done, ErrorKind::WriteZero.into())),
             Ok(written) => done += written,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(_) => break,
+            Err(error) => return Err((done, error)),
         }
     }
-    done
+    Ok(())
+}
+
+impl Mapping {
+    /// `sync` domain: writes zeros over a part of the file, so that the file system has given it its
+    /// blocks for good. Nothing to do in the others.
+    ///
+    /// # Errors
+    /// What the kernel says: unlike a store, a format can still be refused where a file system does
+    /// not keep the space that it set aside.
+    pub fn settle(&self, offset: u64, len: usize) -> crate::Result<()> {
+        let Some(file) = self.file.as_ref().filter(|_| self.through_file) else {
+            if self.domain() == Domain::Sync {
+                let _ = fence(self.zero(offset, len));
+            }
+            return Ok(());
+        };
+        let zeros = vec![0; len.min(SETTLE_BYTES)];
+        for at in (0..len).step_by(SETTLE_BYTES) {
+            let piece = &zeros[..SETTLE_BYTES.min(len - at)];
+            write_at(file, offset + at as u64, piece).map_err(|(_, source)| Error::Io {
+                what: "write zeros over the log's area".to_owned(),
+                source,
+            })?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::domain::{Domain, Medium};
+    use super::*;
+    use crate::crc32c;
+    use crate::domain::Medium;
     use crate::lock::Locked;
     use crate::map::Addresses;
-    use crate::mapping::{Mapping, Parts};
-    use crate::{crc32c, fence};
-    use std::fs::{File, OpenOptions};
-    use std::os::unix::fs::FileExt;
+    use crate::mapping::Parts;
+    use std::fs::OpenOptions;
+    use std::os::fd::{AsRawFd, FromRawFd};
 
     const BYTES: usize = 64 << 10;
 
@@ -122,6 +156,47 @@ mod tests {
         assert!(mapping.through_file);
         for (offset, bytes) in stores(&mapping) {
             assert_eq!(in_memory(&mapping, offset, bytes.len()), bytes);
+        }
+    }
+
+    /// A file that takes bytes up to `len` and none behind.
+    fn of_fixed_length(len: u64) -> File {
+        // SAFETY: the name ends with a zero byte; the descriptor is new.
+        let file = unsafe {
+            let number = libc::memfd_create(c"nearside".as_ptr(), libc::MFD_ALLOW_SEALING);
+            assert!(number >= 0);
+            File::from_raw_fd(number)
+        };
+        file.set_len(len).unwrap();
+        // SAFETY: it touches no memory of this process.
+        let sealed = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_GROW) };
+        assert_eq!(sealed, 0);
+        file
+    }
+
+    #[test]
+    fn what_the_file_takes_no_more_of_is_stored_behind_what_it_took() {
+        let file = of_fixed_length(8192);
+        let mapping = torn_apart(file.try_clone().unwrap(), Domain::Sync);
+        let data: Vec<u8> = (0..8192u32).map(|at| (at % 251) as u8 + 1).collect();
+        let _ = fence(mapping.write(4096, &data));
+        let mut found = vec![0; 4096];
+        file.read_exact_at(&mut found, 4096).unwrap();
+        assert_eq!(found, data[..4096], "in the file");
+        assert!(in_memory(&mapping, 4096, 4096).iter().all(|byte| *byte == 0));
+        assert_eq!(in_memory(&mapping, 8192, 4096), data[4096..], "in memory");
+        assert!(mapping.settle(4096, 4096).is_ok());
+        assert!(matches!(mapping.settle(4096, 8192), Err(Error::Io { .. })));
+    }
+
+    #[test]
+    fn a_limit_below_the_files_length_keeps_stores_on_the_mapping() {
+        assert!(allowed(0));
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: the kernel fills the structure in.
+        assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) }, 0);
+        if limit.rlim_cur < u64::MAX {
+            assert!(!allowed(limit.rlim_cur + 1));
         }
     }
 }

@@ -184,6 +184,21 @@ mod tests {
         lane.append(&slice.mapping, &mut record, 0, InFlight::none()).map(|_| ())
     }
 
+    /// What a medium holds from before is no part of a new log.
+    #[test]
+    fn the_logs_area_is_written_at_format() -> Result<()> {
+        let mapping = Mapping::memory_from(&[0x5A; BYTES], Domain::Sync)?;
+        let options = FormatOptions { slice_bytes: BYTES as u64, ..FormatOptions::default() };
+        crate::format_mappings(std::slice::from_ref(&mapping), &options)?;
+        let (pool, _) = open(mapping)?;
+        let slice = &pool.slices[0];
+        let mut log = vec![1; slice.superblock.log_bytes.get() as usize];
+        let first = crate::superblock::LOG_BLOCK * crate::superblock::BLOCK_BYTES;
+        slice.mapping.read(first, &mut log)?;
+        assert!(log.iter().all(|byte| *byte == 0));
+        Ok(())
+    }
+
     /// A sync returned while a checkpoint folded: its epoch lists where the lanes ended before the
     /// cut, too. After the roots had switched, recovery missed those records, and took the epoch,
     /// and what was synced with it, for lost.

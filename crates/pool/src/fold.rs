@@ -123,7 +123,8 @@ impl Marks {
 
     fn mark(&mut self, pool: &Pool, addr: BlockAddr, used: bool) {
         if !pool.contains(addr) {
-            self.foreign = Some(addr);
+            // a value that goes may have named anything: there is nothing to free
+            self.foreign = self.foreign.or(used.then_some(addr));
             return;
         }
         let group = (addr.block() / GROUP_BLOCKS) as usize;

@@ -184,7 +184,7 @@ impl SliceLog {
         self.lanes.len()
     }
 
-    /// Takes a lane, that of `cpu` if nobody writes to it; never waits in the kernel.
+    /// Takes a lane, that of `cpu` if nobody writes to it; it never sleeps for one.
     #[inline(always)] // on the way of every change
     pub fn lane(&self, cpu: usize) -> LaneGuard<'_> {
         let index = cpu % self.lanes.len();

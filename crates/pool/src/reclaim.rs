@@ -231,6 +231,10 @@ impl Reclaim {
                 true => Vec::new(),
                 false => batch.extract_if(.., |addr| addr.slice() != slice).collect(),
             };
+            if !rest.is_empty() {
+                // what is left would keep the memory of all of it
+                batch.shrink_to_fit();
+            }
             // most are of one slice: their numbers take the addresses' place in memory
             let blocks = batch.into_iter().map(BlockAddr::block).collect();
             self.spaces[usize::from(slice)].give_batch(blocks);

@@ -293,9 +293,11 @@ impl Groups {
     }
 
     fn clear(&mut self, space: &Space, block: u64) -> bool {
+        if !space.contains(block) {
+            return false;
+        }
         let (group, bit) = ((block / GROUP_BLOCKS) as usize, block % GROUP_BLOCKS);
-        let all_free = self.groups[group].used.is_none() && self.groups[group].free != 0;
-        if all_free || !space.contains(block) {
+        if self.groups[group].used.is_none() && self.groups[group].free != 0 {
             return false;
         }
         let word = &mut self.bits(space, group)[bit as usize / 64];

@@ -44,6 +44,7 @@ fn a_group_all_used_or_all_free_has_no_bitmap() {
     assert!(!space.mark_used(2 * GROUP_BLOCKS + 1), "the others are used as before");
     space.give(&[0, last + 1]);
     assert!(space.freed_twice(), "no block of data");
+    space.give(&[1 << 39]);
     assert_eq!(space.free(), 2);
     assert!(space.mark_used(last) && space.mark_used(2 * GROUP_BLOCKS));
     assert_eq!((space.free(), bitmaps(&space)), (0, 0), "all used again");
