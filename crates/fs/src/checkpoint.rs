@@ -114,6 +114,7 @@ impl Core {
         self.retain_inodes(&mut |inode| {
             let _loading = inode.map.loading.lock();
             let mut clean = Vec::new();
+            kept += inode.map.inner_bytes();
             inode.map.for_each(0, &mut |index, leaf| {
                 if leaf.dirty.load(Ordering::Relaxed) || !inode.map.in_tree(index) {
                     kept += leaf.memory_bytes() as u64;

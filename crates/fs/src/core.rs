@@ -149,7 +149,7 @@ impl Core {
             background: AtomicBool::new(false),
             moves: Mutex::new(()),
             leaf_bytes: AtomicU64::new(0),
-            leaf_bytes_max: memory / 16 * 6,
+            leaf_bytes_max: memory / 16 * 7,
             dirents: AtomicU64::new(0),
             dirents_max: memory / MEMORY_PER_DIRENT,
             inodes_max: (memory / 2048).clamp(64, 1 << 24) as usize,

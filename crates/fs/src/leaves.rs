@@ -35,7 +35,8 @@ impl Core {
                 let leaf = self.load_leaf(inode, index)?.map(Arc::new);
                 if let Some(leaf) = &leaf {
                     self.count_leaf(leaf, 0);
-                    inode.map.store(index, leaf.clone());
+                    let inner = inode.map.store(index, leaf.clone());
+                    self.leaf_bytes.fetch_add(inner, Ordering::Relaxed);
                 }
                 Ok(leaf)
             }
@@ -101,7 +102,7 @@ impl Core {
                 let Some(lock) = leaf.lock() else { return Ok(leaf.clone()) };
                 let grown = Arc::new(leaf.grown(slot));
                 self.count_leaf(&grown, leaf.memory_bytes());
-                inode.map.store(index, grown.clone());
+                let _ = inode.map.store(index, grown.clone());
                 lock.kill();
                 return Ok(grown);
             }
@@ -110,7 +111,8 @@ impl Core {
             None => Arc::new(Leaf::new(slot)),
         };
         self.count_leaf(&leaf, 0);
-        inode.map.store(index, leaf.clone());
+        let inner = inode.map.store(index, leaf.clone());
+        self.leaf_bytes.fetch_add(inner, Ordering::Relaxed);
         Ok(leaf)
     }
 

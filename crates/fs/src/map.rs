@@ -1,7 +1,8 @@
 //! The block map of one file in DRAM: leaves, made or loaded on demand.
 //!
 //! The first leaf lies in the inode (most files have no other); the rest in a radix tree whose
-//! inner nodes live as long as the inode. Looking up a leaf takes no lock.
+//! inner nodes live as long as the inode (16 MiB for each TiB that is touched; they count as
+//! leaves do). Looking up a leaf takes no lock.
 
 use crate::leaf::Leaf;
 use arc_swap::{ArcSwapOption, Guard};
@@ -27,6 +28,16 @@ pub struct BlockMap {
     pub loading: Mutex<()>,
 }
 
+const TOP_BYTES: u64 = size_of::<[OnceLock<Middle>; FANOUT]>() as u64;
+const MIDDLE_BYTES: u64 = size_of::<[OnceLock<LeafSlots>; FANOUT]>() as u64;
+const LOW_BYTES: u64 = size_of::<[ArcSwapOption<Leaf>; FANOUT]>() as u64;
+
+/// The place of leaf `index` in its inner node `level` above the lowest.
+#[inline]
+fn part(index: u64, level: u32) -> usize {
+    (index >> (level * FANOUT_BITS)) as usize & (FANOUT - 1)
+}
+
 fn slots<T: Default>() -> Box<[T; FANOUT]> {
     Box::new(std::array::from_fn(|_| T::default()))
 }
@@ -47,15 +58,14 @@ impl BlockMap {
         if index == 0 {
             return Some(&self.first);
         }
-        let part = |shift: u32| (index >> (shift * FANOUT_BITS)) as usize & (FANOUT - 1);
         if index >> (3 * FANOUT_BITS) != 0 {
             return None;
         }
         if make {
-            let middle = self.rest.get_or_init(slots)[part(2)].get_or_init(slots);
-            return Some(&middle[part(1)].get_or_init(slots)[part(0)]);
+            let middle = self.rest.get_or_init(slots)[part(index, 2)].get_or_init(slots);
+            return Some(&middle[part(index, 1)].get_or_init(slots)[part(index, 0)]);
         }
-        Some(&self.rest.get()?[part(2)].get()?[part(1)].get()?[part(0)])
+        Some(&self.rest.get()?[part(index, 2)].get()?[part(index, 1)].get()?[part(index, 0)])
     }
 
     /// The leaf, if it is in DRAM.
@@ -70,11 +80,34 @@ impl BlockMap {
         Some(self.place(index, false)?.load())
     }
 
-    /// Puts a leaf in place. The caller holds `loading`.
-    pub fn store(&self, index: u64, leaf: Arc<Leaf>) {
+    /// Puts a leaf in place; gives the bytes of the inner nodes that were made for it. The caller
+    /// holds `loading`.
+    pub fn store(&self, index: u64, leaf: Arc<Leaf>) -> u64 {
+        let made = self.missing_bytes(index);
         if let Some(place) = self.place(index, true) {
             place.store(Some(leaf));
         }
+        made
+    }
+
+    /// Bytes of the inner nodes that leaf `index` needs and that are not there.
+    fn missing_bytes(&self, index: u64) -> u64 {
+        if index == 0 || index >> (3 * FANOUT_BITS) != 0 {
+            return 0;
+        }
+        let Some(top) = self.rest.get() else { return TOP_BYTES + MIDDLE_BYTES + LOW_BYTES };
+        let Some(middle) = top[part(index, 2)].get() else { return MIDDLE_BYTES + LOW_BYTES };
+        middle[part(index, 1)].get().map_or(LOW_BYTES, |_| 0)
+    }
+
+    /// Bytes of the inner nodes.
+    pub fn inner_bytes(&self) -> u64 {
+        let Some(top) = self.rest.get() else { return 0 };
+        let middle_bytes = |middle: &Middle| {
+            let low = middle.iter().filter_map(OnceLock::get).count() as u64;
+            MIDDLE_BYTES + LOW_BYTES * low
+        };
+        TOP_BYTES + top.iter().filter_map(OnceLock::get).map(middle_bytes).sum::<u64>()
     }
 
     /// Takes a leaf out. The caller holds `loading`.
@@ -121,10 +154,13 @@ mod tests {
     fn leaves_are_found_where_they_were_put() {
         let map = BlockMap::new(false);
         let indexes = [0u64, 1, 511, 512, 513, 1 << 18, (1 << 25) - 1];
+        let mut inner = 0;
         for index in indexes {
             assert!(map.cached(index).is_none());
-            map.store(index, Arc::new(Leaf::new(0)));
+            inner += map.store(index, Arc::new(Leaf::new(0)));
+            assert_eq!(map.inner_bytes(), inner);
         }
+        assert_eq!(map.store(511, Arc::new(Leaf::new(0))), 0, "its nodes are there");
         let mut seen = Vec::new();
         map.for_each(0, &mut |index, _| seen.push(index));
         assert_eq!(seen, indexes);

@@ -191,8 +191,8 @@ impl Core {
         Ok(())
     }
 
-    /// Blocks of leaves that are in the tree and not in `cached`. Those of a leaf that makes no sense
-    /// stay taken, so that nobody writes where it points; the file itself can go.
+    /// Blocks of leaves that are in the tree and not in `cached`. Those of a leaf that makes no
+    /// sense stay taken, so that nobody writes where it points; the file itself can go.
     fn stored_blocks(
         &self,
         inode: &Inode,

@@ -43,8 +43,8 @@ pub(crate) fn write_at(file: &File, offset: u64, data: &[u8]) -> Result<(), (usi
 }
 
 impl Mapping {
-    /// `sync` domain: writes zeros over a part of the file, so that the file system has given it its
-    /// blocks for good. Nothing to do in the others.
+    /// `sync` domain: writes zeros over a part of the file, so that the file system has given it
+    /// its blocks for good. Nothing to do in the others.
     ///
     /// # Errors
     /// What the kernel says: unlike a store, a format can still be refused where a file system does

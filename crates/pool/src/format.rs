@@ -207,8 +207,8 @@ fn write_slice(mapping: &Mapping, superblock: &Superblock) -> Result<()> {
     put(mapping, SUPERBLOCK_BLOCK, &[0; 512])?;
     put(mapping, STATE_BLOCK, &[0; 512])?;
     put(mapping, ROOT_BLOCKS[1], &[0; 512])?;
-    // space that the file system only set aside costs it a change of its own at the first sync after
-    // the first store: two to four times as much until the log has been round once
+    // space that the file system only set aside costs it a change of its own at the first sync
+    // after the first store: two to four times as much until the log has been round once
     mapping.settle(LOG_BLOCK * BLOCK_BYTES, superblock.log_bytes.get() as usize)?;
     let mut root = SliceRoot::new(superblock.slice_uuid);
     root.generation = U64::new(1);
