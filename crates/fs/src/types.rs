@@ -29,6 +29,12 @@ impl Ino {
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
+    /// Now, by the clock that every change goes by. It ticks every few milliseconds: a time from a
+    /// finer one would be later than those of changes that come after it.
+    pub fn now() -> Timestamp {
+        Timestamp(crate::core::now())
+    }
+
     /// The same instant as the standard library's type.
     pub fn to_system_time(self) -> SystemTime {
         let distance = Duration::from_nanos(self.0.unsigned_abs());

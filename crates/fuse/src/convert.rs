@@ -58,9 +58,10 @@ pub(crate) fn file_attr(attr: &Attr) -> FileAttr {
     }
 }
 
-pub(crate) fn timestamp(time: TimeOrNow) -> Timestamp {
+/// The time that a request gives, or `now`, which is to come from the engine's clock.
+pub(crate) fn timestamp(time: TimeOrNow, now: Timestamp) -> Timestamp {
     match time {
-        TimeOrNow::Now => Timestamp::from_system_time(SystemTime::now()),
+        TimeOrNow::Now => now,
         TimeOrNow::SpecificTime(time) => Timestamp::from_system_time(mended(time)),
     }
 }
@@ -84,12 +85,14 @@ mod tests {
 
     #[test]
     fn times_before_1970_are_mended() {
+        let now = Timestamp(77);
         let given_by_fuser = UNIX_EPOCH - Duration::new(2, 800_000_000);
         let meant = Timestamp(-1_200_000_000);
-        assert_eq!(timestamp(TimeOrNow::SpecificTime(given_by_fuser)), meant);
+        assert_eq!(timestamp(TimeOrNow::SpecificTime(given_by_fuser), now), meant);
         let whole = UNIX_EPOCH - Duration::from_secs(2);
-        assert_eq!(timestamp(TimeOrNow::SpecificTime(whole)), Timestamp(-2_000_000_000));
+        assert_eq!(timestamp(TimeOrNow::SpecificTime(whole), now), Timestamp(-2_000_000_000));
         let after = UNIX_EPOCH + Duration::new(1, 5);
-        assert_eq!(timestamp(TimeOrNow::SpecificTime(after)), Timestamp(1_000_000_005));
+        assert_eq!(timestamp(TimeOrNow::SpecificTime(after), now), Timestamp(1_000_000_005));
+        assert_eq!(timestamp(TimeOrNow::Now, now), now);
     }
 }

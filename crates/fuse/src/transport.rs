@@ -201,7 +201,9 @@ impl Filesystem for Transport {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let (accessed, modified) = (accessed.map(timestamp), modified.map(timestamp));
+        let now = Timestamp::now();
+        let accessed = accessed.map(|time| timestamp(time, now));
+        let modified = modified.map(|time| timestamp(time, now));
         let change = Change { mode, uid, gid, size, accessed, modified };
         let by = caller(request);
         self.attr(self.guard("setattr", |it| it.setattr(ino(number), change, by)), reply);
