@@ -86,6 +86,15 @@ impl Transport {
         }
     }
 
+    /// Takes the set-id bits of a file away whose content is about to change. The replies to such
+    /// requests carry no mode, and exec(2) would go by the one that the kernel knows.
+    fn drop_set_id(&self, service: &Service, number: INodeNo) -> Served<()> {
+        if service.drop_set_id(ino(number))? {
+            self.forget_attributes(number);
+        }
+        Ok(())
+    }
+
     fn entry(&self, served: Served<Attr>, reply: ReplyEntry) {
         match served {
             Ok(attr) => reply.entry(&self.trusted_for, &file_attr(&attr), GENERATION),
@@ -348,11 +357,8 @@ impl Filesystem for Transport {
         let from_mapping = write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let append = flags.0 & libc::O_APPEND != 0 && !from_mapping;
         let served = self.guard("write", |service| {
-            if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID)
-                && service.drop_set_id(ino(number))?
-            {
-                // A write's reply carries no mode, and exec(2) would go by the one it knows.
-                self.forget_attributes(number);
+            if write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+                self.drop_set_id(service, number)?;
             }
             let bytes = if append {
                 service.append(handle.0, data)?
@@ -514,15 +520,23 @@ impl Filesystem for Transport {
 
     fn fallocate(
         &self,
-        _: &Request,
-        _: INodeNo,
+        request: &Request,
+        number: INodeNo,
         handle: FileHandle,
         offset: u64,
         len: u64,
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        empty(self.guard("fallocate", |it| it.fallocate(handle.0, mode, offset, len)), reply);
+        // Unlike a write, the request does not say whether the caller may keep the bits.
+        let by = caller(request);
+        let served = self.guard("fallocate", |service| {
+            if !by.keeps_set_id() {
+                self.drop_set_id(service, number)?;
+            }
+            service.fallocate(handle.0, mode, offset, len)
+        });
+        empty(served, reply);
     }
 
     fn lseek(
@@ -542,19 +556,25 @@ impl Filesystem for Transport {
 
     fn copy_file_range(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         from: FileHandle,
         from_offset: u64,
-        _: INodeNo,
+        number: INodeNo,
         to: FileHandle,
         to_offset: u64,
         len: u64,
         _: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
-        let (from, to) = ((from.0, from_offset), (to.0, to_offset));
-        written(self.guard("copy_file_range", |service| service.copy(from, to, len)), reply);
+        let (by, from, to) = (caller(request), (from.0, from_offset), (to.0, to_offset));
+        let served = self.guard("copy_file_range", |service| {
+            if !by.keeps_set_id() {
+                self.drop_set_id(service, number)?;
+            }
+            service.copy(from, to, len)
+        });
+        written(served, reply);
     }
 }
 

@@ -1,5 +1,11 @@
 //! Several users: the kernel checks what the attributes say.
 
+use std::fs::{File, OpenOptions, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use nix::fcntl::{FallocateFlags, copy_file_range, fallocate};
+use nix::unistd::{Uid, setfsuid};
+
 use crate::support::{Scratch, has};
 
 const NOBODY: u32 = 65_534;
@@ -52,5 +58,43 @@ fn set_id_bits_go_when_others_write_and_when_the_owner_changes() {
     "#);
     let output = scratch.sh_as(Some(NOBODY), "echo y >> w; : > t; stat -c %a w t");
     assert_eq!(String::from_utf8_lossy(&output.stdout), "777\n777\n");
+    scratch.finish();
+}
+
+/// What changes a file's content without writing to it: a name, and how.
+type Change = (&'static str, fn(&File));
+
+const CHANGES: [Change; 3] = [
+    ("reserved", |file| fallocate(file, FallocateFlags::empty(), 0, 100_000).unwrap()),
+    ("zeroed", |file| fallocate(file, FallocateFlags::FALLOC_FL_ZERO_RANGE, 0, 3).unwrap()),
+    ("copied", |file| {
+        let copied = copy_file_range(file, Some(&mut 0), file, Some(&mut 5), 5).unwrap();
+        assert_eq!(copied, 5);
+    }),
+];
+
+/// Permission bits of a file with all of them, after each change by `user`.
+fn modes_after_changes(scratch: &Scratch, user: u32) -> Vec<u32> {
+    let change = |(name, change): Change| {
+        let path = scratch.mnt().join(format!("{name}-{user}"));
+        std::fs::write(&path, "0123456789").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o6777)).unwrap();
+        change(&OpenOptions::new().read(true).write(true).open(&path).unwrap());
+        std::fs::metadata(&path).unwrap().mode() & 0o7777
+    };
+    // The user is the thread's alone, and ends with it.
+    let changes = || {
+        setfsuid(Uid::from_raw(user));
+        CHANGES.map(change).to_vec()
+    };
+    std::thread::scope(|threads| threads.spawn(changes).join().unwrap())
+}
+
+#[test]
+fn set_id_bits_go_when_others_reserve_zero_or_copy() {
+    let Some(scratch) = Scratch::mounted() else { return };
+    scratch.sh("chmod 777 .");
+    assert_eq!(modes_after_changes(&scratch, 0), [0o6777; 3]);
+    assert_eq!(modes_after_changes(&scratch, NOBODY), [0o777; 3]);
     scratch.finish();
 }

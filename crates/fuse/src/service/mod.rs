@@ -46,6 +46,12 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
+    /// Whether files keep their set-id bits when this caller changes them: what a request says
+    /// nothing about is settled by the user, since capabilities are not in it.
+    pub(crate) fn keeps_set_id(self) -> bool {
+        self.uid == 0
+    }
+
     fn creates(self, mode: u32) -> Creation {
         Creation { mode: (mode & 0o7777) as u16, uid: self.uid, gid: self.gid }
     }
