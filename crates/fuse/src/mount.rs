@@ -31,7 +31,7 @@ pub struct Unmounter {
 ///
 /// The pool stays open after that: closing it is its owner's.
 pub fn mount(fs: Arc<FileSystem>, dir: &Path, options: &MountOptions) -> Result<Mount> {
-    let transport = Transport::new(Service::new(fs), options);
+    let transport = Transport::new(Service::new(fs, options.sole_door), options);
     let notice = transport.notice();
     // Set once, before any request is read.
     mount_server(transport, dir, options, |notifier| drop(notice.set(notifier)))

@@ -188,6 +188,14 @@ impl Filesystem for Transport {
         }
     }
 
+    fn forget(&self, _: &Request, number: INodeNo, _lookups: u64) {
+        // Nobody waits for an answer, and a panic was told to the log.
+        let _ = self.guard("forget", |service| {
+            service.forget(ino(number));
+            Ok(())
+        });
+    }
+
     fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         self.attr(self.guard("getattr", |service| service.getattr(ino(number))), reply);
     }

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -108,6 +108,63 @@ fn times_before_1970_and_far_away_are_kept() {
         assert_eq!((metadata.mtime(), metadata.mtime_nsec()), (seconds, nanos));
         assert_eq!((metadata.atime(), metadata.atime_nsec()), (seconds, nanos));
     }
+    scratch.finish();
+}
+
+/// With a finer clock for one than for the other, what was written after a touch looked older.
+#[test]
+fn a_touch_and_the_write_after_it_go_by_one_clock() {
+    use nix::sys::stat::{UtimensatFlags, utimensat};
+    use nix::sys::time::TimeSpec;
+    let Some(scratch) = Scratch::mounted() else { return };
+    let (touched, written) = (scratch.mnt().join("touched"), scratch.mnt().join("written"));
+    std::fs::write(&touched, "").unwrap();
+    let now = TimeSpec::UTIME_NOW;
+    for _ in 0..20 {
+        utimensat(AT_FDCWD, &touched, &now, &now, UtimensatFlags::FollowSymlink).unwrap();
+        std::fs::write(&written, "x").unwrap();
+        let (before, after) = (touched.metadata().unwrap(), written.metadata().unwrap());
+        assert!(before.modified().unwrap() <= after.modified().unwrap());
+        assert_eq!(before.modified().unwrap(), before.accessed().unwrap());
+    }
+    scratch.finish();
+}
+
+/// The kernel opens fifos itself, and tells the server of no O_PATH descriptor.
+#[test]
+fn what_is_removed_while_in_use_keeps_its_attributes() {
+    use nix::sys::stat::Mode;
+    use std::os::unix::fs::OpenOptionsExt;
+    let Some(scratch) = Scratch::mounted() else { return };
+    let path = |name| scratch.mnt().join(name);
+    nix::unistd::mkfifo(&path("fifo"), Mode::S_IRWXU).unwrap();
+    std::fs::create_dir(path("dir")).unwrap();
+    for name in ["file", "other", "replaced", "twice"] {
+        std::fs::write(path(name), name).unwrap();
+    }
+    std::fs::hard_link(path("twice"), path("again")).unwrap();
+    let names = ["dir", "file", "replaced", "twice"];
+    let held =
+        |name| OpenOptions::new().read(true).custom_flags(nix::libc::O_PATH).open(path(name));
+    let mut files: Vec<File> = names.map(|name| held(name).unwrap()).into();
+    files.push(open(&path("fifo")));
+    let before: Vec<_> = files.iter().map(|file| file.metadata().unwrap()).collect();
+    std::fs::remove_dir(path("dir")).unwrap();
+    std::fs::rename(path("other"), path("replaced")).unwrap();
+    for name in ["fifo", "file", "twice"] {
+        std::fs::remove_file(path(name)).unwrap();
+    }
+    for (file, before) in files.iter().zip(before) {
+        let after = file.metadata().unwrap();
+        assert_eq!((after.ino(), after.mode()), (before.ino(), before.mode()));
+        assert_eq!(after.nlink(), u64::from(before.nlink() == 2 && before.is_file()));
+    }
+    let fifo = files.last().unwrap();
+    fifo.set_permissions(std::fs::Permissions::from_mode(0o640)).unwrap();
+    assert_eq!(fifo.metadata().unwrap().mode() & 0o7777, 0o640);
+    let listing = scratch.sh("mkdir gone; cd gone; rmdir ../gone; ls -a; stat -c %h .");
+    assert_eq!(listing, "0\n");
+    drop(files);
     scratch.finish();
 }
 

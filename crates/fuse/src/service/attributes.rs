@@ -22,14 +22,21 @@ pub(crate) struct Change {
 
 impl Service {
     pub(crate) fn getattr(&self, ino: Ino) -> Served<Attr> {
-        self.fs.getattr(ino).map_err(stale)
+        self.fs.getattr(ino).or_else(|error| self.remains(ino).ok_or_else(|| stale(error)))
+    }
+
+    /// The kernel does not know the inode any more.
+    pub(crate) fn forget(&self, ino: Ino) {
+        if let Some(remains) = &self.remains {
+            remains.forget(ino);
+        }
     }
 
     pub(crate) fn setattr(&self, ino: Ino, change: Change, caller: Caller) -> Served<Attr> {
         let mut mode = change.mode.map(|mode| (mode & 0o7777) as u16);
         let owner_changes = change.uid.is_some() || change.gid.is_some();
         // A new owner takes the set-id bits away, and so does a truncation, unless by root.
-        if mode.is_none() && (owner_changes || (change.size.is_some() && caller.uid != 0)) {
+        if mode.is_none() && (owner_changes || (change.size.is_some() && !caller.keeps_set_id())) {
             mode = self.mode_without_set_id(ino)?;
         }
         let change = SetAttr {
@@ -40,7 +47,10 @@ impl Service {
             accessed: change.accessed,
             modified: change.modified,
         };
-        self.fs.setattr(ino, &change).map_err(stale)
+        self.fs.setattr(ino, &change).or_else(|error| {
+            let left = self.remains.as_ref().and_then(|remains| remains.change(ino, &change));
+            left.ok_or_else(|| stale(error))
+        })
     }
 
     /// Takes the set-id bits away, as a write by all but root does; says whether there were any.

@@ -6,7 +6,7 @@
 use nearside::FileKind;
 use nearside::files::{Error as FsError, Ino};
 
-use super::{Served, Service, stale};
+use super::{NO_HANDLE, Served, Service, stale};
 
 const AFTER_DOT: u64 = 1;
 const AFTER_DOT_DOT: u64 = 2;
@@ -29,9 +29,14 @@ impl Listed {
 }
 
 impl Service {
-    /// Opens a directory, which keeps it while it is listed.
+    /// Opens a directory, which keeps it while it is listed. One that is gone is empty, for those
+    /// who still stand in it.
     pub(crate) fn opendir(&self, ino: Ino) -> Served<u64> {
-        Ok(self.handles.insert(self.fs.open(ino).map_err(stale)?))
+        match self.fs.open(ino) {
+            Ok(handle) => Ok(self.handles.insert(handle)),
+            Err(FsError::NotFound) if self.remains(ino).is_some() => Ok(NO_HANDLE),
+            Err(error) => Err(stale(error)),
+        }
     }
 
     /// At most `entries_max` entries after `offset`; none means the end.

@@ -3,22 +3,30 @@
 //! The kernel has checked permissions (`default_permissions`) and applied the umask before it
 //! asks. Numbers of inodes are the engine's own: they are never used twice, so nothing need be
 //! remembered between a lookup and its forget. An inode whose last name is gone lives on while a
-//! handle is open; without one, requests for it answer ESTALE.
+//! handle is open; without one its attributes can still be asked for until the kernel forgets it,
+//! all other requests for it answer ESTALE.
 
 mod attributes;
 mod data;
 mod directories;
 mod names;
+mod remains;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
 use nearside::FileSystem;
-use nearside::files::{Creation, Error as FsError, Handle};
+use nearside::files::{Attr, Creation, Error as FsError, Handle, Ino};
 
 use crate::handles::Handles;
 
 pub(crate) use attributes::Change;
 pub(crate) use data::REQUEST_BYTES_MAX;
+use remains::Remains;
+
+/// Stands for the handle of a directory that is gone; more than any table of handles holds.
+const NO_HANDLE: u64 = u64::MAX;
 
 /// The number of an error as the kernel knows it, positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,19 +69,30 @@ impl Caller {
 pub(crate) struct Service {
     fs: Arc<FileSystem>,
     handles: Handles,
+    /// Only where nobody else takes names away.
+    remains: Option<Remains>,
 }
 
 impl Service {
-    pub(crate) fn new(fs: Arc<FileSystem>) -> Service {
-        Service { fs, handles: Handles::default() }
+    pub(crate) fn new(fs: Arc<FileSystem>, sole_door: bool) -> Service {
+        let remains = sole_door.then(Remains::default);
+        Service { fs, handles: Handles::default(), remains }
     }
 
     fn handle(&self, number: u64) -> Served<Arc<Handle>> {
         self.handles.get(number).ok_or(Errno(libc::EBADF))
     }
 
+    /// What is left of an inode that is gone.
+    fn remains(&self, ino: Ino) -> Option<Attr> {
+        self.remains.as_ref()?.get(ino)
+    }
+
     /// Closes an open file or directory.
     pub(crate) fn release(&self, number: u64) -> Served<()> {
+        if number == NO_HANDLE {
+            return Ok(());
+        }
         self.handles.remove(number).map(drop).ok_or(Errno(libc::EBADF))
     }
 }

@@ -1,0 +1,68 @@
+//! What the service answers, without a kernel.
+
+use super::{Caller, Change, Errno, Service};
+use nearside::files::{Ino, NewNode};
+use nearside::{FormatOptions, Pool, SliceSpec};
+
+const BY: Caller = Caller { uid: 0, gid: 0 };
+
+fn with_service(sole_door: bool, test: impl FnOnce(&Service)) {
+    let root = tempfile::tempdir().unwrap();
+    let options = FormatOptions {
+        slices: vec![SliceSpec::default()],
+        slice_bytes: 32 << 20,
+        process: true,
+        ..FormatOptions::default()
+    };
+    Pool::format(root.path().join("pool"), &options).unwrap();
+    let pool = Pool::open(root.path().join("pool")).unwrap();
+    test(&Service::new(pool.fs().clone(), sole_door));
+    pool.close().unwrap();
+}
+
+fn removed(service: &Service) -> Ino {
+    let attr = service.make(Ino::ROOT, b"name", NewNode::Directory, 0o700, BY).unwrap();
+    service.rmdir(Ino::ROOT, b"name").unwrap();
+    attr.ino
+}
+
+#[test]
+fn what_is_left_of_an_inode_stays_until_the_kernel_forgets_it() {
+    with_service(true, |service| {
+        let ino = removed(service);
+        let left = service.getattr(ino).unwrap();
+        assert_eq!((left.ino, left.mode, left.links), (ino, 0o700, 0));
+        let change = Change { mode: Some(0o40750), ..Change::default() };
+        service.setattr(ino, change, BY).unwrap();
+        let left = service.getattr(ino).unwrap();
+        assert_eq!((left.mode, left.uid, left.links), (0o750, 0, 0));
+        let listing = service.opendir(ino).unwrap();
+        assert_eq!(service.list(ino, 2, 10).unwrap(), []);
+        service.release(listing).unwrap();
+        service.forget(ino);
+        assert_eq!(service.opendir(ino), Err(Errno(libc::ESTALE)));
+        assert_eq!(service.getattr(ino), Err(Errno(libc::ESTALE)));
+    });
+}
+
+#[test]
+fn a_removal_that_fails_or_leaves_names_leaves_no_remains() {
+    with_service(true, |service| {
+        let file = service.make(Ino::ROOT, b"one", NewNode::File, 0o600, BY).unwrap();
+        service.link(file.ino, Ino::ROOT, b"two").unwrap();
+        assert_eq!(service.rmdir(Ino::ROOT, b"one"), Err(Errno(libc::ENOTDIR)));
+        service.unlink(Ino::ROOT, b"one").unwrap();
+        let remains = service.remains.as_ref().unwrap();
+        assert_eq!(remains.get(file.ino), None);
+        service.unlink(Ino::ROOT, b"two").unwrap();
+        assert_eq!(remains.get(file.ino).map(|attr| attr.links), Some(0));
+    });
+}
+
+#[test]
+fn nothing_is_left_where_there_are_other_doors() {
+    with_service(false, |service| {
+        let ino = removed(service);
+        assert_eq!(service.getattr(ino), Err(Errno(libc::ESTALE)));
+    });
+}
