@@ -518,8 +518,9 @@ impl Filesystem for Transport {
         sized(self.guard("getxattr", |it| it.getxattr(ino(number), name)), room, reply);
     }
 
-    fn listxattr(&self, _: &Request, number: INodeNo, room: u32, reply: ReplyXattr) {
-        sized(self.guard("listxattr", |it| it.listxattr(ino(number))), room, reply);
+    fn listxattr(&self, request: &Request, number: INodeNo, room: u32, reply: ReplyXattr) {
+        let by = caller(request);
+        sized(self.guard("listxattr", |it| it.listxattr(ino(number), by)), room, reply);
     }
 
     fn removexattr(&self, _: &Request, number: INodeNo, name: &OsStr, reply: ReplyEmpty) {

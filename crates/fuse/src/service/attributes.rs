@@ -8,6 +8,8 @@ use super::{Caller, Errno, Served, Service, stale};
 const SET_USER_ID: u16 = 0o4000;
 const SET_GROUP_ID: u16 = 0o2000;
 const GROUP_EXECUTE: u16 = 0o0010;
+/// Class of the extended attributes that only root reads and writes.
+const TRUSTED: &[u8] = b"trusted.";
 
 /// What a setattr request changes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,9 +103,11 @@ impl Service {
         self.fs.removexattr(ino, name).map_err(stale)
     }
 
-    /// All names, each with a NUL after it, as listxattr(2) gives them.
-    pub(crate) fn listxattr(&self, ino: Ino) -> Served<Vec<u8>> {
-        let names = self.fs.listxattr(ino).map_err(stale)?;
+    /// All names, each with a NUL after it, as listxattr(2) gives them; those that only root may
+    /// read are not for others to see.
+    pub(crate) fn listxattr(&self, ino: Ino, caller: Caller) -> Served<Vec<u8>> {
+        let mut names = self.fs.listxattr(ino).map_err(stale)?;
+        names.retain(|name| caller.uid == 0 || !name.starts_with(TRUSTED));
         let mut list = Vec::with_capacity(names.iter().map(|name| name.len() + 1).sum());
         for name in names {
             list.extend_from_slice(&name);
@@ -113,10 +117,12 @@ impl Service {
     }
 }
 
-/// ACLs would have to be obeyed, not only stored.
+/// Names belong to classes, and unknown classes to nobody. `system.` is not among those here: ACLs
+/// would have to be obeyed, not only stored.
 fn supported(name: &[u8]) -> Served<()> {
-    match name.starts_with(b"system.") {
-        true => Err(FsError::Unsupported("extended attributes of the system").into()),
-        false => Ok(()),
+    let classes = [b"user.".as_slice(), b"security.", TRUSTED];
+    match classes.iter().any(|class| name.starts_with(class)) {
+        true => Ok(()),
+        false => Err(FsError::Unsupported("extended attributes of this class").into()),
     }
 }

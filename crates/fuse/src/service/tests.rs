@@ -66,3 +66,23 @@ fn nothing_is_left_where_there_are_other_doors() {
         assert_eq!(service.getattr(ino), Err(Errno(libc::ESTALE)));
     });
 }
+
+#[test]
+fn extended_attributes_have_a_known_class_and_trusted_ones_are_roots() {
+    with_service(true, |service| {
+        let names = [b"security.a".as_slice(), b"trusted.a", b"user.a"];
+        for name in names {
+            service.setxattr(Ino::ROOT, name, b"value", 0).unwrap();
+            assert_eq!(service.getxattr(Ino::ROOT, name), Ok(b"value".to_vec()));
+        }
+        for name in [b"other.a".as_slice(), b"system.posix_acl_access", b"user"] {
+            let refused = Err(Errno(libc::EOPNOTSUPP));
+            assert_eq!(service.setxattr(Ino::ROOT, name, b"value", 0), refused);
+        }
+        let all = b"security.a\0trusted.a\0user.a\0".to_vec();
+        assert_eq!(service.listxattr(Ino::ROOT, BY), Ok(all));
+        let other = Caller { uid: 1, gid: 0 };
+        let seen = b"security.a\0user.a\0".to_vec();
+        assert_eq!(service.listxattr(Ino::ROOT, other), Ok(seen));
+    });
+}
