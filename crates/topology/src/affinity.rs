@@ -81,7 +81,7 @@ pub fn recent_cpu() -> u32 {
     RECENT.get()
 }
 
-/// The place of `cpu` among `places` (at least one) that CPUs have: its own, where there are enough.
+/// The place of `cpu` among `places` (at least one): its own, where there are enough.
 #[inline]
 pub fn place_of(cpu: usize, places: usize) -> usize {
     // a division takes as long as some thirty other instructions, on the way of every call
