@@ -3,8 +3,15 @@
 # (the facts' op-cost table: system call included, 512 calls, QEMU -icount). The loops that copy
 # and checksum data are printed apart. Noise-free but for the dice.
 #   icount.sh [BINARY [CALLS]]
+# Without a binary it builds one, alone: in a build of all crates the recorder's hook is compiled in.
 set -euo pipefail
-binary=${1:-${CARGO_TARGET_DIR:-target}/release/nearside-bench}
+if [[ -n ${1:-} ]]; then
+    binary=$1
+else
+    cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
+    cargo build --release --locked --quiet -p nearside-bench
+    binary=${CARGO_TARGET_DIR:-target}/release/nearside-bench
+fi
 calls=${2:-512}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT

@@ -8,6 +8,7 @@
 
 use crate::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crossbeam_utils::CachePadded;
+use topology::place_of;
 
 /// The gate of one pool.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ impl Gate {
     /// Starts a change. Never enter twice in one thread: a cut that waits between would deadlock.
     #[inline]
     pub fn enter(&self, cpu: usize) -> Entered<'_> {
-        Entered { _lane: self.lanes[cpu % self.lanes.len()].read() }
+        Entered { _lane: self.lanes[place_of(cpu, self.lanes.len())].read() }
     }
 
     /// Waits for all changes under way and holds new ones back.

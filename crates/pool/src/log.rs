@@ -21,6 +21,7 @@ use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, yield_now}
 use crossbeam_utils::CachePadded;
 use pmem::{Clean, InFlight, Mapping};
 use std::mem::offset_of;
+use topology::place_of;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -187,7 +188,7 @@ impl SliceLog {
     /// Takes a lane, that of `cpu` if nobody writes to it; it never sleeps for one.
     #[inline(always)] // on the way of every change
     pub fn lane(&self, cpu: usize) -> LaneGuard<'_> {
-        let index = cpu % self.lanes.len();
+        let index = place_of(cpu, self.lanes.len());
         match self.lanes[index].try_lock() {
             Some(lane) => LaneGuard { log: self, lane, index: index as u16 },
             None => self.other_lane(index),

@@ -18,6 +18,7 @@ use pmem::{Deferred, Domain, InFlight};
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use topology::place_of;
 
 /// Tree pages take one part in this many of the memory for caches.
 const PAGE_CACHE_SHARE: u64 = 32;
@@ -133,7 +134,7 @@ impl Pool {
     /// The slice nearest to the CPU that runs this.
     #[inline]
     pub fn near_slice(&self) -> u8 {
-        self.near[topology::recent_cpu() as usize % self.near.len()]
+        self.near[place_of(topology::recent_cpu() as usize, self.near.len())]
     }
 
     /// Blocks between owners: allocation and retirement.
@@ -158,7 +159,7 @@ impl Pool {
     #[inline(always)] // on the way of every change
     pub fn lane(&self) -> (LaneGuard<'_>, &Slice) {
         let cpu = topology::recent_cpu() as usize;
-        let slice = &self.slices[usize::from(self.near[cpu % self.near.len()])];
+        let slice = &self.slices[usize::from(self.near[place_of(cpu, self.near.len())])];
         (slice.log.lane(cpu), slice)
     }
 
@@ -255,7 +256,7 @@ impl Pool {
         debug_assert!(at + data.len() <= BLOCK_BYTES as usize);
         let (slice, offset) = self.place(addr);
         let stored = slice.mapping.store_deferred(offset + at as u64, data);
-        let cpu = topology::recent_cpu() as usize % self.in_place.len();
+        let cpu = place_of(topology::recent_cpu() as usize, self.in_place.len());
         self.in_place[cpu].lock().push((addr.slice(), stored));
     }
 

@@ -17,6 +17,7 @@ use crate::space::{Run, Space};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, epoch, recent_cpu, sleep, yield_now};
 use crossbeam_utils::CachePadded;
 use std::sync::Arc;
+use topology::place_of;
 
 /// Blocks that go through an epoch together.
 const BATCH_BLOCKS: usize = 64;
@@ -75,7 +76,7 @@ impl Reclaim {
 
     #[inline]
     fn cpu(&self) -> &Mutex<CpuBlocks> {
-        &self.cpus[recent_cpu() as usize % self.cpus.len()]
+        &self.cpus[place_of(recent_cpu() as usize, self.cpus.len())]
     }
 
     /// One block, on slice `near` if it has any.

@@ -23,7 +23,9 @@ mod machine;
 mod sysfs;
 mod virtual_nodes;
 
-pub use affinity::{allowed_cpus, current_cpu, pin_current_thread, recent_cpu, refresh_cpu};
+pub use affinity::{
+    allowed_cpus, current_cpu, pin_current_thread, place_of, recent_cpu, refresh_cpu,
+};
 pub use cpulist::parse_cpulist;
 pub use error::{Error, Result};
 pub use machine::Topology;

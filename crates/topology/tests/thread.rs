@@ -1,6 +1,6 @@
 //! The machine that the tests run on, and the calling thread's place on it.
 
-use topology::{Error, Topology, allowed_cpus, current_cpu, pin_current_thread};
+use topology::{Error, Topology, allowed_cpus, current_cpu, pin_current_thread, place_of};
 
 #[test]
 fn the_machine_of_this_test_has_a_node_and_our_cpus() {
@@ -37,4 +37,11 @@ fn pinning_to_nothing_or_to_the_impossible_changes_nothing() {
     assert!(matches!(error, Error::Affinity { what: "set", .. }));
     assert_eq!(error.errno(), 22, "EINVAL");
     assert_eq!(allowed_cpus().unwrap(), before);
+}
+
+#[test]
+fn every_cpu_has_a_place_its_own_where_there_are_enough() {
+    assert!((0..8).all(|cpu| place_of(cpu, 8) == cpu));
+    let places: Vec<usize> = (0..7).map(|cpu| place_of(cpu, 3)).collect();
+    assert_eq!(places, [0, 1, 2, 0, 1, 2, 0]);
 }
