@@ -292,6 +292,8 @@ impl<'a> Copy<'a> {
         }
         let found = self.to.stat(to, true).map_err(self.at_to(to))?;
         let mut above = match (found, to.parent()) {
+            // Refused by who makes the directory.
+            (Some(stat), _) if stat.kind != FileKind::Directory => return Ok(()),
             (None, Some(parent)) => parent.to_path_buf(),
             _ => to.to_path_buf(),
         };

@@ -17,8 +17,9 @@ Examples:
   nearside df /data/pool
   nearside df /data/pool --json
 
-The sizes are those of the space for data, without logs. A file may use every slice, and inodes
-belong to the pool as a whole.")]
+The sizes are those of the space for data, without logs. The total's free space is what files can
+still take: less than that of the slices by what is kept for checkpoints and for removing files
+from a full pool. Inodes belong to the pool as a whole.")]
 pub struct DfArgs {
     /// Directory of the pool; the pool must not be mounted.
     pub pool: PathBuf,
@@ -32,6 +33,8 @@ struct Report {
     pool: String,
     #[serde(flatten)]
     space: Space,
+    /// Free in slices, but not for files.
+    kept_bytes: u64,
     inodes: u64,
     inodes_free: u64,
     slices: Vec<Slice>,
@@ -54,13 +57,19 @@ struct Space {
 }
 
 impl Space {
-    fn new(blocks: u64, blocks_free: u64, block_bytes: u32) -> Space {
-        let (bytes, free_bytes) =
-            (blocks * u64::from(block_bytes), blocks_free * u64::from(block_bytes));
-        let used_bytes = bytes.saturating_sub(free_bytes);
-        // Rounded up, as df(1) does: what is used a little is not shown as empty.
-        let percent = (u128::from(used_bytes) * 100).div_ceil(u128::from(bytes.max(1)));
-        Space { bytes, used_bytes, free_bytes, used_percent: percent as u64 }
+    /// `kept` of the free blocks are not for files.
+    fn new(blocks: u64, blocks_free: u64, kept: u64, block_bytes: u32) -> Space {
+        let bytes = |blocks: u64| blocks * u64::from(block_bytes);
+        let (used, free) = (blocks.saturating_sub(blocks_free), blocks_free.saturating_sub(kept));
+        // Of what files can have, and rounded up, both as df(1) does: what is used a little is
+        // not shown as empty, and a pool that takes no more is full.
+        let percent = (u128::from(used) * 100).div_ceil(u128::from((used + free).max(1)));
+        Space {
+            bytes: bytes(blocks),
+            used_bytes: bytes(used),
+            free_bytes: bytes(free),
+            used_percent: percent as u64,
+        }
     }
 
     fn cells(&self) -> [String; 4] {
@@ -76,15 +85,18 @@ pub fn run(args: &DfArgs) -> Result<()> {
 }
 
 fn report(args: &DfArgs, pool: &Pool) -> Report {
-    let space = pool.statfs();
-    let slices = pool.info().slices.into_iter().map(|slice| Slice {
+    let (space, slices) = (pool.statfs(), pool.info().slices);
+    let free: u64 = slices.iter().map(|slice| slice.blocks_free).sum();
+    let kept = free.saturating_sub(space.blocks_free);
+    let slices = slices.into_iter().map(|slice| Slice {
         index: slice.index,
         path: slice.path.display().to_string(),
-        space: Space::new(slice.blocks, slice.blocks_free, space.block_bytes),
+        space: Space::new(slice.blocks, slice.blocks_free, 0, space.block_bytes),
     });
     Report {
         pool: args.pool.display().to_string(),
-        space: Space::new(space.blocks, space.blocks_free, space.block_bytes),
+        space: Space::new(space.blocks, free, kept, space.block_bytes),
+        kept_bytes: kept * u64::from(space.block_bytes),
         inodes: space.inodes,
         inodes_free: space.inodes_free,
         slices: slices.collect(),
@@ -114,9 +126,9 @@ mod tests {
 
     #[test]
     fn a_little_use_is_not_shown_as_none() {
-        for (blocks, free, percent) in [(1000, 1000, 0), (1000, 999, 1), (1000, 0, 100), (0, 0, 0)]
-        {
-            assert_eq!(Space::new(blocks, free, 4096).used_percent, percent);
+        let cases = [(1000, 1000, 0, 0), (1000, 999, 0, 1), (1000, 0, 0, 100), (0, 0, 0, 0)];
+        for (blocks, free, kept, percent) in cases.into_iter().chain([(1000, 50, 50, 100)]) {
+            assert_eq!(Space::new(blocks, free, kept, 4096).used_percent, percent);
         }
     }
 }

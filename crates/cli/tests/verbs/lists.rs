@@ -16,14 +16,14 @@ fn df_counts_what_is_used() {
     assert!(number(&after, "used_percent") > number(&before, "used_percent"));
     let slices = after["slices"].as_array().unwrap();
     assert_eq!(slices.len(), 2);
-    for key in ["bytes", "used_bytes", "free_bytes"] {
-        let sum: u64 = slices.iter().map(|slice| number(slice, key)).sum();
-        assert_eq!(sum, number(&after, key), "{key}");
-    }
-    assert_eq!(
-        number(&after, "bytes"),
-        number(&after, "used_bytes") + number(&after, "free_bytes")
-    );
+    let sum = |key: &str| -> u64 { slices.iter().map(|slice| number(slice, key)).sum() };
+    assert_eq!(sum("bytes"), number(&after, "bytes"));
+    assert_eq!(sum("used_bytes"), number(&after, "used_bytes"));
+    let (free, kept) = (number(&after, "free_bytes"), number(&after, "kept_bytes"));
+    assert_eq!(sum("free_bytes"), free + kept);
+    assert_eq!(number(&after, "bytes"), number(&after, "used_bytes") + free + kept);
+    let info = scratch.json(&["info", &pool, "--json"]);
+    assert_eq!(number(&info, "free_bytes"), free);
     let text = scratch.ok(&["df", &pool]);
     assert_eq!(text.lines().count(), 4, "{text}");
     for word in ["SLICE", "total", "MiB", "%"] {
@@ -110,4 +110,29 @@ fn those_that_read_change_not_one_byte() {
     scratch.ok(&["cp", ":/file", "@out"]);
     scratch.ok(&["rm", "--dry-run", ":/file"]);
     assert!(bytes() == before);
+}
+
+#[test]
+fn a_pool_in_use_is_refused_and_its_holder_named() {
+    let scratch = Scratch::new();
+    scratch.put(":/file", b"x");
+    let pool = scratch.pool().display().to_string();
+    let open = nearside::Pool::open(scratch.pool()).unwrap();
+    let holder = std::process::id().to_string();
+    let cases: [&[&str]; 9] = [
+        &["df", &pool],
+        &["ls", ":/"],
+        &["tree", ":/"],
+        &["stat", ":/file"],
+        &["cat", ":/file"],
+        &["cp", ":/file", "@out"],
+        &["mkdir", ":/dir"],
+        &["mv", ":/file", ":/other"],
+        &["rm", ":/file"],
+    ];
+    for words in cases {
+        scratch.fails(words, 1, &["in use", &holder]);
+    }
+    drop(open);
+    assert_eq!(scratch.all(), ["/file"]);
 }
