@@ -27,7 +27,8 @@ Examples:
   nearside ls -l /data/pool:/notes                  and look at it
 
 POOL is a directory that holds the slices, POOL:/path a file or directory in it. The verbs on
-POOL:/path work without a mount, on a pool that is not mounted. Sizes take K, M, G and T (powers of 1024).
+POOL:/path work without a mount, on a pool that is not mounted.
+Sizes take K, M, G and T (powers of 1024).
 Exit codes: 0 done, 1 failed, 2 wrong usage.";
 
 /// The verbs.
