@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nearside::SliceSpec;
 
-use crate::{bench, size};
+use crate::{bench, cat, cp, df, ls, mkdir, mv, rm, size, stat, tree};
 
 /// Files on persistent memory: a pool of slices, one for each NUMA node, mounted for every program.
 #[derive(Debug, Parser)]
@@ -23,8 +23,12 @@ Examples:
   nearside info /data/pool                          what it is and how full
   nearside umount /mnt/near                         checkpoint, close, unmount
   nearside check /data/pool                         verify everything that is stored
+  nearside cp -r notes /data/pool:/                 copy into a pool that is not mounted
+  nearside ls -l /data/pool:/notes                  and look at it
 
-POOL is a directory that holds the slices. Sizes take K, M, G and T (powers of 1024).
+POOL is a directory that holds the slices, POOL:/path a file or directory in it. The verbs on
+POOL:/path work without a mount, on a pool that is not mounted.
+Sizes take K, M, G and T (powers of 1024).
 Exit codes: 0 done, 1 failed, 2 wrong usage.";
 
 /// The verbs.
@@ -40,6 +44,24 @@ pub enum Command {
     Info(InfoArgs),
     /// Verify everything that a pool stores; exits 0 if clean, 1 if damaged, 2 if it cannot look.
     Check(CheckArgs),
+    /// Show how much space a pool has, slice by slice.
+    Df(df::DfArgs),
+    /// List a directory of a pool.
+    Ls(ls::LsArgs),
+    /// Show all that is in a directory of a pool.
+    Tree(tree::TreeArgs),
+    /// Show all that a pool says of one file.
+    Stat(stat::StatArgs),
+    /// Print files of a pool.
+    Cat(cat::CatArgs),
+    /// Copy into a pool, out of it, or within it.
+    Cp(cp::CpArgs),
+    /// Remove files and directories of a pool.
+    Rm(rm::RmArgs),
+    /// Rename within a pool.
+    Mv(mv::MvArgs),
+    /// Make directories in a pool.
+    Mkdir(mkdir::MkdirArgs),
     /// Measure what the engine costs, beside the floor of the same run.
     Bench(bench::BenchArgs),
 }
@@ -177,6 +199,16 @@ mod tests {
             "nearside info POOL --json",
             "nearside check POOL --json",
             "nearside bench --dir DIR --only overwrite_4k --json",
+            "nearside df POOL --json",
+            "nearside ls -la POOL:/a --json",
+            "nearside ls POOL",
+            "nearside tree POOL --json",
+            "nearside stat POOL:/a --json",
+            "nearside cat POOL:/a OTHER:/b",
+            "nearside cp -rp --sparse a POOL:/a",
+            "nearside rm -rf --dry-run POOL:/a POOL:/b",
+            "nearside mv POOL:/a POOL:/b",
+            "nearside mkdir -p POOL:/a",
         ];
         for line in lines {
             Cli::try_parse_from(line.split_whitespace()).unwrap();

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::pool_path;
+
 /// Why a command failed; the text goes to stderr after `nearside: `.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -43,6 +45,14 @@ pub enum Error {
         path: PathBuf,
         /// What the kernel said.
         source: std::io::Error,
+    },
+    /// Something in a pool, or beside it, will not do.
+    #[error("{}: {reason}", shown.display())]
+    Path {
+        /// Which, as the command line writes it.
+        shown: PathBuf,
+        /// Why, and what to do.
+        reason: String,
     },
     /// The mount point will not do.
     #[error("{}: {reason}", dir.display())]
@@ -102,4 +112,18 @@ pub fn io(path: &Path) -> impl Fn(std::io::Error) -> Error + '_ {
 /// Puts the pool to an error of the library.
 pub fn pool(pool: &Path) -> impl Fn(nearside::Error) -> Error + '_ {
     move |source| Error::Pool { pool: pool.to_path_buf(), source }
+}
+
+/// Puts the pool before the path that an error of the library names.
+pub fn inside(pool: &Path) -> impl Fn(nearside::Error) -> Error + '_ {
+    move |source| match source {
+        nearside::Error::Path { path, source } => {
+            let mut reason = source.to_string();
+            if matches!(source, nearside::files::Error::NotFound) {
+                reason.push_str(&format!("; nearside ls {}:/ shows what is there", pool.display()));
+            }
+            Error::Path { shown: pool_path::shown(pool, &path), reason }
+        }
+        source => Error::Pool { pool: pool.to_path_buf(), source },
+    }
 }

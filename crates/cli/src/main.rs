@@ -4,21 +4,34 @@
 //! look).
 #![forbid(unsafe_code)]
 
+mod about;
+mod access;
 mod args;
 mod bench;
+mod cat;
 mod check;
+mod cp;
 mod daemon;
+mod df;
 mod dying;
 mod error;
 mod format;
 mod info;
+mod ls;
+mod mkdir;
 mod mount;
+mod mv;
 mod output;
 mod place;
+mod pool_path;
+mod rm;
 mod server;
 mod server_lock;
+mod side;
 mod signals;
 mod size;
+mod stat;
+mod tree;
 mod umount;
 
 use std::process::ExitCode;
@@ -33,7 +46,7 @@ fn main() -> ExitCode {
     match run(&cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("nearside: {error}");
+            output::complain(&error.to_string());
             ExitCode::from(error.exit_code())
         }
     }
@@ -46,6 +59,15 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Umount(args) => umount::run(args),
         Command::Info(args) => info::run(args),
         Command::Check(args) => check::run(args),
+        Command::Df(args) => df::run(args),
+        Command::Ls(args) => ls::run(args),
+        Command::Tree(args) => tree::run(args),
+        Command::Stat(args) => stat::run(args),
+        Command::Cat(args) => cat::run(args),
+        Command::Cp(args) => cp::run(args),
+        Command::Rm(args) => rm::run(args),
+        Command::Mv(args) => mv::run(args),
+        Command::Mkdir(args) => mkdir::run(args),
         Command::Bench(args) => bench::run(args),
     }
 }

@@ -1,17 +1,48 @@
 //! What commands print: text for people, JSON for programs.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use serde::Serialize;
 
+use crate::about;
 use crate::error::{Error, Result};
 
 /// Prints `text` on stdout. A reader that went away (`nearside info | head`) is no error.
 pub fn text(text: &str) -> Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        done => done.map_err(Error::Output),
+    bytes(text.as_bytes())
+}
+
+/// Prints `bytes` on stdout as they are; a reader that went away is no error.
+pub fn bytes(bytes: &[u8]) -> Result<()> {
+    piece(bytes).map(drop)
+}
+
+/// Prints a piece of what stdout is to get; false when its reader went away.
+pub fn piece(bytes: &[u8]) -> Result<bool> {
+    let mut stdout = std::io::stdout().lock();
+    // What does not end a line waits in the buffer, and an error at the end would be lost.
+    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        done => done.map(|()| true).map_err(Error::Output),
     }
+}
+
+/// A name for stdout: as it is, but harmless where stdout is a terminal.
+pub fn name(name: &[u8]) -> Vec<u8> {
+    if std::io::stdout().is_terminal() { about::escaped(name) } else { name.to_vec() }
+}
+
+/// Says on stderr what went wrong, or will be missing. A path in it may hold what commands a
+/// terminal; its lines stay lines.
+pub fn complain(text: &str) {
+    let lines: Vec<String> = text
+        .split('\n')
+        .map(|line| match std::io::stderr().is_terminal() {
+            true => String::from_utf8_lossy(&about::escaped(line.as_bytes())).into_owned(),
+            false => line.to_owned(),
+        })
+        .collect();
+    eprintln!("nearside: {}", lines.join("\n"));
 }
 
 /// Prints `value` as JSON on stdout.

@@ -1,4 +1,4 @@
-//! Damaged and hostile images for a while: `NEARSIDE_FUZZ_SECONDS` of them (40), from case
+//! Damaged and hostile images for a while: `NEARSIDE_FUZZ_SECONDS` of them (60), from case
 //! `NEARSIDE_FUZZ_SEED` (1) on.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -11,7 +11,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_nearside-fuzz");
 
 #[test]
 fn no_image_makes_the_engine_panic_hang_or_show_what_never_was() {
-    let settings = Settings::from_environment(PROGRAM, 1, 40).unwrap();
+    let settings = Settings::from_environment(PROGRAM, 1, 60).unwrap();
     let report = run(&settings).unwrap();
     print!("seed={} {report}", settings.seed);
     assert!(report.failures.is_empty(), "{} cases failed", report.failures.len());

@@ -102,6 +102,9 @@ fn a_pool_in_use_is_refused() {
     assert_fails(&mount(&mnt), 1, &["mounted here"]);
     assert_fails(&scratch.run(["info".as_ref(), pool.as_os_str()]), 1, &[&server]);
     assert_fails(&scratch.run(["check".as_ref(), pool.as_os_str()]), 2, &[]);
+    let root = format!("{}:/", pool.display());
+    assert_fails(&scratch.run(["ls", &root]), 1, &[&server, "umount"]);
+    assert_fails(&scratch.run(["mkdir", &(root + "dir")]), 1, &[&server, "umount"]);
     scratch.finish();
 }
 

@@ -1,0 +1,63 @@
+//! `nearside cat`: the bytes of files of a pool, on stdout.
+
+use clap::Args;
+use nearside::files::Error as FsError;
+use nearside::{Error as PoolError, OpenFlags, Pool};
+
+use crate::error::{self, Result};
+use crate::pool_path::PoolPath;
+use crate::{access, output};
+
+/// Bytes read at once.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Arguments of `cat`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  nearside cat /data/pool:/notes/today
+  nearside cat /data/pool:/log.1 /data/pool:/log.2 | grep error
+
+The bytes come as they are, also on a terminal.")]
+pub struct CatArgs {
+    /// Files in pools, one after the other; the pools must not be mounted.
+    #[arg(value_name = "POOL:/PATH", required = true, value_parser = PoolPath::parser())]
+    pub files: Vec<PoolPath>,
+}
+
+/// Prints files.
+pub fn run(args: &CatArgs) -> Result<()> {
+    for group in args.files.chunk_by(|one, next| one.pool == next.pool) {
+        let pool = access::reading(&group[0].pool)?;
+        for at in group {
+            if !print(&pool, at)? {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Prints one file; false when nobody reads any more.
+fn print(pool: &Pool, at: &PoolPath) -> Result<bool> {
+    let opened = pool.open_file(&at.path, &OpenFlags::new().read(true));
+    let file = opened.map_err(|error| match error {
+        PoolError::Path { source: FsError::IsDirectory, .. } => {
+            at.refuse("is a directory; list it with nearside ls")
+        }
+        error => error::inside(&at.pool)(error),
+    })?;
+    let mut buffer = vec![0; PIECE_BYTES];
+    let mut offset = 0;
+    loop {
+        let bytes =
+            file.read_at(&mut buffer, offset).map_err(|error| at.refuse(error.to_string()))?;
+        if bytes == 0 {
+            return Ok(true);
+        }
+        if !output::piece(&buffer[..bytes])? {
+            return Ok(false);
+        }
+        offset += bytes as u64;
+    }
+}

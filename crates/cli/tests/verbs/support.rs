@@ -1,0 +1,136 @@
+//! A scratch pool without a mount, and `nearside` on it.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A pool of two slices in a directory that goes away at the end.
+pub struct Scratch {
+    root: tempfile::TempDir,
+}
+
+impl Scratch {
+    /// A formatted pool.
+    pub fn new() -> Scratch {
+        let scratch = Scratch { root: tempfile::tempdir().unwrap() };
+        scratch.format("pool");
+        scratch
+    }
+
+    /// Makes one more pool.
+    pub fn format(&self, name: &str) {
+        let pool = self.root.path().join(name);
+        let options = ["--slices=2", "--size=32M", "--durability=process"].map(OsStr::new);
+        ok(run([&[OsStr::new("format"), pool.as_os_str()], &options[..]].concat()));
+    }
+
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    pub fn pool(&self) -> PathBuf {
+        self.root().join("pool")
+    }
+
+    /// A path beside the pool.
+    pub fn outside(&self, name: &str) -> OsString {
+        self.root().join(name).into_os_string()
+    }
+
+    /// `POOL:` and `path`.
+    pub fn inside(&self, path: impl AsRef<OsStr>) -> OsString {
+        let mut text = self.pool().into_os_string();
+        text.push(":");
+        text.push(path);
+        text
+    }
+
+    /// Runs `nearside` with `words`; one that begins with `:/` is a path in the pool, one that
+    /// begins with `@` is a path beside it.
+    pub fn run(&self, words: &[&str]) -> Output {
+        run(words.iter().map(|word| match word.strip_prefix(':') {
+            Some(path) if path.starts_with('/') => self.inside(path),
+            _ => match word.strip_prefix('@') {
+                Some(name) => self.outside(name),
+                None => word.into(),
+            },
+        }))
+    }
+
+    /// Runs it; it must succeed. Gives its stdout.
+    pub fn ok(&self, words: &[&str]) -> String {
+        String::from_utf8(ok(self.run(words))).unwrap()
+    }
+
+    /// Runs it and reads what it printed as JSON.
+    pub fn json(&self, words: &[&str]) -> serde_json::Value {
+        serde_json::from_str(&self.ok(words)).unwrap()
+    }
+
+    /// Runs it; it must exit with `code` and say each of `said` on stderr.
+    pub fn fails(&self, words: &[&str], code: i32, said: &[&str]) {
+        let output = self.run(words);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {text}");
+        for word in said {
+            assert!(text.contains(word), "{words:?}: no \"{word}\" in: {text}");
+        }
+        assert!(!text.contains("panic"), "{text}");
+    }
+
+    /// Puts a file into the pool.
+    pub fn put(&self, path: &str, content: &[u8]) {
+        std::fs::write(self.outside("put"), content).unwrap();
+        self.ok(&["cp", "@put", path]);
+    }
+
+    /// All that the pool holds, one path a line.
+    pub fn all(&self) -> Vec<String> {
+        let mut paths = Vec::new();
+        collect(&self.json(&["tree", "--json", ":/"]), "", &mut paths);
+        paths
+    }
+
+    /// Verifies everything that is stored.
+    pub fn check(&self) {
+        let pool = self.pool();
+        ok(run([OsStr::new("check"), pool.as_os_str()]));
+    }
+}
+
+fn collect(node: &serde_json::Value, at: &str, paths: &mut Vec<String>) {
+    for entry in node["entries"].as_array().into_iter().flatten() {
+        let path = format!("{at}/{}", entry["name"].as_str().unwrap());
+        paths.push(path.clone());
+        collect(entry, &path, paths);
+    }
+}
+
+/// The command, not started yet.
+pub fn command<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearside"));
+    command.args(args).stdin(Stdio::null());
+    command
+}
+
+pub fn run<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Output {
+    command(args).output().unwrap()
+}
+
+/// The stdout of a command that must have succeeded and said nothing on stderr.
+pub fn ok(output: Output) -> Vec<u8> {
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    output.stdout
+}
+
+/// Bytes of every value in no short period.
+pub fn binary(bytes: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[3]
+    };
+    (0..bytes).map(|_| next()).collect()
+}
