@@ -1,9 +1,11 @@
 //! Several users: the kernel checks what the attributes say.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, Permissions};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use nix::fcntl::{FallocateFlags, copy_file_range, fallocate};
+use nix::fcntl::{FallocateFlags, OFlag, copy_file_range, fallocate, openat};
+use nix::sys::stat::Mode;
 use nix::unistd::{Uid, setfsuid};
 
 use crate::support::{Scratch, has};
@@ -75,12 +77,16 @@ const CHANGES: [Change; 3] = [
 
 /// Permission bits of a file with all of them, after each change by `user`.
 fn modes_after_changes(scratch: &Scratch, user: u32) -> Vec<u32> {
+    // Not every user may pass through the directories above the mount.
+    let root = File::open(scratch.mnt()).unwrap();
     let change = |(name, change): Change| {
-        let path = scratch.mnt().join(format!("{name}-{user}"));
-        std::fs::write(&path, "0123456789").unwrap();
-        std::fs::set_permissions(&path, Permissions::from_mode(0o6777)).unwrap();
-        change(&OpenOptions::new().read(true).write(true).open(&path).unwrap());
-        std::fs::metadata(&path).unwrap().mode() & 0o7777
+        let name = format!("{name}-{user}");
+        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL;
+        let mut file = File::from(openat(&root, name.as_str(), flags, Mode::S_IRUSR).unwrap());
+        file.write_all(b"0123456789").unwrap();
+        file.set_permissions(Permissions::from_mode(0o6777)).unwrap();
+        change(&file);
+        file.metadata().unwrap().mode() & 0o7777
     };
     // The user is the thread's alone, and ends with it.
     let changes = || {
