@@ -3,6 +3,7 @@
 use nearside::{FormatOptions, Pool, SliceSpec};
 use serde::Serialize;
 
+use crate::access;
 use crate::args::{Durability, FormatArgs};
 use crate::error::{self, Error, Result};
 use crate::{output, size};
@@ -37,8 +38,7 @@ pub fn run(args: &FormatArgs) -> Result<()> {
 
 /// Opens what was made, for only an open pool knows its domain.
 fn describe(args: &FormatArgs) -> Result<Made> {
-    let read_only = nearside::OpenOptions { read_only: true, memory_bytes: None };
-    let pool = Pool::open_with(&args.pool, &read_only).map_err(error::pool(&args.pool))?;
+    let pool = access::reading(&args.pool)?;
     let info = pool.info();
     Ok(Made {
         pool: args.pool.display().to_string(),

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
+use nearside::PoolInfo;
 use nearside::files::StatFs;
-use nearside::{OpenOptions, Pool, PoolInfo};
 use serde::Serialize;
 
+use crate::access;
 use crate::args::InfoArgs;
-use crate::error::{self, Result};
+use crate::error::Result;
 use crate::output::{self, table};
-use crate::server_lock::ServerLock;
 use crate::size::show;
 
 #[derive(Serialize)]
@@ -45,9 +45,7 @@ struct Slice<'a> {
 
 /// Shows a pool.
 pub fn run(args: &InfoArgs) -> Result<()> {
-    ServerLock::refuse_if_served(&args.pool)?;
-    let options = OpenOptions { read_only: true, memory_bytes: None };
-    let pool = Pool::open_with(&args.pool, &options).map_err(error::pool(&args.pool))?;
+    let pool = access::reading(&args.pool)?;
     let (about, space) = (pool.info(), pool.statfs());
     let info = info(&args.pool, &about, &space);
     if args.json { output::json(&info) } else { output::text(&text(&info)) }

@@ -156,13 +156,7 @@ fn head(record: &mut RecordBuffer, tag: u8, second: u8, short: u16, long: u32) {
     record.push(&head_word(tag, second, short, long).to_le_bytes());
 }
 
-fn words(record: &mut RecordBuffer, words: &[u64]) {
-    for word in words {
-        record.push(&word.to_le_bytes());
-    }
-}
-
-/// The same in one piece.
+/// Adds words in one piece.
 #[inline]
 fn push_words<const N: usize>(record: &mut RecordBuffer, words: [u64; N]) {
     record.push(words.map(u64::to_le_bytes).as_flattened());
@@ -206,7 +200,7 @@ pub fn push_write(record: &mut RecordBuffer, ino: Ino, block: u64, placed: &[Pla
         return push_write_one(record, ino, block, *one, end);
     }
     head(record, WRITE_MANY, 0, placed.len() as u16, 0);
-    words(record, &[ino.0, block, end]);
+    push_words(record, [ino.0, block, end]);
     for block in placed {
         record.push(&block.addr.bits().to_le_bytes());
         record.push(&block.crc.to_le_bytes());
@@ -244,7 +238,7 @@ pub fn push_put_parts(
 ) {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     head(record, PUT, kind, len as u16, 0);
-    words(record, &[object, index]);
+    push_words(record, [object, index]);
     parts.iter().for_each(|part| record.push(part));
     record.align();
 }
@@ -252,31 +246,31 @@ pub fn push_put_parts(
 /// Adds the removal of a value.
 pub fn push_delete(record: &mut RecordBuffer, object: u64, kind: u8, index: u64) {
     head(record, DELETE, kind, 0, 0);
-    words(record, &[object, index]);
+    push_words(record, [object, index]);
 }
 
 /// Adds a truncation.
 pub fn push_truncate(record: &mut RecordBuffer, ino: Ino, size: u64) {
     head(record, TRUNCATE, 0, 0, 0);
-    words(record, &[ino.0, size]);
+    push_words(record, [ino.0, size]);
 }
 
 /// Adds a hole.
 pub fn push_punch(record: &mut RecordBuffer, ino: Ino, block: u64, blocks: u64) {
     head(record, PUNCH, 0, 0, 0);
-    words(record, &[ino.0, block, blocks]);
+    push_words(record, [ino.0, block, blocks]);
 }
 
 /// Adds a directory's new counts.
 pub fn push_touch(record: &mut RecordBuffer, ino: Ino, links: u32, entries: u64) {
     head(record, TOUCH, 0, 0, links);
-    words(record, &[ino.0, entries]);
+    push_words(record, [ino.0, entries]);
 }
 
 /// Adds the end of an inode.
 pub fn push_drop(record: &mut RecordBuffer, ino: Ino) {
     head(record, DROP, 0, 0, 0);
-    words(record, &[ino.0]);
+    push_words(record, [ino.0]);
 }
 
 /// The items of a payload; `None` if it makes no sense.

@@ -34,9 +34,7 @@ impl Core {
                 }
                 let leaf = self.load_leaf(inode, index)?.map(Arc::new);
                 if let Some(leaf) = &leaf {
-                    self.count_leaf(leaf, 0);
-                    let inner = inode.map.store(index, leaf.clone());
-                    self.leaf_bytes.fetch_add(inner, Ordering::Relaxed);
+                    self.cache_leaf(inode, index, leaf, 0);
                 }
                 Ok(leaf)
             }
@@ -76,9 +74,12 @@ impl Core {
         }
     }
 
-    fn count_leaf(&self, leaf: &Leaf, before: usize) {
+    /// Puts a leaf in place, and counts what it takes more than the one `before` it. The caller
+    /// holds `loading`.
+    fn cache_leaf(&self, inode: &Inode, index: u64, leaf: &Arc<Leaf>, before: usize) {
         let more = (leaf.memory_bytes() - before) as u64;
-        self.leaf_bytes.fetch_add(more, Ordering::Relaxed);
+        let inner = inode.map.store(index, leaf.clone());
+        self.leaf_bytes.fetch_add(more + inner, Ordering::Relaxed);
     }
 
     /// The leaf for writing slot `slot`: made or grown if need be.
@@ -101,8 +102,7 @@ impl Core {
             Some(leaf) => {
                 let Some(lock) = leaf.lock() else { return Ok(leaf.clone()) };
                 let grown = Arc::new(leaf.grown(slot));
-                self.count_leaf(&grown, leaf.memory_bytes());
-                let _ = inode.map.store(index, grown.clone());
+                self.cache_leaf(inode, index, &grown, leaf.memory_bytes());
                 lock.kill();
                 return Ok(grown);
             }
@@ -110,9 +110,7 @@ impl Core {
             None if index > 0 => Arc::new(Leaf::new(LEAF_BLOCKS as usize - 1)),
             None => Arc::new(Leaf::new(slot)),
         };
-        self.count_leaf(&leaf, 0);
-        let inner = inode.map.store(index, leaf.clone());
-        self.leaf_bytes.fetch_add(inner, Ordering::Relaxed);
+        self.cache_leaf(inode, index, &leaf, 0);
         Ok(leaf)
     }
 

@@ -95,6 +95,16 @@ impl Transport {
         Ok(())
     }
 
+    /// The same for a request that, unlike a write, does not say whether the caller may keep them.
+    fn drop_set_id_unless_kept(
+        &self,
+        service: &Service,
+        number: INodeNo,
+        by: Caller,
+    ) -> Served<()> {
+        if by.keeps_set_id() { Ok(()) } else { self.drop_set_id(service, number) }
+    }
+
     fn entry(&self, served: Served<Attr>, reply: ReplyEntry) {
         match served {
             Ok(attr) => reply.entry(&self.trusted_for, &file_attr(&attr), GENERATION),
@@ -537,12 +547,9 @@ impl Filesystem for Transport {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        // Unlike a write, the request does not say whether the caller may keep the bits.
         let by = caller(request);
         let served = self.guard("fallocate", |service| {
-            if !by.keeps_set_id() {
-                self.drop_set_id(service, number)?;
-            }
+            self.drop_set_id_unless_kept(service, number, by)?;
             service.fallocate(handle.0, mode, offset, len)
         });
         empty(served, reply);
@@ -578,9 +585,7 @@ impl Filesystem for Transport {
     ) {
         let (by, from, to) = (caller(request), (from.0, from_offset), (to.0, to_offset));
         let served = self.guard("copy_file_range", |service| {
-            if !by.keeps_set_id() {
-                self.drop_set_id(service, number)?;
-            }
+            self.drop_set_id_unless_kept(service, number, by)?;
             service.copy(from, to, len)
         });
         written(served, reply);

@@ -78,6 +78,18 @@ fn create(fs: &FileSystem, name: &str) {
     fs.create(Ino::ROOT, name.as_bytes(), NewNode::File, BY).unwrap();
 }
 
+/// A closed pool with one file of so many bytes.
+fn with_a_file(bytes: usize) -> Victim {
+    let victim = Victim::new();
+    let fs = victim.open().unwrap();
+    create(&fs, "file");
+    let file = fs.open(fs.lookup(Ino::ROOT, b"file").unwrap().ino).unwrap();
+    fs.write(&file, 0, &vec![7; bytes]).unwrap();
+    drop(file);
+    fs.close().unwrap();
+    victim
+}
+
 fn count(fs: &FileSystem) -> usize {
     let mut count = 0;
     fs.readdir(Ino::ROOT, 0, &mut |_| {
@@ -238,14 +250,7 @@ fn a_counter_of_inodes_behind_those_that_exist_is_found() {
 /// for the right key, found all its blocks free.
 #[test]
 fn a_bitmap_under_a_key_of_another_kind_is_damage() {
-    let victim = Victim::new();
-    let fs = victim.open().unwrap();
-    create(&fs, "file");
-    let handle = fs.open(fs.lookup(Ino::ROOT, b"file").unwrap().ino).unwrap();
-    fs.write(&handle, 0, &[7; 9000]).unwrap();
-    drop(handle);
-    fs.close().unwrap();
-    drop(fs);
+    let victim = with_a_file(9000);
     victim.change(true, |image, parts| {
         let root = newest_root(image, parts);
         let (slice, at) = image.page_place(image.get(0, root + 104, 20).unwrap()).unwrap();
@@ -298,14 +303,7 @@ fn a_superblock_with_more_virtual_nodes_than_there_can_be_is_named() {
 
 /// A file of `bytes` whose leaf, not read since the open, names blocks from `addr` on.
 fn with_a_leaf_that_names(addr: u64, bytes: usize) -> (Victim, FileSystem) {
-    let victim = Victim::new();
-    let fs = victim.open().unwrap();
-    create(&fs, "file");
-    let file = fs.open(fs.lookup(Ino::ROOT, b"file").unwrap().ino).unwrap();
-    fs.write(&file, 0, &vec![7; bytes]).unwrap();
-    drop(file);
-    fs.close().unwrap();
-    drop(fs);
+    let victim = with_a_file(bytes);
     victim.change(true, |image, parts| {
         let root = newest_root(image, parts);
         let (slice, at) = image.page_place(image.get(0, root + 72, 20).unwrap()).unwrap();

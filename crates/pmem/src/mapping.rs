@@ -110,6 +110,20 @@ impl Mapping {
         Ok(Mapping::from_parts(parts, cpu))
     }
 
+    /// Memory of a file's length that is not the file's: it shows which of them a call is about.
+    #[cfg(test)]
+    pub(crate) fn beside_file(len: usize, domain: Domain, file: std::fs::File) -> Mapping {
+        let parts = Parts {
+            addresses: Addresses::anonymous(len).unwrap(),
+            read_only: false,
+            domain,
+            medium: Medium::File,
+            backing: Backing::default(),
+            file: Some(Locked::new(file)),
+        };
+        Mapping::from_parts(parts, cpu::chosen().unwrap())
+    }
+
     pub(crate) fn from_parts(parts: Parts, cpu: Cpu) -> Mapping {
         let Parts { addresses, read_only, domain, medium, backing, file } = parts;
         let through_file = domain == Domain::Sync

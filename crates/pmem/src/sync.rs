@@ -77,23 +77,11 @@ impl Mapping {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Medium;
-    use crate::lock::Locked;
-    use crate::map::Addresses;
-    use crate::mapping::Parts;
     use std::fs::File;
 
     /// A mapping whose descriptor cannot be synced: the null device answers EINVAL.
     fn unsyncable(domain: Domain) -> Mapping {
-        let parts = Parts {
-            addresses: Addresses::anonymous(4096).unwrap(),
-            read_only: false,
-            domain,
-            medium: Medium::File,
-            backing: Default::default(),
-            file: Some(Locked::new(File::open("/dev/null").unwrap())),
-        };
-        Mapping::from_parts(parts, crate::cpu::chosen().unwrap())
+        Mapping::beside_file(4096, domain, File::open("/dev/null").unwrap())
     }
 
     #[test]
@@ -114,15 +102,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.set_len(4096).unwrap();
         let number = file.as_raw_fd();
-        let parts = Parts {
-            addresses: Addresses::anonymous(4096).unwrap(),
-            read_only: false,
-            domain: Domain::Sync,
-            medium: Medium::File,
-            backing: Default::default(),
-            file: Some(Locked::new(file)),
-        };
-        let mapping = Mapping::from_parts(parts, crate::cpu::chosen().unwrap());
+        let mapping = Mapping::beside_file(4096, Domain::Sync, file);
         mapping.sync().unwrap();
         let other = tempfile::tempfile().unwrap();
         // SAFETY: both descriptors are open, and this test's.

@@ -72,36 +72,16 @@ impl Mapping {
 mod tests {
     use super::*;
     use crate::crc32c;
-    use crate::domain::Medium;
-    use crate::lock::Locked;
-    use crate::map::Addresses;
-    use crate::mapping::Parts;
-    use std::fs::OpenOptions;
     use std::os::fd::{AsRawFd, FromRawFd};
 
     const BYTES: usize = 64 << 10;
 
-    /// A mapping of memory that is not the file's: so it shows which way a store went.
     fn torn_apart(file: File, domain: Domain) -> Mapping {
-        let parts = Parts {
-            addresses: Addresses::anonymous(BYTES).unwrap(),
-            read_only: false,
-            domain,
-            medium: Medium::File,
-            backing: Default::default(),
-            file: Some(Locked::new(file)),
-        };
-        Mapping::from_parts(parts, crate::cpu::chosen().unwrap())
+        Mapping::beside_file(BYTES, domain, file)
     }
 
     fn file() -> File {
-        let path = std::env::temp_dir().join(format!(
-            "nearside-through-{}-{:?}",
-            std::process::id(),
-            std::thread::current().id()
-        ));
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
+        let file = tempfile::tempfile().unwrap();
         file.set_len(BYTES as u64).unwrap();
         file
     }
