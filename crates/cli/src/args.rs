@@ -40,6 +40,8 @@ pub enum Command {
     Mount(MountArgs),
     /// Unmount; returns when everything is checkpointed and the server has gone.
     Umount(UmountArgs),
+    /// Replace the server of a mount by another version while its files are in use.
+    Upgrade(UpgradeArgs),
     /// Show what a pool is and how full; the pool must not be mounted.
     Info(InfoArgs),
     /// Verify everything that a pool stores; exits 0 if clean, 1 if damaged, 2 if it cannot look.
@@ -121,15 +123,15 @@ fn log_line(text: &str) -> Result<u32, String> {
 }
 
 /// Arguments of `mount`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
   nearside mount /data/pool /mnt/near
   nearside mount /data/pool /mnt/near --foreground    until Ctrl-C
   nearside mount /data/pool /mnt/near --read-only --memory 2G
 
-The server writes its log to POOL/nearside.log and its process id to POOL/nearside.pid. SIGTERM
-unmounts it cleanly. NEARSIDE_LOG=debug says more.")]
+The log goes to POOL/nearside.log, the process ids of the keeper and of its server to
+POOL/nearside.pid. SIGTERM to either unmounts cleanly. NEARSIDE_LOG=debug says more.")]
 pub struct MountArgs {
     /// Directory of the pool.
     pub pool: PathBuf,
@@ -147,9 +149,34 @@ pub struct MountArgs {
     /// Memory that caches may use [default: an eighth of the machine's].
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub memory: Option<u64>,
-    /// This is the server itself, started by `nearside mount`; it reports on stdout.
+    /// This is the keeper in the background, started by `nearside mount`; it reports on stdout.
     #[arg(long, hide = true, conflicts_with = "foreground")]
+    pub as_keeper: bool,
+    /// This is the server, started by its keeper, to whom its stdin leads.
+    #[arg(long, hide = true, conflicts_with_all = ["foreground", "as_keeper"])]
     pub as_server: bool,
+}
+
+/// Which of the processes of a mount this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The one that was asked to mount.
+    Command,
+    /// The keeper in the background.
+    Keeper,
+    /// The server.
+    Server,
+}
+
+impl MountArgs {
+    /// Which process of the mount these arguments are for.
+    pub fn part(&self) -> Part {
+        match (self.as_keeper, self.as_server) {
+            (true, _) => Part::Keeper,
+            (false, true) => Part::Server,
+            (false, false) => Part::Command,
+        }
+    }
 }
 
 /// Arguments of `umount`.
@@ -157,6 +184,27 @@ pub struct MountArgs {
 pub struct UmountArgs {
     /// Directory that the pool is mounted on.
     pub dir: PathBuf,
+}
+
+/// Arguments of `upgrade`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  nearside upgrade /mnt/near                              to the version of this command
+  nearside upgrade /mnt/near --program ./target/release/nearside
+
+Open files, locks and calls under way go on: they wait until the new server serves. A program that
+does not run as a server replaces nothing; where the new server cannot serve, the keeper starts the
+version with which it was mounted.")]
+pub struct UpgradeArgs {
+    /// Directory that the pool is mounted on.
+    pub dir: PathBuf,
+    /// The program that is to serve [default: this one].
+    #[arg(long, value_name = "PATH")]
+    pub program: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Arguments of `info`.
@@ -196,6 +244,7 @@ mod tests {
              --durability process --log 16M --log-line 256",
             "nearside mount POOL DIR --foreground --read-only --threads 3 --memory 1G",
             "nearside umount DIR",
+            "nearside upgrade DIR --program PATH --json",
             "nearside info POOL --json",
             "nearside check POOL --json",
             "nearside bench --dir DIR --only overwrite_4k --json",

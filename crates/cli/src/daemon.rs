@@ -1,6 +1,6 @@
-//! The server in the background.
+//! The keeper in the background.
 //!
-//! `nearside mount` starts itself again with `--as-server`: a fresh process has no threads that a
+//! `nearside mount` starts itself again with `--as-keeper`: a fresh process has no threads that a
 //! fork would lose. Its stdout is a pipe to the one who waits, over which it says `ready`, or why
 //! not; its stderr is the pool's log file.
 
@@ -12,27 +12,18 @@ use std::process::{Child, Command, Stdio};
 
 use crate::args::MountArgs;
 use crate::error::{self, Error, Result};
-use crate::server;
+use crate::keeper;
 
 /// Said when the mount answers.
 const READY: &str = "ready";
 /// The log's name in the pool's directory.
 const LOG_NAME: &str = "nearside.log";
 
-/// Starts a server and waits until it is ready.
-pub fn start(pool: &Path, dir: &Path, args: &MountArgs) -> Result<()> {
-    let log = pool.join(LOG_NAME);
+/// Starts a keeper and waits until its mount answers.
+pub fn start(args: &MountArgs) -> Result<()> {
+    let log = args.pool.join(LOG_NAME);
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("nearside").arg("mount").arg(pool).arg(dir).arg("--as-server");
-    if args.read_only {
-        command.arg("--read-only");
-    }
-    if let Some(threads) = args.threads {
-        command.arg(format!("--threads={threads}"));
-    }
-    if let Some(memory) = args.memory {
-        command.arg(format!("--memory={memory}"));
-    }
+    command.arg0("nearside").args(keeper::arguments(args)).arg("--as-keeper");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_target(&log));
     // A background process holds no directory of its caller's.
     command.current_dir("/");
@@ -68,19 +59,18 @@ fn wait_ready(mut child: Child, log: &Path) -> Result<()> {
     }
 }
 
-/// Is the server: serves until the end, reporting the start on stdout.
-pub fn serve(args: &MountArgs) -> Result<()> {
+/// Is the keeper in the background: keeps until the end, reporting the start on stdout.
+pub fn keep(args: &MountArgs) -> Result<()> {
     // Started through /proc/self/exe, it would be called "exe" in ps and in messages.
-    if let Err(errno) = nix::sys::prctl::set_name(c"nearside") {
+    if let Err(errno) = nix::sys::prctl::set_name(c"nearside-keeper") {
         eprintln!("nearside: prctl: {errno}");
     }
     // A session of its own: the terminal and its signals stay behind.
     if let Err(errno) = nix::unistd::setsid() {
         eprintln!("nearside: setsid: {errno}");
     }
-    let place = server::Place { pool: args.pool.clone(), dir: args.dir.clone() };
     let mut reported = false;
-    let outcome = server::run(&place, args, || {
+    let outcome = keeper::run(args, || {
         reported = true;
         report(READY)
     });

@@ -17,6 +17,7 @@ mod dying;
 mod error;
 mod format;
 mod info;
+mod keeper;
 mod ls;
 mod mkdir;
 mod mount;
@@ -33,6 +34,7 @@ mod size;
 mod stat;
 mod tree;
 mod umount;
+mod upgrade;
 
 use std::process::ExitCode;
 
@@ -57,6 +59,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Format(args) => format::run(args),
         Command::Mount(args) => mount::run(args),
         Command::Umount(args) => umount::run(args),
+        Command::Upgrade(args) => upgrade::run(args),
         Command::Info(args) => info::run(args),
         Command::Check(args) => check::run(args),
         Command::Df(args) => df::run(args),

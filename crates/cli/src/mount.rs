@@ -1,26 +1,24 @@
-//! `nearside mount`: starts a server on a pool and returns when its files are there.
+//! `nearside mount`: starts a keeper with a server on a pool and returns when its files are there.
 
 use std::path::{Path, PathBuf};
 
-use crate::args::MountArgs;
+use crate::args::{MountArgs, Part};
 use crate::error::{self, Error, Result};
 use crate::server_lock::{ServerLock, Watch};
-use crate::{daemon, place, server};
+use crate::{daemon, keeper, place, server};
 
 /// Mounts a pool.
 pub fn run(args: &MountArgs) -> Result<()> {
-    if args.as_server {
-        return daemon::serve(args);
+    match args.part() {
+        Part::Command => {}
+        Part::Keeper => return daemon::keep(args),
+        Part::Server => return server::run(args),
     }
     let pool = args.pool.canonicalize().map_err(error::io(&args.pool))?;
     let dir = settle(&pool, &args.dir)?;
     ServerLock::refuse_if_served(&pool)?;
-    if args.foreground {
-        let place = server::Place { pool, dir };
-        server::run(&place, args, || Ok(()))
-    } else {
-        daemon::start(&pool, &dir, args)
-    }
+    let args = MountArgs { pool, dir, ..args.clone() };
+    if args.foreground { keeper::run(&args, || Ok(())) } else { daemon::start(&args) }
 }
 
 /// The directory to mount on, cleared of the mount of a server that died.

@@ -44,6 +44,14 @@ pub fn mounted_on(dir: &Path) -> Result<Option<MountEntry>> {
     }
 }
 
+/// For a place where no mount of ours is.
+pub fn nothing_here(dir: &Path) -> Error {
+    Error::Place {
+        dir: dir.to_path_buf(),
+        reason: "no Nearside pool is mounted here; see /proc/mounts for what is".to_owned(),
+    }
+}
+
 /// Whether the server of the mount on `dir` has gone. It asks for the space, which the kernel
 /// never remembers; attributes it would answer itself.
 pub fn is_dead(dir: &Path) -> bool {

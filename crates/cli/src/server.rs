@@ -1,7 +1,8 @@
-//! The server: holds a pool open and its mount alive, until it is unmounted or told to end.
+//! The server: holds a pool open and its mount alive, until it is unmounted, told to end, or told
+//! to stop for the next server.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::MountArgs;
 use crate::error::{self, Error, Result};
+use crate::keeper::channel::{Channel, ToKeeper, ToServer};
 use crate::place;
 use crate::server_lock::ServerLock;
 use crate::signals::Signals;
@@ -26,89 +28,228 @@ const LOG_VARIABLE: &str = "NEARSIDE_LOG";
 /// close, which nobody waits for.
 const LOG_DEFAULT: &str = "info,fuser::reply=off";
 
-/// What is mounted where; both paths are canonical.
-#[derive(Debug)]
-pub struct Place {
-    /// The pool.
-    pub pool: PathBuf,
-    /// The mount point.
-    pub dir: PathBuf,
-}
-
 enum Event {
     Ended(nearside_fuse::Result<()>),
     Signal(&'static str),
+    HandOver,
+    KeeperGone,
 }
 
-/// Serves until the end; calls `ready` when the mount answers.
-pub fn run(place: &Place, args: &MountArgs, ready: impl FnOnce() -> Result<()>) -> Result<()> {
-    let signals = Signals::block().map_err(|error| Error::Server(error.to_string()))?;
+/// What the keeper gave it to start with.
+struct Start {
+    lock: Option<OwnedFd>,
+    /// The connection of the server before this one.
+    connection: Option<Vec<OwnedFd>>,
+}
+
+/// How serving ended.
+enum End {
+    Unmounted,
+    /// The next server goes on.
+    HandedOver,
+}
+
+/// Is the server that a keeper started.
+pub fn run(args: &MountArgs) -> Result<()> {
     start_log();
+    if let Err(errno) = nix::sys::prctl::set_name(c"nearside") {
+        tracing::warn!("prctl: {errno}");
+    }
+    let signals = Signals::block().map_err(|error| Error::Server(error.to_string()))?;
+    let words = |error: std::io::Error| Error::Server(format!("its keeper: {error}"));
+    let keeper = Channel::from_stdin().map_err(words)?;
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    keeper.send(&ToKeeper::Hello { version }, &[]).map_err(words)?;
+    // A keeper that goes on without it lets it go by ending the channel.
+    let Some((ToServer::Start { has_lock, takes_over }, mut descriptors)) =
+        keeper.receive().map_err(words)?
+    else {
+        return Ok(());
+    };
+    let lock = (has_lock && !descriptors.is_empty()).then(|| descriptors.remove(0));
+    let start = Start { lock, connection: takes_over.then_some(descriptors) };
+    if start.connection.is_some() {
+        let text = "this version cannot take a connection over".to_owned();
+        keeper.send(&ToKeeper::Failed(text.clone()), &[]).map_err(words)?;
+        return Err(Error::Server(text));
+    }
+    let mut server = Server { args, keeper, lock: None, is_ready: false };
+    let outcome = server.run(start, signals);
+    match &outcome {
+        Ok(End::HandedOver) => tracing::info!("stopped for the next server"),
+        Ok(End::Unmounted) => tracing::info!("pool closed"),
+        Err(error) => tracing::error!("{error}"),
+    }
+    server.tell_end(outcome)
+}
+
+struct Server<'a> {
+    args: &'a MountArgs,
+    keeper: Channel,
+    /// The pool's lock, where the pool has one and the keeper is gone.
+    lock: Option<ServerLock>,
+    is_ready: bool,
+}
+
+impl Server<'_> {
+    /// Serves until the end.
+    fn run(&mut self, start: Start, signals: Signals) -> Result<End> {
+        let path = &self.args.pool;
+        let pool = open(self.args)?;
+        let served = self.serve(&pool, start, signals);
+        if let Ok(End::HandedOver) = served {
+            // As a kill would leave it, but for the checkpoint: nothing was closed.
+            return served;
+        }
+        let closed = pool.close().map_err(error::pool(path));
+        served.and_then(|end| closed.map(|()| end))
+    }
+
+    fn serve(&mut self, pool: &Pool, start: Start, signals: Signals) -> Result<End> {
+        let args = self.args;
+        let options = MountOptions {
+            read_only: args.read_only,
+            threads: args.threads.map(usize::from),
+            sole_door: true,
+            source: place::source(&args.pool),
+            ..MountOptions::default()
+        };
+        let mount = nearside_fuse::mount(pool.fs().clone(), &args.dir, &options)?;
+        tracing::info!(dir = %args.dir.display(), "mounted");
+        let (events, inbox) = channel();
+        let unmounter = mount.unmounter();
+        let failed =
+            |error: std::io::Error| Error::Server(format!("cannot start a thread: {error}"));
+        let for_signals = events.clone();
+        signals
+            .forward(move |signal| {
+                // The receiver is gone only when the server is.
+                let _ = for_signals.send(Event::Signal(signal.as_str()));
+            })
+            .map_err(failed)?;
+        listen(&self.keeper, events.clone()).map_err(failed)?;
+        watch(mount, events).map_err(failed)?;
+        self.tell(&ToKeeper::Ready);
+        self.is_ready = true;
+        self.until_end(&inbox, &unmounter, start.lock)
+    }
+
+    /// Waits for the end: an unmount by anybody, or a signal and what follows from it.
+    fn until_end(
+        &mut self,
+        inbox: &Receiver<Event>,
+        unmounter: &Unmounter,
+        mut lock: Option<OwnedFd>,
+    ) -> Result<End> {
+        let mut deadline: Option<Instant> = None;
+        let mut cut = false;
+        loop {
+            let event = match deadline {
+                None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(at) => inbox.recv_timeout(at.saturating_duration_since(Instant::now())),
+            };
+            match event {
+                Ok(Event::Ended(outcome)) => return Ok(outcome.map(|()| End::Unmounted)?),
+                Ok(Event::Signal(name)) => {
+                    tracing::info!("{name}: unmounting");
+                    // A second signal means: now.
+                    let grace = if deadline.is_some() { Duration::ZERO } else { end(unmounter) };
+                    deadline = Some(Instant::now() + grace);
+                }
+                // An end that is under way goes first.
+                Ok(Event::HandOver) if deadline.is_some() => {}
+                Ok(Event::HandOver) => return Ok(End::HandedOver),
+                Ok(Event::KeeperGone) => self.go_on_alone(lock.take()),
+                Err(RecvTimeoutError::Timeout) if !cut => {
+                    tracing::warn!("files are still open; cutting the connection");
+                    if let Err(error) = unmounter.abort() {
+                        tracing::info!(%error, "cannot cut it; the end of the process does");
+                        return Ok(End::Unmounted);
+                    }
+                    cut = true;
+                    deadline = Some(Instant::now() + CUT_GRACE);
+                }
+                Err(_) => return Ok(End::Unmounted),
+            }
+        }
+    }
+
+    /// The keeper died: what it wrote down is this process's to write now.
+    fn go_on_alone(&mut self, lock: Option<OwnedFd>) {
+        tracing::warn!("the keeper died; if this server dies, too, nobody takes over");
+        let Some(lock) = lock else { return };
+        let taken = ServerLock::inherit(&self.args.pool, lock)
+            .and_then(|mut lock| lock.name(None, std::process::id()).map(|()| lock));
+        match taken {
+            Ok(lock) => self.lock = Some(lock),
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+
+    /// Says how it ended to the keeper, or writes it down where there is none.
+    fn tell_end(mut self, outcome: Result<End>) -> Result<()> {
+        let outcome = match outcome {
+            Ok(End::HandedOver) => return Ok(()),
+            Ok(End::Unmounted) => Ok(()),
+            Err(error) => Err(error),
+        };
+        let reason = outcome.as_ref().err().map(Error::to_string);
+        self.tell(&match (self.is_ready, reason) {
+            (false, Some(reason)) => ToKeeper::Failed(reason),
+            (_, reason) => ToKeeper::Ended(reason),
+        });
+        if let Some(lock) = self.lock.take() {
+            lock.finish(&outcome);
+        }
+        // Whoever asked for the mount has heard why; here it would be said twice.
+        Ok(())
+    }
+
+    /// Tells the keeper; one that is gone is met elsewhere.
+    fn tell(&self, message: &ToKeeper) {
+        if let Err(error) = self.keeper.send(message, &[]) {
+            tracing::debug!(%error, "the keeper does not hear");
+        }
+    }
+}
+
+/// Opens the pool and logs what it is.
+fn open(args: &MountArgs) -> Result<Pool> {
     let options = OpenOptions { read_only: args.read_only, memory_bytes: args.memory };
     let started = Instant::now();
-    let pool = Pool::open_with(&place.pool, &options).map_err(error::pool(&place.pool))?;
+    let pool = Pool::open_with(&args.pool, &options).map_err(error::pool(&args.pool))?;
     let info = pool.info();
     for note in &info.notes {
         tracing::warn!("{note}");
     }
     tracing::info!(
-        pool = %place.pool.display(), uuid = info.uuid, domain = info.domain,
+        pool = %args.pool.display(), uuid = info.uuid, domain = info.domain,
         generation = info.generation, open_ms = started.elapsed().as_millis() as u64, "pool open"
     );
-    let lock = take_lock(place, args)?;
-    let served = serve(&pool, place, args, signals, ready);
-    let outcome = served.and(pool.close().map_err(error::pool(&place.pool)));
-    match &outcome {
-        Ok(()) => tracing::info!("pool closed"),
-        Err(error) => tracing::error!("{error}"),
-    }
-    if let Some(lock) = lock {
-        lock.finish(&outcome);
-    }
-    outcome
+    Ok(pool)
 }
 
-/// Takes the lock; a pool on read-only media goes without.
-fn take_lock(place: &Place, args: &MountArgs) -> Result<Option<ServerLock>> {
-    match ServerLock::take(&place.pool) {
-        Ok(lock) => Ok(Some(lock)),
-        Err(Error::Io { path, source }) if args.read_only => {
-            tracing::warn!("{}: {source}; nearside umount will not wait", path.display());
-            Ok(None)
+/// Hears what the keeper says, in a thread of its own.
+fn listen(keeper: &Channel, events: Sender<Event>) -> std::io::Result<()> {
+    let keeper = keeper.try_clone()?;
+    let hear = move || {
+        loop {
+            let event = match keeper.receive::<ToServer>() {
+                Ok(Some((ToServer::HandOver, _))) => Event::HandOver,
+                Ok(Some((ToServer::Start { .. }, _))) => continue,
+                Ok(None) => Event::KeeperGone,
+                Err(error) => {
+                    tracing::warn!(%error, "the keeper's words");
+                    Event::KeeperGone
+                }
+            };
+            let is_last = matches!(event, Event::KeeperGone);
+            if events.send(event).is_err() || is_last {
+                return;
+            }
         }
-        Err(error) => Err(error),
-    }
-}
-
-fn serve(
-    pool: &Pool,
-    place: &Place,
-    args: &MountArgs,
-    signals: Signals,
-    ready: impl FnOnce() -> Result<()>,
-) -> Result<()> {
-    let options = MountOptions {
-        read_only: args.read_only,
-        threads: args.threads.map(usize::from),
-        sole_door: true,
-        source: place::source(&place.pool),
-        ..MountOptions::default()
     };
-    let mount = nearside_fuse::mount(pool.fs().clone(), &place.dir, &options)?;
-    tracing::info!(dir = %place.dir.display(), "mounted");
-    let (events, inbox) = channel();
-    let unmounter = mount.unmounter();
-    let failed = |error: std::io::Error| Error::Server(format!("cannot start a thread: {error}"));
-    let for_signals = events.clone();
-    signals
-        .forward(move |signal| {
-            // The receiver is gone only when the server is.
-            let _ = for_signals.send(Event::Signal(signal.as_str()));
-        })
-        .map_err(failed)?;
-    watch(mount, events).map_err(failed)?;
-    ready()?;
-    until_end(&inbox, &unmounter)
+    std::thread::Builder::new().name("keeper".to_owned()).spawn(hear).map(drop)
 }
 
 /// Waits for the mount's end in a thread of its own.
@@ -117,37 +258,6 @@ fn watch(mount: Mount, events: Sender<Event>) -> std::io::Result<()> {
         let _ = events.send(Event::Ended(mount.wait()));
     };
     std::thread::Builder::new().name("mount".to_owned()).spawn(wait).map(drop)
-}
-
-/// Waits for the end: an unmount by anybody, or a signal and what follows from it.
-fn until_end(inbox: &Receiver<Event>, unmounter: &Unmounter) -> Result<()> {
-    let mut deadline: Option<Instant> = None;
-    let mut cut = false;
-    loop {
-        let event = match deadline {
-            None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(at) => inbox.recv_timeout(at.saturating_duration_since(Instant::now())),
-        };
-        match event {
-            Ok(Event::Ended(outcome)) => return Ok(outcome?),
-            Ok(Event::Signal(name)) => {
-                tracing::info!("{name}: unmounting");
-                // A second signal means: now.
-                let grace = if deadline.is_some() { Duration::ZERO } else { end(unmounter) };
-                deadline = Some(Instant::now() + grace);
-            }
-            Err(RecvTimeoutError::Timeout) if !cut => {
-                tracing::warn!("files are still open; cutting the connection");
-                if let Err(error) = unmounter.abort() {
-                    tracing::info!(%error, "cannot cut it; the end of the process does");
-                    return Ok(());
-                }
-                cut = true;
-                deadline = Some(Instant::now() + CUT_GRACE);
-            }
-            Err(_) => return Ok(()),
-        }
-    }
 }
 
 /// Unmounts, or hides the mount while its files are open; returns the time to wait for the end.

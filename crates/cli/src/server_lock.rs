@@ -1,12 +1,14 @@
 //! `POOL/nearside.pid`: who serves the pool, and how it ended.
 //!
-//! The server holds a lock on the file from the moment when the pool is open until the kernel has
-//! taken its process apart, however that comes about. So whoever gets the lock knows that the
-//! server has gone, and reads what it wrote last: its process id, or, if it got that far, how
-//! closing the pool went. The file stays, for those who come between that and the very end.
+//! The keeper takes a lock on the file and shares it with its servers, so that it is held until the
+//! kernel has taken the last of their processes apart, however that comes about. So whoever gets
+//! the lock knows that they have gone, and reads what was written last: the keeper's process id and
+//! the server's, or, if it came so far, how closing the pool went. The file stays, for those who
+//! come between that and the very end.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -20,6 +22,8 @@ use crate::error::{self, Error, Result};
 const DYING_MAX: Duration = Duration::from_secs(10);
 /// Pause between two looks at it.
 const POLL: Duration = Duration::from_millis(2);
+/// Before the server's process id, in a line after its keeper's.
+const SERVER: &str = "server ";
 const CLOSED: &str = "closed";
 const FAILED: &str = "failed: ";
 
@@ -38,28 +42,55 @@ fn path(pool: &Path) -> PathBuf {
     pool.join("nearside.pid")
 }
 
-/// The server's own side.
+/// The side of those who serve.
 #[derive(Debug)]
 pub struct ServerLock {
     path: PathBuf,
     file: Flock<File>,
+    /// Whether the file was not there before.
+    is_new: bool,
 }
 
 impl ServerLock {
-    /// Takes the lock and writes this process's id.
-    pub fn take(pool: &Path) -> Result<ServerLock> {
+    /// Takes the lock and writes this process's id. A pool on read-only media goes without.
+    pub fn take(pool: &Path, read_only: bool) -> Result<Option<ServerLock>> {
         let path = path(pool);
+        let is_new = !path.exists();
         let mut options = OpenOptions::new();
         let opened = options.read(true).write(true).create(true).truncate(false).open(&path);
-        let file = opened.map_err(error::io(&path))?;
+        let file = match opened {
+            Ok(file) => file,
+            Err(error) if read_only => {
+                tracing::warn!("{}: {error}; nearside umount will not wait", path.display());
+                return Ok(None);
+            }
+            Err(source) => return Err(error::io(&path)(source)),
+        };
         let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(file) => file,
             Err((file, Errno::EWOULDBLOCK)) => return Err(served(pool, &file)),
             Err((_, errno)) => return Err(error::io(&path)(errno.into())),
         };
-        let mut lock = ServerLock { path, file };
+        let mut lock = ServerLock { path, file, is_new };
         lock.write(&std::process::id().to_string())?;
-        Ok(lock)
+        Ok(Some(lock))
+    }
+
+    /// The same lock in another process, which got its descriptor.
+    pub fn inherit(pool: &Path, descriptor: OwnedFd) -> Result<ServerLock> {
+        let path = path(pool);
+        // Locking what is locked through the same open file changes nothing.
+        let lock = Flock::lock(File::from(descriptor), FlockArg::LockExclusiveNonblock);
+        let file = lock.map_err(|(_, errno)| error::io(&path)(errno.into()))?;
+        Ok(ServerLock { path, file, is_new: false })
+    }
+
+    /// Writes whose the lock is now: the keeper's process, if there is one, and the server's.
+    pub fn name(&mut self, keeper: Option<u32>, server: u32) -> Result<()> {
+        match keeper {
+            Some(keeper) => self.write(&format!("{keeper}\n{SERVER}{server}")),
+            None => self.write(&server.to_string()),
+        }
     }
 
     /// Says how closing the pool went. The lock stays until the process has gone.
@@ -75,9 +106,16 @@ impl ServerLock {
         std::mem::forget(self.file);
     }
 
-    fn write(&mut self, line: &str) -> Result<()> {
+    /// Leaves nothing behind where nothing was: the directory may be no pool at all.
+    pub fn withdraw(self) {
+        if self.is_new {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+
+    fn write(&mut self, text: &str) -> Result<()> {
         let cleared = self.file.set_len(0).and_then(|()| self.file.rewind());
-        let written = cleared.and_then(|()| writeln!(self.file, "{line}"));
+        let written = cleared.and_then(|()| writeln!(self.file, "{text}"));
         written.map_err(error::io(&self.path))
     }
 
@@ -94,6 +132,12 @@ impl ServerLock {
 #[derive(Debug)]
 pub struct Watch {
     file: File,
+}
+
+impl AsFd for ServerLock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
 }
 
 impl Watch {
@@ -158,11 +202,11 @@ fn served(pool: &Path, file: &File) -> Error {
     Error::Served { pool: pool.to_path_buf(), process }
 }
 
-/// The process id that a server wrote, unless it has closed the pool already.
+/// The process id in the first line, unless the pool is closed already.
 fn process_of(mut file: &File) -> Option<String> {
     let mut text = String::new();
     file.rewind().and_then(|()| file.read_to_string(&mut text)).ok()?;
-    let process = text.trim_end();
+    let process = text.lines().next()?;
     process.parse::<u32>().is_ok().then(|| process.to_owned())
 }
 
@@ -174,8 +218,9 @@ mod tests {
     fn a_second_server_is_refused_and_the_end_is_told() {
         let pool = tempfile::tempdir().unwrap();
         assert!(Watch::open(pool.path()).is_none());
-        let lock = ServerLock::take(pool.path()).unwrap();
-        let refused = ServerLock::take(pool.path()).unwrap_err().to_string();
+        let mut lock = ServerLock::take(pool.path(), false).unwrap().unwrap();
+        lock.name(Some(std::process::id()), 1).unwrap();
+        let refused = ServerLock::take(pool.path(), false).unwrap_err().to_string();
         assert!(refused.contains(&std::process::id().to_string()), "{refused}");
         assert!(ServerLock::refuse_if_served(pool.path()).is_err());
         let watch = Watch::open(pool.path()).unwrap();
@@ -189,7 +234,7 @@ mod tests {
     #[test]
     fn ends_are_told_apart() {
         assert_eq!(end(""), End::Died);
-        assert_eq!(end("12\n"), End::Died);
+        assert_eq!(end("12\nserver 13\n"), End::Died);
         assert_eq!(end("closed\n"), End::Closed);
         assert_eq!(end("failed: no space\n"), End::Failed("no space".to_owned()));
     }

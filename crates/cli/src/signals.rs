@@ -17,6 +17,11 @@ impl Signals {
         Ok(Signals(set))
     }
 
+    /// The signals themselves.
+    pub fn set(&self) -> &SigSet {
+        &self.0
+    }
+
     /// Calls `each` for every signal, from a thread of its own, as long as the process lives.
     pub fn forward(self, each: impl Fn(Signal) + Send + 'static) -> std::io::Result<()> {
         let wait = move || {

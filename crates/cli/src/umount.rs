@@ -12,10 +12,7 @@ use crate::server_lock::{End, Watch};
 /// Unmounts.
 pub fn run(args: &UmountArgs) -> Result<()> {
     let dir = &args.dir;
-    let nothing = || Error::Place {
-        dir: dir.clone(),
-        reason: "no Nearside pool is mounted here; see /proc/mounts for what is".to_owned(),
-    };
+    let nothing = || place::nothing_here(dir);
     let entry = place::mounted_on(dir)?.ok_or_else(nothing)?;
     let pool = place::pool_of(&entry).ok_or_else(nothing)?;
     match Watch::open(&pool) {

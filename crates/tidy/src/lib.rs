@@ -13,6 +13,7 @@ pub mod banned;
 pub mod files;
 pub mod functions;
 pub mod lines;
+pub mod messages;
 pub mod paths;
 pub mod ratchet;
 pub mod source;

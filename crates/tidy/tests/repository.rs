@@ -2,7 +2,7 @@
 
 use std::fs;
 use tidy::source::Source;
-use tidy::{Finding, banned, files, functions, lines, paths, ratchet, unsafe_code};
+use tidy::{Finding, banned, files, functions, lines, messages, paths, ratchet, unsafe_code};
 
 /// Path and text of every text file for which `wanted` holds.
 fn texts(wanted: fn(&str) -> bool) -> Vec<(String, String)> {
@@ -18,7 +18,7 @@ fn texts(wanted: fn(&str) -> bool) -> Vec<(String, String)> {
 }
 
 /// What `check` finds in all Rust files.
-fn in_rust(check: fn(&Source) -> Vec<Finding>) -> Vec<Finding> {
+fn in_rust(check: impl Fn(&Source) -> Vec<Finding>) -> Vec<Finding> {
     let files = texts(|path| path.ends_with(".rs"));
     files.iter().flat_map(|(path, text)| check(&Source::new(path, text))).collect()
 }
@@ -42,6 +42,12 @@ fn unsafe_code_is_where_it_may_be_and_says_why_it_is_sound() {
 #[test]
 fn nothing_unfinished_is_committed() {
     assert_none(in_rust(banned::check));
+}
+
+#[test]
+fn every_message_has_its_entry_for_those_who_run_nearside() {
+    let page = fs::read_to_string(files::root().join(messages::PAGE)).unwrap();
+    assert_none(in_rust(|source| messages::check(source, &page)));
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn info_and_check_speak_json() {
 fn a_pool_in_use_is_refused() {
     let Some(scratch) = Scratch::mounted() else { return };
     let (pool, mnt) = (scratch.pool(), scratch.mnt());
-    let server = scratch.server().to_string();
+    let server = scratch.keeper().to_string();
     let other = scratch.root().join("other");
     std::fs::create_dir(&other).unwrap();
     let mount =

@@ -35,7 +35,7 @@ fn acknowledged_writes_survive_a_killed_server() {
                 })
                 .collect();
             std::thread::sleep(Duration::from_millis(150 + u64::from(round) * 70));
-            scratch.kill_server();
+            scratch.kill_both();
             stop.store(true, Ordering::Relaxed);
             writers.into_iter().map(|writer| writer.join().unwrap()).collect::<Vec<u32>>()
         });
@@ -112,7 +112,7 @@ fn umount_clears_the_mount_of_a_dead_server() {
     let Some(scratch) = Scratch::mounted() else { return };
     std::fs::write(scratch.mnt().join("f"), "kept").unwrap();
     let held = File::open(scratch.mnt().join("f")).unwrap();
-    scratch.kill_server();
+    scratch.kill_both();
     assert!(is_mounted(&scratch.mnt()));
     scratch.umount();
     assert!(!is_mounted(&scratch.mnt()));

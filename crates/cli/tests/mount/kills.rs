@@ -156,7 +156,7 @@ fn overwrites_cuts_and_holes_survive_killed_servers() {
                 threads.spawn(move || writer.run(&path, stop));
             }
             std::thread::sleep(Duration::from_millis(100 + round * 37 % 300));
-            scratch.kill_server();
+            scratch.kill_both();
             stop.store(true, Ordering::Relaxed);
         });
         if round % 2 == 0 {

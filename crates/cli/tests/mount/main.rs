@@ -10,6 +10,7 @@ mod commands;
 mod endings;
 mod kills;
 mod programs;
+mod semantics;
 mod shell;
 mod support;
 mod users;

@@ -120,10 +120,21 @@ impl Scratch {
         assert!(!log.contains("ERROR") && !log.contains("panic"), "{log}");
     }
 
-    /// The server's process, as its pid file says.
+    /// The process that the pid file names first: the keeper, while there is one.
+    pub fn keeper(&self) -> Pid {
+        self.processes()[0]
+    }
+
+    /// The server's process.
     pub fn server(&self) -> Pid {
-        let text = std::fs::read_to_string(self.pool().join("nearside.pid")).unwrap();
-        Pid::from_raw(text.lines().next().unwrap().parse().unwrap())
+        self.processes().pop().unwrap()
+    }
+
+    /// Processes of the mount, as the pid file says: the keeper and its server, or a server alone.
+    fn processes(&self) -> Vec<Pid> {
+        let text = std::fs::read_to_string(self.pool().join("nearside.pid")).unwrap_or_default();
+        let ids = text.lines().map(|line| line.strip_prefix("server ").unwrap_or(line));
+        ids.filter_map(|id| id.parse().ok()).map(Pid::from_raw).collect()
     }
 
     /// What the last server said of its end.
@@ -132,10 +143,12 @@ impl Scratch {
         text.trim_end().to_owned()
     }
 
-    /// Kills the server as a crash would. It may still be dying when this returns: whatever comes
-    /// next has to cope with that.
-    pub fn kill_server(&self) {
-        kill(self.server(), Signal::SIGKILL).unwrap();
+    /// Kills keeper and server, as a crash would. They may still be dying when this returns:
+    /// whatever comes next has to cope with that.
+    pub fn kill_both(&self) {
+        for process in self.processes() {
+            kill(process, Signal::SIGKILL).unwrap();
+        }
     }
 
     /// The server's log.
@@ -170,11 +183,9 @@ impl Drop for Scratch {
         if !is_mounted(&self.mnt()) {
             return;
         }
-        // Only after a failure. The pid file is this pool's, so the process is ours.
-        if let Ok(text) = std::fs::read_to_string(self.pool().join("nearside.pid"))
-            && let Some(Ok(server)) = text.lines().next().map(str::parse)
-        {
-            let _ = kill(Pid::from_raw(server), Signal::SIGKILL);
+        // Only after a failure. The pid file is this pool's, so the processes are ours.
+        for process in self.processes() {
+            let _ = kill(process, Signal::SIGKILL);
         }
         let _ = Command::new("umount").arg("-l").arg(self.mnt()).status();
     }

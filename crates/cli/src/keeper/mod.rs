@@ -1,0 +1,266 @@
+//! The keeper: a small process that holds what must outlive a server.
+//!
+//! It holds the pool's lock, the server's process, and the descriptors of the connection to the
+//! kernel. While it lives, a server that dies is followed by another, which recovers the pool as
+//! after any crash and goes on with the same connection: programs see calls that take longer. It
+//! reads nothing of the pool and serves no call, so there is little in it that could fail.
+//!
+//! `nearside upgrade` replaces the server the same way, with one difference: the next program runs
+//! and waits before the old one is told to stop, so one that cannot run replaces nothing; and where
+//! the next one cannot serve, the keeper goes back to its own program.
+//!
+//! If the keeper dies, the server goes on and ends the mount as usual, but nobody follows it.
+
+pub mod channel;
+mod door;
+mod process;
+mod restarts;
+mod upgrade;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use nix::sys::signal::SigSet;
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::Signal;
+
+use crate::args::MountArgs;
+use crate::error::{Error, Result};
+use crate::server_lock::ServerLock;
+use crate::signals::Signals;
+
+use channel::{ToKeeper, ToServer};
+use door::Door;
+use process::{OURSELVES, Server};
+use restarts::Restarts;
+use upgrade::Upgrade;
+
+pub use door::{Reply, Request, ask};
+pub use process::arguments;
+
+/// How a service ended, when it did not fail to start.
+type Ending = std::result::Result<(), String>;
+
+/// The keeper of one mount.
+#[derive(Debug)]
+struct Keeper<'a> {
+    args: &'a MountArgs,
+    lock: Option<ServerLock>,
+    signals: SignalFd,
+    door: Option<Door>,
+    server: Server,
+    version: String,
+    /// What the server wants kept for the next one; nothing until it has mounted.
+    kept: Vec<OwnedFd>,
+    restarts: Restarts,
+    upgrade: Option<Upgrade>,
+    /// The program that the running server was started from.
+    program: PathBuf,
+    /// It has said its last.
+    silent: bool,
+    ready: bool,
+    /// A signal asked for the end: a server that dies now is not followed.
+    ending: bool,
+    /// What the server said of its end.
+    ended: Option<Ending>,
+    failed: Option<String>,
+}
+
+/// Keeps the mount of `args` (both paths canonical) until it ends; calls `ready` when it answers.
+pub fn run(args: &MountArgs, ready: impl FnOnce() -> Result<()>) -> Result<()> {
+    let signals = Signals::block().map_err(failed("sigprocmask"))?;
+    let signals = signal_descriptor(signals.set()).map_err(failed("signalfd"))?;
+    let lock = ServerLock::take(&args.pool, args.read_only)?;
+    let door = Door::open(&args.pool)
+        .inspect_err(|error| eprintln!("nearside: {error}; the server cannot be upgraded"))
+        .ok();
+    let program = PathBuf::from(OURSELVES);
+    let server = Server::spawn(&program, args).map_err(failed("the server"))?;
+    let mut keeper = Keeper {
+        args,
+        lock,
+        signals,
+        door,
+        server,
+        version: String::new(),
+        kept: Vec::new(),
+        restarts: Restarts::default(),
+        upgrade: None,
+        program,
+        silent: false,
+        ready: false,
+        ending: false,
+        ended: None,
+        failed: None,
+    };
+    let outcome = keeper.keep(ready);
+    match keeper.lock.take() {
+        Some(lock) if keeper.ready => lock.finish(&outcome),
+        Some(lock) => lock.withdraw(),
+        None => {}
+    }
+    outcome
+}
+
+fn signal_descriptor(set: &SigSet) -> nix::Result<SignalFd> {
+    SignalFd::with_flags(set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+}
+
+fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> Error + '_ {
+    move |error| Error::Server(format!("{what}: {error}"))
+}
+
+/// Which descriptors have something.
+#[derive(Clone, Copy, Debug, Default)]
+struct Readable {
+    signal: bool,
+    said: bool,
+    gone: bool,
+    asked: bool,
+}
+
+impl Keeper<'_> {
+    fn keep(&mut self, ready: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.start(false)?;
+        let mut ready = Some(ready);
+        loop {
+            let readable = self.wait()?;
+            if readable.signal {
+                self.pass_signals_on();
+            }
+            if readable.said {
+                self.hear()?;
+            }
+            if self.ready
+                && let Some(ready) = ready.take()
+            {
+                ready()?;
+            }
+            if readable.gone
+                && let Some(outcome) = self.follow()?
+            {
+                return outcome;
+            }
+            if readable.asked {
+                self.answer_door();
+            }
+            self.kill_the_stuck();
+        }
+    }
+
+    /// Waits until something happens.
+    fn wait(&self) -> Result<Readable> {
+        let mut list = vec![
+            PollFd::new(&self.signals, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.server.process(), PollFlags::IN),
+        ];
+        let door = self.door.as_ref().filter(|_| self.upgrade.is_none());
+        list.extend(door.map(|door| PollFd::from_borrowed_fd(door.as_fd(), PollFlags::IN)));
+        if !self.silent {
+            list.push(PollFd::from_borrowed_fd(self.server.channel(), PollFlags::IN));
+        }
+        let until = self.upgrade.as_ref().and_then(Upgrade::deadline);
+        let timeout = until.map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
+        match poll(&mut list, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(failed("poll")(errno)),
+        }
+        let has = |at: usize| list.get(at).is_some_and(|fd| !fd.revents().is_empty());
+        Ok(Readable {
+            signal: has(0),
+            gone: has(1),
+            asked: door.is_some() && has(2),
+            said: !self.silent && has(list.len() - 1),
+        })
+    }
+
+    /// Lets the server open the pool; `takes_over` gives it what the one before it left.
+    fn start(&mut self, takes_over: bool) -> Result<()> {
+        self.failed = None;
+        self.silent = false;
+        if let Some(lock) = &mut self.lock {
+            lock.name(Some(std::process::id()), self.server.id())?;
+        }
+        let mut descriptors: Vec<_> = self.lock.iter().map(AsFd::as_fd).collect();
+        if takes_over {
+            descriptors.extend(self.kept.iter().map(AsFd::as_fd));
+        }
+        let message = ToServer::Start { has_lock: self.lock.is_some(), takes_over };
+        // One that has died already is met as such.
+        let _ = self.server.tell(&message, &descriptors);
+        Ok(())
+    }
+
+    fn pass_signals_on(&mut self) {
+        while let Ok(Some(signal)) = self.signals.read_signal() {
+            self.ending = true;
+            let number = i32::try_from(signal.ssi_signo).ok();
+            self.server.signal(number.and_then(Signal::from_named_raw).unwrap_or(Signal::TERM));
+        }
+    }
+
+    /// Takes one thing that the server says; says whether it may say more.
+    fn hear(&mut self) -> Result<bool> {
+        let heard = self.server.hear().map_err(failed("the server's words"))?;
+        let Some((message, descriptors)) = heard else {
+            self.silent = true;
+            return Ok(false);
+        };
+        match message {
+            ToKeeper::Hello { version } => self.version = version,
+            ToKeeper::Keep => self.kept = descriptors,
+            ToKeeper::Ready => {
+                self.ready = true;
+                self.finish_upgrade();
+            }
+            ToKeeper::Failed(reason) => self.failed = Some(reason),
+            ToKeeper::Ended(None) => self.ended = Some(Ok(())),
+            ToKeeper::Ended(Some(reason)) => self.ended = Some(Err(reason)),
+        }
+        Ok(true)
+    }
+
+    /// The server's process has ended: the outcome of the whole, or the next server.
+    fn follow(&mut self) -> Result<Option<Result<()>>> {
+        // What it said last may still lie there.
+        while self.hear()? {}
+        let status = self.server.wait().map_err(failed("wait"))?;
+        if let Some(ended) = self.ended.take() {
+            self.refuse_upgrade("the mount has ended");
+            return Ok(Some(ended.map_err(Error::Server)));
+        }
+        let why = self.failed.take().unwrap_or_else(|| format!("the server died ({status})"));
+        if let Some(next) = self.take_next() {
+            self.server = next;
+            self.start(true)?;
+            return Ok(None);
+        }
+        if !self.ready || self.ending || self.kept.is_empty() {
+            return Ok(Some(Err(Error::Server(why))));
+        }
+        self.restart(&why)
+    }
+
+    /// Starts a server after one that died.
+    fn restart(&mut self, why: &str) -> Result<Option<Result<()>>> {
+        tracing::warn!("{why}; another one takes over");
+        if self.upgrade.is_some() {
+            self.refuse_upgrade(why);
+            // The program that worked until then.
+            self.program = PathBuf::from(OURSELVES);
+        }
+        let Some(pause) = self.restarts.died(Instant::now()) else {
+            let text = format!("{why}; it keeps dying, so the mount is given up");
+            return Ok(Some(Err(Error::Server(text))));
+        };
+        std::thread::sleep(pause);
+        self.server = Server::spawn(&self.program, self.args)
+            .or_else(|_| Server::spawn(Path::new(OURSELVES), self.args))
+            .map_err(failed("the server"))?;
+        self.start(true)?;
+        Ok(None)
+    }
+}

@@ -1,0 +1,109 @@
+//! The keeper's side of a server process.
+
+use std::io::Result;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::channel::{Channel, ToKeeper, ToServer};
+use crate::args::MountArgs;
+
+/// The program that this process runs, also when another file has its path by now.
+pub const OURSELVES: &str = "/proc/self/exe";
+
+/// A server and what it says. Dropping it leaves the process alone.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    process: OwnedFd,
+    channel: Channel,
+}
+
+impl Server {
+    /// Starts `program` as a server, which then waits for its start.
+    pub fn spawn(program: &Path, args: &MountArgs) -> Result<Server> {
+        let (channel, theirs) = Channel::pair()?;
+        let mut command = Command::new(program);
+        command.arg0("nearside").args(arguments(args)).arg("--as-server");
+        command.stdin(theirs).stdout(Stdio::null());
+        // A background process holds no directory of its caller's, and signals from a terminal are
+        // for the keeper, who passes them on.
+        let mut child = command.current_dir("/").process_group(0).spawn()?;
+        match pidfd_open(Pid::from_child(&child), PidfdFlags::empty()) {
+            Ok(process) => Ok(Server { child, process, channel }),
+            Err(errno) => {
+                let _ = child.kill().and_then(|()| child.wait());
+                Err(errno.into())
+            }
+        }
+    }
+
+    /// The process's id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Becomes readable when the process has ended.
+    pub fn process(&self) -> BorrowedFd<'_> {
+        self.process.as_fd()
+    }
+
+    /// Becomes readable when it has said something.
+    pub fn channel(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+
+    /// Tells it something.
+    pub fn tell(&self, message: &ToServer, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+        self.channel.send(message, descriptors)
+    }
+
+    /// The next that it said; waits for it. `None` once it says no more.
+    pub fn hear(&self) -> Result<Option<(ToKeeper, Vec<OwnedFd>)>> {
+        self.channel.receive()
+    }
+
+    /// Sends it a signal; one that has ended already gets none.
+    pub fn signal(&self, signal: Signal) {
+        let _ = pidfd_send_signal(&self.process, signal);
+    }
+
+    /// Waits until the process has ended: all that it had open is closed then.
+    pub fn wait(&mut self) -> Result<ExitStatus> {
+        self.child.wait()
+    }
+}
+
+/// The command line that gives a process the same arguments, whatever its part.
+pub fn arguments(args: &MountArgs) -> Vec<std::ffi::OsString> {
+    let mut list = vec!["mount".into(), args.pool.clone().into(), args.dir.clone().into()];
+    if args.read_only {
+        list.push("--read-only".into());
+    }
+    if let Some(threads) = args.threads {
+        list.push(format!("--threads={threads}").into());
+    }
+    if let Some(memory) = args.memory {
+        list.push(format!("--memory={memory}").into());
+    }
+    list
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+
+    #[test]
+    fn a_server_gets_the_arguments_that_mount_got() {
+        let line = "nearside mount /a/pool /b/dir --read-only --threads=3 --memory=1048576";
+        let cli = Cli::parse_from(line.split(' '));
+        let Command::Mount(args) = cli.command else { panic!("{line}") };
+        let again = arguments(&args).into_iter().map(|word| word.into_string().unwrap());
+        assert_eq!(again.collect::<Vec<_>>().join(" "), line["nearside ".len()..]);
+    }
+}

@@ -1,0 +1,56 @@
+//! `nearside upgrade`: another program serves a mount from now on; its files stay in use.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::args::UpgradeArgs;
+use crate::error::{self, Error, Result};
+use crate::keeper::{self, Reply, Request};
+use crate::{output, place};
+
+#[derive(Serialize)]
+struct Upgraded<'a> {
+    dir: &'a Path,
+    from: &'a str,
+    to: &'a str,
+    process: u32,
+    gap_us: u64,
+}
+
+/// Upgrades the server of a mount.
+pub fn run(args: &UpgradeArgs) -> Result<()> {
+    let dir = &args.dir;
+    let entry = place::mounted_on(dir)?;
+    let pool = entry.as_ref().and_then(place::pool_of).ok_or_else(|| place::nothing_here(dir))?;
+    let program = program(args.program.as_deref())?;
+    match keeper::ask(&pool, &Request::Upgrade { program })? {
+        Reply::Refused(reason) => {
+            Err(Error::Server(format!("{}: not upgraded: {reason}", dir.display())))
+        }
+        Reply::Upgraded { from, to, process, gap_us } => {
+            let done = Upgraded { dir, from: &from, to: &to, process, gap_us };
+            if args.json { output::json(&done) } else { output::text(&text(&done)) }
+        }
+    }
+}
+
+/// The program as its keeper, who stands in another directory, finds it.
+fn program(named: Option<&Path>) -> Result<PathBuf> {
+    match named {
+        Some(path) => path.canonicalize().map_err(error::io(path)),
+        None => std::env::current_exe().map_err(error::io(Path::new("/proc/self/exe"))),
+    }
+}
+
+fn text(done: &Upgraded<'_>) -> String {
+    let gap = Duration::from_micros(done.gap_us);
+    format!(
+        "{}: version {} serves, after {} (process {}); calls waited {gap:.1?} at most\n",
+        done.dir.display(),
+        done.to,
+        done.from,
+        done.process
+    )
+}
