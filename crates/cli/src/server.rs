@@ -21,10 +21,8 @@ const GRACE: Duration = Duration::from_secs(5);
 const CUT_GRACE: Duration = Duration::from_secs(1);
 /// Where more or less is asked of the log, as in `NEARSIDE_LOG=debug`.
 const LOG_VARIABLE: &str = "NEARSIDE_LOG";
-
-/// What is logged otherwise. `fuser` calls it an error when an unmount overtakes the reply to a
-/// close, which nobody waits for.
-const LOG_DEFAULT: &str = "info,fuser::reply=off";
+/// What is logged otherwise.
+const LOG_DEFAULT: &str = "info";
 
 /// What is mounted where; both paths are canonical.
 #[derive(Debug)]
