@@ -1,21 +1,19 @@
 //! A FUSE server with nothing behind it: one file in memory, whose bytes are copied. What it takes
 //! is what the door costs.
 
-use fuser::{
-    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen,
-    ReplyWrite, Request, WriteFlags,
+use nearside_fuse::wire::{
+    AttrAnswer, EntryAnswer, NodeAttr, Operation, Reply, Request, open_flags,
 };
+use nearside_fuse::{Server, Wishes};
 use std::cell::RefCell;
-use std::ffi::OsStr;
 use std::sync::{PoisonError, RwLock};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Bytes under one lock: one request, so that a lock is one uncontended instruction for it.
 const PIECE_BYTES: usize = 1 << 20;
 /// The name of the file.
 pub const FILE_NAME: &str = "file";
-const FILE: INodeNo = INodeNo(2);
+const FILE: u64 = 2;
 /// As long as a pool's mount trusts what only it can change.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -51,97 +49,63 @@ impl Bare {
         self.pieces.get(index).filter(|_| at + len <= PIECE_BYTES).map(|piece| (piece, at))
     }
 
-    fn attr(&self, number: INodeNo) -> FileAttr {
-        let directory = number != FILE;
-        FileAttr {
+    fn attr(&self, number: u64) -> NodeAttr {
+        let is_file = number == FILE;
+        NodeAttr {
             ino: number,
-            size: if directory { 0 } else { (self.pieces.len() * PIECE_BYTES) as u64 },
-            blocks: 0,
-            atime: UNIX_EPOCH,
-            mtime: UNIX_EPOCH,
-            ctime: UNIX_EPOCH,
-            crtime: UNIX_EPOCH,
-            kind: if directory { FileType::Directory } else { FileType::RegularFile },
-            perm: if directory { 0o755 } else { 0o644 },
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            blksize: 4096,
-            flags: 0,
-        }
-    }
-}
-
-impl Filesystem for Bare {
-    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        nearside_fuse::negotiate(config, true);
-        Ok(())
-    }
-
-    fn lookup(&self, _: &Request, _: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        if name == FILE_NAME {
-            reply.entry(&FOR_EVER, &self.attr(FILE), Generation(0));
-        } else {
-            reply.error(Errno::ENOENT);
+            size: if is_file { (self.pieces.len() * PIECE_BYTES) as u64 } else { 0 },
+            mode: if is_file { libc::S_IFREG | 0o644 } else { libc::S_IFDIR | 0o755 },
+            links: 1,
+            block_bytes: 4096,
+            ..NodeAttr::default()
         }
     }
 
-    fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        reply.attr(&FOR_EVER, &self.attr(number));
-    }
-
-    fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        reply.opened(FileHandle(1), FopenFlags::FOPEN_KEEP_CACHE);
-    }
-
-    fn read(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        size: u32,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        let len = size as usize;
-        let Some((piece, at)) = self.piece(offset, len) else { return reply.error(Errno::EINVAL) };
+    fn read(&self, offset: u64, len: usize, reply: Reply<'_>) {
+        let Some((piece, at)) = self.piece(offset, len) else { return reply.error(libc::EINVAL) };
         let piece = piece.read().unwrap_or_else(PoisonError::into_inner);
         let bytes = &piece[at..at + len];
         if self.reads == Reads::Lent {
-            return reply.data(bytes);
+            return reply.bytes(bytes);
         }
         BUFFER.with_borrow_mut(|buffer| {
             buffer.resize(PIECE_BYTES, 0);
             buffer[..len].copy_from_slice(bytes);
-            reply.data(&buffer[..len]);
+            reply.bytes(&buffer[..len]);
         });
     }
 
-    fn write(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        data: &[u8],
-        _: WriteFlags,
-        _: OpenFlags,
-        _: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
+    fn write(&self, offset: u64, data: &[u8], reply: Reply<'_>) {
         let Some((piece, at)) = self.piece(offset, data.len()) else {
-            return reply.error(Errno::EINVAL);
+            return reply.error(libc::EINVAL);
         };
         let mut piece = piece.write().unwrap_or_else(PoisonError::into_inner);
         piece[at..at + data.len()].copy_from_slice(data);
         drop(piece);
-        reply.written(data.len() as u32);
+        reply.size(data.len() as u32);
+    }
+}
+
+impl Server for Bare {
+    fn wishes(&self) -> Wishes {
+        Wishes { sole_door: true, ..Wishes::default() }
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
-        reply.error(Errno::ENOSYS);
+    fn serve(&self, request: &Request<'_>, reply: Reply<'_>) {
+        match request.operation {
+            Operation::Lookup { name } if name == FILE_NAME.as_bytes() => {
+                reply.entry(&EntryAnswer::new(self.attr(FILE), FOR_EVER));
+            }
+            Operation::Lookup { .. } => reply.error(libc::ENOENT),
+            Operation::Getattr { .. } => {
+                reply.attributes(&AttrAnswer::new(self.attr(request.head.node), FOR_EVER));
+            }
+            Operation::Open { .. } => reply.opened(1, open_flags::KEEP_CACHE),
+            Operation::Read { offset, size, .. } => self.read(offset, size as usize, reply),
+            Operation::Write { offset, data, .. } => self.write(offset, data, reply),
+            Operation::Release { .. } => reply.done(),
+            Operation::Forget { .. } | Operation::BatchForget(_) => reply.nothing(),
+            _ => reply.error(libc::ENOSYS),
+        }
     }
 }

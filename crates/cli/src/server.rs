@@ -23,10 +23,8 @@ const GRACE: Duration = Duration::from_secs(5);
 const CUT_GRACE: Duration = Duration::from_secs(1);
 /// Where more or less is asked of the log, as in `NEARSIDE_LOG=debug`.
 const LOG_VARIABLE: &str = "NEARSIDE_LOG";
-
-/// What is logged otherwise. `fuser` calls it an error when an unmount overtakes the reply to a
-/// close, which nobody waits for.
-const LOG_DEFAULT: &str = "info,fuser::reply=off";
+/// What is logged otherwise.
+const LOG_DEFAULT: &str = "info";
 
 enum Event {
     Ended(nearside_fuse::Result<()>),

@@ -1,28 +1,27 @@
-//! Between the engine's words and those of `fuser`.
+//! Between the engine's words and those of the protocol.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
-use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 use nearside::FileKind;
-use nearside::files::{Attr, Ino, Timestamp};
+use nearside::files::{Attr, Timestamp};
+
+use crate::wire::{NodeAttr, SetattrTime, StatxAnswer, StatxTime};
 
 /// What stat(2) calls the preferred I/O size. Programs size their buffers by it, and every buffer
 /// is one request: larger than a block, small enough not to waste memory.
 const PREFERRED_IO_BYTES: u32 = 64 << 10;
+const SECOND_NS: i64 = 1_000_000_000;
+/// STATX_BASIC_STATS and STATX_BTIME.
+const STATX_MASK: u32 = 0xfff;
 
-pub(crate) fn ino(number: INodeNo) -> Ino {
-    Ino(number.0)
-}
-
-pub(crate) fn file_type(kind: FileKind) -> FileType {
+/// The type bits of a mode.
+pub(crate) fn type_bits(kind: FileKind) -> u32 {
     match kind {
-        FileKind::File => FileType::RegularFile,
-        FileKind::Directory => FileType::Directory,
-        FileKind::Symlink => FileType::Symlink,
-        FileKind::Fifo => FileType::NamedPipe,
-        FileKind::Socket => FileType::Socket,
-        FileKind::CharDevice => FileType::CharDevice,
-        FileKind::BlockDevice => FileType::BlockDevice,
+        FileKind::File => libc::S_IFREG,
+        FileKind::Directory => libc::S_IFDIR,
+        FileKind::Symlink => libc::S_IFLNK,
+        FileKind::Fifo => libc::S_IFIFO,
+        FileKind::Socket => libc::S_IFSOCK,
+        FileKind::CharDevice => libc::S_IFCHR,
+        FileKind::BlockDevice => libc::S_IFBLK,
     }
 }
 
@@ -38,42 +37,70 @@ pub(crate) fn kind_of_mode(mode: u32) -> Option<FileKind> {
     })
 }
 
-pub(crate) fn file_attr(attr: &Attr) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(attr.ino.0),
+/// Whole seconds since 1970, rounded down, and nanoseconds to be added.
+fn parts(time: Timestamp) -> (i64, u32) {
+    (time.0.div_euclid(SECOND_NS), time.0.rem_euclid(SECOND_NS) as u32)
+}
+
+pub(crate) fn node_attr(attr: &Attr) -> NodeAttr {
+    let (accessed_s, accessed_ns) = parts(attr.accessed);
+    let (modified_s, modified_ns) = parts(attr.modified);
+    let (changed_s, changed_ns) = parts(attr.changed);
+    NodeAttr {
+        ino: attr.ino.0,
         size: attr.size,
-        blocks: attr.sectors,
-        atime: attr.accessed.to_system_time(),
-        mtime: attr.modified.to_system_time(),
-        ctime: attr.changed.to_system_time(),
-        crtime: attr.created.to_system_time(),
-        kind: file_type(attr.kind),
-        perm: attr.mode,
-        nlink: attr.links,
+        sectors: attr.sectors,
+        accessed_s,
+        modified_s,
+        changed_s,
+        accessed_ns,
+        modified_ns,
+        changed_ns,
+        mode: type_bits(attr.kind) | u32::from(attr.mode),
+        links: attr.links,
         uid: attr.uid,
         gid: attr.gid,
         rdev: attr.rdev,
-        blksize: PREFERRED_IO_BYTES,
+        block_bytes: PREFERRED_IO_BYTES,
         flags: 0,
     }
 }
 
-/// The time that a request gives, or `now`, which is to come from the engine's clock.
-pub(crate) fn timestamp(time: TimeOrNow, now: Timestamp) -> Timestamp {
-    match time {
-        TimeOrNow::Now => now,
-        TimeOrNow::SpecificTime(time) => Timestamp::from_system_time(mended(time)),
+pub(crate) fn statx(attr: &Attr, valid: std::time::Duration) -> StatxAnswer {
+    let time = |time: Timestamp| {
+        let (s, ns) = parts(time);
+        StatxTime { s, ns, padding: 0 }
+    };
+    StatxAnswer {
+        valid_s: valid.as_secs(),
+        valid_ns: valid.subsec_nanos(),
+        mask: STATX_MASK,
+        block_bytes: PREFERRED_IO_BYTES,
+        links: attr.links,
+        uid: attr.uid,
+        gid: attr.gid,
+        mode: type_bits(attr.kind) as u16 | attr.mode,
+        ino: attr.ino.0,
+        size: attr.size,
+        sectors: attr.sectors,
+        accessed: time(attr.accessed),
+        created: time(attr.created),
+        changed: time(attr.changed),
+        modified: time(attr.modified),
+        rdev: [(attr.rdev & 0xf_ff00) >> 8, (attr.rdev & 0xff) | ((attr.rdev >> 12) & 0xf_ff00)],
+        ..StatxAnswer::default()
     }
 }
 
-/// Before 1970 the kernel says -2 s + 0.8 s for -1.2 s, and `fuser` 0.18 reads that as -2.8 s: it
-/// takes the nanoseconds away where they are to be added.
-fn mended(time: SystemTime) -> SystemTime {
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(_) => time,
-        Err(before) => {
-            let nanos = std::time::Duration::from_nanos(before.duration().subsec_nanos().into());
-            time.checked_add(2 * nanos).unwrap_or(time)
+/// The time that a request gives, or `now`, which is to come from the engine's clock.
+pub(crate) fn timestamp(time: SetattrTime, now: Timestamp) -> Timestamp {
+    match time {
+        SetattrTime::Now => now,
+        SetattrTime::At { s, ns } => {
+            let whole = i128::from(s) * i128::from(SECOND_NS) + i128::from(ns);
+            // Held to what the engine can say (1677 to 2262).
+            let near = whole.clamp(i64::MIN.into(), i64::MAX.into());
+            Timestamp(near as i64)
         }
     }
 }
@@ -81,18 +108,21 @@ fn mended(time: SystemTime) -> SystemTime {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
+    /// -1.2 s is said as -2 s and 0.8 s more.
     #[test]
-    fn times_before_1970_are_mended() {
+    fn times_before_1970_come_and_go_unchanged() {
         let now = Timestamp(77);
-        let given_by_fuser = UNIX_EPOCH - Duration::new(2, 800_000_000);
-        let meant = Timestamp(-1_200_000_000);
-        assert_eq!(timestamp(TimeOrNow::SpecificTime(given_by_fuser), now), meant);
-        let whole = UNIX_EPOCH - Duration::from_secs(2);
-        assert_eq!(timestamp(TimeOrNow::SpecificTime(whole), now), Timestamp(-2_000_000_000));
-        let after = UNIX_EPOCH + Duration::new(1, 5);
-        assert_eq!(timestamp(TimeOrNow::SpecificTime(after), now), Timestamp(1_000_000_005));
-        assert_eq!(timestamp(TimeOrNow::Now, now), now);
+        for nanos in [-1_200_000_000, -2_000_000_000, -1, 0, 1_000_000_005, i64::MAX, i64::MIN] {
+            let (s, ns) = parts(Timestamp(nanos));
+            assert!(ns < 1_000_000_000);
+            assert_eq!(timestamp(SetattrTime::At { s, ns }, now), Timestamp(nanos));
+        }
+        assert_eq!(parts(Timestamp(-1_200_000_000)), (-2, 800_000_000));
+        assert_eq!(timestamp(SetattrTime::Now, now), now);
+        let far = SetattrTime::At { s: i64::MAX, ns: 0 };
+        assert_eq!(timestamp(far, now), Timestamp(i64::MAX));
+        let past = SetattrTime::At { s: i64::MIN, ns: 0 };
+        assert_eq!(timestamp(past, now), Timestamp(i64::MIN));
     }
 }

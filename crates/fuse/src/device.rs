@@ -1,30 +1,35 @@
 //! The FUSE device and the mount system call.
-//!
-//! As root the mount is made here and not by `fuser`: its own unmounting (0.18) takes a mount that
-//! is gone for one that is there, and would take down whatever was mounted at the place since.
 
 use std::fs::{File, OpenOptions};
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
-use crate::{Error, MountOptions, Result};
+use crate::{Error, MountOptions, Result, mounts};
 
 /// Type of the file system in the mount table.
 const KIND: &str = "fuse.nearside";
+/// The helper that mounts and unmounts for ordinary users.
+const HELPER: &str = "fusermount3";
+/// Tells the helper over which of its descriptors to hand over the device.
+const HELPER_SOCKET: &str = "_FUSE_COMMFD";
 
 /// Opens the device.
-pub(crate) fn open() -> Result<File> {
+fn open() -> Result<File> {
     OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(Error::Device)
 }
 
-/// Mounts at `dir` and returns the connection; `None` when that takes more rights than this
+/// Mounts at `dir` and returns the device; by the helper when that takes more rights than this
 /// process has.
-pub(crate) fn mount(dir: &Path, options: &MountOptions) -> Result<Option<OwnedFd>> {
+pub(crate) fn mount(dir: &Path, options: &MountOptions) -> Result<OwnedFd> {
     let refused = |source| Error::Refused { dir: dir.to_path_buf(), source };
     let metadata = std::fs::metadata(dir)
         .map_err(|source| Error::Directory { dir: dir.to_path_buf(), source })?;
@@ -43,10 +48,48 @@ pub(crate) fn mount(dir: &Path, options: &MountOptions) -> Result<Option<OwnedFd
     flags.set(MsFlags::MS_RDONLY, options.read_only);
     let source = options.source.as_os_str();
     match nix::mount::mount(Some(source), dir, Some(KIND), flags, Some(settings.as_str())) {
-        Ok(()) => Ok(Some(device.into())),
-        Err(Errno::EPERM) => Ok(None),
+        Ok(()) => Ok(device.into()),
+        Err(Errno::EPERM) => mount_by_helper(dir, options).map_err(refused),
         Err(errno) => Err(refused(errno.into())),
     }
+}
+
+/// Has the helper mount, which sends the device over its stdin.
+fn mount_by_helper(dir: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let source = mounts::escape_option(&options.source.to_string_lossy());
+    let mut settings = format!("fsname={source},subtype=nearside,default_permissions");
+    settings.push_str(if options.read_only { ",ro" } else { ",rw" });
+    if options.allow_other {
+        settings.push_str(",allow_other");
+    }
+    let mut command = Command::new(HELPER);
+    command.arg("-o").arg(settings).arg("--").arg(dir).env(HELPER_SOCKET, "0");
+    command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::piped());
+    let helper = command.spawn()?;
+    // It keeps its own end of the pair: without it the other one would not end with the helper.
+    drop(command);
+    let received = receive(&ours);
+    let output = helper.wait_with_output()?;
+    match received? {
+        Some(device) if output.status.success() => Ok(device),
+        _ => Err(said(&output.stderr)),
+    }
+}
+
+/// The descriptor that comes over the socket; `None` when it ends without one.
+fn receive(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let mut room = [IoSliceMut::new(&mut byte)];
+    rustix::io::retry_on_intr(|| {
+        rustix::net::recvmsg(socket, &mut room, &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    Ok(control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    }))
 }
 
 /// Unmounts what is at `dir`; `detach` hides it at once and lets it end when its last file closes.
@@ -57,21 +100,23 @@ pub(crate) fn unmount(dir: &Path, detach: bool) -> Result<()> {
     match nix::mount::umount2(dir, flags) {
         Ok(()) => Ok(()),
         Err(Errno::EBUSY) => Err(Error::Busy(dir.to_path_buf())),
-        Err(Errno::EPERM) => fusermount(dir, detach).map_err(failed),
+        Err(Errno::EPERM) => unmount_by_helper(dir, detach).map_err(failed),
         Err(errno) => Err(failed(errno.into())),
     }
 }
 
-/// Unmounts with the helper that may do so for an ordinary user's own mounts.
-fn fusermount(dir: &Path, detach: bool) -> std::io::Result<()> {
-    let mut command = Command::new("fusermount3");
+/// Unmounts with the helper, which may do so for an ordinary user's own mounts.
+fn unmount_by_helper(dir: &Path, detach: bool) -> io::Result<()> {
+    let mut command = Command::new(HELPER);
     command.arg("-u");
     if detach {
         command.arg("-z");
     }
     let output = command.arg("--").arg(dir).output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(std::io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+    if output.status.success() { Ok(()) } else { Err(said(&output.stderr)) }
+}
+
+/// What the helper said went wrong.
+fn said(stderr: &[u8]) -> io::Error {
+    io::Error::other(String::from_utf8_lossy(stderr).trim().to_owned())
 }

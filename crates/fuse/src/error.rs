@@ -31,6 +31,12 @@ pub enum Error {
     /// The connection to the kernel ended with an error.
     #[error("the connection to the kernel failed: {0}; unmount, then mount again")]
     Session(std::io::Error),
+    /// The state of a connection cannot be kept or used.
+    #[error("the state of the connection: {0}")]
+    State(#[from] shm::Error),
+    /// This server cannot go on where another stopped.
+    #[error("cannot take the connection over: {0}; unmount, then mount again")]
+    Takeover(&'static str),
     /// Somebody uses the mount.
     #[error(
         "{}: in use; close its files and leave its directories (fuser -vm shows whose they are)",
@@ -55,6 +61,8 @@ impl Error {
     pub fn errno(&self) -> i32 {
         match self {
             Error::Busy(_) => libc::EBUSY,
+            Error::State(error) => error.errno(),
+            Error::Takeover(_) => libc::EINVAL,
             Error::Device(source)
             | Error::Session(source)
             | Error::Directory { source, .. }

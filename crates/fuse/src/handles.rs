@@ -1,8 +1,11 @@
 //! Open files of the mount: the kernel's file handle numbers and the engine's handles.
 //!
 //! A number is used again after its file is released, never before; the kernel sends nothing
-//! for a handle after its release.
+//! for a handle after its release. A number carries the turn of the server that gave it (turns
+//! are counted for each connection): one of an earlier server is unknown here, and stands for a
+//! file that is to be opened again, under the number that the kernel has.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,6 +14,10 @@ use parking_lot::RwLock;
 
 /// Parts of the table with a lock each, so that opens on different CPUs seldom meet.
 const SHARDS: usize = 16;
+/// The turn is above these bits of a number.
+const TURN_SHIFT: u32 = 48;
+/// Turns are counted in this many numbers, and then again from 0. The largest does not occur.
+const TURNS: u64 = (1 << (64 - TURN_SHIFT)) - 1;
 
 #[derive(Default)]
 struct Shard {
@@ -22,14 +29,24 @@ struct Shard {
 #[derive(Default)]
 pub(crate) struct Handles {
     shards: [RwLock<Shard>; SHARDS],
-    turn: AtomicUsize,
+    spread: AtomicUsize,
+    /// In the place that it has in numbers.
+    turn: u64,
+    /// Files that an earlier server opened.
+    inherited: RwLock<HashMap<u64, Arc<Handle>>>,
 }
 
 impl Handles {
+    /// An empty table of the server whose turn it is.
+    pub(crate) fn new(turn: u32) -> Handles {
+        let turn = (u64::from(turn) % TURNS) << TURN_SHIFT;
+        Handles { turn, ..Handles::default() }
+    }
+
     /// Keeps `handle` and gives it a number.
     pub(crate) fn insert(&self, handle: Arc<Handle>) -> u64 {
-        // Relaxed: the turn only spreads the load, it orders nothing.
-        let at = self.turn.fetch_add(1, Ordering::Relaxed) % SHARDS;
+        // Relaxed: it only spreads the load, it orders nothing.
+        let at = self.spread.fetch_add(1, Ordering::Relaxed) % SHARDS;
         let mut shard = self.shards[at].write();
         let slot = match shard.vacant.pop() {
             Some(slot) => slot,
@@ -39,26 +56,42 @@ impl Handles {
             }
         };
         shard.slots[slot] = Some(handle);
-        (slot * SHARDS + at) as u64
+        self.turn | (slot * SHARDS + at) as u64
     }
 
     /// The handle with this number.
     pub(crate) fn get(&self, number: u64) -> Option<Arc<Handle>> {
-        let (at, slot) = place(number);
+        let Some((at, slot)) = self.place(number) else {
+            return self.inherited.read().get(&number).cloned();
+        };
         self.shards[at].read().slots.get(slot)?.clone()
+    }
+
+    /// Whether an earlier server gave this number.
+    pub(crate) fn is_inherited(&self, number: u64) -> bool {
+        self.place(number).is_none()
+    }
+
+    /// Keeps `handle` under a number that an earlier server gave. Of several that open it at once
+    /// the first one's stays.
+    pub(crate) fn inherit(&self, number: u64, handle: Arc<Handle>) -> Arc<Handle> {
+        self.inherited.write().entry(number).or_insert(handle).clone()
     }
 
     /// Forgets the number; gives the handle back.
     pub(crate) fn remove(&self, number: u64) -> Option<Arc<Handle>> {
-        let (at, slot) = place(number);
+        let Some((at, slot)) = self.place(number) else {
+            return self.inherited.write().remove(&number);
+        };
         let mut shard = self.shards[at].write();
         let handle = shard.slots.get_mut(slot)?.take()?;
         shard.vacant.push(slot);
         Some(handle)
     }
-}
 
-fn place(number: u64) -> (usize, usize) {
-    let number = number as usize;
-    (number % SHARDS, number / SHARDS)
+    /// Shard and slot; `None` for a number of another turn.
+    fn place(&self, number: u64) -> Option<(usize, usize)> {
+        let at = number ^ self.turn;
+        (at >> TURN_SHIFT == 0).then_some((at as usize % SHARDS, at as usize / SHARDS))
+    }
 }

@@ -11,9 +11,11 @@
 //! # }
 //! ```
 //!
-//! Three parts, each of which knows nothing of the ones before it:
+//! Parts, each of which knows nothing of the ones before it:
 //!
-//! - `transport` speaks to the kernel, through `fuser`; replacing `fuser` is replacing it;
+//! - `session` and `connection` read requests and outlive servers; any [`Server`] will do;
+//! - [`wire`] has the bytes of the protocol with the kernel, and `transport` puts its words into
+//!   the engine's;
 //! - `service` says what each request means to the engine, in the engine's own words;
 //! - the engine, [`nearside::FileSystem`].
 //!
@@ -23,6 +25,7 @@
 //! served fails that request with EIO and no other.
 #![forbid(unsafe_code)]
 
+mod connection;
 mod convert;
 mod device;
 mod error;
@@ -30,11 +33,17 @@ mod handles;
 mod mount;
 pub mod mounts;
 mod options;
+mod server;
 mod service;
+mod session;
 mod settings;
+mod state;
 mod transport;
+pub mod wire;
 
+pub use connection::{Connection, connect};
 pub use error::{Error, Result};
-pub use mount::{Mount, Unmounter, mount, mount_server};
+pub use mount::{Mount, Unmounter, mount, mount_server, pool_server, serve, serve_by};
 pub use options::MountOptions;
-pub use settings::negotiate;
+pub use server::{Server, Wishes};
+pub use session::Left;

@@ -1,14 +1,17 @@
 //! A mount and its end.
 
-use std::path::{Path, PathBuf};
+use std::os::fd::AsFd;
+use std::path::Path;
 use std::sync::Arc;
 
-use fuser::{BackgroundSession, Config, Filesystem, MountOption, Notifier, Session, SessionACL};
 use nearside::FileSystem;
 
+use crate::connection::{Connection, MountPlace, connect, detach_failed};
 use crate::service::Service;
+use crate::session::{Left, Session};
+use crate::state::State;
 use crate::transport::Transport;
-use crate::{Error, MountOptions, Result, device, mounts};
+use crate::{MountOptions, Result, Server, device, mounts};
 
 /// Bytes that the kernel reads ahead, KiB: one request of the largest size.
 const READ_AHEAD_KIB: u32 = 1024;
@@ -16,75 +19,83 @@ const READ_AHEAD_KIB: u32 = 1024;
 /// A mounted pool. Dropping it detaches the mount without waiting for its files to close.
 #[derive(Debug)]
 pub struct Mount {
-    session: Option<BackgroundSession>,
+    session: Option<Session>,
     unmounter: Unmounter,
 }
 
 /// Ends a mount from any thread.
 #[derive(Clone, Debug)]
 pub struct Unmounter {
-    dir: PathBuf,
-    device: (u32, u32),
+    place: MountPlace,
 }
 
 /// Mounts `fs` at directory `dir` and serves it with threads of its own until it is unmounted.
 ///
 /// The pool stays open after that: closing it is its owner's.
 pub fn mount(fs: Arc<FileSystem>, dir: &Path, options: &MountOptions) -> Result<Mount> {
-    let transport = Transport::new(Service::new(fs, options.sole_door), options);
-    let notice = transport.notice();
-    // Set once, before any request is read.
-    mount_server(transport, dir, options, |notifier| drop(notice.set(notifier)))
+    let connection = connect(dir, options)?;
+    let dir = connection.dir().to_owned();
+    serve(fs, connection, options).inspect_err(|_| detach_failed(&dir))
+}
+
+/// Serves `fs` through a connection: a new one, or one whose server was killed or has left
+/// ([`Mount::leave`]). Requests that an earlier server read and did not answer are served first.
+pub fn serve(fs: Arc<FileSystem>, connection: Connection, options: &MountOptions) -> Result<Mount> {
+    serve_by(|turn| pool_server(fs, turn, options), connection, options)
+}
+
+/// The server that [`serve`] puts behind a connection, for the turn that [`serve_by`] told.
+pub fn pool_server(fs: Arc<FileSystem>, turn: u32, options: &MountOptions) -> impl Server + use<> {
+    let sole_door = options.sole_door;
+    Transport::new(Service::new(fs, sole_door, turn), sole_door)
 }
 
 /// Mounts any server as [`mount`] mounts ours, with the same session and threads, so that a
-/// measurement can tell what the door costs with nothing behind it. The server's `init` calls
-/// [`negotiate`](crate::negotiate).
-pub fn mount_server<S: Filesystem>(
-    server: S,
-    dir: &Path,
+/// measurement can tell what the door costs with nothing behind it.
+pub fn mount_server<S: Server>(server: S, dir: &Path, options: &MountOptions) -> Result<Mount> {
+    let connection = connect(dir, options)?;
+    let dir = connection.dir().to_owned();
+    serve_by(|_| server, connection, options).inspect_err(|_| detach_failed(&dir))
+}
+
+/// Serves a connection by the server that `make` makes, for the turn that it is told.
+pub fn serve_by<S: Server>(
+    make: impl FnOnce(u32) -> S,
+    connection: Connection,
     options: &MountOptions,
-    notify_by: impl FnOnce(Notifier),
 ) -> Result<Mount> {
-    let canonical = dir.canonicalize();
-    let dir = canonical.map_err(|source| Error::Directory { dir: dir.to_path_buf(), source })?;
-    let refused = |source| Error::Refused { dir: dir.clone(), source };
-    if !mounts::is_source(&options.source) {
-        return Err(refused(std::io::Error::from_raw_os_error(libc::EINVAL)));
-    }
-    let session = match device::mount(&dir, options)? {
-        Some(connection) => Session::from_fd(server, connection, acl(options), config(options))
-            .inspect_err(|_| detach_failed(&dir)),
-        None => Session::new(server, &dir, &config(options)),
-    };
-    let session = session.map_err(refused)?;
-    notify_by(session.notifier());
-    // The mount is in the table and answers nothing yet: look before it could be covered.
-    let entry = mounts::at(&dir).map_err(refused)?;
-    let Some(entry) = entry else {
-        return Err(refused(std::io::Error::from_raw_os_error(libc::ENOENT)));
-    };
-    let unmounter = Unmounter { dir: dir.clone(), device: entry.device };
-    raise_read_ahead(entry.device);
-    let session = session.spawn().inspect_err(|_| detach_failed(&dir)).map_err(refused)?;
+    let threads = options.thread_count();
+    let state = State::map(connection.state.as_fd(), threads)?;
+    let server = make(state.head()?.turn);
+    let session = Session::start(server, connection.device, state, (threads, options.masked))?;
+    // Now, for the kernel takes the lower of two while it agrees.
+    raise_read_ahead(connection.place.device);
+    let unmounter = Unmounter { place: connection.place };
     Ok(Mount { session: Some(session), unmounter })
 }
 
 impl Mount {
     /// Where it is mounted.
     pub fn dir(&self) -> &Path {
-        &self.unmounter.dir
+        &self.unmounter.place.dir
     }
 
     /// Waits until somebody has unmounted it and every request is answered.
     pub fn wait(mut self) -> Result<()> {
         match self.session.take() {
-            Some(session) => session.join().map_err(Error::Session),
+            Some(session) => session.join(),
             None => Ok(()),
         }
     }
 
-    /// Unmounts; fails with [`Error::Busy`] while somebody uses it.
+    /// Stops serving, and leaves the mount to whoever holds its descriptors. Requests that are
+    /// being served are answered first; those that come wait for another server, which can begin
+    /// when this process has ended or [`Left::wait`] has returned.
+    pub fn leave(mut self) -> Option<Left> {
+        self.session.take().map(Session::leave)
+    }
+
+    /// Unmounts; fails with [`Error::Busy`](crate::Error::Busy) while somebody uses it.
     pub fn unmount(&self) -> Result<()> {
         self.unmounter.unmount()
     }
@@ -106,54 +117,27 @@ impl Drop for Mount {
 }
 
 impl Unmounter {
-    /// Unmounts; fails with [`Error::Busy`] while somebody uses it.
+    /// Unmounts; fails with [`Error::Busy`](crate::Error::Busy) while somebody uses it.
     pub fn unmount(&self) -> Result<()> {
-        if self.is_ours() { device::unmount(&self.dir, false) } else { Ok(()) }
+        if self.is_ours() { device::unmount(&self.place.dir, false) } else { Ok(()) }
     }
 
     /// Hides the mount at once; it ends when the last of its files is closed.
     pub fn detach(&self) -> Result<()> {
-        if self.is_ours() { device::unmount(&self.dir, true) } else { Ok(()) }
+        if self.is_ours() { device::unmount(&self.place.dir, true) } else { Ok(()) }
     }
 
     /// Cuts the connection: calls on files that are still open fail from now on.
     pub fn abort(&self) -> std::io::Result<()> {
         // The kernel names a connection by the minor number of its device.
-        let path = format!("/sys/fs/fuse/connections/{}/abort", self.device.1);
+        let path = format!("/sys/fs/fuse/connections/{}/abort", self.place.device.1);
         std::fs::write(path, "1")
     }
 
     /// Whether what is mounted there now is this mount, not one that came after it.
     fn is_ours(&self) -> bool {
-        matches!(mounts::at(&self.dir), Ok(Some(entry)) if entry.device == self.device)
+        matches!(mounts::at(&self.place.dir), Ok(Some(entry)) if entry.device == self.place.device)
     }
-}
-
-fn detach_failed(dir: &Path) {
-    if let Err(error) = device::unmount(dir, true) {
-        tracing::warn!(%error, "could not take the unfinished mount away");
-    }
-}
-
-fn acl(options: &MountOptions) -> SessionACL {
-    if options.allow_other { SessionACL::All } else { SessionACL::Owner }
-}
-
-fn config(options: &MountOptions) -> Config {
-    let mut config = Config::default();
-    config.mount_options = vec![
-        // Only fusermount3 sees these; it splits them at commas.
-        MountOption::FSName(mounts::escape_option(&options.source.to_string_lossy())),
-        MountOption::Subtype("nearside".to_owned()),
-        MountOption::DefaultPermissions,
-        if options.read_only { MountOption::RO } else { MountOption::RW },
-    ];
-    config.acl = acl(options);
-    let threads = options.thread_count();
-    config.n_threads = Some(threads);
-    // A connection for each thread, where the device can be opened again.
-    config.clone_fd = threads > 1 && device::open().is_ok();
-    config
 }
 
 /// The kernel offers a server 128 KiB at most; the rest is root's to set.

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use crate::wire::Capabilities;
+
 /// Most threads that serve one mount: each has a buffer of one request.
 pub const THREADS_MAX: usize = 256;
 
@@ -21,6 +23,9 @@ pub struct MountOptions {
     pub sole_door: bool,
     /// What the mount table shows as source.
     pub source: OsString,
+    /// Capabilities that are treated as if the kernel did not have them: for tests of what older
+    /// kernels get.
+    pub masked: Capabilities,
 }
 
 impl Default for MountOptions {
@@ -31,6 +36,7 @@ impl Default for MountOptions {
             allow_other: nix::unistd::geteuid().is_root(),
             sole_door: false,
             source: "nearside".into(),
+            masked: Capabilities::default(),
         }
     }
 }

@@ -63,7 +63,7 @@ impl Side {
 
     fn bare(lab: &Lab, bytes: u64, reads: Reads) -> Result<Side> {
         let dir = mount_point(lab, if reads == Reads::Lent { "lent" } else { "bare" })?;
-        let mount = mount_server(Bare::new(bytes, reads), &dir, &mount_options(), drop)?;
+        let mount = mount_server(Bare::new(bytes, reads), &dir, &mount_options())?;
         Ok(Side { door: Door::open(mount, FILE_NAME)?, units: bytes / UNIT })
     }
 

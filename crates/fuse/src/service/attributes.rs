@@ -20,6 +20,8 @@ pub(crate) struct Change {
     pub(crate) size: Option<u64>,
     pub(crate) accessed: Option<Timestamp>,
     pub(crate) modified: Option<Timestamp>,
+    /// The kernel says that the set-id bits are to go.
+    pub(crate) drops_set_id: bool,
 }
 
 impl Service {
@@ -34,11 +36,11 @@ impl Service {
         }
     }
 
-    pub(crate) fn setattr(&self, ino: Ino, change: Change, caller: Caller) -> Served<Attr> {
+    pub(crate) fn setattr(&self, ino: Ino, change: Change) -> Served<Attr> {
         let mut mode = change.mode.map(|mode| (mode & 0o7777) as u16);
         let owner_changes = change.uid.is_some() || change.gid.is_some();
-        // A new owner takes the set-id bits away, and so does a truncation, unless by root.
-        if mode.is_none() && (owner_changes || (change.size.is_some() && !caller.keeps_set_id())) {
+        // A new owner takes the set-id bits away, and so does a truncation by most callers.
+        if mode.is_none() && (owner_changes || change.drops_set_id) {
             mode = self.mode_without_set_id(ino)?;
         }
         let change = SetAttr {

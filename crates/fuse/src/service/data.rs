@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nearside::files::{Attr, Error as FsError, Fallocate, Handle, Ino, NewNode, SetAttr};
 
-use super::{Caller, Errno, Served, Service, stale};
+use super::{Caller, Errno, OpenFile, Served, Service, stale};
 
 /// Bytes that one request reads or writes at most, and so the mount's atomic limit.
 pub(crate) const REQUEST_BYTES_MAX: usize = 1 << 20;
@@ -35,13 +35,16 @@ impl Service {
         parent: Ino,
         name: &[u8],
         mode: u32,
-        flags: i32,
+        (flags, drops_set_id): (i32, bool),
         caller: Caller,
     ) -> Served<(Attr, u64)> {
         match self.fs.create(parent, name, NewNode::File, caller.creates(mode)) {
             Ok(attr) => Ok((attr, self.handles.insert(self.fs.open(attr.ino)?))),
             Err(FsError::Exists) if flags & libc::O_EXCL == 0 => {
                 let found = self.fs.lookup(parent, name)?;
+                if drops_set_id && flags & libc::O_TRUNC != 0 {
+                    self.drop_set_id(found.ino)?;
+                }
                 let number = self.open(found.ino, flags)?;
                 Ok((self.fs.getattr(found.ino)?, number))
             }
@@ -58,12 +61,12 @@ impl Service {
     /// Reads into a buffer of the thread's own and shows it to `show`.
     pub(crate) fn read<T>(
         &self,
-        number: u64,
+        file: OpenFile,
         offset: u64,
         bytes: usize,
         show: impl FnOnce(&[u8]) -> T,
     ) -> Served<T> {
-        let handle = self.handle(number)?;
+        let handle = self.handle(file)?;
         with_buffer(bytes, |buffer| {
             let bytes = self.fs.read(&handle, offset, buffer)?;
             Ok(show(&buffer[..bytes]))
@@ -71,24 +74,35 @@ impl Service {
     }
 
     /// Writes at `offset`.
-    pub(crate) fn write(&self, number: u64, offset: u64, data: &[u8]) -> Served<usize> {
-        let handle = self.handle(number)?;
+    pub(crate) fn write(&self, file: OpenFile, offset: u64, data: &[u8]) -> Served<usize> {
+        let handle = self.handle(file)?;
         Ok(self.fs.write(&handle, offset, data)?)
     }
 
     /// Writes at the end, wherever that is by now.
-    pub(crate) fn append(&self, number: u64, data: &[u8]) -> Served<usize> {
-        let handle = self.handle(number)?;
+    pub(crate) fn append(&self, file: OpenFile, data: &[u8]) -> Served<usize> {
+        let handle = self.handle(file)?;
         self.fs.append(&handle, data)?;
         Ok(data.len())
     }
 
-    pub(crate) fn fsync(&self, number: u64) -> Served<()> {
-        Ok(self.fs.fsync(&*self.handle(number)?)?)
+    pub(crate) fn fsync(&self, file: OpenFile) -> Served<()> {
+        Ok(self.fs.fsync(&*self.handle(file)?)?)
+    }
+
+    /// Makes everything durable.
+    pub(crate) fn sync(&self) -> Served<()> {
+        Ok(self.fs.sync()?)
     }
 
     /// Reserves, punches or zeroes, as the flags of fallocate(2) say.
-    pub(crate) fn fallocate(&self, number: u64, flags: i32, offset: u64, len: u64) -> Served<()> {
+    pub(crate) fn fallocate(
+        &self,
+        file: OpenFile,
+        flags: i32,
+        offset: u64,
+        len: u64,
+    ) -> Served<()> {
         const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         const ZERO_KEEPING_SIZE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
         let mode = match flags {
@@ -99,23 +113,23 @@ impl Service {
             ZERO_KEEPING_SIZE => Fallocate::Zero { keep_size: true },
             _ => return Err(Errno(libc::EOPNOTSUPP)),
         };
-        Ok(self.fs.fallocate(&*self.handle(number)?, mode, offset, len)?)
+        Ok(self.fs.fallocate(&*self.handle(file)?, mode, offset, len)?)
     }
 
     /// Finds data or a hole; the other ways of lseek(2) are the kernel's own.
-    pub(crate) fn seek(&self, number: u64, offset: i64, whence: i32) -> Served<i64> {
+    pub(crate) fn seek(&self, file: OpenFile, offset: i64, whence: i32) -> Served<i64> {
         let data = match whence {
             libc::SEEK_DATA => true,
             libc::SEEK_HOLE => false,
             _ => return Err(Errno(libc::EINVAL)),
         };
         let offset = u64::try_from(offset).map_err(|_| Errno(libc::ENXIO))?;
-        let found = self.fs.seek(&*self.handle(number)?, offset, data)?;
+        let found = self.fs.seek(&*self.handle(file)?, offset, data)?;
         i64::try_from(found).map_err(|_| Errno(libc::EOVERFLOW))
     }
 
     /// Copies between two files; returns the bytes copied, which may be fewer than asked for.
-    pub(crate) fn copy(&self, from: (u64, u64), to: (u64, u64), len: u64) -> Served<u32> {
+    pub(crate) fn copy(&self, from: (OpenFile, u64), to: (OpenFile, u64), len: u64) -> Served<u32> {
         let source = self.handle(from.0)?;
         let target = self.handle(to.0)?;
         let len = len.min(COPY_BYTES_MAX);

@@ -23,6 +23,7 @@ use crate::handles::Handles;
 
 pub(crate) use attributes::Change;
 pub(crate) use data::REQUEST_BYTES_MAX;
+pub(crate) use directories::Listed;
 use remains::Remains;
 
 /// Stands for the handle of a directory that is gone; more than any table of handles holds.
@@ -31,6 +32,9 @@ const NO_HANDLE: u64 = u64::MAX;
 /// The number of an error as the kernel knows it, positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Errno(pub(crate) i32);
+
+/// The kernel's number of an open file, and the inode that was opened.
+pub(crate) type OpenFile = (u64, Ino);
 
 /// Result of serving one request.
 pub(crate) type Served<T> = Result<T, Errno>;
@@ -74,13 +78,27 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    pub(crate) fn new(fs: Arc<FileSystem>, sole_door: bool) -> Service {
+    /// The service of the server whose turn it is on its connection.
+    pub(crate) fn new(fs: Arc<FileSystem>, sole_door: bool, turn: u32) -> Service {
         let remains = sole_door.then(Remains::default);
-        Service { fs, handles: Handles::default(), remains }
+        Service { fs, handles: Handles::new(turn), remains }
     }
 
-    fn handle(&self, number: u64) -> Served<Arc<Handle>> {
-        self.handles.get(number).ok_or(Errno(libc::EBADF))
+    /// The handle of open file `number`, which is of `ino`. One that an earlier server opened is
+    /// opened again.
+    fn handle(&self, (number, ino): OpenFile) -> Served<Arc<Handle>> {
+        match self.handles.get(number) {
+            Some(handle) => Ok(handle),
+            None if self.is_inherited(number) => {
+                let handle = self.fs.open(ino).map_err(stale)?;
+                Ok(self.handles.inherit(number, handle))
+            }
+            None => Err(Errno(libc::EBADF)),
+        }
+    }
+
+    fn is_inherited(&self, number: u64) -> bool {
+        number != NO_HANDLE && self.handles.is_inherited(number)
     }
 
     /// What is left of an inode that is gone.
@@ -93,7 +111,12 @@ impl Service {
         if number == NO_HANDLE {
             return Ok(());
         }
-        self.handles.remove(number).map(drop).ok_or(Errno(libc::EBADF))
+        match self.handles.remove(number) {
+            Some(_) => Ok(()),
+            // Nobody used it since the earlier server ended.
+            None if self.is_inherited(number) => Ok(()),
+            None => Err(Errno(libc::EBADF)),
+        }
     }
 }
 

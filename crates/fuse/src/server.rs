@@ -1,0 +1,33 @@
+//! What answers the requests of a mount.
+
+use crate::wire::{Notifier, Reply, Request};
+
+/// What a server asks of the kernel beyond what every mount of ours asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wishes {
+    /// Nobody changes the files but through this mount, so that pages stay valid.
+    pub sole_door: bool,
+    /// The server keeps the locks of fcntl(2) and flock(2).
+    pub locks: bool,
+    /// The server keeps POSIX ACLs, and applies the umask where there is none to inherit.
+    pub acls: bool,
+}
+
+impl Wishes {
+    /// As one number, for the state of a connection.
+    pub(crate) fn bits(self) -> u32 {
+        u32::from(self.sole_door) | u32::from(self.locks) << 1 | u32::from(self.acls) << 2
+    }
+}
+
+/// Answers the requests of one mount, each in one of several threads.
+pub trait Server: Send + Sync + 'static {
+    /// What it asks of the kernel; always the same.
+    fn wishes(&self) -> Wishes;
+
+    /// The connection stands; comes before the first request.
+    fn connected(&self, _notifier: Notifier) {}
+
+    /// Serves one request. A panic costs that request: it answers EIO.
+    fn serve(&self, request: &Request<'_>, reply: Reply<'_>);
+}

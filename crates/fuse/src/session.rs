@@ -1,0 +1,230 @@
+//! The threads that serve a connection.
+//!
+//! Each reads one request at a time into its slot of the state memory and has the server answer it.
+//! Before the first of them starts, what an earlier server owed is answered.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use crate::settings::{self, Agreed};
+use crate::state::{Slot, State};
+use crate::wire::{Capabilities, Channel, Notifier, Operation, Reply, Request, RequestHead};
+use crate::{Error, Result, Server, Wishes};
+
+/// The threads of a mount.
+#[derive(Debug)]
+pub(crate) struct Session {
+    threads: Vec<Thread>,
+    is_leaving: Arc<AtomicBool>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Thread {
+    handle: JoinHandle<io::Result<()>>,
+    /// Held while it serves a request.
+    serving: Arc<Mutex<()>>,
+}
+
+/// What a server's threads have in common.
+struct Shared<S> {
+    server: S,
+    channel: Arc<Channel>,
+    agreed: Capabilities,
+    is_leaving: Arc<AtomicBool>,
+}
+
+/// Settles with the kernel what the mount can do, unless an earlier server has.
+pub(crate) fn shake_hands(
+    channel: &Arc<Channel>,
+    state: &mut State,
+    wishes: Wishes,
+    masked: Capabilities,
+) -> Result<Capabilities> {
+    let head = state.head()?;
+    if head.is_agreed != 0 {
+        if head.wishes != wishes.bits() {
+            return Err(Error::Takeover("its earlier server promised the kernel something else"));
+        }
+        return Ok(Capabilities(head.capabilities));
+    }
+    let slot = state.slots.first_mut().ok_or(Error::Session(Errno::INVAL.into()))?;
+    if !slot.is_owed() {
+        read(channel, slot).map_err(|errno| Error::Session(errno.into()))?;
+    }
+    let Ok(Request { head, operation: Operation::Init(ask, offered), .. }) =
+        Request::parse(slot.request(), Capabilities::default())
+    else {
+        return Err(Error::Session(io::Error::other("the kernel did not begin with INIT")));
+    };
+    let Some(agreed) = settings::agree(&ask, offered, masked, wishes) else {
+        Reply::new(channel, head.unique).error(libc::EPROTO);
+        let text = format!("the kernel speaks FUSE {}.{}", ask.major, ask.minor);
+        return Err(Error::Session(io::Error::other(text)));
+    };
+    // Written down before it is said: a server that comes after a kill in between says the same.
+    record(state, &agreed, wishes)?;
+    Ok(agreed.capabilities)
+}
+
+fn record(state: &mut State, agreed: &Agreed, wishes: Wishes) -> Result<()> {
+    state.change(|head| {
+        head.answer = agreed.answer;
+        head.capabilities = agreed.capabilities.0;
+        head.wishes = wishes.bits();
+    })?;
+    state.change(|head| head.is_agreed = 1)
+}
+
+/// Reads the next request into `slot`. ENODEV: the mount is gone.
+fn read(channel: &Channel, slot: &mut Slot) -> std::result::Result<(), Errno> {
+    loop {
+        match channel.read(slot.room()) {
+            Ok(_) => return Ok(()),
+            // The caller was killed while its request was on its way.
+            Err(Errno::NOENT | Errno::INTR | Errno::AGAIN) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+impl Session {
+    /// Serves what is owed, then starts a thread for each of the first `threads` slots.
+    pub(crate) fn start<S: Server>(
+        server: S,
+        device: OwnedFd,
+        mut state: State,
+        (threads, masked): (usize, Capabilities),
+    ) -> Result<Session> {
+        let channel = Arc::new(Channel::new(device));
+        let agreed = shake_hands(&channel, &mut state, server.wishes(), masked)?;
+        let answer = state.head()?.answer;
+        server.connected(Notifier::new(channel.clone()));
+        let is_leaving = Arc::new(AtomicBool::new(false));
+        let shared = Arc::new(Shared { server, channel, agreed, is_leaving: is_leaving.clone() });
+        let owed = state.slots.iter_mut().filter(|slot| slot.is_owed());
+        std::thread::scope(|scope| {
+            for slot in owed {
+                // At once: one may wait for another, as they did when they were first asked.
+                scope.spawn(|| shared.settle(slot, &answer));
+            }
+        });
+        let mut session = Session { threads: Vec::new(), is_leaving };
+        for (number, slot) in state.slots.into_iter().take(threads).enumerate() {
+            let (shared, serving) = (shared.clone(), Arc::new(Mutex::new(())));
+            let held = serving.clone();
+            let builder = std::thread::Builder::new().name(format!("ns-fuse-{number}"));
+            match builder.spawn(move || shared.serve_all(slot, &held)) {
+                Ok(handle) => session.threads.push(Thread { handle, serving }),
+                Err(error) => {
+                    session.leave();
+                    return Err(Error::Session(error));
+                }
+            }
+        }
+        Ok(session)
+    }
+
+    /// Waits until the mount is gone and every request is answered.
+    pub(crate) fn join(self) -> Result<()> {
+        let mut outcome = Ok(());
+        for thread in self.threads {
+            let ended =
+                thread.handle.join().unwrap_or_else(|_| Err(io::Error::other("a thread died")));
+            outcome = outcome.and(ended.map_err(Error::Session));
+        }
+        outcome
+    }
+
+    /// Waits until no request is being served, and has none served from now on; the mount stays.
+    pub(crate) fn leave(self) -> Left {
+        // Relaxed: the locks order it.
+        self.is_leaving.store(true, Ordering::Relaxed);
+        for thread in &self.threads {
+            drop(thread.serving.lock());
+        }
+        Left { threads: self.threads }
+    }
+}
+
+/// The threads of a server that has left. They hold the connection until they have ended: each
+/// ends when it reads one more request, which it leaves to the next server, or with the process.
+#[derive(Debug)]
+pub struct Left {
+    threads: Vec<Thread>,
+}
+
+impl Left {
+    /// Waits until each thread has met a request.
+    pub fn wait(self) {
+        for thread in self.threads {
+            // What went wrong in it matters to nobody any more.
+            let _ = thread.handle.join();
+        }
+    }
+}
+
+impl<S: Server> Shared<S> {
+    /// One thread's work: serves until the mount is gone, or the server leaves.
+    fn serve_all(&self, mut slot: Slot, serving: &Mutex<()>) -> io::Result<()> {
+        loop {
+            match read(&self.channel, &mut slot) {
+                Ok(()) => {}
+                Err(Errno::NODEV) => return Ok(()),
+                Err(errno) => return Err(errno.into()),
+            }
+            let _serving = serving.lock();
+            if self.is_leaving.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            self.serve(&slot);
+            slot.clear();
+        }
+    }
+
+    /// Serves what an earlier server owed.
+    fn settle(&self, slot: &mut Slot, agreed: &crate::wire::InitAnswer) {
+        match Request::parse(slot.request(), self.agreed) {
+            Ok(Request { head, operation: Operation::Init(..), .. }) => {
+                Reply::new(&self.channel, head.unique).agreed(agreed);
+            }
+            _ => self.serve(slot),
+        }
+        slot.clear();
+    }
+
+    /// Serves the request in `slot`. This is where a panic ends: the caller gets EIO (its reply is
+    /// dropped), the server goes on. What the engine had half done is not visible: a change becomes
+    /// so in one step, at its end.
+    fn serve(&self, slot: &Slot) {
+        let request = match Request::parse(slot.request(), self.agreed) {
+            Ok(request) => request,
+            Err(error) => return self.refuse(slot, error),
+        };
+        let RequestHead { unique, code, .. } = request.head;
+        let reply = Reply::new(&self.channel, unique);
+        let served = catch_unwind(AssertUnwindSafe(|| self.server.serve(&request, reply)));
+        if let Err(panic) = served {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+            tracing::error!(code, "panic while serving a request (please report it): {text}");
+        }
+    }
+
+    fn refuse(&self, slot: &Slot, error: crate::wire::Malformed) {
+        match RequestHead::parse(slot.request()) {
+            Ok(head) => {
+                tracing::error!(code = head.code, %error, "a request makes no sense");
+                Reply::new(&self.channel, head.unique).error(libc::EIO);
+            }
+            Err(error) => tracing::error!(%error, "a request makes no sense"),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Requests about attributes, extended ones, and space.
+
+use nearside::files::{NAME_BYTES_MAX, Timestamp};
+
+use super::{Transport, answer_done, caller, node};
+use crate::convert::{statx, timestamp};
+use crate::service::{Change, Served};
+use crate::wire::{Operation, Reply, Request, Setattr, SpaceAnswer};
+
+impl Transport {
+    pub(super) fn serve_attributes(&self, request: &Request<'_>, reply: Reply<'_>) {
+        let (service, ino) = (&self.service, node(request));
+        match &request.operation {
+            // Nobody waits for an answer to these two.
+            Operation::Forget { .. } => {
+                service.forget(ino);
+                reply.nothing();
+            }
+            Operation::BatchForget(forgets) => {
+                for (number, _) in *forgets {
+                    service.forget(nearside::files::Ino(number));
+                }
+                reply.nothing();
+            }
+            Operation::Getattr { .. } => self.answer_attr(service.getattr(ino), reply),
+            Operation::Statx { .. } => match service.getattr(ino) {
+                Ok(attr) => reply.statx(&statx(&attr, self.trusted_for)),
+                Err(errno) => reply.error(errno.0),
+            },
+            Operation::Setattr(set) => self.answer_attr(service.setattr(ino, change(set)), reply),
+            Operation::Statfs => reply.space(&self.space()),
+            Operation::Setxattr { name, value, flags, .. } => {
+                answer_done(service.setxattr(ino, name, value, *flags), reply);
+            }
+            Operation::Getxattr { name, room } => {
+                answer_sized(service.getxattr(ino, name), *room, reply);
+            }
+            Operation::Listxattr { room } => {
+                answer_sized(service.listxattr(ino, caller(request)), *room, reply);
+            }
+            Operation::Removexattr { name } => answer_done(service.removexattr(ino, name), reply),
+            Operation::Destroy => reply.done(),
+            _ => reply.error(libc::ENOSYS),
+        }
+    }
+
+    fn space(&self) -> SpaceAnswer {
+        let space = self.service.statfs();
+        SpaceAnswer {
+            blocks: space.blocks,
+            blocks_free: space.blocks_free,
+            blocks_available: space.blocks_free,
+            inodes: space.inodes + space.inodes_free,
+            inodes_free: space.inodes_free,
+            block_bytes: space.block_bytes,
+            name_bytes: NAME_BYTES_MAX as u32,
+            fragment_bytes: space.block_bytes,
+            ..SpaceAnswer::default()
+        }
+    }
+}
+
+fn change(set: &Setattr) -> Change {
+    let now = Timestamp::now();
+    Change {
+        mode: set.mode,
+        uid: set.uid,
+        gid: set.gid,
+        size: set.size,
+        accessed: set.accessed.map(|time| timestamp(time, now)),
+        modified: set.modified.map(|time| timestamp(time, now)),
+        drops_set_id: set.kill_set_id,
+    }
+}
+
+/// Answers a question for a value of unknown size: its size when no room was offered.
+fn answer_sized(served: Served<Vec<u8>>, room: u32, reply: Reply<'_>) {
+    match served {
+        Ok(value) if room == 0 => reply.size(value.len() as u32),
+        Ok(value) if value.len() <= room as usize => reply.bytes(&value),
+        Ok(_) => reply.error(libc::ERANGE),
+        Err(errno) => reply.error(errno.0),
+    }
+}

@@ -1,0 +1,95 @@
+//! Requests about open files and their bytes.
+
+use nearside::files::Ino;
+
+use super::{Transport, answer_done, answer_size, caller, node};
+use crate::service::Served;
+use crate::wire::{Operation, Reply, Request};
+
+impl Transport {
+    pub(super) fn serve_data(&self, request: &Request<'_>, reply: Reply<'_>) {
+        let (service, ino) = (&self.service, node(request));
+        match &request.operation {
+            Operation::Open { flags, kill_set_id } => {
+                let served = self.open(ino, *flags, *kill_set_id);
+                self.answer_opened(served, false, reply);
+            }
+            Operation::Read { handle, offset, size, .. } => {
+                self.read((*handle, ino), *offset, *size, reply);
+            }
+            Operation::Write { .. } => answer_size(self.write(request), reply),
+            Operation::Release { handle, .. } => answer_done(service.release(*handle), reply),
+            Operation::Fsync { handle, .. } => answer_done(service.fsync((*handle, ino)), reply),
+            Operation::Fallocate { handle, offset, len, mode } => {
+                let served = self
+                    .drop_set_id_unless_kept(ino, caller(request))
+                    .and_then(|()| service.fallocate((*handle, ino), *mode, *offset, *len));
+                answer_done(served, reply);
+            }
+            Operation::Lseek { handle, offset, whence } => {
+                match service.seek((*handle, ino), *offset, *whence) {
+                    Ok(found) => reply.offset(found as u64),
+                    Err(errno) => reply.error(errno.0),
+                }
+            }
+            Operation::CopyFileRange { wide, .. } => match (self.copy(request), wide) {
+                (Ok(bytes), false) => reply.size(bytes),
+                (Ok(bytes), true) => reply.offset(bytes.into()),
+                (Err(errno), _) => reply.error(errno.0),
+            },
+            Operation::Syncfs => answer_done(service.sync(), reply),
+            _ => reply.error(libc::ENOSYS),
+        }
+    }
+
+    fn open(&self, ino: Ino, flags: i32, kill_set_id: bool) -> Served<u64> {
+        if kill_set_id && flags & libc::O_TRUNC != 0 {
+            self.drop_set_id(ino)?;
+        }
+        self.service.open(ino, flags)
+    }
+
+    fn read(&self, file: (u64, Ino), offset: u64, size: u32, reply: Reply<'_>) {
+        let mut reply = Some(reply);
+        // The reply goes out of the thread's buffer, so it is sent before the buffer is given back.
+        let served = self.service.read(file, offset, size as usize, |bytes| {
+            if let Some(reply) = reply.take() {
+                reply.bytes(bytes);
+            }
+        });
+        if let (Err(errno), Some(reply)) = (served, reply) {
+            reply.error(errno.0);
+        }
+    }
+
+    fn write(&self, request: &Request<'_>) -> Served<u32> {
+        let Operation::Write { handle, offset, data, flags, from_cache, kill_set_id } =
+            &request.operation
+        else {
+            return Ok(0);
+        };
+        let file = (*handle, node(request));
+        if *kill_set_id {
+            self.drop_set_id(file.1)?;
+        }
+        // Pages of a mapping go where they lie, also when the file was opened for appending.
+        let append = flags & libc::O_APPEND != 0 && !from_cache;
+        let bytes = match append {
+            true => self.service.append(file, data)?,
+            false => self.service.write(file, *offset, data)?,
+        };
+        Ok(bytes as u32)
+    }
+
+    fn copy(&self, request: &Request<'_>) -> Served<u32> {
+        let Operation::CopyFileRange { handle, offset, to_node, to_handle, to_offset, len, .. } =
+            &request.operation
+        else {
+            return Ok(0);
+        };
+        let from = ((*handle, node(request)), *offset);
+        let to = ((*to_handle, Ino(*to_node)), *to_offset);
+        self.drop_set_id_unless_kept(Ino(*to_node), caller(request))?;
+        self.service.copy(from, to, *len)
+    }
+}

@@ -1,0 +1,78 @@
+//! Requests about the entries of directories.
+
+use super::{Transport, answer_done, node};
+use crate::convert::{node_attr, type_bits};
+use crate::service::{Listed, Served};
+use crate::wire::{Listing, Operation, Reply, Request};
+
+/// Entries that one question to the engine brings.
+const ENTRIES_MAX: usize = 64;
+
+impl Transport {
+    pub(super) fn serve_directories(&self, request: &Request<'_>, reply: Reply<'_>) {
+        let (service, ino) = (&self.service, node(request));
+        let (listing, served) = match &request.operation {
+            Operation::Opendir { .. } => {
+                return self.answer_opened(service.opendir(ino), true, reply);
+            }
+            Operation::Releasedir { handle } => {
+                return answer_done(service.release(*handle), reply);
+            }
+            Operation::Fsyncdir { handle, .. } => {
+                return answer_done(service.fsync((*handle, ino)), reply);
+            }
+            Operation::Readdir { offset, room, .. } => {
+                let mut listing = Listing::new(*room);
+                let served = self.list(request, *offset, |entry| {
+                    listing.add(entry.ino.0, type_bits(entry.kind), entry.offset, &entry.name)
+                });
+                (listing, served)
+            }
+            Operation::Readdirplus { offset, room, .. } => {
+                let mut listing = Listing::new(*room);
+                let served = self.list(request, *offset, |entry| self.plus(&mut listing, entry));
+                (listing, served)
+            }
+            _ => return reply.error(libc::ENOSYS),
+        };
+        match served {
+            Ok(()) => reply.bytes(listing.bytes()),
+            Err(errno) => reply.error(errno.0),
+        }
+    }
+
+    /// Shows entries after `offset` to `add`, until one does not fit.
+    fn list(
+        &self,
+        request: &Request<'_>,
+        mut offset: u64,
+        mut add: impl FnMut(&Listed) -> bool,
+    ) -> Served<()> {
+        loop {
+            let list = self.service.list(node(request), offset, ENTRIES_MAX)?;
+            for entry in &list {
+                if !add(entry) {
+                    return Ok(());
+                }
+                offset = entry.offset;
+            }
+            if list.len() < ENTRIES_MAX {
+                return Ok(());
+            }
+        }
+    }
+
+    fn plus(&self, listing: &mut Listing, entry: &Listed) -> bool {
+        let attr = if entry.is_dots() {
+            // The kernel knows where these lead, and takes no attributes from here.
+            Err((entry.ino.0, type_bits(entry.kind)))
+        } else {
+            match self.service.getattr(entry.ino) {
+                Ok(attr) => Ok((node_attr(&attr), self.trusted_for)),
+                // Removed since it was listed.
+                Err(_) => return true,
+            }
+        };
+        listing.add_plus(attr, entry.offset, &entry.name)
+    }
+}

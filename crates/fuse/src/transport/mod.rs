@@ -1,0 +1,169 @@
+//! Requests as the protocol brings them, and replies as it takes them.
+//!
+//! Nothing is decided here: arguments are put into the engine's words, the service answers, the
+//! answer is put into the kernel's words.
+
+mod attributes;
+mod data;
+mod directories;
+mod names;
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use nearside::files::{Attr, Ino};
+
+use crate::convert::node_attr;
+use crate::service::{Caller, Served, Service};
+use crate::wire::{AttrAnswer, EntryAnswer, Notifier, Operation, Reply, Request, open_flags};
+use crate::{Server, Wishes};
+
+/// How long the kernel trusts names and attributes when nobody else can change them: a year.
+const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// The service behind the protocol.
+pub(crate) struct Transport {
+    service: Service,
+    notifier: OnceLock<Notifier>,
+    trusted_for: Duration,
+    sole_door: bool,
+}
+
+impl Transport {
+    pub(crate) fn new(service: Service, sole_door: bool) -> Transport {
+        let trusted_for = if sole_door { FOR_EVER } else { Duration::ZERO };
+        Transport { service, notifier: OnceLock::new(), trusted_for, sole_door }
+    }
+
+    /// What a server of ours asks of the kernel.
+    pub(crate) fn wishes(sole_door: bool) -> Wishes {
+        Wishes { sole_door, ..Wishes::default() }
+    }
+
+    /// Makes the kernel forget the attributes of `ino`, but no page: this may be said while a
+    /// request on the same file is served.
+    fn forget_attributes(&self, ino: Ino) {
+        if let Some(notifier) = self.notifier.get()
+            && let Err(error) = notifier.inval_inode(ino.0, -1, 0)
+        {
+            // ENOENT: the kernel did not know them.
+            tracing::debug!(%error, "inval_inode");
+        }
+    }
+
+    /// Takes the set-id bits of a file away whose content is about to change. The replies to such
+    /// requests carry no mode, and exec(2) would go by the one that the kernel knows.
+    fn drop_set_id(&self, ino: Ino) -> Served<()> {
+        if self.service.drop_set_id(ino)? {
+            self.forget_attributes(ino);
+        }
+        Ok(())
+    }
+
+    /// The same for a request that, unlike a write, does not say whether the caller may keep them.
+    fn drop_set_id_unless_kept(&self, ino: Ino, by: Caller) -> Served<()> {
+        if by.keeps_set_id() { Ok(()) } else { self.drop_set_id(ino) }
+    }
+
+    fn entry(&self, attr: &Attr) -> EntryAnswer {
+        EntryAnswer::new(node_attr(attr), self.trusted_for)
+    }
+
+    fn answer_entry(&self, served: Served<Attr>, reply: Reply<'_>) {
+        match served {
+            Ok(attr) => reply.entry(&self.entry(&attr)),
+            Err(errno) => reply.error(errno.0),
+        }
+    }
+
+    fn answer_attr(&self, served: Served<Attr>, reply: Reply<'_>) {
+        match served {
+            Ok(attr) => reply.attributes(&AttrAnswer::new(node_attr(&attr), self.trusted_for)),
+            Err(errno) => reply.error(errno.0),
+        }
+    }
+
+    /// What the kernel may keep of an open file or directory.
+    fn keep(&self, directory: bool) -> u32 {
+        match (self.sole_door, directory) {
+            (false, _) => 0,
+            (true, false) => open_flags::KEEP_CACHE,
+            (true, true) => open_flags::KEEP_CACHE | open_flags::CACHE_DIR,
+        }
+    }
+
+    fn answer_opened(&self, served: Served<u64>, directory: bool, reply: Reply<'_>) {
+        match served {
+            Ok(number) => reply.opened(number, self.keep(directory)),
+            Err(errno) => reply.error(errno.0),
+        }
+    }
+}
+
+fn answer_done(served: Served<()>, reply: Reply<'_>) {
+    match served {
+        Ok(()) => reply.done(),
+        Err(errno) => reply.error(errno.0),
+    }
+}
+
+fn answer_size(served: Served<u32>, reply: Reply<'_>) {
+    match served {
+        Ok(size) => reply.size(size),
+        Err(errno) => reply.error(errno.0),
+    }
+}
+
+fn caller(request: &Request<'_>) -> Caller {
+    Caller { uid: request.head.uid, gid: request.head.gid }
+}
+
+fn node(request: &Request<'_>) -> Ino {
+    Ino(request.head.node)
+}
+
+impl Server for Transport {
+    fn wishes(&self) -> Wishes {
+        Transport::wishes(self.sole_door)
+    }
+
+    fn connected(&self, notifier: Notifier) {
+        // Set once, before any request is read.
+        let _ = self.notifier.set(notifier);
+    }
+
+    fn serve(&self, request: &Request<'_>, reply: Reply<'_>) {
+        match &request.operation {
+            Operation::Read { .. }
+            | Operation::Write { .. }
+            | Operation::Fsync { .. }
+            | Operation::Fallocate { .. }
+            | Operation::Lseek { .. }
+            | Operation::CopyFileRange { .. }
+            | Operation::Release { .. }
+            | Operation::Open { .. }
+            | Operation::Syncfs => self.serve_data(request, reply),
+            Operation::Lookup { .. }
+            | Operation::Create { .. }
+            | Operation::Mknod { .. }
+            | Operation::Mkdir { .. }
+            | Operation::Symlink { .. }
+            | Operation::Unlink { .. }
+            | Operation::Rmdir { .. }
+            | Operation::Rename { .. }
+            | Operation::Link { .. }
+            | Operation::Readlink => self.serve_names(request, reply),
+            Operation::Opendir { .. }
+            | Operation::Readdir { .. }
+            | Operation::Readdirplus { .. }
+            | Operation::Releasedir { .. }
+            | Operation::Fsyncdir { .. } => self.serve_directories(request, reply),
+            // Nothing is left to flush at a close; the kernel remembers this answer and asks no
+            // more. Nor does it for what else is not here, such as ACCESS: it checks permissions.
+            Operation::Flush { .. } => reply.error(libc::ENOSYS),
+            // Only calls that wait could be interrupted, and none of ours does.
+            Operation::Interrupt { .. } | Operation::NotifyReply => reply.nothing(),
+            _ => self.serve_attributes(request, reply),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Requests about names.
+
+use nearside::files::{Ino, NewNode};
+
+use super::{Transport, answer_done, caller, node};
+use crate::service::Served;
+use crate::wire::{Operation, Reply, Request};
+
+impl Transport {
+    pub(super) fn serve_names(&self, request: &Request<'_>, reply: Reply<'_>) {
+        let (service, parent) = (&self.service, node(request));
+        match &request.operation {
+            Operation::Lookup { name } => self.lookup(parent, name, reply),
+            Operation::Create { .. } => self.create(request, reply),
+            Operation::Unlink { name } => answer_done(service.unlink(parent, name), reply),
+            Operation::Rmdir { name } => answer_done(service.rmdir(parent, name), reply),
+            Operation::Rename { name, new_parent, new_name, flags } => {
+                let to = (Ino(*new_parent), *new_name);
+                answer_done(service.rename((parent, name), to, *flags), reply);
+            }
+            Operation::Link { of, name } => {
+                self.answer_entry(service.link(Ino(*of), parent, name), reply);
+            }
+            Operation::Readlink => match service.readlink(parent) {
+                Ok(target) => reply.bytes(&target),
+                Err(errno) => reply.error(errno.0),
+            },
+            _ => self.answer_entry(self.make(request), reply),
+        }
+    }
+
+    fn lookup(&self, parent: Ino, name: &[u8], reply: Reply<'_>) {
+        match self.service.lookup(parent, name) {
+            Ok(Some(attr)) => reply.entry(&self.entry(&attr)),
+            // The kernel remembers that there is no such name.
+            Ok(None) if self.sole_door => reply.no_entry(self.trusted_for),
+            Ok(None) => reply.error(libc::ENOENT),
+            Err(errno) => reply.error(errno.0),
+        }
+    }
+
+    fn make(&self, request: &Request<'_>) -> Served<nearside::files::Attr> {
+        let (service, parent, by) = (&self.service, node(request), caller(request));
+        match &request.operation {
+            Operation::Mknod { name, mode, rdev, umask } => {
+                service.mknod(parent, name, mode & !umask, *rdev, by)
+            }
+            Operation::Mkdir { name, mode, umask } => {
+                service.make(parent, name, NewNode::Directory, mode & !umask, by)
+            }
+            Operation::Symlink { name, target } => {
+                service.make(parent, name, NewNode::Symlink(target), 0o777, by)
+            }
+            _ => Err(crate::service::Errno(libc::ENOSYS)),
+        }
+    }
+
+    fn create(&self, request: &Request<'_>, reply: Reply<'_>) {
+        let Operation::Create { name, mode, umask, flags, kill_set_id } = &request.operation else {
+            return reply.error(libc::ENOSYS);
+        };
+        let (parent, by) = (node(request), caller(request));
+        let mode = mode & !umask;
+        match self.service.create(parent, name, mode, (*flags, *kill_set_id), by) {
+            Ok((attr, handle)) => reply.created(&self.entry(&attr), handle, self.keep(false)),
+            Err(errno) => reply.error(errno.0),
+        }
+    }
+}

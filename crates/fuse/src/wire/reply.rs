@@ -1,0 +1,176 @@
+//! Replies, and the device that takes them.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use zerocopy::{FromZeros, Immutable, IntoBytes};
+
+use super::answers::{
+    AttrAnswer, EntryAnswer, InitAnswer, LockAnswer, OffsetAnswer, OpenAnswer, OutHeader,
+    SizeAnswer, SpaceAnswer, StatxAnswer,
+};
+
+/// Parts that a message has at most, its head among them.
+const PARTS_MAX: usize = 4;
+
+/// A connection to the kernel: requests are read from it, replies and notifications written to it.
+#[derive(Debug)]
+pub struct Channel(OwnedFd);
+
+impl Channel {
+    pub(crate) fn new(device: OwnedFd) -> Channel {
+        Channel(device)
+    }
+
+    /// Reads one request, which is the kernel's next, whole.
+    pub(crate) fn read(&self, room: &mut [u8]) -> Result<usize, Errno> {
+        rustix::io::read(&self.0, room)
+    }
+
+    /// Writes one message, whole: the kernel takes it from one call.
+    pub(super) fn send(&self, unique: u64, error: i32, parts: &[&[u8]]) -> io::Result<()> {
+        let len = size_of::<OutHeader>() + parts.iter().map(|part| part.len()).sum::<usize>();
+        let head = OutHeader { len: len as u32, error, unique };
+        let mut message = [IoSlice::new(&[]); PARTS_MAX];
+        message[0] = IoSlice::new(head.as_bytes());
+        for (slice, part) in message[1..].iter_mut().zip(parts) {
+            *slice = IoSlice::new(part);
+        }
+        debug_assert!(parts.len() < PARTS_MAX, "{} parts", parts.len());
+        let message = &message[..=parts.len().min(PARTS_MAX - 1)];
+        rustix::io::writev(&self.0, message)?;
+        Ok(())
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// The place for the answer to one request. One that is dropped without an answer answers EIO, so
+/// that nobody waits for ever.
+#[derive(Debug)]
+#[must_use = "the caller waits for the answer"]
+pub struct Reply<'c> {
+    channel: &'c Arc<Channel>,
+    unique: u64,
+    answered: bool,
+}
+
+impl<'c> Reply<'c> {
+    pub(crate) fn new(channel: &'c Arc<Channel>, unique: u64) -> Reply<'c> {
+        Reply { channel, unique, answered: false }
+    }
+
+    fn send(&mut self, errno: i32, parts: &[&[u8]]) {
+        self.answered = true;
+        let error = match self.channel.send(self.unique, -errno, parts) {
+            Ok(()) => return,
+            Err(error) => error,
+        };
+        match error.raw_os_error() {
+            // Nobody waits for it any more: the caller was killed, the mount is gone, or it was
+            // answered by a server that ended before it could note that.
+            Some(libc::ENOENT | libc::ENODEV) => {}
+            // The kernel does not take such an answer to this request; it gets one that it takes.
+            Some(libc::EINVAL) if errno == 0 => {
+                tracing::error!(unique = self.unique, "a reply was refused");
+                self.send(libc::EIO, &[]);
+            }
+            _ => tracing::error!(%error, "a reply could not be sent"),
+        }
+    }
+
+    /// Done; there is nothing to tell.
+    pub fn done(mut self) {
+        self.send(0, &[]);
+    }
+
+    /// Refused, with this errno.
+    pub fn error(mut self, errno: i32) {
+        self.send(errno, &[]);
+    }
+
+    /// These bytes.
+    pub fn bytes(mut self, bytes: &[u8]) {
+        self.send(0, &[bytes]);
+    }
+
+    /// No answer, where the protocol has none.
+    pub fn nothing(mut self) {
+        self.answered = true;
+    }
+
+    fn value<T: IntoBytes + Immutable>(mut self, value: &T) {
+        self.send(0, &[value.as_bytes()]);
+    }
+
+    /// An inode that a name stands for.
+    pub fn entry(self, entry: &EntryAnswer) {
+        self.value(entry);
+    }
+
+    /// There is no such name, which the kernel may remember for `validity`.
+    pub fn no_entry(self, valid: std::time::Duration) {
+        let validity = super::Validity::of(valid);
+        self.value(&EntryAnswer { validity, ..EntryAnswer::new_zeroed() });
+    }
+
+    /// Attributes.
+    pub fn attributes(self, attributes: &AttrAnswer) {
+        self.value(attributes);
+    }
+
+    /// Attributes for statx(2).
+    pub fn statx(self, attributes: &StatxAnswer) {
+        self.value(attributes);
+    }
+
+    /// An open file.
+    pub fn opened(self, handle: u64, flags: u32) {
+        self.value(&OpenAnswer { handle, flags, padding: 0 });
+    }
+
+    /// A new inode that was opened at once.
+    pub fn created(mut self, entry: &EntryAnswer, handle: u64, flags: u32) {
+        let opened = OpenAnswer { handle, flags, padding: 0 };
+        self.send(0, &[entry.as_bytes(), opened.as_bytes()]);
+    }
+
+    /// Bytes written, or the bytes of a value for which no room was offered.
+    pub fn size(self, size: u32) {
+        self.value(&SizeAnswer { size, padding: 0 });
+    }
+
+    /// An offset in a file, or bytes copied where the answer has 64 bits.
+    pub fn offset(self, offset: u64) {
+        self.value(&OffsetAnswer { offset });
+    }
+
+    /// Space.
+    pub fn space(self, space: &SpaceAnswer) {
+        self.value(space);
+    }
+
+    /// A lock.
+    pub fn lock(self, lock: &LockAnswer) {
+        self.value(lock);
+    }
+
+    /// What was agreed on.
+    pub(crate) fn agreed(self, agreed: &InitAnswer) {
+        self.value(agreed);
+    }
+}
+
+impl Drop for Reply<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.send(libc::EIO, &[]);
+        }
+    }
+}

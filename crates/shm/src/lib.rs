@@ -1,0 +1,22 @@
+//! Memory that outlives the process that works in it.
+//!
+//! It is a memfd: whoever holds a descriptor keeps it, and what a killed process stored in it is
+//! there for the next one. Three things stay true:
+//!
+//! - Its size never changes. It is sealed against that, and memory without the seals is refused:
+//!   in a mapping of pages that are gone, every load would be a SIGBUS.
+//! - One process at a time has it mapped. [`map`] takes a lock that ends with the mapping,
+//!   also when the process is killed; the second one is refused. So the bytes of an area are its
+//!   owner's alone, as references demand. (The lock binds all who come this way; a descriptor is
+//!   given to nobody else.)
+//! - Areas do not overlap: they are cut off one after the other ([`Cutter`]).
+//!
+//! Nothing here knows what the bytes mean. Whoever takes memory over checks them.
+
+mod area;
+mod error;
+mod mapping;
+
+pub use area::{Area, Cutter};
+pub use error::{Error, Result};
+pub use mapping::{create, map};
