@@ -2,12 +2,13 @@
 //! to stop for the next server.
 
 use std::io::IsTerminal;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use nearside::{OpenOptions, Pool};
-use nearside_fuse::{Mount, MountOptions, Unmounter};
+use nearside_fuse::{Connection, Mount, MountOptions, Unmounter};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::MountArgs;
@@ -66,19 +67,15 @@ pub fn run(args: &MountArgs) -> Result<()> {
     };
     let lock = (has_lock && !descriptors.is_empty()).then(|| descriptors.remove(0));
     let start = Start { lock, connection: takes_over.then_some(descriptors) };
-    if start.connection.is_some() {
-        let text = "this version cannot take a connection over".to_owned();
-        keeper.send(&ToKeeper::Failed(text.clone()), &[]).map_err(words)?;
-        return Err(Error::Server(text));
-    }
     let mut server = Server { args, keeper, lock: None, is_ready: false };
     let outcome = server.run(start, signals);
     match &outcome {
-        Ok(End::HandedOver) => tracing::info!("stopped for the next server"),
-        Ok(End::Unmounted) => tracing::info!("pool closed"),
+        Ok(()) => tracing::info!("pool closed"),
         Err(error) => tracing::error!("{error}"),
     }
-    server.tell_end(outcome)
+    server.tell_end(&outcome);
+    // Whoever asked for the mount has heard why; here it would be said twice.
+    if outcome.is_err() { std::process::exit(1) } else { Ok(()) }
 }
 
 struct Server<'a> {
@@ -91,31 +88,47 @@ struct Server<'a> {
 
 impl Server<'_> {
     /// Serves until the end.
-    fn run(&mut self, start: Start, signals: Signals) -> Result<End> {
-        let path = &self.args.pool;
+    fn run(&mut self, start: Start, signals: Signals) -> Result<()> {
+        let taken = start.connection.map(connection_of).transpose()?;
         let pool = open(self.args)?;
-        let served = self.serve(&pool, start, signals);
+        let served = self.serve(&pool, taken, start.lock, signals);
         if let Ok(End::HandedOver) = served {
-            // As a kill would leave it, but for the checkpoint: nothing was closed.
-            return served;
+            tracing::info!("stopped for the next server");
+            // As a kill would leave it: closing takes time, and programs wait.
+            std::process::exit(0);
         }
-        let closed = pool.close().map_err(error::pool(path));
-        served.and_then(|end| closed.map(|()| end))
+        let closed = pool.close().map_err(error::pool(&self.args.pool));
+        served.and(closed)
     }
 
-    fn serve(&mut self, pool: &Pool, start: Start, signals: Signals) -> Result<End> {
-        let args = self.args;
-        let options = MountOptions {
-            read_only: args.read_only,
-            threads: args.threads.map(usize::from),
-            sole_door: true,
-            source: place::source(&args.pool),
-            ..MountOptions::default()
+    fn serve(
+        &mut self,
+        pool: &Pool,
+        taken: Option<Connection>,
+        lock: Option<OwnedFd>,
+        signals: Signals,
+    ) -> Result<End> {
+        let options = options(self.args);
+        let is_new = taken.is_none();
+        let connection = match taken {
+            Some(connection) => connection,
+            None => nearside_fuse::connect(&self.args.dir, &options)?,
         };
-        let mount = nearside_fuse::mount(pool.fs().clone(), &args.dir, &options)?;
-        tracing::info!(dir = %args.dir.display(), "mounted");
+        let (device, state) = connection.descriptors();
+        self.tell(&ToKeeper::Keep, &[device, state]);
+        let dir = connection.dir().to_owned();
+        let mount = nearside_fuse::serve(pool.fs().clone(), connection, &options);
+        let mount = mount.inspect_err(|_| {
+            if is_new {
+                clear(&dir)
+            }
+        })?;
+        match is_new {
+            true => tracing::info!(dir = %dir.display(), "mounted"),
+            false => tracing::info!(dir = %dir.display(), "took the mount over"),
+        }
         let (events, inbox) = channel();
-        let unmounter = mount.unmounter();
+        let (unmounter, leaver) = (mount.unmounter(), mount.leaver());
         let failed =
             |error: std::io::Error| Error::Server(format!("cannot start a thread: {error}"));
         let for_signals = events.clone();
@@ -127,9 +140,17 @@ impl Server<'_> {
             .map_err(failed)?;
         listen(&self.keeper, events.clone()).map_err(failed)?;
         watch(mount, events).map_err(failed)?;
-        self.tell(&ToKeeper::Ready);
+        self.tell(&ToKeeper::Ready, &[]);
         self.is_ready = true;
-        self.until_end(&inbox, &unmounter, start.lock)
+        let end = self.until_end(&inbox, &unmounter, lock)?;
+        if let End::HandedOver = end {
+            // What the log holds by now is the next server's to replay.
+            if let Err(error) = pool.fs().checkpoint() {
+                tracing::warn!("checkpoint: {error}");
+            }
+            leaver.leave();
+        }
+        Ok(end)
     }
 
     /// Waits for the end: an unmount by anybody, or a signal and what follows from it.
@@ -185,30 +206,48 @@ impl Server<'_> {
     }
 
     /// Says how it ended to the keeper, or writes it down where there is none.
-    fn tell_end(mut self, outcome: Result<End>) -> Result<()> {
-        let outcome = match outcome {
-            Ok(End::HandedOver) => return Ok(()),
-            Ok(End::Unmounted) => Ok(()),
-            Err(error) => Err(error),
-        };
+    fn tell_end(&mut self, outcome: &Result<()>) {
         let reason = outcome.as_ref().err().map(Error::to_string);
-        self.tell(&match (self.is_ready, reason) {
+        let message = match (self.is_ready, reason) {
             (false, Some(reason)) => ToKeeper::Failed(reason),
             (_, reason) => ToKeeper::Ended(reason),
-        });
+        };
+        self.tell(&message, &[]);
         if let Some(lock) = self.lock.take() {
-            lock.finish(&outcome);
+            lock.finish(outcome);
         }
-        // Whoever asked for the mount has heard why; here it would be said twice.
-        Ok(())
     }
 
     /// Tells the keeper; one that is gone is met elsewhere.
-    fn tell(&self, message: &ToKeeper) {
-        if let Err(error) = self.keeper.send(message, &[]) {
+    fn tell(&self, message: &ToKeeper, descriptors: &[BorrowedFd<'_>]) {
+        if let Err(error) = self.keeper.send(message, descriptors) {
             tracing::debug!(%error, "the keeper does not hear");
         }
     }
+}
+
+fn options(args: &MountArgs) -> MountOptions {
+    MountOptions {
+        read_only: args.read_only,
+        threads: args.threads.map(usize::from),
+        sole_door: true,
+        source: place::source(&args.pool),
+        ..MountOptions::default()
+    }
+}
+
+/// Takes a mount away that nobody serves.
+fn clear(dir: &Path) {
+    if let Err(error) = nearside_fuse::mounts::clear(dir) {
+        tracing::warn!("{error}");
+    }
+}
+
+/// What an earlier server told the keeper to keep.
+fn connection_of(kept: Vec<OwnedFd>) -> Result<Connection> {
+    let [device, state] = <[OwnedFd; 2]>::try_from(kept)
+        .map_err(|kept| Error::Server(format!("{} descriptors were kept, not 2", kept.len())))?;
+    Ok(Connection::from_descriptors(device, state)?)
 }
 
 /// Opens the pool and logs what it is.

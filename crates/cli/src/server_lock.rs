@@ -7,8 +7,9 @@
 //! come between that and the very end.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, Write};
+use std::io::{Read, Seek};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -114,8 +115,10 @@ impl ServerLock {
     }
 
     fn write(&mut self, text: &str) -> Result<()> {
-        let cleared = self.file.set_len(0).and_then(|()| self.file.rewind());
-        let written = cleared.and_then(|()| writeln!(self.file, "{text}"));
+        // Cut at the end, so that a reader never finds it empty.
+        let text = format!("{text}\n");
+        let written = self.file.write_all_at(text.as_bytes(), 0);
+        let written = written.and_then(|()| self.file.set_len(text.len() as u64));
         written.map_err(error::io(&self.path))
     }
 

@@ -46,4 +46,4 @@ pub use error::{Error, Result};
 pub use mount::{Mount, Unmounter, mount, mount_server, pool_server, serve, serve_by};
 pub use options::MountOptions;
 pub use server::{Server, Wishes};
-pub use session::Left;
+pub use session::{Leaver, Left};

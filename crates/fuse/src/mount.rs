@@ -8,7 +8,7 @@ use nearside::FileSystem;
 
 use crate::connection::{Connection, MountPlace, connect, detach_failed};
 use crate::service::Service;
-use crate::session::{Left, Session};
+use crate::session::{Leaver, Left, Session};
 use crate::state::State;
 use crate::transport::Transport;
 use crate::{MountOptions, Result, Server, device, mounts};
@@ -93,6 +93,11 @@ impl Mount {
     /// when this process has ended or [`Left::wait`] has returned.
     pub fn leave(mut self) -> Option<Left> {
         self.session.take().map(Session::leave)
+    }
+
+    /// What stops this server as [`leave`](Self::leave) does, from another thread.
+    pub fn leaver(&self) -> Leaver {
+        self.session.as_ref().map(Session::leaver).unwrap_or_default()
     }
 
     /// Unmounts; fails with [`Error::Busy`](crate::Error::Busy) while somebody uses it.

@@ -21,16 +21,27 @@ use crate::{Error, Result, Server, Wishes};
 /// The threads of a mount.
 #[derive(Debug)]
 pub(crate) struct Session {
-    threads: Vec<Thread>,
-    is_leaving: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+    leaver: Leaver,
 }
 
-/// One of them.
-#[derive(Debug)]
-struct Thread {
-    handle: JoinHandle<io::Result<()>>,
-    /// Held while it serves a request.
-    serving: Arc<Mutex<()>>,
+/// Stops a server at a point where no request is half served, from any thread.
+#[derive(Clone, Debug, Default)]
+pub struct Leaver {
+    is_leaving: Arc<AtomicBool>,
+    /// One for each thread, which holds it while it serves a request.
+    serving: Vec<Arc<Mutex<()>>>,
+}
+
+impl Leaver {
+    /// Waits until no request is being served, and has none served from now on; the mount stays.
+    pub fn leave(&self) {
+        // Relaxed: the locks order it.
+        self.is_leaving.store(true, Ordering::Relaxed);
+        for serving in &self.serving {
+            drop(serving.lock());
+        }
+    }
 }
 
 /// What a server's threads have in common.
@@ -107,8 +118,9 @@ impl Session {
         let agreed = shake_hands(&channel, &mut state, server.wishes(), masked)?;
         let answer = state.head()?.answer;
         server.connected(Notifier::new(channel.clone()));
-        let is_leaving = Arc::new(AtomicBool::new(false));
-        let shared = Arc::new(Shared { server, channel, agreed, is_leaving: is_leaving.clone() });
+        let mut leaver = Leaver::default();
+        let is_leaving = leaver.is_leaving.clone();
+        let shared = Arc::new(Shared { server, channel, agreed, is_leaving });
         let owed = state.slots.iter_mut().filter(|slot| slot.is_owed());
         std::thread::scope(|scope| {
             for slot in owed {
@@ -116,28 +128,27 @@ impl Session {
                 scope.spawn(|| shared.settle(slot, &answer));
             }
         });
-        let mut session = Session { threads: Vec::new(), is_leaving };
+        let mut started = Vec::new();
         for (number, slot) in state.slots.into_iter().take(threads).enumerate() {
             let (shared, serving) = (shared.clone(), Arc::new(Mutex::new(())));
-            let held = serving.clone();
+            leaver.serving.push(serving.clone());
             let builder = std::thread::Builder::new().name(format!("ns-fuse-{number}"));
-            match builder.spawn(move || shared.serve_all(slot, &held)) {
-                Ok(handle) => session.threads.push(Thread { handle, serving }),
+            match builder.spawn(move || shared.serve_all(slot, &serving)) {
+                Ok(thread) => started.push(thread),
                 Err(error) => {
-                    session.leave();
+                    leaver.leave();
                     return Err(Error::Session(error));
                 }
             }
         }
-        Ok(session)
+        Ok(Session { threads: started, leaver })
     }
 
     /// Waits until the mount is gone and every request is answered.
     pub(crate) fn join(self) -> Result<()> {
         let mut outcome = Ok(());
         for thread in self.threads {
-            let ended =
-                thread.handle.join().unwrap_or_else(|_| Err(io::Error::other("a thread died")));
+            let ended = thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread died")));
             outcome = outcome.and(ended.map_err(Error::Session));
         }
         outcome
@@ -145,12 +156,13 @@ impl Session {
 
     /// Waits until no request is being served, and has none served from now on; the mount stays.
     pub(crate) fn leave(self) -> Left {
-        // Relaxed: the locks order it.
-        self.is_leaving.store(true, Ordering::Relaxed);
-        for thread in &self.threads {
-            drop(thread.serving.lock());
-        }
+        self.leaver.leave();
         Left { threads: self.threads }
+    }
+
+    /// What stops it from another thread.
+    pub(crate) fn leaver(&self) -> Leaver {
+        self.leaver.clone()
     }
 }
 
@@ -158,7 +170,7 @@ impl Session {
 /// ends when it reads one more request, which it leaves to the next server, or with the process.
 #[derive(Debug)]
 pub struct Left {
-    threads: Vec<Thread>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
 }
 
 impl Left {
@@ -166,7 +178,7 @@ impl Left {
     pub fn wait(self) {
         for thread in self.threads {
             // What went wrong in it matters to nobody any more.
-            let _ = thread.handle.join();
+            let _ = thread.join();
         }
     }
 }

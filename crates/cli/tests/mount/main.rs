@@ -13,4 +13,5 @@ mod programs;
 mod semantics;
 mod shell;
 mod support;
+mod takeover;
 mod users;
