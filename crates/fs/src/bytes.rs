@@ -32,6 +32,11 @@ impl<'b> Bytes<'b> {
         Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
     }
 
+    /// The next 128-bit number.
+    pub fn u128(&mut self) -> Option<u128> {
+        Some(u128::from_le_bytes(self.take(16)?.try_into().ok()?))
+    }
+
     /// The next signed 64-bit number.
     pub fn i64(&mut self) -> Option<i64> {
         Some(self.u64()? as i64)

@@ -12,6 +12,8 @@ use crate::keys;
 use crate::leaf;
 use crate::leaf_value;
 use crate::patches::Patches;
+use crate::request::RequestId;
+use crate::tickets;
 use crate::types::{FileKind, Ino};
 use pool::tree::{self, Key, Root};
 use pool::{
@@ -45,6 +47,8 @@ pub struct CheckReport {
     pub blocks: u64,
     /// Log records replayed in memory (0 after a clean close).
     pub records: u64,
+    /// Requests that were done and may not be answered, apart from those in the log.
+    pub requests: u64,
 }
 
 impl CheckReport {
@@ -142,6 +146,8 @@ pub struct State {
     pub inodes: BTreeMap<Ino, Seen>,
     /// Inodes that the trees list as open without a name.
     pub orphans: HashSet<Ino>,
+    /// Requests that the trees remember.
+    pub requests: HashSet<RequestId>,
     /// Who owns each block.
     pub owners: HashMap<u64, Ino>,
     /// What the log holds to be put into blocks.
@@ -213,6 +219,9 @@ impl Checker<'_> {
     }
 
     fn value(&mut self, slice: u8, key: &Key, value: &[u8], tree: Tree<'_>) {
+        if (key.object, key.kind) == (0, keys::TICKET) {
+            return self.ticket(slice, key, value);
+        }
         if key.object == 0 {
             let fine = key.kind == keys::ORPHAN && keys::home(Ino(key.index)) == slice;
             if !fine {
@@ -225,6 +234,15 @@ impl Checker<'_> {
         let fine = keys::home(ino) == slice && self.inode_value(ino, key, value, tree).is_some();
         if !fine {
             self.report.add(inode_place(ino), format!("{key:?} holds a value that makes no sense"));
+        }
+    }
+
+    fn ticket(&mut self, slice: u8, key: &Key, value: &[u8]) {
+        self.report.requests += 1;
+        let in_place = slice == keys::TICKETS_SLICE && key.index < tickets::NUMBER_MAX;
+        let new = tickets::decode(value).is_some_and(|id| self.state.requests.insert(id));
+        if !in_place || !new {
+            self.report.add(format!("slice {slice}, tree"), format!("{key:?} makes no sense"));
         }
     }
 

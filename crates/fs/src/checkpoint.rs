@@ -38,7 +38,7 @@ impl Core {
         let closed = self.pool.close_gate();
         self.write_blocks();
         self.tidy();
-        if self.dirty.lock().is_empty() && self.pool.log_used_bytes() == 0 {
+        if self.all_folded() {
             return Ok(());
         }
         let cut = self.pool.cut(&closed, self.inodes.load(Ordering::Relaxed).max(0) as u64);
@@ -61,6 +61,12 @@ impl Core {
         Ok(())
     }
 
+    /// Whether nothing changed since the last cut, and the log is empty. The gate is closed.
+    pub fn all_folded(&self) -> bool {
+        let log_empty = self.pool.log_used_bytes() == 0;
+        log_empty && self.dirty.lock().is_empty() && !self.tickets.any_stale()
+    }
+
     /// Everything that changed since the last cut. The gate is closed, or nobody else is there.
     pub fn encode(&self) -> (Vec<SliceBatch>, Vec<Arc<Inode>>) {
         let mut batch: Vec<SliceBatch> = Vec::new();
@@ -70,6 +76,9 @@ impl Core {
             if let Some(batch) = batch.get_mut(usize::from(keys::home(inode.ino))) {
                 encode_inode(inode, batch);
             }
+        }
+        if let Some(batch) = batch.get_mut(usize::from(keys::TICKETS_SLICE)) {
+            self.tickets.cut(batch);
         }
         self.dirty_units.store(0, Ordering::Relaxed);
         for slice in &mut batch {

@@ -7,6 +7,9 @@
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::inode_table::{self, InodeTable};
+use crate::item::REQUEST_BYTES;
+use crate::request;
+use crate::tickets::Tickets;
 use parking_lot::{Condvar, Mutex};
 use pmem::InFlight;
 use pool::tree::Key;
@@ -37,7 +40,7 @@ pub struct Core {
     pub pool: Pool,
     /// Key of the hash of names.
     pub hash_key: [u8; 16],
-    /// Longest payload of a record.
+    /// Longest payload of a record, apart from the id of a request.
     pub payload_max: usize,
     /// Whether small writes change blocks in place.
     pub stores_in_place: bool,
@@ -53,6 +56,8 @@ pub struct Core {
     pub dirty_max: AtomicU64,
     /// Inodes of the last complete checkpoint, to be tidied at the next cut.
     pub folded: Mutex<Vec<Arc<Inode>>>,
+    /// Requests that are done and may not be answered.
+    pub tickets: Tickets,
     /// Inodes that exist.
     pub inodes: AtomicI64,
     /// One checkpoint at a time.
@@ -133,7 +138,7 @@ impl Core {
     pub fn new(pool: Pool) -> Core {
         let superblock = pool.slices().first().map(|slice| slice.superblock);
         let payload_max = pool.slices().iter().map(|slice| slice.superblock.payload_bytes_max());
-        let payload_max = payload_max.min().unwrap_or(0);
+        let payload_max = payload_max.min().unwrap_or(0).saturating_sub(REQUEST_BYTES);
         let memory = pool.options().memory();
         Core {
             hash_key: superblock.map(|s| s.pool_uuid).unwrap_or_default(),
@@ -144,6 +149,7 @@ impl Core {
             dirty_units: AtomicU64::new(0),
             dirty_max: AtomicU64::new(dirty_max(&pool)),
             folded: Mutex::default(),
+            tickets: Tickets::new(&[]),
             inodes: AtomicI64::new(pool.inodes_at_open() as i64),
             checkpointing: Mutex::new(()),
             background: AtomicBool::new(false),
@@ -246,6 +252,7 @@ impl Core {
         in_flight: InFlight,
         publish: impl FnOnce(),
     ) -> Result<()> {
+        request::mark(record);
         let after = inodes.iter().map(|inode| inode.stamp_now()).max().unwrap_or(0);
         let (mut lane, slice) = self.pool.lane();
         let (stamp, _clean) = lane.append(&slice.mapping, record, after, in_flight)?;
@@ -254,6 +261,9 @@ impl Core {
         for inode in inodes {
             inode.stamped(stamp);
         }
+        if request::is_current() {
+            self.ticket();
+        }
         if slice.log.pressed() {
             self.ask_for_checkpoint();
         }
@@ -261,7 +271,8 @@ impl Core {
     }
 
     /// Appends one record that concerns `inode`. To be published, and then `logged`: `log` in two
-    /// parts, for the way of every small write, where they are to be inlined.
+    /// parts, for the way of every small write, where they are to be inlined. Not for a request
+    /// that has an id: the record does not carry it.
     #[inline(always)]
     pub fn append_one(&self, record: &mut RecordBuffer, inode: &Inode) -> Result<(u64, &Slice)> {
         let after = inode.stamp_now();

@@ -13,7 +13,7 @@
 //! touch        tag 8, 0, 0 u16, links u32           | ino | entries
 //! drop         tag 9, 0                             | ino
 //! write inline tag 11, flags, 0 u16, crc u32        | ino | block | addr | end | 4096 bytes
-//! request      tag 10 (room: client id and sequence of a remote request)
+//! request      tag 10, 0                            | client u128 | sequence
 //! ```
 //!
 //! `crc` of a patch is the checksum of the whole block with the patch over it. `end` is where the
@@ -21,6 +21,7 @@
 //! The tag 0 is padding: no further item follows.
 
 use crate::bytes::Bytes;
+use crate::request::RequestId;
 use crate::types::Ino;
 use pool::{BLOCK_BYTES, BlockAddr, RecordBuffer};
 use smallvec::{SmallVec, smallvec};
@@ -34,7 +35,11 @@ const TRUNCATE: u8 = 6;
 const PUNCH: u8 = 7;
 const TOUCH: u8 = 8;
 const DROP: u8 = 9;
+const REQUEST: u8 = 10;
 const WRITE_INLINE: u8 = 11;
+
+/// Bytes that the id of a request takes in a record.
+pub const REQUEST_BYTES: usize = 32;
 
 /// Bytes that a record takes in the log for each block whose data it holds.
 pub const INLINE_BYTES: usize = 40 + BLOCK_BYTES as usize;
@@ -143,6 +148,13 @@ pub enum Item {
     Drop {
         /// The inode.
         ino: Ino,
+    },
+    /// The change was made for this request. (In bytes, so that no item is aligned to 16.)
+    Request {
+        /// Who sent it.
+        client: [u8; 16],
+        /// Its number.
+        sequence: u64,
     },
 }
 
@@ -273,6 +285,12 @@ pub fn push_drop(record: &mut RecordBuffer, ino: Ino) {
     push_words(record, [ino.0]);
 }
 
+/// Adds the id of the request that the change is made for.
+pub fn push_request(record: &mut RecordBuffer, id: RequestId) {
+    let client = [id.client as u64, (id.client >> 64) as u64];
+    push_words(record, [head_word(REQUEST, 0, 0, 0), client[0], client[1], id.sequence]);
+}
+
 /// The items of a payload; `None` if it makes no sense.
 pub fn decode(payload: &[u8]) -> Option<Items> {
     let mut bytes = Bytes(payload);
@@ -333,62 +351,14 @@ fn decode_one(bytes: &mut Bytes<'_>, tag: u8, kind: u8, short: u16, long: u32) -
         PUNCH => Item::Punch { ino, block: bytes.u64()?, blocks: bytes.u64()? },
         TOUCH => Item::Touch { ino, links: long, entries: bytes.u64()? },
         DROP => Item::Drop { ino },
+        REQUEST => {
+            let client = u128::from(first) | u128::from(bytes.u64()?) << 64;
+            Item::Request { client: client.to_le_bytes(), sequence: bytes.u64()? }
+        }
         _ => return None,
     })
 }
 
 fn pad(bytes: &mut Bytes<'_>, len: usize) -> Option<()> {
     bytes.take(len.next_multiple_of(8) - len).map(|_| ())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use pool::KIND_CHANGE;
-
-    #[test]
-    fn all_items_round_trip_in_one_record() {
-        let mut record = RecordBuffer::new(KIND_CHANGE, 0);
-        let one = Placed { addr: BlockAddr::new(1, 77), crc: 5 };
-        let two = Placed { addr: BlockAddr::new(0, 78), crc: 6 };
-        push_write(&mut record, Ino(9), 4, &[one], 20_000);
-        push_write(&mut record, Ino(9), 6, &[two, one, two], 30_000);
-        push_patch(&mut record, Ino(9), 123, b"hello", 7, 128);
-        push_put(&mut record, 9, 4, 1234, b"value");
-        push_delete(&mut record, 9, 4, 1235);
-        push_truncate(&mut record, Ino(9), 5);
-        push_punch(&mut record, Ino(9), 3, 4);
-        push_touch(&mut record, Ino(1), 3, 17);
-        push_drop(&mut record, Ino(8));
-        push_write_inline(&mut record, Ino(9), 5, two, &[7; 4096], 30_000);
-        let sealed = record.seal(1, 0, 64).to_vec();
-        let items = decode(&sealed[24..]).expect("just encoded");
-        assert_eq!(items.len(), 10);
-        let blocks = smallvec![two, one, two];
-        assert_eq!(items[1], Item::Write { ino: Ino(9), block: 6, placed: blocks, end: 30_000 });
-        let data = b"hello".to_vec();
-        assert_eq!(items[2], Item::Patch { ino: Ino(9), offset: 123, data, crc: 7, end: 128 });
-        let value = b"value".to_vec();
-        assert_eq!(items[3], Item::Put { object: 9, kind: 4, index: 1234, value });
-        assert_eq!(items[7], Item::Touch { ino: Ino(1), links: 3, entries: 17 });
-        assert_eq!(items[8], Item::Drop { ino: Ino(8) });
-        let (placed, data) = (two, vec![7; 4096]);
-        let inline = Item::Inline { ino: Ino(9), block: 5, placed, data, end: 30_000 };
-        assert_eq!(items[9], inline);
-    }
-
-    #[test]
-    fn a_single_block_write_fits_one_line() {
-        let mut record = RecordBuffer::new(KIND_CHANGE, 0);
-        let one = Placed { addr: BlockAddr::new(1, 77), crc: 5 };
-        push_write(&mut record, Ino(9), 4, &[one], 20_000);
-        assert_eq!(record.sealed_len(64), WRITE_ONE_RECORD_BYTES);
-    }
-
-    #[test]
-    fn cut_items_are_no_items() {
-        assert_eq!(decode(&[1, 0, 0, 0, 0, 0, 0, 0, 9]), None);
-        assert_eq!(decode(&[200, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]), None);
-        assert_eq!(decode(&[0; 40]), Some(Items::new()));
-    }
 }

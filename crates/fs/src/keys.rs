@@ -17,6 +17,11 @@ pub const XATTR: u8 = 5;
 pub const SYMLINK: u8 = 6;
 /// Object 0: an inode without a name that was open; index = its number.
 pub const ORPHAN: u8 = 1;
+/// Object 0, in the tree of [`TICKETS_SLICE`]: a request whose change is made, and that may not be
+/// answered; index = a number of its own.
+pub const TICKET: u8 = 2;
+/// The slice whose tree has the tickets.
+pub const TICKETS_SLICE: u8 = 0;
 
 /// The key of one fact about an inode.
 pub fn key(ino: Ino, kind: u8, index: u64) -> Key {
@@ -36,6 +41,16 @@ pub fn from_index(ino: Ino, kind: u8, index: u64) -> (Key, Key) {
 /// The key that remembers an orphan.
 pub fn orphan(ino: Ino) -> Key {
     Key::new(0, ORPHAN, ino.0)
+}
+
+/// The key of a ticket.
+pub fn ticket(number: u64) -> Key {
+    Key::new(0, TICKET, number)
+}
+
+/// The keys of all tickets: `[from, to)`.
+pub fn tickets() -> (Key, Key) {
+    (ticket(0), Key::new(0, TICKET + 1, 0))
 }
 
 /// The slice where an inode's keys are: the low byte of its number (the root's is slice 0).

@@ -5,6 +5,7 @@
 //! `checkpoint` and `replay` for what becomes of it.
 #![forbid(unsafe_code)]
 
+mod append;
 mod attr;
 mod bytes;
 mod check;
@@ -21,6 +22,8 @@ mod inode;
 mod inode_hash;
 mod inode_table;
 mod item;
+#[cfg(test)]
+mod item_tests;
 mod keys;
 mod leaf;
 mod leaf_value;
@@ -34,6 +37,7 @@ mod range_lock_tests;
 mod read;
 mod rename;
 mod replay;
+mod request;
 mod resize;
 mod sequence;
 mod setattr;
@@ -41,6 +45,10 @@ mod short_name;
 mod slot;
 mod sync;
 mod system;
+mod take_over;
+mod tickets;
+#[cfg(test)]
+mod tickets_tests;
 mod torn;
 mod types;
 mod unlink;
@@ -49,5 +57,7 @@ mod xattr;
 
 pub use check::{CheckReport, Finding, check, check_candidates};
 pub use error::{Error, Result};
+pub use request::RequestId;
 pub use system::{FileSystem, Handle, format, format_mappings};
+pub use take_over::TakeOver;
 pub use types::*;

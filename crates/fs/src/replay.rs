@@ -9,6 +9,7 @@ use crate::inode::Inode;
 use crate::item::{self, Item, Placed};
 use crate::keys;
 use crate::patches::Patches;
+use crate::request::RequestId;
 use crate::slot::SlotChange;
 use crate::types::{FILE_BYTES_MAX, FileKind, Ino};
 use crate::write::grow;
@@ -167,6 +168,11 @@ impl Core {
             Item::Delete { object, kind, index } => {
                 self.apply_delete(*object, *kind, *index, record)
             }
+            Item::Request { client, sequence } => {
+                let client = u128::from_le_bytes(*client);
+                self.tickets.met(RequestId { client, sequence: *sequence });
+                Ok(())
+            }
         }
     }
 
@@ -233,6 +239,10 @@ impl Core {
         record: &Record,
     ) -> Result<()> {
         let ino = Ino(if object == 0 { index } else { object });
+        if object == 0 && kind != keys::ORPHAN {
+            // other keys of no inode are checkpoints' to write
+            return Err(damaged_record(record));
+        }
         if object != 0 && kind == keys::INODE {
             return self.apply_inode(ino, value, record);
         }
@@ -285,6 +295,9 @@ impl Core {
 
     fn apply_delete(&self, object: u64, kind: u8, index: u64, record: &Record) -> Result<()> {
         let ino = Ino(if object == 0 { index } else { object });
+        if object == 0 && kind != keys::ORPHAN {
+            return Err(damaged_record(record));
+        }
         let inode = self.replayed_inode(ino, record)?;
         let mut meta = inode.meta.write();
         if object != 0 && kind == keys::DIRENT {
@@ -326,8 +339,9 @@ impl Core {
         Ok(())
     }
 
-    /// Drops the inodes that were open without a name when the pool was closed or died.
-    pub fn drop_orphans(&self) -> Result<()> {
+    /// The inodes that were open without a name when the pool was closed or died.
+    pub fn orphans(&self) -> Result<Vec<Arc<Inode>>> {
+        let mut inodes = Vec::new();
         for slice in 0..self.pool.slices().len() {
             let mut orphans = Vec::new();
             let (from, to) = (
@@ -344,9 +358,9 @@ impl Core {
                     error => error,
                 })?;
                 inode.meta.write().orphan = true;
-                self.drop_orphan(&inode)?;
+                inodes.push(inode);
             }
         }
-        Ok(())
+        Ok(inodes)
     }
 }

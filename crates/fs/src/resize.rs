@@ -7,6 +7,7 @@ use crate::item::{self, Placed};
 use crate::keys;
 use crate::leaf::LEAF_BLOCKS;
 use crate::leaves::leaf_of;
+use crate::request;
 use crate::slot::SlotChange;
 use crate::types::{FILE_BYTES_MAX, Fallocate, FileKind};
 use pmem::InFlight;
@@ -273,11 +274,10 @@ impl Core {
         loop {
             let step = end.min((at / BLOCK_BYTES + PUNCH_BLOCKS_MAX) * BLOCK_BYTES);
             let last = step >= end.min(inode.size.load(Ordering::Acquire));
-            let grow = if last { size_min } else { 0 };
-            self.change(|| self.zero_step(inode, at, step, grow))?;
             if last {
-                return Ok(());
+                return self.change(|| self.zero_step(inode, at, step, size_min));
             }
+            request::repeatable(|| self.change(|| self.zero_step(inode, at, step, 0)))?;
             // on to where there is something to zero
             let next = self.first_leaf(inode, step / BLOCK_BYTES / LEAF_BLOCKS)?;
             at = step.max((next * LEAF_BLOCKS * BLOCK_BYTES).min(end - 1));

@@ -4,6 +4,7 @@ use crate::attr::Stored;
 use crate::core::{Core, now};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
+use crate::take_over::{self, Kept, TakeOver};
 use crate::types::*;
 use pool::{Candidate, FormatOptions, OpenOptions, Pool, PoolInfo, Recovery};
 use std::path::Path;
@@ -17,7 +18,8 @@ const CLOSES_MAX: u32 = 1000;
 /// The file system of one pool. All calls may come from many threads.
 #[derive(Debug)]
 pub struct FileSystem {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
+    pub(crate) kept: Kept,
     background: parking_lot::Mutex<Option<JoinHandle<()>>>,
     replayed: u64,
 }
@@ -97,7 +99,7 @@ impl FileSystem {
     /// Opens the pool in `dir`, exclusively, and recovers it.
     pub fn open_pool(dir: &Path, options: &OpenOptions) -> Result<FileSystem> {
         let (pool, recovery) = Pool::open(dir, options)?;
-        FileSystem::recover(pool, &recovery, true)
+        FileSystem::recover(pool, &recovery, &TakeOver::default(), true)
     }
 
     /// Opens the pool that these slices make. Without `background`, checkpoints are made by the
@@ -108,25 +110,30 @@ impl FileSystem {
         background: bool,
     ) -> Result<FileSystem> {
         let (pool, recovery) = Pool::open_candidates(candidates, options)?;
-        FileSystem::recover(pool, &recovery, background)
+        FileSystem::recover(pool, &recovery, &TakeOver::default(), background)
     }
 
-    fn recover(pool: Pool, recovery: &Recovery, background: bool) -> Result<FileSystem> {
+    pub(crate) fn recover(
+        pool: Pool,
+        recovery: &Recovery,
+        asked: &TakeOver,
+        background: bool,
+    ) -> Result<FileSystem> {
         let read_only = pool.read_only();
-        let core = Arc::new(Core::new(pool));
-        let replayed = core.replay(recovery)?;
+        let (core, replayed) = take_over::recover(pool, recovery, &asked.requests)?;
+        let core = Arc::new(core);
         core.inode(Ino::ROOT).map_err(|error| match error {
             Error::NotFound => Error::Damaged("there is no root directory".to_owned()),
             error => error,
         })?;
-        let mut thread = None;
+        let (mut thread, mut kept) = (None, Kept::default());
         if !read_only {
             // damage without a record is cut off, too, or every later open would meet it
             if !recovery.records.is_empty() || !recovery.damage.is_empty() {
                 core.commit_recovery()?;
             }
             core.pool.write_state(true)?;
-            core.drop_orphans()?;
+            kept = take_over::settle_orphans(&core, asked.keep_orphans)?;
             if background {
                 core.background.store(true, Ordering::Relaxed);
                 let runner = core.clone();
@@ -138,7 +145,7 @@ impl FileSystem {
                 })?);
             }
         }
-        Ok(FileSystem { core, background: parking_lot::Mutex::new(thread), replayed })
+        Ok(FileSystem { core, kept, background: parking_lot::Mutex::new(thread), replayed })
     }
 
     /// Checkpoints and closes. Dropping without it is safe: the next open recovers.
@@ -147,11 +154,12 @@ impl FileSystem {
         if self.core.pool.read_only() {
             return Ok(());
         }
+        self.release_orphans()?;
         for _ in 0..CLOSES_MAX {
             self.core.checkpoint()?;
             // a change that came between is to be folded, too: a closed pool has an empty log
             let _closed = self.core.pool.close_gate();
-            if self.core.dirty.lock().is_empty() && self.core.pool.log_used_bytes() == 0 {
+            if self.core.all_folded() {
                 self.core.pool.write_state(false)?;
                 self.core.pool.poison("the pool is closed");
                 return Ok(());

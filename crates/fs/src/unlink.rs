@@ -10,6 +10,7 @@ use crate::inode::{Inode, Meta};
 use crate::item;
 use crate::keys;
 use crate::namespace::{Touched, check_directory, check_name, lock_all};
+use crate::request;
 use crate::types::{FileKind, Ino};
 use pool::tree::Change;
 use pool::{BlockAddr, KIND_CHANGE, RecordBuffer};
@@ -198,23 +199,26 @@ impl Core {
         self.drop_orphan(inode)
     }
 
-    /// Drops an orphan.
+    /// Drops an orphan. Whatever request that comes at the end of, it is not its change.
+    #[cold]
     pub fn drop_orphan(&self, inode: &Arc<Inode>) -> Result<()> {
-        self.change(|| {
-            let mut meta = inode.meta.write();
-            if meta.gone || !meta.orphan || inode.opens.load(Ordering::Acquire) > 0 {
-                return Ok(());
-            }
-            let mut record = RecordBuffer::new(KIND_CHANGE, now());
-            item::push_drop(&mut record, inode.ino);
-            let mut freed = Vec::new();
-            let mut published = Ok(());
-            self.log(&mut record, &[inode], || {
-                published = self.gone(inode, &mut meta, &mut freed);
-            })?;
-            self.pool.reclaim().retire(&freed);
-            self.published(published)
-        })
+        request::repeatable(|| self.change(|| self.try_drop(inode)))
+    }
+
+    fn try_drop(&self, inode: &Arc<Inode>) -> Result<()> {
+        let mut meta = inode.meta.write();
+        if meta.gone || !meta.orphan || inode.opens.load(Ordering::Acquire) > 0 {
+            return Ok(());
+        }
+        let mut record = RecordBuffer::new(KIND_CHANGE, now());
+        item::push_drop(&mut record, inode.ino);
+        let mut freed = Vec::new();
+        let mut published = Ok(());
+        self.log(&mut record, &[inode], || {
+            published = self.gone(inode, &mut meta, &mut freed);
+        })?;
+        self.pool.reclaim().retire(&freed);
+        self.published(published)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::inode::Inode;
 use crate::item::{self, Placed};
 use crate::patches::{PATCH_BYTES_MAX, Patches};
 use crate::range_lock::RangeGuard;
+use crate::request;
 use crate::slot::{InPlace, SlotChange, SlotView};
 use crate::types::{ATOMIC_WRITE_BYTES_MAX, FILE_BYTES_MAX, FileKind};
 use pmem::InFlight;
@@ -58,7 +59,8 @@ impl Core {
     /// Writes all of `data`, in pieces that are each atomic; returns bytes written.
     pub fn write(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<usize> {
         check_write(inode, offset, data.len())?;
-        if data.len() > ATOMIC_WRITE_BYTES_MAX {
+        // the short ways know no requests: this look is all that they pay for them
+        if data.len() > ATOMIC_WRITE_BYTES_MAX || request::is_current() {
             return self.write_pieces(inode, offset, data);
         }
         if !data.is_empty() {
@@ -67,11 +69,21 @@ impl Core {
         Ok(data.len())
     }
 
+    /// The same in any number of pieces, for a request or not.
     #[cold]
     fn write_pieces(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<usize> {
         let mut done = 0;
         for piece in data.chunks(ATOMIC_WRITE_BYTES_MAX) {
-            match self.write_piece(inode, offset + done as u64, piece) {
+            let at = offset + done as u64;
+            let (first, last) = blocks_of(at, piece.len());
+            let write = || {
+                self.change(|| {
+                    let _range = inode.ranges.lock(first, last);
+                    self.write_asked(inode, at, piece)
+                })
+            };
+            let ends = done + piece.len() == data.len();
+            match if ends { write() } else { request::repeatable(write) } {
                 Ok(()) => done += piece.len(),
                 Err(Error::NoSpace) if done > 0 => break,
                 Err(error) => return Err(error),
@@ -89,36 +101,15 @@ impl Core {
         })
     }
 
-    /// Writes at the end of the file; returns where. More than one record can describe is written
-    /// from its last part on: that takes the place of all of it, and other appends go behind.
-    pub fn append(&self, inode: &Arc<Inode>, data: &[u8]) -> Result<u64> {
-        check_write(inode, 0, data.len())?;
-        let last = match data.len() % ATOMIC_WRITE_BYTES_MAX {
-            0 => data.len().min(ATOMIC_WRITE_BYTES_MAX),
-            rest => rest,
-        };
-        let (front, tail) = data.split_at(data.len() - last);
-        let start = self.change(|| {
-            loop {
-                let from = inode.size.load(Ordering::Acquire) / BLOCK_BYTES;
-                let range = inode.ranges.lock(from, u64::MAX);
-                let size = inode.size.load(Ordering::Acquire);
-                if size / BLOCK_BYTES < from {
-                    continue;
-                }
-                check_write(inode, size, data.len())?;
-                if !tail.is_empty() {
-                    self.write_locked(inode, &range, size + front.len() as u64, tail)?;
-                }
-                return Ok(size);
-            }
-        })?;
-        let written = self.write(inode, start, front)?;
-        if written == front.len() { Ok(start) } else { Err(Error::NoSpace) }
+    /// One atomic write under its range's lock, for a request or not.
+    #[cold]
+    pub fn write_asked(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<()> {
+        self.count_unsynced(inode);
+        self.write_many(inode, offset, data)
     }
 
-    /// One atomic write under its range's lock.
-    #[inline]
+    /// One atomic write under its range's lock, for no request.
+    #[inline(always)]
     pub fn write_locked(
         &self,
         inode: &Arc<Inode>,
@@ -370,7 +361,8 @@ pub fn grow(inode: &Inode, end: u64, time: i64) {
     inode.touch(time);
 }
 
-fn check_write(inode: &Inode, offset: u64, len: usize) -> Result<()> {
+/// An error unless bytes can be written there.
+pub fn check_write(inode: &Inode, offset: u64, len: usize) -> Result<()> {
     if inode.kind != FileKind::File {
         return Err(Error::Invalid("only a regular file holds data"));
     }
