@@ -90,7 +90,7 @@ impl Server<'_> {
     /// Serves until the end.
     fn run(&mut self, start: Start, signals: Signals) -> Result<()> {
         let taken = start.connection.map(connection_of).transpose()?;
-        let pool = open(self.args)?;
+        let pool = open(self.args, taken.as_ref())?;
         let served = self.serve(&pool, taken, start.lock, signals);
         if let Ok(End::HandedOver) = served {
             tracing::info!("stopped for the next server");
@@ -251,10 +251,14 @@ fn connection_of(kept: Vec<OwnedFd>) -> Result<Connection> {
 }
 
 /// Opens the pool and logs what it is.
-fn open(args: &MountArgs) -> Result<Pool> {
+fn open(args: &MountArgs, taken: Option<&Connection>) -> Result<Pool> {
     let options = OpenOptions { read_only: args.read_only, memory_bytes: args.memory };
     let started = Instant::now();
-    let pool = Pool::open_with(&args.pool, &options).map_err(error::pool(&args.pool))?;
+    let pool = match taken {
+        Some(connection) => Pool::take_over(&args.pool, &options, &connection.left_undone()?),
+        None => Pool::open_with(&args.pool, &options),
+    };
+    let pool = pool.map_err(error::pool(&args.pool))?;
     let info = pool.info();
     for note in &info.notes {
         tracing::warn!("{note}");

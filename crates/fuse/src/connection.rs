@@ -16,6 +16,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use nearside::files::{RequestId, TakeOver};
+
 use crate::state::{self, Head, STATE_BYTES};
 use crate::{Error, MountOptions, Result, device, mounts};
 
@@ -94,6 +96,13 @@ impl Connection {
     /// Names the kernel's side of this connection among all clients that ever were.
     pub fn client(&self) -> u128 {
         self.client
+    }
+
+    /// What its last server left undone, for the open of the pool.
+    pub fn left_undone(&self) -> Result<TakeOver> {
+        let id = |sequence| RequestId { client: self.client, sequence };
+        let requests = self.in_flight()?.into_iter().map(id).collect();
+        Ok(TakeOver { requests, keep_orphans: true })
     }
 
     /// Numbers of the requests that were read and not answered. They are certain only when no

@@ -43,7 +43,7 @@ pub mod wire;
 
 pub use connection::{Connection, connect};
 pub use error::{Error, Result};
-pub use mount::{Mount, Unmounter, mount, mount_server, pool_server, serve, serve_by};
+pub use mount::{Mount, Turn, Unmounter, mount, mount_server, pool_server, serve, serve_by};
 pub use options::MountOptions;
 pub use server::{Server, Wishes};
 pub use session::{Leaver, Left};

@@ -44,8 +44,17 @@ pub fn serve(fs: Arc<FileSystem>, connection: Connection, options: &MountOptions
     serve_by(|turn| pool_server(fs, turn, options), connection, options)
 }
 
+/// Which server of a connection this is.
+#[derive(Clone, Copy, Debug)]
+pub struct Turn {
+    /// Names the kernel's side of the connection among all clients that ever were.
+    pub client: u128,
+    /// Counts the servers of the connection, from 1.
+    pub number: u32,
+}
+
 /// The server that [`serve`] puts behind a connection, for the turn that [`serve_by`] told.
-pub fn pool_server(fs: Arc<FileSystem>, turn: u32, options: &MountOptions) -> impl Server + use<> {
+pub fn pool_server(fs: Arc<FileSystem>, turn: Turn, options: &MountOptions) -> impl Server + use<> {
     let sole_door = options.sole_door;
     Transport::new(Service::new(fs, sole_door, turn), sole_door)
 }
@@ -60,13 +69,13 @@ pub fn mount_server<S: Server>(server: S, dir: &Path, options: &MountOptions) ->
 
 /// Serves a connection by the server that `make` makes, for the turn that it is told.
 pub fn serve_by<S: Server>(
-    make: impl FnOnce(u32) -> S,
+    make: impl FnOnce(Turn) -> S,
     connection: Connection,
     options: &MountOptions,
 ) -> Result<Mount> {
     let threads = options.thread_count();
     let state = State::map(connection.state.as_fd(), threads)?;
-    let server = make(state.head()?.turn);
+    let server = make(Turn { client: connection.client(), number: state.head()?.turn });
     let session = Session::start(server, connection.device, state, (threads, options.masked))?;
     // Now, for the kernel takes the lower of two while it agrees.
     raise_read_ahead(connection.place.device);

@@ -30,4 +30,7 @@ pub trait Server: Send + Sync + 'static {
 
     /// Serves one request. A panic costs that request: it answers EIO.
     fn serve(&self, request: &Request<'_>, reply: Reply<'_>);
+
+    /// The answer to request `unique` is out: no server will be given it again.
+    fn answered(&self, _unique: u64) {}
 }

@@ -196,8 +196,7 @@ impl<S: Server> Shared<S> {
             if self.is_leaving.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            self.serve(&slot);
-            slot.clear();
+            self.serve(&mut slot);
         }
     }
 
@@ -207,7 +206,7 @@ impl<S: Server> Shared<S> {
             Ok(Request { head, operation: Operation::Init(..), .. }) => {
                 Reply::new(&self.channel, head.unique).agreed(agreed);
             }
-            _ => self.serve(slot),
+            _ => return self.serve(slot),
         }
         slot.clear();
     }
@@ -215,10 +214,13 @@ impl<S: Server> Shared<S> {
     /// Serves the request in `slot`. This is where a panic ends: the caller gets EIO (its reply is
     /// dropped), the server goes on. What the engine had half done is not visible: a change becomes
     /// so in one step, at its end.
-    fn serve(&self, slot: &Slot) {
+    fn serve(&self, slot: &mut Slot) {
         let request = match Request::parse(slot.request(), self.agreed) {
             Ok(request) => request,
-            Err(error) => return self.refuse(slot, error),
+            Err(error) => {
+                self.refuse(slot, error);
+                return slot.clear();
+            }
         };
         let RequestHead { unique, code, .. } = request.head;
         let reply = Reply::new(&self.channel, unique);
@@ -228,6 +230,8 @@ impl<S: Server> Shared<S> {
             let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
             tracing::error!(code, "panic while serving a request (please report it): {text}");
         }
+        slot.clear();
+        self.server.answered(unique);
     }
 
     fn refuse(&self, slot: &Slot, error: crate::wire::Malformed) {

@@ -34,6 +34,11 @@ impl Service {
         if let Some(remains) = &self.remains {
             remains.forget(ino);
         }
+        // It may be one that an earlier server's clients held. Errors are in the log, and the next
+        // open of the pool tries again.
+        if let Err(error) = self.fs.release_orphan(ino) {
+            tracing::warn!("freeing inode {}: {error}", ino.0);
+        }
     }
 
     pub(crate) fn setattr(&self, ino: Ino, change: Change) -> Served<Attr> {
@@ -61,7 +66,8 @@ impl Service {
     pub(crate) fn drop_set_id(&self, ino: Ino) -> Served<bool> {
         let Some(mode) = self.mode_without_set_id(ino)? else { return Ok(false) };
         let change = SetAttr { mode: Some(mode), ..SetAttr::default() };
-        self.fs.setattr(ino, &change).map_err(stale)?;
+        // It comes before the change that was asked for.
+        self.fs.repeatable(|| self.fs.setattr(ino, &change)).map_err(stale)?;
         Ok(true)
     }
 

@@ -52,6 +52,12 @@ impl Service {
         }
     }
 
+    /// Opens the file that an earlier server made for such a request.
+    pub(crate) fn reopen(&self, parent: Ino, name: &[u8], flags: i32) -> Served<(Attr, u64)> {
+        let attr = self.fs.lookup(parent, name)?;
+        Ok((attr, self.open(attr.ino, flags & !libc::O_TRUNC)?))
+    }
+
     fn empty(&self, ino: Ino) -> Served<()> {
         let change = SetAttr { size: Some(0), ..SetAttr::default() };
         self.fs.setattr(ino, &change).map_err(stale)?;

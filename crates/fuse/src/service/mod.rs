@@ -10,6 +10,7 @@ mod attributes;
 mod data;
 mod directories;
 mod names;
+mod once;
 mod remains;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use nearside::FileSystem;
 use nearside::files::{Attr, Creation, Error as FsError, Handle, Ino};
 
+use crate::Turn;
 use crate::handles::Handles;
 
 pub(crate) use attributes::Change;
@@ -72,6 +74,7 @@ impl Caller {
 /// The engine as the mount uses it.
 pub(crate) struct Service {
     fs: Arc<FileSystem>,
+    client: u128,
     handles: Handles,
     /// Only where nobody else takes names away.
     remains: Option<Remains>,
@@ -79,9 +82,9 @@ pub(crate) struct Service {
 
 impl Service {
     /// The service of the server whose turn it is on its connection.
-    pub(crate) fn new(fs: Arc<FileSystem>, sole_door: bool, turn: u32) -> Service {
+    pub(crate) fn new(fs: Arc<FileSystem>, sole_door: bool, turn: Turn) -> Service {
         let remains = sole_door.then(Remains::default);
-        Service { fs, handles: Handles::new(turn), remains }
+        Service { fs, client: turn.client, handles: Handles::new(turn.number), remains }
     }
 
     /// The handle of open file `number`, which is of `ino`. One that an earlier server opened is

@@ -1,6 +1,7 @@
 //! What the service answers, without a kernel.
 
 use super::{Caller, Change, Errno, Service};
+use crate::Turn;
 use nearside::files::{Ino, NewNode};
 use nearside::{FormatOptions, Pool, SliceSpec};
 
@@ -16,7 +17,7 @@ fn with_service(sole_door: bool, test: impl FnOnce(&Service)) {
     };
     Pool::format(root.path().join("pool"), &options).unwrap();
     let pool = Pool::open(root.path().join("pool")).unwrap();
-    test(&Service::new(pool.fs().clone(), sole_door, 1));
+    test(&Service::new(pool.fs().clone(), sole_door, Turn { client: 7, number: 1 }));
     pool.close().unwrap();
 }
 

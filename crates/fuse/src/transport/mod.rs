@@ -7,6 +7,7 @@ mod attributes;
 mod data;
 mod directories;
 mod names;
+mod once;
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -133,6 +134,19 @@ impl Server for Transport {
     }
 
     fn serve(&self, request: &Request<'_>, reply: Reply<'_>) {
+        match self.changes(request) {
+            true => self.serve_once(request, reply),
+            false => self.dispatch(request, reply),
+        }
+    }
+
+    fn answered(&self, unique: u64) {
+        self.service.acknowledge(unique);
+    }
+}
+
+impl Transport {
+    fn dispatch(&self, request: &Request<'_>, reply: Reply<'_>) {
         match &request.operation {
             Operation::Read { .. }
             | Operation::Write { .. }
