@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fs::{CheckReport, FileSystem, StatFs};
+use fs::{CheckReport, FileSystem, StatFs, TakeOver};
 use pool::{FormatOptions, OpenOptions, PoolInfo};
 
 use crate::{Error, Result};
@@ -34,13 +34,26 @@ impl Pool {
 
     /// Opens the pool in directory `dir` as `options` say.
     pub fn open_with(dir: impl AsRef<Path>, options: &OpenOptions) -> Result<Pool> {
-        let fs = FileSystem::open_pool(dir.as_ref(), options)?;
-        Ok(Pool {
+        Ok(Pool::owned(FileSystem::open_pool(dir.as_ref(), options)?))
+    }
+
+    /// Opens the pool in directory `dir` where a server was killed whose doors' connections are
+    /// still there, with what it left undone.
+    pub fn take_over(
+        dir: impl AsRef<Path>,
+        options: &OpenOptions,
+        asked: &TakeOver,
+    ) -> Result<Pool> {
+        Ok(Pool::owned(FileSystem::take_over_pool(dir.as_ref(), options, asked)?))
+    }
+
+    fn owned(fs: FileSystem) -> Pool {
+        Pool {
             fs: Arc::new(fs),
             uid: nix::unistd::geteuid().as_raw(),
             gid: nix::unistd::getegid().as_raw(),
             process: std::process::id(),
-        })
+        }
     }
 
     /// Checkpoints and closes; calls after this one fail. A pool that is dropped without it
