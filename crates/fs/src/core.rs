@@ -7,6 +7,7 @@
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::inode_table::{self, InodeTable};
+use crate::locks::Locks;
 use parking_lot::{Condvar, Mutex};
 use pmem::InFlight;
 use pool::tree::Key;
@@ -71,6 +72,8 @@ pub struct Core {
     pub dirents: AtomicU64,
     /// More than that, and those that the tree has are let go at a checkpoint.
     pub dirents_max: u64,
+    /// Locks that programs hold on files.
+    pub locks: Locks,
     signal: Mutex<Signal>,
     asked: Condvar,
     done: Condvar,
@@ -153,6 +156,7 @@ impl Core {
             dirents: AtomicU64::new(0),
             dirents_max: memory / MEMORY_PER_DIRENT,
             inodes_max: (memory / 2048).clamp(64, 1 << 24) as usize,
+            locks: Locks::default(),
             signal: Mutex::default(),
             asked: Condvar::new(),
             done: Condvar::new(),

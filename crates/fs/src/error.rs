@@ -52,6 +52,15 @@ pub enum Error {
     /// There is no data or hole there.
     #[error("no data or hole beyond this offset")]
     NoSuchRange,
+    /// Another owner's lock is in the way.
+    #[error("another owner holds a lock there")]
+    Locked,
+    /// Waiting for the lock would never end.
+    #[error("deadlock: the lock's holder waits for one that this owner holds; let go of that one")]
+    Deadlock,
+    /// A wait was cancelled.
+    #[error("the wait was interrupted")]
+    Interrupted,
     /// Stored bytes do not match their checksum or make no sense.
     #[error("damage: {0}; run nearside check")]
     Damaged(String),
@@ -88,6 +97,9 @@ impl Error {
             Error::NotPermitted(_) => libc::EPERM,
             Error::Unsupported(_) => libc::EOPNOTSUPP,
             Error::NoSuchRange => libc::ENXIO,
+            Error::Locked => libc::EAGAIN,
+            Error::Deadlock => libc::EDEADLK,
+            Error::Interrupted => libc::EINTR,
             Error::Damaged(_) | Error::Poisoned(_) => libc::EIO,
             Error::Pool(error) => error.errno(),
         }

@@ -25,6 +25,13 @@ mod keys;
 mod leaf;
 mod leaf_value;
 mod leaves;
+mod lock_calls;
+mod lock_held;
+mod lock_types;
+mod lock_waits;
+mod locks;
+#[cfg(test)]
+mod locks_tests;
 mod map;
 mod namespace;
 mod patches;
@@ -49,5 +56,8 @@ mod xattr;
 
 pub use check::{CheckReport, Finding, check, check_candidates};
 pub use error::{Error, Result};
+pub use lock_types::{
+    LIBRARY_DOOR, LockChange, LockClass, LockDone, LockKind, LockObserver, LockOwner, LockTicket,
+};
 pub use system::{FileSystem, Handle, format, format_mappings};
 pub use types::*;

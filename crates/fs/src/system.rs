@@ -8,7 +8,7 @@ use crate::types::*;
 use pool::{Candidate, FormatOptions, OpenOptions, Pool, PoolInfo, Recovery};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 /// How often a close folds what other threads changed meanwhile.
@@ -17,7 +17,7 @@ const CLOSES_MAX: u32 = 1000;
 /// The file system of one pool. All calls may come from many threads.
 #[derive(Debug)]
 pub struct FileSystem {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
     background: parking_lot::Mutex<Option<JoinHandle<()>>>,
     replayed: u64,
 }
@@ -25,8 +25,10 @@ pub struct FileSystem {
 /// An open inode: keeps it (also unlinked) until dropped.
 #[derive(Debug)]
 pub struct Handle {
-    core: Arc<Core>,
-    inode: Arc<Inode>,
+    pub(crate) core: Arc<Core>,
+    pub(crate) inode: Arc<Inode>,
+    /// The key of its locks; 0: it has none.
+    pub(crate) lock_key: AtomicU64,
 }
 
 impl Handle {
@@ -38,6 +40,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        self.unlock();
         if let Err(error) = self.core.release(&self.inode) {
             // the orphan stays on the medium's list, and the next open of the pool drops it
             tracing::warn!("closing inode {}: {error}", self.inode.ino.0);
@@ -154,6 +157,7 @@ impl FileSystem {
             if self.core.dirty.lock().is_empty() && self.core.pool.log_used_bytes() == 0 {
                 self.core.pool.write_state(false)?;
                 self.core.pool.poison("the pool is closed");
+                self.core.locks.clear();
                 return Ok(());
             }
         }
@@ -238,7 +242,7 @@ impl FileSystem {
         }
         inode.opens.fetch_add(1, Ordering::AcqRel);
         drop(meta);
-        Ok(Arc::new(Handle { core: self.core.clone(), inode }))
+        Ok(Arc::new(Handle { core: self.core.clone(), inode, lock_key: AtomicU64::new(0) }))
     }
 
     /// Reads at `offset`; returns bytes read, fewer than asked only at the end of the file.
@@ -366,5 +370,6 @@ fn holds_data(inode: &Inode) -> Result<()> {
 impl Drop for FileSystem {
     fn drop(&mut self) {
         self.end_background();
+        self.core.locks.clear();
     }
 }
