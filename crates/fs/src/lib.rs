@@ -31,6 +31,8 @@ mod lock_types;
 mod lock_waits;
 mod locks;
 #[cfg(test)]
+mod locks_model_tests;
+#[cfg(test)]
 mod locks_tests;
 mod map;
 mod namespace;
