@@ -55,7 +55,7 @@ pub fn plant(world: &mut World) -> Result<()> {
 
 /// All operations.
 pub fn catalog() -> Vec<Op> {
-    [names(), renames(), writes(), sizes(), attributes()].concat()
+    [names(), unnamed(), renames(), writes(), sizes(), attributes()].concat()
 }
 
 /// The operation of this name.
@@ -91,6 +91,35 @@ fn names() -> Vec<Op> {
         }),
         op!("rmdir", |w| w.rmdir("/empty")),
         op!("rmdir-deep", |w| w.rmdir("/dir/sub")),
+    ]
+}
+
+fn unnamed() -> Vec<Op> {
+    vec![
+        op!("create-unnamed", |w| {
+            let (_, handle) = w.fs.create_unnamed(w.ino("/dir")?, crate::world::BY)?;
+            w.handles.insert("unnamed", handle);
+            Ok(())
+        }),
+        op!("write-unnamed", |w| w.unnamed(b""), |w| {
+            let handle = w.handles.get("unnamed").cloned().ok_or(fs::Error::NotFound)?;
+            w.fs.write(&handle, 0, &pattern(9, 9000)).map(|_| ())
+        }),
+        op!("link-unnamed", |w| w.unnamed(&pattern(9, 9000)), |w| w.name_unnamed("/dir/named")),
+        op!(
+            "link-folded-unnamed",
+            |w| w.unnamed(&pattern(9, 9000)).and_then(|()| w.fs.checkpoint()),
+            |w| w.name_unnamed("/fardir/named")
+        ),
+        op!("close-unnamed", |w| w.unnamed(&pattern(9, 9000)), |w| {
+            w.handles.clear();
+            Ok(())
+        }),
+        op!(
+            "unlink-linked-unnamed",
+            |w| w.unnamed(b"few").and_then(|()| w.name_unnamed("/n")),
+            |w| { w.unlink("/n") }
+        ),
     ]
 }
 

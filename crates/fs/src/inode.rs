@@ -42,6 +42,8 @@ pub struct Meta {
     pub gone: bool,
     /// It has no name any more, but is open.
     pub orphan: bool,
+    /// It never had a name, and may be given one.
+    pub nameable: bool,
     /// Of a directory: its entries; nothing else has any.
     pub dir: Option<Box<Dir>>,
     /// Extended attributes, once looked at.
@@ -108,6 +110,7 @@ impl Inode {
                 parent: stored.parent,
                 gone: false,
                 orphan: false,
+                nameable: false,
                 dir: (stored.kind == FileKind::Directory).then(|| Dir::new(!in_tree).into()),
                 xattrs: None,
                 target: None,

@@ -11,9 +11,11 @@ mod check;
 mod check_names;
 mod checkpoint;
 mod core;
+mod create;
 mod dir;
 mod entries;
 mod error;
+mod format;
 mod holes;
 mod in_place;
 mod inline;
@@ -58,8 +60,9 @@ mod xattr;
 
 pub use check::{CheckReport, Finding, check, check_candidates};
 pub use error::{Error, Result};
+pub use format::{format, format_mappings};
 pub use lock_types::{
     LIBRARY_DOOR, LockChange, LockClass, LockDone, LockKind, LockObserver, LockOwner, LockTicket,
 };
-pub use system::{FileSystem, Handle, format, format_mappings};
+pub use system::{FileSystem, Handle};
 pub use types::*;

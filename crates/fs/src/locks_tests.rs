@@ -113,6 +113,34 @@ fn fairness_makes_no_deadlock() {
     }
 }
 
+/// flock(2) looks for no circles: who waits in one waits until it is interrupted.
+#[test]
+fn a_circle_of_flocks_is_not_refused() {
+    let locks = Locks::default();
+    let (one, two) = (Ino(1), Ino(2));
+    locks.lock(one, &flock(1, Write)).unwrap();
+    locks.lock(two, &flock(2, Write)).unwrap();
+    let first = Wait::begin(&locks, two, &flock(1, Write));
+    let second = Wait::begin(&locks, one, &flock(2, Write));
+    assert!(first.waits() && second.waits());
+    locks.cancel(second.ticket);
+    locks.unlock_all(two, owner(2), LockClass::Flock);
+    assert!(second.failed(libc::EINTR) && first.granted());
+}
+
+/// An owner with two threads: one waits for a weaker lock than the owner holds.
+#[test]
+fn a_grant_that_gives_something_up_lets_those_ahead_go_on() {
+    let locks = Locks::default();
+    locks.lock(FILE, &range(1, Write, 0, 0)).unwrap();
+    locks.lock(FILE, &range(2, Write, 5, 5)).unwrap();
+    let ahead = Wait::begin(&locks, FILE, &range(3, Read, 0, 0));
+    let weaker = Wait::begin(&locks, FILE, &range(1, Read, 0, 5));
+    assert!(ahead.waits() && weaker.waits());
+    locks.unlock_all(FILE, owner(2), LockClass::Posix);
+    assert!(weaker.granted() && ahead.granted());
+}
+
 #[test]
 fn a_flock_that_is_converted_is_let_go_first() {
     let locks = Locks::default();

@@ -9,7 +9,7 @@ use crate::item;
 use crate::keys;
 use crate::namespace::{Locked, Touched, check_directory, check_name, lock_all};
 use crate::short_name::ShortName;
-use crate::types::{FileKind, Ino, LINKS_MAX, RenameMode, Timestamp};
+use crate::types::{Attr, FileKind, Ino, LINKS_MAX, RenameMode, Timestamp};
 use crate::unlink::{NameLoss, check_removable};
 use pool::{KIND_CHANGE, RecordBuffer};
 use std::sync::Arc;
@@ -24,8 +24,13 @@ struct End<'e> {
 }
 
 impl Core {
-    /// Renames in one atomic step.
-    pub fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), mode: RenameMode) -> Result<()> {
+    /// Renames in one atomic step. Returns what is left of an inode that lost its last name.
+    pub fn rename(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+    ) -> Result<Option<Attr>> {
         for name in [from.1, to.1] {
             match name {
                 b"." | b".." => return Err(Error::Invalid("neither . nor .. can be renamed")),
@@ -56,7 +61,7 @@ impl Core {
         from: (Ino, Name<'_>),
         to: (Ino, Name<'_>),
         mode: RenameMode,
-    ) -> Option<Result<()>> {
+    ) -> Option<Result<Option<Attr>>> {
         let (from, to) = match (self.end(from), self.end(to)) {
             (Ok(from), Ok(to)) => (from, to),
             (Err(error), _) | (_, Err(error)) => return Some(Err(error)),
@@ -67,7 +72,7 @@ impl Core {
         let checked = self.check_ends(&from, &to, &moved, replaced.as_ref(), mode);
         match checked {
             Ok(true) => {}
-            Ok(false) => return Some(Ok(())),
+            Ok(false) => return Some(Ok(None)),
             Err(error) => return Some(Err(error)),
         }
         // without one that is replaced, one is named twice
@@ -93,7 +98,9 @@ impl Core {
             return Some(Err(error));
         }
         Some(match (exchange, &replaced) {
-            (true, Some(other)) => self.exchange(&mut locked, &from, &to, &moved, other),
+            (true, Some(other)) => {
+                self.exchange(&mut locked, &from, &to, &moved, other).map(|()| None)
+            }
             _ => self.move_entry(&mut locked, &from, &to, &moved, replaced.as_ref()),
         })
     }
@@ -158,7 +165,7 @@ impl Core {
         to: &End<'_>,
         moved: &Arc<Inode>,
         replaced: Option<&Arc<Inode>>,
-    ) -> Result<()> {
+    ) -> Result<Option<Attr>> {
         let time = now();
         let is_dir = moved.kind == FileKind::Directory;
         let same = from.dir.ino == to.dir.ino;
@@ -194,6 +201,8 @@ impl Core {
             let meta = locked.get(other);
             self.push_unnamed(&mut record, other, meta, time)
         });
+        let left =
+            replaced.zip(loss).and_then(|(other, loss)| loss.left(other, locked.get(other), time));
         let inodes = [&from.dir, &to.dir, moved, replaced.unwrap_or(moved)];
         let mut freed = Vec::new();
         let mut published = Ok(());
@@ -210,7 +219,8 @@ impl Core {
             }
         })?;
         self.pool.reclaim().retire(&freed);
-        self.published(published)
+        self.published(published)?;
+        Ok(left)
     }
 
     fn exchange(

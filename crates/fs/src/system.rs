@@ -1,11 +1,10 @@
 //! The file system's interface: what every door calls.
 
-use crate::attr::Stored;
-use crate::core::{Core, now};
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::types::*;
-use pool::{Candidate, FormatOptions, OpenOptions, Pool, PoolInfo, Recovery};
+use pool::{Candidate, OpenOptions, Pool, PoolInfo, Recovery};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,54 +45,6 @@ impl Drop for Handle {
             tracing::warn!("closing inode {}: {error}", self.inode.ino.0);
         }
     }
-}
-
-/// Makes an empty file system: a pool with a root directory.
-pub fn format(dir: &Path, options: &FormatOptions) -> Result<()> {
-    pool::format(dir, options)?;
-    let (pool, recovery) = Pool::open(dir, &OpenOptions::default())?;
-    make_root(pool, &recovery)
-}
-
-/// Makes an empty file system in memory that is already mapped, a slice each.
-pub fn format_mappings(mappings: Vec<pmem::Mapping>, options: &FormatOptions) -> Result<()> {
-    pool::format_mappings(&mappings, options)?;
-    let candidates: pool::Result<Vec<Candidate>> = mappings
-        .into_iter()
-        .map(|mapping| Candidate::from_mapping(Path::new("memory"), mapping, false))
-        .collect();
-    let (pool, recovery) = Pool::open_candidates(candidates?, &OpenOptions::default())?;
-    make_root(pool, &recovery)
-}
-
-/// The root directory lies in the first checkpoint, not in the log.
-fn make_root(pool: Pool, recovery: &Recovery) -> Result<()> {
-    let core = Core::new(pool);
-    core.replay(recovery)?;
-    let time = Timestamp(now());
-    let stored = Stored {
-        kind: FileKind::Directory,
-        mode: 0o755,
-        links: 2,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        size: 0,
-        blocks: 0,
-        accessed: time,
-        modified: time,
-        changed: time,
-        created: time,
-        parent: Ino::ROOT,
-        stamp: 0,
-        sets_modified: false,
-    };
-    let root = Arc::new(Inode::new(Ino::ROOT, &stored, false));
-    core.insert_inode(&root);
-    core.mark_dirty(&root);
-    core.inodes.store(1, Ordering::Relaxed);
-    core.checkpoint()?;
-    Ok(core.pool.write_state(false)?)
 }
 
 impl FileSystem {
@@ -207,22 +158,29 @@ impl FileSystem {
         self.core.create(parent, name, node, by)
     }
 
-    /// Removes a name that is not a directory's.
-    pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
+    /// Removes a name that is not a directory's. Returns what is left of the inode if that was its
+    /// last name: its attributes, with no link.
+    pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<Option<Attr>> {
         self.core.remove(parent, name, false)
     }
 
-    /// Removes an empty directory.
-    pub fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
+    /// Removes an empty directory; returns what is left of it.
+    pub fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<Option<Attr>> {
         self.core.remove(parent, name, true)
     }
 
-    /// Renames, in one atomic step.
-    pub fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), mode: RenameMode) -> Result<()> {
+    /// Renames, in one atomic step. Returns what is left of what was replaced, if that was its last
+    /// name.
+    pub fn rename(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+    ) -> Result<Option<Attr>> {
         self.core.rename(from, to, mode)
     }
 
-    /// Gives `ino` (not a directory) one more name.
+    /// Gives `ino` (not a directory) one more name; one that lost its last name gets none any more.
     pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
         self.core.link(ino, parent, name)
     }
@@ -242,7 +200,19 @@ impl FileSystem {
         }
         inode.opens.fetch_add(1, Ordering::AcqRel);
         drop(meta);
-        Ok(Arc::new(Handle { core: self.core.clone(), inode, lock_key: AtomicU64::new(0) }))
+        Ok(self.handle(inode))
+    }
+
+    /// Makes a file without a name, open, which is gone when it is closed, or the pool is, unless
+    /// [`link`](FileSystem::link) gave it a name before (O_TMPFILE). `parent` says what it inherits.
+    pub fn create_unnamed(&self, parent: Ino, by: Creation) -> Result<(Attr, Arc<Handle>)> {
+        let (attr, inode) = self.core.create_unnamed(parent, by)?;
+        Ok((attr, self.handle(inode)))
+    }
+
+    /// A handle of an inode that counts it already.
+    fn handle(&self, inode: Arc<Inode>) -> Arc<Handle> {
+        Arc::new(Handle { core: self.core.clone(), inode, lock_key: AtomicU64::new(0) })
     }
 
     /// Reads at `offset`; returns bytes read, fewer than asked only at the end of the file.

@@ -152,8 +152,10 @@ pub enum NewNode<'a> {
 /// Who makes a new inode and with which permission bits.
 #[derive(Clone, Copy, Debug)]
 pub struct Creation {
-    /// Permission bits, the umask already applied.
+    /// Permission bits that are asked for.
     pub mode: u16,
+    /// Bits that are taken away from them, unless the directory has a default ACL.
+    pub umask: u16,
     /// Owner.
     pub uid: u32,
     /// Group (a set-group-id directory gives its own instead).

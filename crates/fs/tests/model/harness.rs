@@ -31,7 +31,7 @@ pub struct Harness {
     pool: TestPool,
     fs: Option<FileSystem>,
     pub model: Model,
-    handles: Vec<(Ino, Arc<Handle>)>,
+    pub handles: Vec<(Ino, Arc<Handle>)>,
     /// Inodes that once were: asking for them must fail.
     dead: Vec<Ino>,
     /// Blocks of data that the test lets the model hold.
@@ -94,7 +94,7 @@ impl Harness {
 
     /// A few files to begin with, open.
     fn first_files(&mut self) -> Verdict {
-        let by = Creation { mode: 0o644, uid: 0, gid: 0 };
+        let by = Creation { mode: 0o644, umask: 0, uid: 0, gid: 0 };
         (0..3).try_for_each(|i| {
             self.create(Ino::ROOT, format!("n{i}").as_bytes(), NewNode::File, by)
         })?;
@@ -169,6 +169,7 @@ impl Harness {
     fn step(&mut self, op: &Op) -> Verdict {
         match *op {
             Op::Create { .. } | Op::CreateMany { .. } => self.step_create(op),
+            Op::CreateUnnamed { dir, mode, gid } => self.step_unnamed(dir, mode, gid),
             Op::Lookup { dir, name: pick } => {
                 let (dir, name) = (self.dir(dir), name(pick));
                 let found = self.fs().lookup(dir, &name).map(|attr| attr.ino);
@@ -221,7 +222,7 @@ impl Harness {
     fn step_create(&mut self, op: &Op) -> Verdict {
         match *op {
             Op::Create { dir, name: pick, make, mode, gid } => {
-                let by = Creation { mode: mode & 0o7777, uid: 1, gid };
+                let by = Creation { mode, umask: 0, uid: 1, gid };
                 let dir = self.dir(dir);
                 let target;
                 let node = match make {
@@ -238,7 +239,7 @@ impl Harness {
             }
             Op::CreateMany { dir, count } => {
                 let dir = self.dir(dir);
-                let by = Creation { mode: 0o600, uid: 0, gid: 0 };
+                let by = Creation { mode: 0o600, umask: 0, uid: 0, gid: 0 };
                 (0..count).try_for_each(|i| {
                     self.create(dir, format!("many{i}").as_bytes(), NewNode::File, by)
                 })

@@ -7,6 +7,7 @@ mod common;
 mod compare;
 mod content;
 mod harness;
+mod links;
 mod ops;
 mod reference;
 mod steps;

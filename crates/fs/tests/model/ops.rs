@@ -40,6 +40,11 @@ pub enum Op {
         dir: Pick,
         count: u8,
     },
+    CreateUnnamed {
+        dir: Pick,
+        mode: u16,
+        gid: u32,
+    },
     Lookup {
         dir: Pick,
         name: Pick,
@@ -235,6 +240,8 @@ fn name_op() -> impl Strategy<Value = Op> {
             |(dir, name, make, mode, gid)| Op::Create { dir, name, make, mode, gid }
         ),
         1 => (any::<Pick>(), 1u8..90).prop_map(|(dir, count)| Op::CreateMany { dir, count }),
+        4 => (any::<Pick>(), any::<u16>(), 0u32..4)
+            .prop_map(|(dir, mode, gid)| Op::CreateUnnamed { dir, mode, gid }),
         1 => end().prop_map(|(dir, name)| Op::Lookup { dir, name }),
         3 => end().prop_map(|(dir, name)| Op::Unlink { dir, name }),
         2 => end().prop_map(|(dir, name)| Op::Rmdir { dir, name }),

@@ -17,6 +17,8 @@ pub struct Node {
     pub rdev: u32,
     pub links: u32,
     pub opens: u32,
+    /// Without a name from birth: may be given one.
+    pub nameable: bool,
     pub parent: Ino,
     pub content: Content,
     pub target: Vec<u8>,
@@ -33,9 +35,9 @@ pub struct Model {
     pub nodes: BTreeMap<Ino, Node>,
 }
 
-type Answer<T> = Result<T, i32>;
+pub type Answer<T> = Result<T, i32>;
 
-fn check_name(name: &[u8]) -> Answer<()> {
+pub fn check_name(name: &[u8]) -> Answer<()> {
     if name.len() > 255 {
         return Err(libc::ENAMETOOLONG);
     }
@@ -43,16 +45,17 @@ fn check_name(name: &[u8]) -> Answer<()> {
     if special || name.contains(&b'/') || name.contains(&0) { Err(libc::EINVAL) } else { Ok(()) }
 }
 
-fn new_node(kind: FileKind, by: Creation, parent: Ino) -> Node {
+pub fn new_node(kind: FileKind, by: Creation, parent: Ino) -> Node {
     let is_dir = kind == FileKind::Directory;
     Node {
         kind,
-        mode: by.mode & 0o7777,
+        mode: by.mode & !by.umask & 0o7777,
         uid: by.uid,
         gid: by.gid,
         rdev: 0,
         links: if is_dir { 2 } else { 1 },
         opens: 0,
+        nameable: false,
         parent,
         content: Content::default(),
         target: Vec::new(),
@@ -73,7 +76,7 @@ impl Node {
         }
     }
 
-    fn is_dir(&self) -> bool {
+    pub fn is_dir(&self) -> bool {
         self.kind == FileKind::Directory
     }
 }
@@ -81,7 +84,7 @@ impl Node {
 impl Model {
     /// A file system with an empty root directory.
     pub fn new() -> Model {
-        let by = Creation { mode: 0o755, uid: 0, gid: 0 };
+        let by = Creation { mode: 0o755, umask: 0, uid: 0, gid: 0 };
         let root = new_node(FileKind::Directory, by, Ino::ROOT);
         Model { nodes: BTreeMap::from([(Ino::ROOT, root)]) }
     }
@@ -95,7 +98,7 @@ impl Model {
     }
 
     /// A directory in which names can be looked up and made.
-    fn dir(&self, ino: Ino) -> Answer<&Node> {
+    pub fn dir(&self, ino: Ino) -> Answer<&Node> {
         let node = self.node(ino)?;
         match (node.is_dir(), node.links) {
             (false, _) => Err(libc::ENOTDIR),
@@ -104,7 +107,7 @@ impl Model {
         }
     }
 
-    fn dir_mut(&mut self, ino: Ino) -> Answer<&mut Node> {
+    pub fn dir_mut(&mut self, ino: Ino) -> Answer<&mut Node> {
         self.dir(ino)?;
         let node = self.node_mut(ino)?;
         node.modified = None;
@@ -209,24 +212,6 @@ impl Model {
             (true, true) if !node.entries.is_empty() => Err(libc::ENOTEMPTY),
             _ => Ok(()),
         }
-    }
-
-    pub fn link(&mut self, ino: Ino, parent: Ino, name: &[u8]) -> Answer<()> {
-        check_name(name)?;
-        self.node(parent)?;
-        if self.node(ino)?.is_dir() {
-            return Err(libc::EPERM);
-        }
-        let exists = self.dir(parent)?.entries.contains_key(name);
-        if self.node(ino)?.links == 0 {
-            return Err(libc::ENOENT);
-        }
-        if exists {
-            return Err(libc::EEXIST);
-        }
-        self.node_mut(ino)?.links += 1;
-        self.dir_mut(parent)?.entries.insert(name.to_vec(), ino);
-        Ok(())
     }
 
     fn lies_in(&self, mut dir: Ino, ancestor: Ino) -> bool {
