@@ -16,6 +16,7 @@ use crate::short_name::ShortName;
 use crate::types::{
     Attr, Creation, FileKind, Ino, LINKS_MAX, NewNode, SYMLINK_BYTES_MAX, Timestamp,
 };
+use crate::xattr::XattrChange;
 use pool::tree::Change;
 use pool::{KIND_CHANGE, RecordBuffer};
 use std::sync::Arc;
@@ -142,8 +143,8 @@ impl Core {
     ) -> Result<Arc<Inode>> {
         let slice = self.pool.near_slice();
         let ino = keys::ino_of(slice, self.pool.next_inode(slice));
-        let mode = new.by.mode & !new.by.umask & 0o7777;
-        let stored = new.attributes(dir.ino, meta, mode);
+        let inherited = self.inherit(dir, meta, new.kind, &new.by)?;
+        let stored = new.attributes(dir.ino, meta, inherited.mode);
         item::push_put(record, ino.0, keys::INODE, 0, &stored.encode());
         let inode = Arc::new(Inode::new(ino, &stored, false));
         if let NewNode::Symlink(target) = new.node {
@@ -172,6 +173,14 @@ impl New<'_> {
         Stored {
             kind: self.kind,
             mode: mode | if inherits && is_dir { 0o2000 } else { 0 },
+        for (name, value) in &inherited.lists {
+            let mut own = inode.meta.write();
+            let xattrs = own.xattrs.get_or_insert_default();
+            let change = XattrChange::new(ino, xattrs, name, Some(value));
+            change.push(record);
+            // nobody sees the inode before the record is durable
+            self.take_over(change, &mut own);
+        }
             links: self.links,
             uid: self.by.uid,
             gid: if inherits { dir.gid } else { self.by.gid },

@@ -46,6 +46,9 @@ pub enum Error {
     /// Not allowed on this object.
     #[error("operation not permitted: {0}")]
     NotPermitted(&'static str),
+    /// Not allowed to this kind of object.
+    #[error("permission denied: {0}")]
+    Denied(&'static str),
     /// The operation does not exist here.
     #[error("not supported: {0}")]
     Unsupported(&'static str),
@@ -95,6 +98,7 @@ impl Error {
             Error::AttributeSize => libc::ERANGE,
             Error::ReadOnly => libc::EROFS,
             Error::NotPermitted(_) => libc::EPERM,
+            Error::Denied(_) => libc::EACCES,
             Error::Unsupported(_) => libc::EOPNOTSUPP,
             Error::NoSuchRange => libc::ENXIO,
             Error::Locked => libc::EAGAIN,

@@ -5,6 +5,8 @@
 //! `checkpoint` and `replay` for what becomes of it.
 #![forbid(unsafe_code)]
 
+mod acl;
+mod acls;
 mod attr;
 mod bytes;
 mod check;

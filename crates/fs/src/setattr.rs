@@ -42,7 +42,16 @@ impl Core {
         stored.modified = change.modified.unwrap_or(stored.modified);
         stored.sets_modified = change.size.is_some() || change.modified.is_some();
         stored.changed.0 = time;
+        let acl = match change.mode {
+            Some(_) if inode.kind != FileKind::Symlink => {
+                self.acl_with_mode(inode, &mut meta, stored.mode)?
+            }
+            _ => None,
+        };
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
+        if let Some(acl) = &acl {
+            acl.push(&mut record);
+        }
         item::push_put(&mut record, inode.ino.0, keys::INODE, 0, &stored.encode());
         let publish = || {
             meta.mode = stored.mode;
@@ -56,6 +65,7 @@ impl Core {
             self.mark_dirty(inode);
         };
         match change.size {
+            acl.into_iter().for_each(|acl| self.take_over(acl, &mut meta));
             Some(size) => self.truncate(inode, size, &mut record, publish)?,
             None => self.log(&mut record, &[inode], publish)?,
         }

@@ -275,14 +275,28 @@ impl FileSystem {
         self.core.getxattr(ino, name)
     }
 
-    /// Sets an extended attribute.
+    /// Sets an extended attribute. The lists of acl(5) are attributes in the kernel's format; the
+    /// access list and the permission bits follow each other.
     pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
-        self.core.change_xattr(ino, name, Some(value), mode)
+        self.setxattr_by(ino, name, value, mode, true)
+    }
+
+    /// The same, by somebody who is in the inode's group, or may act as if, or is not: then a new
+    /// access list takes set-group-id away.
+    pub fn setxattr_by(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+        in_group: bool,
+    ) -> Result<()> {
+        self.core.change_xattr(ino, name, Some(value), mode, in_group)
     }
 
     /// Removes an extended attribute.
     pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
-        self.core.change_xattr(ino, name, None, XattrMode::Replace)
+        self.core.change_xattr(ino, name, None, XattrMode::Replace, true)
     }
 
     /// Names of all extended attributes.

@@ -191,6 +191,7 @@ impl Harness {
             Op::SetXattr { .. } | Op::RemoveXattr { .. } | Op::ListXattr { .. } => {
                 self.step_xattr(op)
             }
+            Op::SetAcl { .. } => self.step_acl(op),
             Op::Readdir { dir, first, create, remove } => {
                 self.step_readdir(dir, first, create, remove)
             }
@@ -222,7 +223,7 @@ impl Harness {
     fn step_create(&mut self, op: &Op) -> Verdict {
         match *op {
             Op::Create { dir, name: pick, make, mode, gid } => {
-                let by = Creation { mode, umask: 0, uid: 1, gid };
+                let by = Creation { mode, umask: mode >> 12 << 2, uid: 1, gid };
                 let dir = self.dir(dir);
                 let target;
                 let node = match make {

@@ -1,7 +1,7 @@
 //! The reference: links, and files without a name.
 
 use crate::reference::{Answer, Model, check_name, new_node};
-use fs::{Creation, FileKind, Ino};
+use fs::{Creation, FileKind, Ino, NewNode};
 
 impl Model {
     pub fn link(&mut self, ino: Ino, parent: Ino, name: &[u8]) -> Answer<()> {
@@ -38,5 +38,6 @@ impl Model {
         }
         (new.links, new.opens, new.nameable) = (0, 1, true);
         assert!(self.nodes.insert(ino, new).is_none(), "inode number {} was given twice", ino.0);
+        self.inherit(parent, &mut new, by);
     }
 }

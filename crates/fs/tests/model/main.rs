@@ -2,6 +2,7 @@
 //! checkpoints and checks in between, in small pools whose log wraps and whose caches are evicted.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod acls;
 #[path = "../common/mod.rs"]
 mod common;
 mod compare;

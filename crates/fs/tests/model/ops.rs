@@ -1,6 +1,7 @@
 //! What a test case does: operations that name their objects by number, so that any sequence of
 //! them makes sense.
 
+use crate::acls::Entry;
 use fs::{Fallocate, RenameMode, XattrMode};
 use proptest::prelude::*;
 
@@ -91,6 +92,12 @@ pub enum Op {
         mode: Option<u16>,
         uid: Option<u32>,
         times: Option<(i64, i64)>,
+    },
+    SetAcl {
+        node: Pick,
+        default: bool,
+        entries: Vec<Entry>,
+        in_group: bool,
     },
     SetXattr {
         node: Pick,
@@ -256,6 +263,37 @@ fn name_op() -> impl Strategy<Value = Op> {
 }
 
 fn attribute_op() -> impl Strategy<Value = Op> {
+/// A list that makes sense, most of the time.
+fn entries() -> impl Strategy<Value = Vec<Entry>> {
+    let named = || prop::collection::vec((0u16..8, 0u32..4), 0..3);
+    let permissions = || 0u16..8;
+    let lists = (permissions(), named(), permissions(), named(), permissions(), any::<bool>())
+        .prop_map(|(owner, users, group, groups, rest, mask)| {
+            let nobody = u32::MAX;
+            let named = |tag, named: &[(u16, u32)]| -> Vec<Entry> {
+                named.iter().map(|(permissions, id)| (tag, *permissions, *id)).collect()
+            };
+            let mask = mask || users.len() + groups.len() > 0;
+            let masks = if mask { vec![(0x10, rest, nobody)] } else { Vec::new() };
+            let owner = vec![(1, owner, nobody)];
+            let group = vec![(4, group, nobody)];
+            let (users, groups) = (named(2, &users), named(8, &groups));
+            [owner, users, group, groups, masks, vec![(0x20, rest / 2, nobody)]].concat()
+        });
+    let flawed = (any::<usize>(), any::<usize>(), 0u16..64, 0u16..9);
+    prop_oneof![
+        10 => (lists, prop::option::weighted(0.2, flawed)).prop_map(|(mut list, flaw)| {
+            if let Some((at, to, tag, permissions)) = flaw {
+                let entry = list.remove(at % list.len());
+                let to = to % (list.len() + 1);
+                list.insert(to, (tag, permissions, entry.2));
+            }
+            list
+        }),
+        1 => Just(Vec::new()),
+    ]
+}
+
     let times = prop::option::of((any::<i64>(), any::<i64>()));
     prop_oneof![
         3 => (any::<Pick>(), prop::option::of(any::<u16>()), prop::option::of(0u32..9), times)
@@ -264,6 +302,9 @@ fn attribute_op() -> impl Strategy<Value = Op> {
             |(node, name, len, seed, mode)| Op::SetXattr { node, name, len, seed, mode }
         ),
         1 => (any::<Pick>(), any::<u8>()).prop_map(|(node, name)| Op::RemoveXattr { node, name }),
+        4 => (any::<Pick>(), any::<bool>(), entries(), any::<bool>()).prop_map(
+            |(node, default, entries, in_group)| Op::SetAcl { node, default, entries, in_group }
+        ),
         1 => any::<Pick>().prop_map(|node| Op::ListXattr { node }),
     ]
 }

@@ -1,5 +1,6 @@
 //! The reference: what the file system should hold, in ordinary maps.
 
+use crate::acls;
 use crate::content::Content;
 use fs::{Creation, Fallocate, FileKind, Ino, NewNode, RenameMode, SetAttr, XattrMode};
 use std::collections::BTreeMap;
@@ -49,7 +50,8 @@ pub fn new_node(kind: FileKind, by: Creation, parent: Ino) -> Node {
     let is_dir = kind == FileKind::Directory;
     Node {
         kind,
-        mode: by.mode & !by.umask & 0o7777,
+    let umask = if kind == FileKind::Symlink { 0 } else { by.umask };
+        mode: by.mode & !umask & 0o7777,
         uid: by.uid,
         gid: by.gid,
         rdev: 0,
@@ -156,6 +158,7 @@ impl Model {
         }
         let dir = self.dir_mut(parent).unwrap();
         if dir.mode & 0o2000 != 0 {
+        self.inherit(parent, &mut new, by);
             new.gid = dir.gid;
             new.mode |= if kind == FileKind::Directory { 0o2000 } else { 0 };
         }
@@ -306,6 +309,9 @@ impl Model {
         node.uid = change.uid.unwrap_or(node.uid);
         node.gid = change.gid.unwrap_or(node.gid);
         node.modified = change.modified.map(|time| time.0).or(node.modified);
+        if change.mode.is_some() {
+            acls::follow(node);
+        }
         node.accessed = change.accessed.map(|time| time.0).or(node.accessed);
         Ok(())
     }

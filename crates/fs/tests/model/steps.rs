@@ -1,5 +1,6 @@
 //! Operations on names and attributes.
 
+use crate::acls;
 use crate::common::pattern;
 use crate::compare;
 use crate::harness::{Harness, Verdict, name, same, same_bytes};
@@ -60,6 +61,19 @@ impl Harness {
                 same("listxattr", self.fs().listxattr(ino), expected)
             }
             _ => Ok(()),
+        }
+    }
+
+    pub fn step_acl(&mut self, op: &Op) -> Verdict {
+        let Op::SetAcl { node, default, ref entries, in_group } = *op else { return Ok(()) };
+        let ino = self.node(node);
+        let name = if default { acls::DEFAULT } else { acls::ACCESS };
+        let value = acls::value(entries);
+        let done = self.fs().setxattr_by(ino, name, &value, XattrMode::Any, in_group);
+        same("set a list", done, self.model.set_acl(ino, name, entries, in_group))?;
+        match self.model.node(ino) {
+            Ok(node) => compare::node(self.fs(), ino, node),
+            Err(_) => Ok(()),
         }
     }
 
