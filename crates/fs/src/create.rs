@@ -93,11 +93,9 @@ impl Core {
         Self::push_entry(&mut record, dir, cookie, &entry);
         self.push_dir(&mut record, dir, &touched);
         self.log(&mut record, &[dir], || {
-            self.insert_inode(&inode);
-            self.mark_dirty(&inode);
+            self.was_born(&inode);
             self.set_entry(meta, cookie, Some(entry));
             self.touch_dir(dir, meta, &touched, time);
-            self.inodes.fetch_add(1, Ordering::Relaxed);
         })?;
         inode.stamped(dir.stamp_now());
         let own = inode.meta.read();
@@ -122,15 +120,34 @@ impl Core {
             own.pending.insert(orphan, Change::Put(Vec::new()));
             inode.opens.store(1, Ordering::Relaxed);
             // above the stamps of what made the directory as it is
-            self.log(&mut record, &[&dir, &inode], || {
-                self.insert_inode(&inode);
-                self.mark_dirty(&inode);
-                self.inodes.fetch_add(1, Ordering::Relaxed);
-            })?;
+            self.log(&mut record, &[&dir, &inode], || self.was_born(&inode))?;
             let attr = inode.attr(&own);
             drop(own);
             Ok((attr, inode))
         })
+    }
+
+    /// Takes over a new inode whose record is durable.
+    pub(crate) fn was_born(&self, inode: &Arc<Inode>) {
+        self.insert_inode(inode);
+        self.mark_dirty(inode);
+        self.inodes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Adds a whiteout to the record, to be made in `dir`.
+    pub(crate) fn push_whiteout(
+        &self,
+        record: &mut RecordBuffer,
+        dir: &Inode,
+        meta: &mut Meta,
+        (uid, gid): (u32, u32),
+        time: i64,
+    ) -> Result<Arc<Inode>> {
+        self.check_room()?;
+        let kind = FileKind::CharDevice;
+        let by = Creation { mode: 0, umask: 0, uid, gid };
+        let new = New { kind, node: NewNode::Special(kind, 0), by, links: 1, time };
+        self.push_new(record, dir, meta, &new)
     }
 
     /// Adds a new inode to the record, with what it has from birth.

@@ -101,7 +101,7 @@ impl Core {
             (true, Some(other)) => {
                 self.exchange(&mut locked, &from, &to, &moved, other).map(|()| None)
             }
-            _ => self.move_entry(&mut locked, &from, &to, &moved, replaced.as_ref()),
+            _ => self.move_entry(&mut locked, (&from, &to), &moved, replaced.as_ref(), mode),
         })
     }
 
@@ -161,10 +161,10 @@ impl Core {
     fn move_entry(
         &self,
         locked: &mut Locked<'_>,
-        from: &End<'_>,
-        to: &End<'_>,
+        (from, to): (&End<'_>, &End<'_>),
         moved: &Arc<Inode>,
         replaced: Option<&Arc<Inode>>,
+        mode: RenameMode,
     ) -> Result<Option<Attr>> {
         let time = now();
         let is_dir = moved.kind == FileKind::Directory;
@@ -174,23 +174,23 @@ impl Core {
             Some((cookie, _)) => *cookie,
             None => self.free_cookie(locked.get(&to.dir), to.name)?,
         };
-        let entry =
-            Dirent { ino: moved.ino, kind: moved.kind, name: ShortName::new(to.name.bytes) };
+        let entry = entry_of(moved, to.name);
+        let stays = i64::from(matches!(mode, RenameMode::Whiteout { .. }));
         let subdir = i64::from(is_dir);
         let lost_dir = i64::from(replaced.is_some_and(|r| r.kind == FileKind::Directory));
         let lost = i64::from(replaced.is_some());
         let (from_touched, to_touched) = if same {
-            let touched = self.counts(locked, &from.dir, -lost_dir, -lost);
+            let touched = self.counts(locked, &from.dir, -lost_dir, stays - lost);
             (None, touched)
         } else {
-            let from_touched = self.counts(locked, &from.dir, -subdir, -1);
+            let from_touched = self.counts(locked, &from.dir, -subdir, stays - 1);
             (Some(from_touched), self.counts(locked, &to.dir, subdir - lost_dir, 1 - lost))
         };
         if to_touched.links > LINKS_MAX {
             return Err(Error::TooManyLinks);
         }
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
-        item::push_delete(&mut record, from.dir.ino.0, keys::DIRENT, from_cookie);
+        let whiteout = self.push_left(&mut record, locked, from, from_cookie, mode)?;
         Self::push_entry(&mut record, &to.dir, to_cookie, &entry);
         if let Some(touched) = &from_touched {
             self.push_dir(&mut record, &from.dir, touched);
@@ -207,8 +207,10 @@ impl Core {
         let mut freed = Vec::new();
         let mut published = Ok(());
         self.log(&mut record, &inodes, || {
-            self.set_entry(locked.get(&from.dir), from_cookie, None);
+            let left = whiteout.as_ref().map(|inode| entry_of(inode, from.name));
+            self.set_entry(locked.get(&from.dir), from_cookie, left);
             self.set_entry(locked.get(&to.dir), to_cookie, Some(entry));
+            whiteout.iter().for_each(|inode| self.was_born(inode));
             if let Some(touched) = &from_touched {
                 self.touch_dir(&from.dir, locked.get(&from.dir), touched, time);
             }
@@ -218,9 +220,29 @@ impl Core {
                 published = self.unnamed(other, locked.get(other), loss, time, &mut freed);
             }
         })?;
+        whiteout.iter().for_each(|inode| inode.stamped(from.dir.stamp_now()));
         self.pool.reclaim().retire(&freed);
         self.published(published)?;
         Ok(left)
+    }
+
+    /// Adds what is left of the old name: nothing, or a whiteout, which it returns.
+    fn push_left(
+        &self,
+        record: &mut RecordBuffer,
+        locked: &mut Locked<'_>,
+        from: &End<'_>,
+        cookie: u64,
+        mode: RenameMode,
+    ) -> Result<Option<Arc<Inode>>> {
+        let RenameMode::Whiteout { uid, gid } = mode else {
+            item::push_delete(record, from.dir.ino.0, keys::DIRENT, cookie);
+            return Ok(None);
+        };
+        let meta = locked.get(&from.dir);
+        let inode = self.push_whiteout(record, &from.dir, meta, (uid, gid), now())?;
+        Self::push_entry(record, &from.dir, cookie, &entry_of(&inode, from.name));
+        Ok(Some(inode))
     }
 
     fn exchange(
@@ -235,10 +257,7 @@ impl Core {
         let (Some((from_cookie, _)), Some((to_cookie, _))) = (&from.found, &to.found) else {
             return Err(Error::NotFound);
         };
-        let at_to =
-            Dirent { ino: moved.ino, kind: moved.kind, name: ShortName::new(to.name.bytes) };
-        let at_from =
-            Dirent { ino: other.ino, kind: other.kind, name: ShortName::new(from.name.bytes) };
+        let (at_to, at_from) = (entry_of(moved, to.name), entry_of(other, from.name));
         let subdir = |inode: &Arc<Inode>| i64::from(inode.kind == FileKind::Directory);
         let shift = if from.dir.ino == to.dir.ino { 0 } else { subdir(moved) - subdir(other) };
         let from_touched = self.counts(locked, &from.dir, -shift, 0);
@@ -290,4 +309,9 @@ impl Core {
         inode.changed.store(time, Ordering::Relaxed);
         self.mark_dirty(inode);
     }
+}
+
+/// The entry that gives an inode a name.
+fn entry_of(inode: &Inode, name: Name<'_>) -> Dirent {
+    Dirent { ino: inode.ino, kind: inode.kind, name: ShortName::new(name.bytes) }
 }

@@ -171,9 +171,22 @@ pub enum RenameMode {
     NoReplace,
     /// Exchange the two (RENAME_EXCHANGE).
     Exchange,
+    /// Replace it, and leave a whiteout under the old name: a character device 0:0, by which an
+    /// overlay knows a name as removed (RENAME_WHITEOUT).
+    Whiteout {
+        /// The whiteout's owner.
+        uid: u32,
+        /// Its group (a set-group-id directory gives its own instead).
+        gid: u32,
+    },
 }
 
 /// What `fallocate` does with a range.
+///
+/// Ranges are not collapsed or inserted: that gives every block behind them another place in the
+/// file, and leaves, patches and the log's records all go by places. A record of a few bytes would
+/// do, but all leaves behind the range would have to be in DRAM, locked and changed at one moment,
+/// and written anew by the next checkpoint: a bound that the caches and the reserve do not have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fallocate {
     /// Reserve: extend the size if the range ends beyond it (unless `keep_size`).

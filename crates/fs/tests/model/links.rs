@@ -25,6 +25,12 @@ impl Model {
         Ok(())
     }
 
+    /// A rename left a whiteout under the old name.
+    pub fn whiteout(&mut self, parent: Ino, name: &[u8], by: Creation, ino: Ino) {
+        let node = NewNode::Special(FileKind::CharDevice, 0);
+        self.create(parent, name, node, by, ino);
+    }
+
     /// Whether `create_unnamed` would work.
     pub fn may_create_unnamed(&self, parent: Ino) -> Answer<()> {
         self.dir(parent).map(|_| ())

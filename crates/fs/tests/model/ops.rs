@@ -213,6 +213,7 @@ fn rename_mode() -> impl Strategy<Value = RenameMode> {
         3 => Just(RenameMode::Replace),
         1 => Just(RenameMode::NoReplace),
         2 => Just(RenameMode::Exchange),
+        1 => (0u32..9, 0u32..9).prop_map(|(uid, gid)| RenameMode::Whiteout { uid, gid }),
     ]
 }
 

@@ -6,7 +6,7 @@ use crate::compare;
 use crate::harness::{Harness, Verdict, name, same, same_bytes};
 use crate::ops::{Op, Pick};
 use crate::reference::ANY_ERROR;
-use fs::{Attr, Creation, FileKind, Ino, NewNode, SetAttr, Timestamp};
+use fs::{Attr, Creation, FileKind, Ino, NewNode, RenameMode, SetAttr, Timestamp, XattrMode};
 
 impl Harness {
     pub fn step_setattr(&mut self, op: &Op) -> Verdict {
@@ -111,7 +111,14 @@ impl Harness {
                 let lost = self.model.lookup(to.0, to.1).ok();
                 let left = self.fs().rename(from, to, mode);
                 let expected = self.model.rename(from, to, mode);
-                self.compare_left("rename", left, expected, lost)
+                let renamed = expected.is_ok();
+                self.compare_left("rename", left, expected, lost)?;
+                match mode {
+                    RenameMode::Whiteout { uid, gid } if renamed => {
+                        self.step_whiteout(from, Creation { mode: 0, umask: 0, uid, gid })
+                    }
+                    _ => Ok(()),
+                }
             }
             Op::Readlink { node } => {
                 let ino = self.node(node);
@@ -123,6 +130,16 @@ impl Harness {
             }
             _ => Ok(()),
         }
+    }
+
+    /// A whiteout is where the old name was, if the rename did anything.
+    fn step_whiteout(&mut self, (dir, name): (Ino, &[u8]), by: Creation) -> Verdict {
+        if self.model.lookup(dir, name).is_ok() {
+            return Ok(());
+        }
+        let left = self.fs().lookup(dir, name).map_err(|error| error.to_string())?;
+        self.model.whiteout(dir, name, by, left.ino);
+        compare::attr(&left, &self.model.nodes[&left.ino])
     }
 
     pub fn remove(&mut self, dir: Ino, pick: Pick, directory: bool) -> Verdict {
