@@ -66,7 +66,7 @@ impl Shape {
             touch(&mapping)?;
         }
         let candidate = Candidate::from_mapping(&path, mapping, false)?;
-        let options = OpenOptions { read_only: false, memory_bytes: self.memory_bytes };
+        let options = OpenOptions { memory_bytes: self.memory_bytes, ..OpenOptions::default() };
         Ok(Arc::new(FileSystem::open_candidates(vec![candidate], &options, self.background)?))
     }
 }

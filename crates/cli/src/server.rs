@@ -44,7 +44,11 @@ enum Event {
 pub fn run(place: &Place, args: &MountArgs, ready: impl FnOnce() -> Result<()>) -> Result<()> {
     let signals = Signals::block().map_err(|error| Error::Server(error.to_string()))?;
     start_log();
-    let options = OpenOptions { read_only: args.read_only, memory_bytes: args.memory };
+    let options = OpenOptions {
+        read_only: args.read_only,
+        memory_bytes: args.memory,
+        ..OpenOptions::default()
+    };
     let started = Instant::now();
     let pool = Pool::open_with(&place.pool, &options).map_err(error::pool(&place.pool))?;
     let info = pool.info();

@@ -173,6 +173,14 @@ impl Core {
             }
             own.target = Some(target.into());
         }
+        for (name, value) in &inherited.lists {
+            let mut own = inode.meta.write();
+            let xattrs = own.xattrs.get_or_insert_default();
+            let change = XattrChange::new(ino, xattrs, name, Some(value));
+            change.push(record);
+            // nobody sees the inode before the record is durable
+            self.take_over(change, &mut own);
+        }
         Ok(inode)
     }
 }
@@ -190,14 +198,6 @@ impl New<'_> {
         Stored {
             kind: self.kind,
             mode: mode | if inherits && is_dir { 0o2000 } else { 0 },
-        for (name, value) in &inherited.lists {
-            let mut own = inode.meta.write();
-            let xattrs = own.xattrs.get_or_insert_default();
-            let change = XattrChange::new(ino, xattrs, name, Some(value));
-            change.push(record);
-            // nobody sees the inode before the record is durable
-            self.take_over(change, &mut own);
-        }
             links: self.links,
             uid: self.by.uid,
             gid: if inherits { dir.gid } else { self.by.gid },

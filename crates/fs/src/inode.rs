@@ -32,8 +32,6 @@ pub struct Meta {
     pub gid: u32,
     /// Device number.
     pub rdev: u32,
-    /// Last read.
-    pub accessed: Timestamp,
     /// Creation.
     pub created: Timestamp,
     /// Of a directory: the one that holds it.
@@ -67,6 +65,8 @@ pub struct Inode {
     pub size: AtomicU64,
     /// Data blocks.
     pub blocks: AtomicU64,
+    /// Last read.
+    pub accessed: AtomicI64,
     /// Last change of content.
     pub modified: AtomicI64,
     /// Last change of attributes.
@@ -105,7 +105,6 @@ impl Inode {
                 uid: stored.uid,
                 gid: stored.gid,
                 rdev: stored.rdev,
-                accessed: stored.accessed,
                 created: stored.created,
                 parent: stored.parent,
                 gone: false,
@@ -118,6 +117,7 @@ impl Inode {
             }),
             size: AtomicU64::new(stored.size),
             blocks: AtomicU64::new(stored.blocks),
+            accessed: AtomicI64::new(stored.accessed.0),
             modified: AtomicI64::new(stored.modified.0),
             changed: AtomicI64::new(stored.changed.0),
             stamp: AtomicU64::new(stored.stamp),
@@ -144,7 +144,7 @@ impl Inode {
             rdev: meta.rdev,
             size: self.size.load(Ordering::Acquire),
             blocks: self.blocks.load(Ordering::Relaxed),
-            accessed: meta.accessed,
+            accessed: Timestamp(self.accessed.load(Ordering::Relaxed)),
             modified: Timestamp(self.modified.load(Ordering::Relaxed)),
             changed: Timestamp(self.changed.load(Ordering::Relaxed)),
             created: meta.created,
@@ -162,7 +162,7 @@ impl Inode {
         meta.uid = stored.uid;
         meta.gid = stored.gid;
         meta.rdev = stored.rdev;
-        meta.accessed = stored.accessed;
+        self.accessed.store(stored.accessed.0, Ordering::Relaxed);
         meta.created = stored.created;
         meta.parent = stored.parent;
         if stored.sets_modified {

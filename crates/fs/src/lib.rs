@@ -5,6 +5,7 @@
 //! `checkpoint` and `replay` for what becomes of it.
 #![forbid(unsafe_code)]
 
+mod accessed;
 mod acl;
 mod acls;
 mod attr;

@@ -174,6 +174,7 @@ impl Core {
         if inode.kind != FileKind::Symlink {
             return Err(Error::Invalid("not a symbolic link"));
         }
+        self.was_read(&inode);
         if let Some(target) = &inode.meta.read().target {
             return Ok(target.to_vec());
         }

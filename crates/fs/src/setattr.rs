@@ -57,15 +57,17 @@ impl Core {
             meta.mode = stored.mode;
             meta.uid = stored.uid;
             meta.gid = stored.gid;
-            meta.accessed = stored.accessed;
+            if change.accessed.is_some() {
+                inode.accessed.store(stored.accessed.0, Ordering::Relaxed);
+            }
             if stored.sets_modified {
                 inode.modified.store(stored.modified.0, Ordering::Relaxed);
             }
             inode.changed.store(time, Ordering::Relaxed);
             self.mark_dirty(inode);
+            acl.into_iter().for_each(|acl| self.take_over(acl, &mut meta));
         };
         match change.size {
-            acl.into_iter().for_each(|acl| self.take_over(acl, &mut meta));
             Some(size) => self.truncate(inode, size, &mut record, publish)?,
             None => self.log(&mut record, &[inode], publish)?,
         }

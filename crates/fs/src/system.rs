@@ -218,7 +218,9 @@ impl FileSystem {
     /// Reads at `offset`; returns bytes read, fewer than asked only at the end of the file.
     pub fn read(&self, handle: &Handle, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         holds_data(&handle.inode)?;
-        self.core.read(&handle.inode, offset, buffer)
+        let read = self.core.read(&handle.inode, offset, buffer)?;
+        self.core.was_read(&handle.inode);
+        Ok(read)
     }
 
     /// Writes all of `data` at `offset`, each piece of up to [`ATOMIC_WRITE_BYTES_MAX`] atomically;
@@ -267,7 +269,9 @@ impl FileSystem {
         if dir.kind != FileKind::Directory {
             return Err(Error::NotDirectory);
         }
-        self.core.list(&dir, cookie, each)
+        self.core.list(&dir, cookie, each)?;
+        self.core.was_read(&dir);
+        Ok(())
     }
 
     /// Value of an extended attribute.

@@ -105,7 +105,8 @@ pub fn read(dir: &Path, slices: usize) -> Image {
 pub fn open(dir: &Path, slices: usize, read_only: bool) -> fs::Result<FileSystem> {
     let candidates: pool::Result<Vec<Candidate>> =
         (0..slices).map(|slice| Candidate::open(&slice_path(dir, slice), read_only)).collect();
-    let options = OpenOptions { read_only, memory_bytes: Some(MEMORY_BYTES) };
+    let options =
+        OpenOptions { read_only, memory_bytes: Some(MEMORY_BYTES), ..OpenOptions::default() };
     FileSystem::open_candidates(candidates?, &options, false)
 }
 

@@ -55,7 +55,7 @@ pub use fs::{
     self as files, CheckReport, FileKind, FileSystem, Finding, LockKind, RenameMode, XattrMode,
 };
 pub use metadata::Metadata;
-pub use pool::{FormatOptions, OpenOptions, PoolInfo, SliceInfo, SliceSpec};
+pub use pool::{Atime, FormatOptions, OpenOptions, PoolInfo, SliceInfo, SliceSpec};
 pub use pool_door::{Pool, check};
 pub use read_dir::{DirEntry, ReadDir};
 

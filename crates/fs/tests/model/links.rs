@@ -38,12 +38,12 @@ impl Model {
 
     pub fn create_unnamed(&mut self, parent: Ino, by: Creation, ino: Ino) {
         let mut new = new_node(FileKind::File, by, parent);
+        self.inherit(parent, &mut new, by);
         let dir = self.dir(parent).unwrap();
         if dir.mode & 0o2000 != 0 {
             new.gid = dir.gid;
         }
         (new.links, new.opens, new.nameable) = (0, 1, true);
         assert!(self.nodes.insert(ino, new).is_none(), "inode number {} was given twice", ino.0);
-        self.inherit(parent, &mut new, by);
     }
 }

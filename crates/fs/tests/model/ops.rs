@@ -263,7 +263,6 @@ fn name_op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn attribute_op() -> impl Strategy<Value = Op> {
 /// A list that makes sense, most of the time.
 fn entries() -> impl Strategy<Value = Vec<Entry>> {
     let named = || prop::collection::vec((0u16..8, 0u32..4), 0..3);
@@ -295,6 +294,7 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
     ]
 }
 
+fn attribute_op() -> impl Strategy<Value = Op> {
     let times = prop::option::of((any::<i64>(), any::<i64>()));
     prop_oneof![
         3 => (any::<Pick>(), prop::option::of(any::<u16>()), prop::option::of(0u32..9), times)
@@ -302,10 +302,10 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
         3 => (any::<Pick>(), any::<u8>(), 0usize..6000, any::<u64>(), xattr_mode()).prop_map(
             |(node, name, len, seed, mode)| Op::SetXattr { node, name, len, seed, mode }
         ),
-        1 => (any::<Pick>(), any::<u8>()).prop_map(|(node, name)| Op::RemoveXattr { node, name }),
         4 => (any::<Pick>(), any::<bool>(), entries(), any::<bool>()).prop_map(
             |(node, default, entries, in_group)| Op::SetAcl { node, default, entries, in_group }
         ),
+        1 => (any::<Pick>(), any::<u8>()).prop_map(|(node, name)| Op::RemoveXattr { node, name }),
         1 => any::<Pick>().prop_map(|node| Op::ListXattr { node }),
     ]
 }

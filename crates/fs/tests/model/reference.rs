@@ -34,6 +34,8 @@ pub struct Node {
 #[derive(Clone, Debug)]
 pub struct Model {
     pub nodes: BTreeMap<Ino, Node>,
+    /// Reads move times on: what they are is not known.
+    pub reads_count: bool,
 }
 
 pub type Answer<T> = Result<T, i32>;
@@ -48,9 +50,9 @@ pub fn check_name(name: &[u8]) -> Answer<()> {
 
 pub fn new_node(kind: FileKind, by: Creation, parent: Ino) -> Node {
     let is_dir = kind == FileKind::Directory;
+    let umask = if kind == FileKind::Symlink { 0 } else { by.umask };
     Node {
         kind,
-    let umask = if kind == FileKind::Symlink { 0 } else { by.umask };
         mode: by.mode & !umask & 0o7777,
         uid: by.uid,
         gid: by.gid,
@@ -88,7 +90,7 @@ impl Model {
     pub fn new() -> Model {
         let by = Creation { mode: 0o755, umask: 0, uid: 0, gid: 0 };
         let root = new_node(FileKind::Directory, by, Ino::ROOT);
-        Model { nodes: BTreeMap::from([(Ino::ROOT, root)]) }
+        Model { nodes: BTreeMap::from([(Ino::ROOT, root)]), reads_count: false }
     }
 
     pub fn node(&self, ino: Ino) -> Answer<&Node> {
@@ -156,9 +158,9 @@ impl Model {
             NewNode::Special(_, rdev) => new.rdev = rdev,
             _ => {}
         }
+        self.inherit(parent, &mut new, by);
         let dir = self.dir_mut(parent).unwrap();
         if dir.mode & 0o2000 != 0 {
-        self.inherit(parent, &mut new, by);
             new.gid = dir.gid;
             new.mode |= if kind == FileKind::Directory { 0o2000 } else { 0 };
         }
@@ -294,6 +296,7 @@ impl Model {
     }
 
     pub fn setattr(&mut self, ino: Ino, change: &SetAttr) -> Answer<()> {
+        let reads_count = self.reads_count;
         let node = self.node_mut(ino)?;
         match (change.size, node.kind) {
             (Some(_), FileKind::Directory) => return Err(libc::EISDIR),
@@ -306,13 +309,14 @@ impl Model {
             node.modified = None;
         }
         node.mode = change.mode.unwrap_or(node.mode) & 0o7777;
-        node.uid = change.uid.unwrap_or(node.uid);
-        node.gid = change.gid.unwrap_or(node.gid);
-        node.modified = change.modified.map(|time| time.0).or(node.modified);
         if change.mode.is_some() {
             acls::follow(node);
         }
+        node.uid = change.uid.unwrap_or(node.uid);
+        node.gid = change.gid.unwrap_or(node.gid);
+        node.modified = change.modified.map(|time| time.0).or(node.modified);
         node.accessed = change.accessed.map(|time| time.0).or(node.accessed);
+        node.accessed = node.accessed.filter(|_| !reads_count);
         Ok(())
     }
 
