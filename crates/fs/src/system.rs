@@ -180,7 +180,7 @@ impl FileSystem {
         self.core.rename(from, to, mode)
     }
 
-    /// Gives `ino` (not a directory) one more name; one that lost its last name gets none any more.
+    /// Gives `ino` (not a directory) one more name, but none to one that lost its last name.
     pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
         self.core.link(ino, parent, name)
     }
@@ -204,7 +204,7 @@ impl FileSystem {
     }
 
     /// Makes a file without a name, open, which is gone when it is closed, or the pool is, unless
-    /// [`link`](FileSystem::link) gave it a name before (O_TMPFILE). `parent` says what it inherits.
+    /// [`link`](FileSystem::link) gave it a name before (O_TMPFILE). It inherits from `parent`.
     pub fn create_unnamed(&self, parent: Ino, by: Creation) -> Result<(Attr, Arc<Handle>)> {
         let (attr, inode) = self.core.create_unnamed(parent, by)?;
         Ok((attr, self.handle(inode)))
