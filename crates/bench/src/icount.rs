@@ -188,9 +188,9 @@ fn one_call(bench: &Bench, operation: Operation, number: usize, input: &mut Inpu
         Operation::Rename => {
             fs.rename((Ino::ROOT, name), (Ino::ROOT, other), RenameMode::Replace)?;
         }
-        Operation::Unlink => fs.unlink(Ino::ROOT, name)?,
+        Operation::Unlink => ignore(fs.unlink(Ino::ROOT, name)?),
         Operation::Mkdir => drop(fs.create(Ino::ROOT, name, NewNode::Directory, OWNER)?),
-        Operation::Rmdir => fs.rmdir(Ino::ROOT, name)?,
+        Operation::Rmdir => ignore(fs.rmdir(Ino::ROOT, name)?),
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ const QUICK_POOL_BYTES: u64 = 256 << 20;
 pub const PIECE_BYTES: u64 = 2 << 20;
 
 /// Who makes the files.
-pub const OWNER: Creation = Creation { mode: 0o644, uid: 0, gid: 0 };
+pub const OWNER: Creation = Creation { mode: 0o644, umask: 0, uid: 0, gid: 0 };
 
 /// What a pool is to be like.
 #[derive(Clone, Copy, Debug)]
@@ -66,7 +66,7 @@ impl Shape {
             touch(&mapping)?;
         }
         let candidate = Candidate::from_mapping(&path, mapping, false)?;
-        let options = OpenOptions { read_only: false, memory_bytes: self.memory_bytes };
+        let options = OpenOptions { memory_bytes: self.memory_bytes, ..OpenOptions::default() };
         Ok(Arc::new(FileSystem::open_candidates(vec![candidate], &options, self.background)?))
     }
 }

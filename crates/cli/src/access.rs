@@ -12,7 +12,7 @@ use crate::server_lock::ServerLock;
 /// Opens the pool in `dir` for reading.
 pub fn reading(dir: &Path) -> Result<Pool> {
     ServerLock::refuse_if_served(dir)?;
-    let options = OpenOptions { read_only: true, memory_bytes: None };
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     Pool::open_with(dir, &options).map_err(error::pool(dir))
 }
 

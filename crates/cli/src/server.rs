@@ -252,7 +252,11 @@ fn connection_of(kept: Vec<OwnedFd>) -> Result<Connection> {
 
 /// Opens the pool and logs what it is.
 fn open(args: &MountArgs, taken: Option<&Connection>) -> Result<Pool> {
-    let options = OpenOptions { read_only: args.read_only, memory_bytes: args.memory };
+    let options = OpenOptions {
+        read_only: args.read_only,
+        memory_bytes: args.memory,
+        ..OpenOptions::default()
+    };
     let started = Instant::now();
     let pool = match taken {
         Some(connection) => Pool::take_over(&args.pool, &options, &connection.left_undone()?),

@@ -14,6 +14,15 @@ pub struct Op {
     pub run: fn(&mut World) -> Result<()>,
 }
 
+const ACCESS: &str = "system.posix_acl_access";
+const DEFAULT: &str = "system.posix_acl_default";
+
+/// A list with a user of its own.
+const ACL: [u8; 44] = [
+    2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 2, 0, 6, 0, 9, 0, 0, 0, 4, 0, 5, 0, 255, 255, 255,
+    255, 16, 0, 6, 0, 255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255,
+];
+
 fn nothing(_: &mut World) -> Result<()> {
     Ok(())
 }
@@ -55,7 +64,7 @@ pub fn plant(world: &mut World) -> Result<()> {
 
 /// All operations.
 pub fn catalog() -> Vec<Op> {
-    [names(), renames(), writes(), sizes(), attributes()].concat()
+    [names(), unnamed(), renames(), writes(), sizes(), attributes()].concat()
 }
 
 /// The operation of this name.
@@ -91,6 +100,35 @@ fn names() -> Vec<Op> {
         }),
         op!("rmdir", |w| w.rmdir("/empty")),
         op!("rmdir-deep", |w| w.rmdir("/dir/sub")),
+    ]
+}
+
+fn unnamed() -> Vec<Op> {
+    vec![
+        op!("create-unnamed", |w| {
+            let (_, handle) = w.fs.create_unnamed(w.ino("/dir")?, crate::world::BY)?;
+            w.handles.insert("unnamed", handle);
+            Ok(())
+        }),
+        op!("write-unnamed", |w| w.unnamed(b""), |w| {
+            let handle = w.handles.get("unnamed").cloned().ok_or(fs::Error::NotFound)?;
+            w.fs.write(&handle, 0, &pattern(9, 9000)).map(|_| ())
+        }),
+        op!("link-unnamed", |w| w.unnamed(&pattern(9, 9000)), |w| w.name_unnamed("/dir/named")),
+        op!(
+            "link-folded-unnamed",
+            |w| w.unnamed(&pattern(9, 9000)).and_then(|()| w.fs.checkpoint()),
+            |w| w.name_unnamed("/fardir/named")
+        ),
+        op!("close-unnamed", |w| w.unnamed(&pattern(9, 9000)), |w| {
+            w.handles.clear();
+            Ok(())
+        }),
+        op!(
+            "unlink-linked-unnamed",
+            |w| w.unnamed(b"few").and_then(|()| w.name_unnamed("/n")),
+            |w| { w.unlink("/n") }
+        ),
     ]
 }
 
@@ -180,6 +218,18 @@ fn attributes() -> Vec<Op> {
         op!("setattr-size", |w| {
             let change = SetAttr { mode: Some(0o400), size: Some(77), ..SetAttr::default() };
             w.fs.setattr(w.ino("/file")?, &change).map(|_| ())
+        }),
+        op!("setacl", |w| w.setxattr("/file", ACCESS, &ACL)),
+        op!("setacl-default", |w| w.setxattr("/dir", DEFAULT, &ACL)),
+        op!("chmod-acl", |w| w.setxattr("/file", ACCESS, &ACL), |w| {
+            let change = SetAttr { mode: Some(0o421), ..SetAttr::default() };
+            w.fs.setattr(w.ino("/file")?, &change).map(|_| ())
+        }),
+        op!("create-inherits", |w| w.setxattr("/dir", DEFAULT, &ACL), |w| {
+            w.make("/dir/new", NewNode::File).map(|_| ())
+        }),
+        op!("mkdir-inherits", |w| w.setxattr("/dir", DEFAULT, &ACL), |w| {
+            w.make("/dir/new", NewNode::Directory).map(|_| ())
         }),
         op!("setxattr", |w| w.setxattr("/file", "user.new", b"value")),
         op!("setxattr-large", |w| w.setxattr("/dir", "user.big", &pattern(9, 9000))),

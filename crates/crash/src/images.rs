@@ -3,7 +3,7 @@
 use crate::events::{Trace, apply_all};
 use fs::{FileSystem, check_candidates, format_mappings};
 use pmem::{Domain, Mapping};
-use pool::{Candidate, FormatOptions, OpenOptions, SliceSpec};
+use pool::{Atime, Candidate, FormatOptions, OpenOptions, SliceSpec};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -85,7 +85,8 @@ pub fn format(shape: &Shape) -> Outcome<Images> {
 
 /// Opens and recovers; `trace` is told of every store, those of recovery included.
 pub fn open(images: &Images, trace: Option<&Arc<Trace>>) -> Outcome<FileSystem> {
-    let options = OpenOptions { memory_bytes: Some(64 << 20), ..OpenOptions::default() };
+    let options =
+        OpenOptions { memory_bytes: Some(64 << 20), atime: Atime::Never, ..OpenOptions::default() };
     FileSystem::open_candidates(candidates(images, trace, false)?, &options, false)
         .map_err(|error| failed("open")(&error))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Who makes everything here.
-pub const BY: Creation = Creation { mode: 0o644, uid: 7, gid: 8 };
+pub const BY: Creation = Creation { mode: 0o644, umask: 0, uid: 7, gid: 8 };
 
 /// The file system, the CPUs to run on, and open handles.
 #[derive(Debug)]
@@ -65,6 +65,20 @@ impl World {
         self.fs.create(parent, name, node, BY)
     }
 
+    /// Makes a file without a name that holds `data`, and keeps it open.
+    pub fn unnamed(&mut self, data: &[u8]) -> Result<()> {
+        let (_, handle) = self.fs.create_unnamed(self.ino("/dir")?, BY)?;
+        self.handles.insert("unnamed", handle.clone());
+        self.fs.write(&handle, 0, data).map(|_| ())
+    }
+
+    /// Gives it a name.
+    pub fn name_unnamed(&self, path: &str) -> Result<()> {
+        let (parent, name) = self.parent(path)?;
+        let Some(handle) = self.handles.get("unnamed") else { return Err(fs::Error::NotFound) };
+        self.fs.link(handle.ino(), parent, name).map(|_| ())
+    }
+
     /// Opens it.
     pub fn open(&self, path: &str) -> Result<Arc<Handle>> {
         self.fs.open(self.ino(path)?)
@@ -84,18 +98,18 @@ impl World {
     /// Removes a name.
     pub fn unlink(&self, path: &str) -> Result<()> {
         let (parent, name) = self.parent(path)?;
-        self.fs.unlink(parent, name)
+        self.fs.unlink(parent, name).map(|_| ())
     }
 
     /// Removes an empty directory.
     pub fn rmdir(&self, path: &str) -> Result<()> {
         let (parent, name) = self.parent(path)?;
-        self.fs.rmdir(parent, name)
+        self.fs.rmdir(parent, name).map(|_| ())
     }
 
     /// Renames.
     pub fn rename(&self, from: &str, to: &str, mode: fs::RenameMode) -> Result<()> {
-        self.fs.rename(self.parent(from)?, self.parent(to)?, mode)
+        self.fs.rename(self.parent(from)?, self.parent(to)?, mode).map(|_| ())
     }
 
     /// One more name.

@@ -71,8 +71,9 @@ impl Checker<'_> {
         if !orphan && ino != Ino::ROOT && seen.names == 0 {
             wrong.push("has no name".to_owned());
         }
-        if Xattrs::from_parts(&seen.xattr_parts).is_none() {
-            wrong.push("its extended attributes make no sense".to_owned());
+        match Xattrs::from_parts(&seen.xattr_parts) {
+            Some(xattrs) => wrong.extend(crate::acls::wrong(&xattrs, stored.mode)),
+            None => wrong.push("its extended attributes make no sense".to_owned()),
         }
         if is_dir && ino != Ino::ROOT && !orphan && seen.named_by != Some(stored.parent) {
             wrong.push(format!("its parent is said to be inode {}", stored.parent.0));

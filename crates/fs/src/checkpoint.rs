@@ -34,6 +34,7 @@ impl Core {
     pub fn checkpoint(&self) -> Result<()> {
         let _one = self.checkpointing.lock();
         self.pool.check_writable()?;
+        self.note_time();
         self.write_blocks();
         let closed = self.pool.close_gate();
         self.write_blocks();

@@ -8,12 +8,13 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::inode_table::{self, InodeTable};
 use crate::item::REQUEST_BYTES;
+use crate::locks::Locks;
 use crate::request;
 use crate::tickets::Tickets;
 use parking_lot::{Condvar, Mutex};
 use pmem::InFlight;
 use pool::tree::Key;
-use pool::{Pool, RecordBuffer, Slice};
+use pool::{Atime, Pool, RecordBuffer, Slice};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -76,6 +77,12 @@ pub struct Core {
     pub dirents: AtomicU64,
     /// More than that, and those that the tree has are let go at a checkpoint.
     pub dirents_max: u64,
+    /// Whether reads move the time of the last read on.
+    pub keeps_accessed: bool,
+    /// Times of the last read up to this one are a day old, ns.
+    pub accessed_too_old: AtomicI64,
+    /// Locks that programs hold on files.
+    pub locks: Locks,
     signal: Mutex<Signal>,
     asked: Condvar,
     done: Condvar,
@@ -159,6 +166,9 @@ impl Core {
             dirents: AtomicU64::new(0),
             dirents_max: memory / MEMORY_PER_DIRENT,
             inodes_max: (memory / 2048).clamp(64, 1 << 24) as usize,
+            keeps_accessed: pool.options().atime == Atime::Relatime && !pool.read_only(),
+            accessed_too_old: AtomicI64::new(i64::MIN),
+            locks: Locks::default(),
             signal: Mutex::default(),
             asked: Condvar::new(),
             done: Condvar::new(),
@@ -321,6 +331,7 @@ impl Core {
     /// The background thread: a checkpoint whenever one is asked for, until `stop_background`.
     pub fn run_background(&self) {
         loop {
+            self.note_time();
             let mut signal = self.signal.lock();
             let mut late = false;
             while !signal.wanted && !signal.stop && !late {

@@ -46,12 +46,24 @@ pub enum Error {
     /// Not allowed on this object.
     #[error("operation not permitted: {0}")]
     NotPermitted(&'static str),
+    /// Not allowed to this kind of object.
+    #[error("permission denied: {0}")]
+    Denied(&'static str),
     /// The operation does not exist here.
     #[error("not supported: {0}")]
     Unsupported(&'static str),
     /// There is no data or hole there.
     #[error("no data or hole beyond this offset")]
     NoSuchRange,
+    /// Another owner's lock is in the way.
+    #[error("another owner holds a lock there")]
+    Locked,
+    /// Waiting for the lock would never end.
+    #[error("deadlock: the lock's holder waits for one that this owner holds; let go of that one")]
+    Deadlock,
+    /// A wait was cancelled.
+    #[error("the wait was interrupted")]
+    Interrupted,
     /// Stored bytes do not match their checksum or make no sense.
     #[error("damage: {0}; run nearside check")]
     Damaged(String),
@@ -86,8 +98,12 @@ impl Error {
             Error::AttributeSize => libc::ERANGE,
             Error::ReadOnly => libc::EROFS,
             Error::NotPermitted(_) => libc::EPERM,
+            Error::Denied(_) => libc::EACCES,
             Error::Unsupported(_) => libc::EOPNOTSUPP,
             Error::NoSuchRange => libc::ENXIO,
+            Error::Locked => libc::EAGAIN,
+            Error::Deadlock => libc::EDEADLK,
+            Error::Interrupted => libc::EINTR,
             Error::Damaged(_) | Error::Poisoned(_) => libc::EIO,
             Error::Pool(error) => error.errno(),
         }

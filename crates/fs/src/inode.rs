@@ -32,8 +32,6 @@ pub struct Meta {
     pub gid: u32,
     /// Device number.
     pub rdev: u32,
-    /// Last read.
-    pub accessed: Timestamp,
     /// Creation.
     pub created: Timestamp,
     /// Of a directory: the one that holds it.
@@ -42,6 +40,8 @@ pub struct Meta {
     pub gone: bool,
     /// It has no name any more, but is open.
     pub orphan: bool,
+    /// It never had a name, and may be given one.
+    pub nameable: bool,
     /// Of a directory: its entries; nothing else has any.
     pub dir: Option<Box<Dir>>,
     /// Extended attributes, once looked at.
@@ -65,6 +65,8 @@ pub struct Inode {
     pub size: AtomicU64,
     /// Data blocks.
     pub blocks: AtomicU64,
+    /// Last read.
+    pub accessed: AtomicI64,
     /// Last change of content.
     pub modified: AtomicI64,
     /// Last change of attributes.
@@ -103,11 +105,11 @@ impl Inode {
                 uid: stored.uid,
                 gid: stored.gid,
                 rdev: stored.rdev,
-                accessed: stored.accessed,
                 created: stored.created,
                 parent: stored.parent,
                 gone: false,
                 orphan: false,
+                nameable: false,
                 dir: (stored.kind == FileKind::Directory).then(|| Dir::new(!in_tree).into()),
                 xattrs: None,
                 target: None,
@@ -115,6 +117,7 @@ impl Inode {
             }),
             size: AtomicU64::new(stored.size),
             blocks: AtomicU64::new(stored.blocks),
+            accessed: AtomicI64::new(stored.accessed.0),
             modified: AtomicI64::new(stored.modified.0),
             changed: AtomicI64::new(stored.changed.0),
             stamp: AtomicU64::new(stored.stamp),
@@ -141,7 +144,7 @@ impl Inode {
             rdev: meta.rdev,
             size: self.size.load(Ordering::Acquire),
             blocks: self.blocks.load(Ordering::Relaxed),
-            accessed: meta.accessed,
+            accessed: Timestamp(self.accessed.load(Ordering::Relaxed)),
             modified: Timestamp(self.modified.load(Ordering::Relaxed)),
             changed: Timestamp(self.changed.load(Ordering::Relaxed)),
             created: meta.created,
@@ -159,7 +162,7 @@ impl Inode {
         meta.uid = stored.uid;
         meta.gid = stored.gid;
         meta.rdev = stored.rdev;
-        meta.accessed = stored.accessed;
+        self.accessed.store(stored.accessed.0, Ordering::Relaxed);
         meta.created = stored.created;
         meta.parent = stored.parent;
         if stored.sets_modified {

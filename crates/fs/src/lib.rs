@@ -5,6 +5,9 @@
 //! `checkpoint` and `replay` for what becomes of it.
 #![forbid(unsafe_code)]
 
+mod accessed;
+mod acl;
+mod acls;
 mod append;
 mod attr;
 mod bytes;
@@ -12,9 +15,11 @@ mod check;
 mod check_names;
 mod checkpoint;
 mod core;
+mod create;
 mod dir;
 mod entries;
 mod error;
+mod format;
 mod holes;
 mod in_place;
 mod inline;
@@ -28,6 +33,15 @@ mod keys;
 mod leaf;
 mod leaf_value;
 mod leaves;
+mod lock_calls;
+mod lock_held;
+mod lock_types;
+mod lock_waits;
+mod locks;
+#[cfg(test)]
+mod locks_model_tests;
+#[cfg(test)]
+mod locks_tests;
 mod map;
 mod namespace;
 mod patches;
@@ -57,7 +71,11 @@ mod xattr;
 
 pub use check::{CheckReport, Finding, check, check_candidates};
 pub use error::{Error, Result};
+pub use format::{format, format_mappings};
+pub use lock_types::{
+    LIBRARY_DOOR, LockChange, LockClass, LockDone, LockKind, LockObserver, LockOwner, LockTicket,
+};
 pub use request::RequestId;
-pub use system::{FileSystem, Handle, format, format_mappings};
+pub use system::{FileSystem, Handle};
 pub use take_over::TakeOver;
 pub use types::*;

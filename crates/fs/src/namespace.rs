@@ -1,27 +1,22 @@
-//! Names: lookup, create, link, unlink, rename.
+//! Names: lookup, link, and what all changes of names share.
 //!
 //! Each change is one record. Locks of several inodes are taken in the order of their numbers; a
 //! name that changed while they were taken is looked up again.
 
 use crate::attr::Stored;
 use crate::core::{Core, now};
-use crate::dir::{Dirent, Name};
+use crate::dir::Dirent;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, Meta};
 use crate::item;
 use crate::keys;
 use crate::short_name::ShortName;
-use crate::types::{
-    Attr, Creation, FileKind, Ino, LINKS_MAX, NAME_BYTES_MAX, NewNode, SYMLINK_BYTES_MAX, Timestamp,
-};
+use crate::types::{Attr, FileKind, Ino, LINKS_MAX, NAME_BYTES_MAX, SYMLINK_BYTES_MAX, Timestamp};
 use parking_lot::RwLockWriteGuard;
 use pool::tree::Change;
 use pool::{KIND_CHANGE, RecordBuffer};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// Bytes of a part of a symbolic link's target.
-const TARGET_PART_BYTES: usize = 1024;
 
 /// A directory's counts after a change, with its time.
 pub struct Touched {
@@ -106,120 +101,6 @@ impl Core {
         item::push_put_parts(record, dir.ino.0, keys::DIRENT, cookie, &[&head, entry.name.bytes()]);
     }
 
-    /// Makes a new inode named `name` in `parent`.
-    pub fn create(
-        &self,
-        parent: Ino,
-        name: &[u8],
-        node: NewNode<'_>,
-        by: Creation,
-    ) -> Result<Attr> {
-        check_name(name)?;
-        let kind = match node {
-            NewNode::File => FileKind::File,
-            NewNode::Directory => FileKind::Directory,
-            NewNode::Symlink(target) => {
-                if target.is_empty() || target.len() > SYMLINK_BYTES_MAX || target.contains(&0) {
-                    return Err(Error::Invalid("a link's target has 1 to 4095 bytes without NUL"));
-                }
-                FileKind::Symlink
-            }
-            NewNode::Special(kind, _) => kind,
-        };
-        let name = self.name(name);
-        let dir = self.inode(parent)?;
-        self.change(|| {
-            let mut meta = dir.meta.write();
-            check_directory(&dir, &meta)?;
-            if self.find(&dir, &mut meta, name)?.is_some() {
-                return Err(Error::Exists);
-            }
-            self.check_room()?;
-            if kind == FileKind::Directory && meta.links >= LINKS_MAX {
-                return Err(Error::TooManyLinks);
-            }
-            self.create_in(&dir, &mut meta, name, kind, node, by)
-        })
-    }
-
-    fn create_in(
-        &self,
-        dir: &Arc<Inode>,
-        meta: &mut Meta,
-        name: Name<'_>,
-        kind: FileKind,
-        node: NewNode<'_>,
-        by: Creation,
-    ) -> Result<Attr> {
-        let time = now();
-        let slice = self.pool.near_slice();
-        let ino = keys::ino_of(slice, self.pool.next_inode(slice));
-        let stored = self.new_attributes(meta, dir.ino, kind, node, by, time);
-        let cookie = self.free_cookie(meta, name)?;
-        let entry = Dirent { ino, kind, name: ShortName::new(name.bytes) };
-        let is_dir = u32::from(kind == FileKind::Directory);
-        let touched = Touched { links: meta.links + is_dir, entries: Self::entries(dir) + 1 };
-        let mut record = RecordBuffer::new(KIND_CHANGE, time);
-        item::push_put(&mut record, ino.0, keys::INODE, 0, &stored.encode());
-        Self::push_entry(&mut record, dir, cookie, &entry);
-        self.push_dir(&mut record, dir, &touched);
-        let inode = Arc::new(Inode::new(ino, &stored, false));
-        if let NewNode::Symlink(target) = node {
-            let mut own = inode.meta.write();
-            for (part, bytes) in target.chunks(TARGET_PART_BYTES).enumerate() {
-                item::push_put(&mut record, ino.0, keys::SYMLINK, part as u64, bytes);
-                let key = keys::key(ino, keys::SYMLINK, part as u64);
-                own.pending.insert(key, Change::Put(bytes.to_vec()));
-            }
-            own.target = Some(target.into());
-        }
-        self.log(&mut record, &[dir], || {
-            self.insert_inode(&inode);
-            self.mark_dirty(&inode);
-            self.set_entry(meta, cookie, Some(entry));
-            self.touch_dir(dir, meta, &touched, time);
-            self.inodes.fetch_add(1, Ordering::Relaxed);
-        })?;
-        inode.stamped(dir.stamp_now());
-        let own = inode.meta.read();
-        Ok(inode.attr(&own))
-    }
-
-    fn new_attributes(
-        &self,
-        dir: &Meta,
-        parent: Ino,
-        kind: FileKind,
-        node: NewNode<'_>,
-        by: Creation,
-        time: i64,
-    ) -> Stored {
-        let inherits = dir.mode & 0o2000 != 0;
-        let is_dir = kind == FileKind::Directory;
-        let time = Timestamp(time);
-        let size = match node {
-            NewNode::Symlink(target) => target.len() as u64,
-            _ => 0,
-        };
-        Stored {
-            kind,
-            mode: (by.mode & 0o7777) | if inherits && is_dir { 0o2000 } else { 0 },
-            links: if is_dir { 2 } else { 1 },
-            uid: by.uid,
-            gid: if inherits { dir.gid } else { by.gid },
-            rdev: if let NewNode::Special(_, rdev) = node { rdev } else { 0 },
-            size,
-            blocks: 0,
-            accessed: time,
-            modified: time,
-            changed: time,
-            created: time,
-            parent: if is_dir { parent } else { Ino(0) },
-            stamp: 0,
-            sets_modified: false,
-        }
-    }
-
     /// Gives `ino` one more name.
     pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
         check_name(name)?;
@@ -236,7 +117,8 @@ impl Core {
             let mut locked = lock_all(&mut [&dir, &inode]);
             let (mut own, mut meta) = (locked.take(&inode), locked.take(&dir));
             check_directory(&dir, &meta)?;
-            if own.gone || own.links == 0 {
+            let first = own.links == 0;
+            if own.gone || (first && !own.nameable) {
                 return Err(Error::NotFound);
             }
             if self.find(&dir, &mut meta, name)?.is_some() {
@@ -254,10 +136,18 @@ impl Core {
             Self::push_entry(&mut record, &dir, cookie, &entry);
             self.push_dir(&mut record, &dir, &touched);
             self.push_links(&mut record, &inode, &own, own.links + 1, time);
+            let orphan = keys::orphan(ino);
+            if first {
+                item::push_delete(&mut record, orphan.object, orphan.kind, orphan.index);
+            }
             self.log(&mut record, &[&dir, &inode], || {
                 self.set_entry(&mut meta, cookie, Some(entry));
                 self.touch_dir(&dir, &mut meta, &touched, time);
                 own.links += 1;
+                if first {
+                    (own.orphan, own.nameable) = (false, false);
+                    own.pending.insert(orphan, Change::Delete);
+                }
                 inode.changed.store(time, Ordering::Relaxed);
                 self.mark_dirty(&inode);
             })?;
@@ -284,6 +174,7 @@ impl Core {
         if inode.kind != FileKind::Symlink {
             return Err(Error::Invalid("not a symbolic link"));
         }
+        self.was_read(&inode);
         if let Some(target) = &inode.meta.read().target {
             return Ok(target.to_vec());
         }

@@ -9,7 +9,7 @@ use crate::item;
 use crate::keys;
 use crate::namespace::{Locked, Touched, check_directory, check_name, lock_all};
 use crate::short_name::ShortName;
-use crate::types::{FileKind, Ino, LINKS_MAX, RenameMode, Timestamp};
+use crate::types::{Attr, FileKind, Ino, LINKS_MAX, RenameMode, Timestamp};
 use crate::unlink::{NameLoss, check_removable};
 use pool::{KIND_CHANGE, RecordBuffer};
 use std::sync::Arc;
@@ -24,8 +24,13 @@ struct End<'e> {
 }
 
 impl Core {
-    /// Renames in one atomic step.
-    pub fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), mode: RenameMode) -> Result<()> {
+    /// Renames in one atomic step. Returns what is left of an inode that lost its last name.
+    pub fn rename(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+    ) -> Result<Option<Attr>> {
         for name in [from.1, to.1] {
             match name {
                 b"." | b".." => return Err(Error::Invalid("neither . nor .. can be renamed")),
@@ -56,7 +61,7 @@ impl Core {
         from: (Ino, Name<'_>),
         to: (Ino, Name<'_>),
         mode: RenameMode,
-    ) -> Option<Result<()>> {
+    ) -> Option<Result<Option<Attr>>> {
         let (from, to) = match (self.end(from), self.end(to)) {
             (Ok(from), Ok(to)) => (from, to),
             (Err(error), _) | (_, Err(error)) => return Some(Err(error)),
@@ -67,7 +72,7 @@ impl Core {
         let checked = self.check_ends(&from, &to, &moved, replaced.as_ref(), mode);
         match checked {
             Ok(true) => {}
-            Ok(false) => return Some(Ok(())),
+            Ok(false) => return Some(Ok(None)),
             Err(error) => return Some(Err(error)),
         }
         // without one that is replaced, one is named twice
@@ -93,8 +98,10 @@ impl Core {
             return Some(Err(error));
         }
         Some(match (exchange, &replaced) {
-            (true, Some(other)) => self.exchange(&mut locked, &from, &to, &moved, other),
-            _ => self.move_entry(&mut locked, &from, &to, &moved, replaced.as_ref()),
+            (true, Some(other)) => {
+                self.exchange(&mut locked, &from, &to, &moved, other).map(|()| None)
+            }
+            _ => self.move_entry(&mut locked, (&from, &to), &moved, replaced.as_ref(), mode),
         })
     }
 
@@ -154,11 +161,11 @@ impl Core {
     fn move_entry(
         &self,
         locked: &mut Locked<'_>,
-        from: &End<'_>,
-        to: &End<'_>,
+        (from, to): (&End<'_>, &End<'_>),
         moved: &Arc<Inode>,
         replaced: Option<&Arc<Inode>>,
-    ) -> Result<()> {
+        mode: RenameMode,
+    ) -> Result<Option<Attr>> {
         let time = now();
         let is_dir = moved.kind == FileKind::Directory;
         let same = from.dir.ino == to.dir.ino;
@@ -167,23 +174,23 @@ impl Core {
             Some((cookie, _)) => *cookie,
             None => self.free_cookie(locked.get(&to.dir), to.name)?,
         };
-        let entry =
-            Dirent { ino: moved.ino, kind: moved.kind, name: ShortName::new(to.name.bytes) };
+        let entry = entry_of(moved, to.name);
+        let stays = i64::from(matches!(mode, RenameMode::Whiteout { .. }));
         let subdir = i64::from(is_dir);
         let lost_dir = i64::from(replaced.is_some_and(|r| r.kind == FileKind::Directory));
         let lost = i64::from(replaced.is_some());
         let (from_touched, to_touched) = if same {
-            let touched = self.counts(locked, &from.dir, -lost_dir, -lost);
+            let touched = self.counts(locked, &from.dir, -lost_dir, stays - lost);
             (None, touched)
         } else {
-            let from_touched = self.counts(locked, &from.dir, -subdir, -1);
+            let from_touched = self.counts(locked, &from.dir, -subdir, stays - 1);
             (Some(from_touched), self.counts(locked, &to.dir, subdir - lost_dir, 1 - lost))
         };
         if to_touched.links > LINKS_MAX {
             return Err(Error::TooManyLinks);
         }
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
-        item::push_delete(&mut record, from.dir.ino.0, keys::DIRENT, from_cookie);
+        let whiteout = self.push_left(&mut record, locked, from, from_cookie, mode)?;
         Self::push_entry(&mut record, &to.dir, to_cookie, &entry);
         if let Some(touched) = &from_touched {
             self.push_dir(&mut record, &from.dir, touched);
@@ -194,12 +201,16 @@ impl Core {
             let meta = locked.get(other);
             self.push_unnamed(&mut record, other, meta, time)
         });
+        let left =
+            replaced.zip(loss).and_then(|(other, loss)| loss.left(other, locked.get(other), time));
         let inodes = [&from.dir, &to.dir, moved, replaced.unwrap_or(moved)];
         let mut freed = Vec::new();
         let mut published = Ok(());
         self.log(&mut record, &inodes, || {
-            self.set_entry(locked.get(&from.dir), from_cookie, None);
+            let left = whiteout.as_ref().map(|inode| entry_of(inode, from.name));
+            self.set_entry(locked.get(&from.dir), from_cookie, left);
             self.set_entry(locked.get(&to.dir), to_cookie, Some(entry));
+            whiteout.iter().for_each(|inode| self.was_born(inode));
             if let Some(touched) = &from_touched {
                 self.touch_dir(&from.dir, locked.get(&from.dir), touched, time);
             }
@@ -209,8 +220,29 @@ impl Core {
                 published = self.unnamed(other, locked.get(other), loss, time, &mut freed);
             }
         })?;
+        whiteout.iter().for_each(|inode| inode.stamped(from.dir.stamp_now()));
         self.pool.reclaim().retire(&freed);
-        self.published(published)
+        self.published(published)?;
+        Ok(left)
+    }
+
+    /// Adds what is left of the old name: nothing, or a whiteout, which it returns.
+    fn push_left(
+        &self,
+        record: &mut RecordBuffer,
+        locked: &mut Locked<'_>,
+        from: &End<'_>,
+        cookie: u64,
+        mode: RenameMode,
+    ) -> Result<Option<Arc<Inode>>> {
+        let RenameMode::Whiteout { uid, gid } = mode else {
+            item::push_delete(record, from.dir.ino.0, keys::DIRENT, cookie);
+            return Ok(None);
+        };
+        let meta = locked.get(&from.dir);
+        let inode = self.push_whiteout(record, &from.dir, meta, (uid, gid), now())?;
+        Self::push_entry(record, &from.dir, cookie, &entry_of(&inode, from.name));
+        Ok(Some(inode))
     }
 
     fn exchange(
@@ -225,10 +257,7 @@ impl Core {
         let (Some((from_cookie, _)), Some((to_cookie, _))) = (&from.found, &to.found) else {
             return Err(Error::NotFound);
         };
-        let at_to =
-            Dirent { ino: moved.ino, kind: moved.kind, name: ShortName::new(to.name.bytes) };
-        let at_from =
-            Dirent { ino: other.ino, kind: other.kind, name: ShortName::new(from.name.bytes) };
+        let (at_to, at_from) = (entry_of(moved, to.name), entry_of(other, from.name));
         let subdir = |inode: &Arc<Inode>| i64::from(inode.kind == FileKind::Directory);
         let shift = if from.dir.ino == to.dir.ino { 0 } else { subdir(moved) - subdir(other) };
         let from_touched = self.counts(locked, &from.dir, -shift, 0);
@@ -280,4 +309,9 @@ impl Core {
         inode.changed.store(time, Ordering::Relaxed);
         self.mark_dirty(inode);
     }
+}
+
+/// The entry that gives an inode a name.
+fn entry_of(inode: &Inode, name: Name<'_>) -> Dirent {
+    Dirent { ino: inode.ino, kind: inode.kind, name: ShortName::new(name.bytes) }
 }

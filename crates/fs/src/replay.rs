@@ -304,6 +304,10 @@ impl Core {
             let dir = meta.dir.as_mut().ok_or_else(|| damaged_record(record))?;
             dir.set(index, None);
         } else {
+            if object == 0 {
+                // it was given its first name
+                meta.orphan = false;
+            }
             meta.xattrs = None;
             meta.pending.insert(pool::tree::Key::new(object, kind, index), Change::Delete);
         }

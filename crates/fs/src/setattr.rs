@@ -42,18 +42,30 @@ impl Core {
         stored.modified = change.modified.unwrap_or(stored.modified);
         stored.sets_modified = change.size.is_some() || change.modified.is_some();
         stored.changed.0 = time;
+        let acl = match change.mode {
+            Some(_) if inode.kind != FileKind::Symlink => {
+                self.acl_with_mode(inode, &mut meta, stored.mode)?
+            }
+            _ => None,
+        };
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
+        if let Some(acl) = &acl {
+            acl.push(&mut record);
+        }
         item::push_put(&mut record, inode.ino.0, keys::INODE, 0, &stored.encode());
         let publish = || {
             meta.mode = stored.mode;
             meta.uid = stored.uid;
             meta.gid = stored.gid;
-            meta.accessed = stored.accessed;
+            if change.accessed.is_some() {
+                inode.accessed.store(stored.accessed.0, Ordering::Relaxed);
+            }
             if stored.sets_modified {
                 inode.modified.store(stored.modified.0, Ordering::Relaxed);
             }
             inode.changed.store(time, Ordering::Relaxed);
             self.mark_dirty(inode);
+            acl.into_iter().for_each(|acl| self.take_over(acl, &mut meta));
         };
         match change.size {
             Some(size) => self.truncate(inode, size, &mut record, publish)?,

@@ -1,15 +1,14 @@
 //! The file system's interface: what every door calls.
 
-use crate::attr::Stored;
-use crate::core::{Core, now};
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::take_over::{self, Kept, TakeOver};
 use crate::types::*;
-use pool::{Candidate, FormatOptions, OpenOptions, Pool, PoolInfo, Recovery};
+use pool::{Candidate, OpenOptions, Pool, PoolInfo, Recovery};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 /// How often a close folds what other threads changed meanwhile.
@@ -27,8 +26,10 @@ pub struct FileSystem {
 /// An open inode: keeps it (also unlinked) until dropped.
 #[derive(Debug)]
 pub struct Handle {
-    core: Arc<Core>,
-    inode: Arc<Inode>,
+    pub(crate) core: Arc<Core>,
+    pub(crate) inode: Arc<Inode>,
+    /// The key of its locks; 0: it has none.
+    pub(crate) lock_key: AtomicU64,
 }
 
 impl Handle {
@@ -40,59 +41,12 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        self.unlock();
         if let Err(error) = self.core.release(&self.inode) {
             // the orphan stays on the medium's list, and the next open of the pool drops it
             tracing::warn!("closing inode {}: {error}", self.inode.ino.0);
         }
     }
-}
-
-/// Makes an empty file system: a pool with a root directory.
-pub fn format(dir: &Path, options: &FormatOptions) -> Result<()> {
-    pool::format(dir, options)?;
-    let (pool, recovery) = Pool::open(dir, &OpenOptions::default())?;
-    make_root(pool, &recovery)
-}
-
-/// Makes an empty file system in memory that is already mapped, a slice each.
-pub fn format_mappings(mappings: Vec<pmem::Mapping>, options: &FormatOptions) -> Result<()> {
-    pool::format_mappings(&mappings, options)?;
-    let candidates: pool::Result<Vec<Candidate>> = mappings
-        .into_iter()
-        .map(|mapping| Candidate::from_mapping(Path::new("memory"), mapping, false))
-        .collect();
-    let (pool, recovery) = Pool::open_candidates(candidates?, &OpenOptions::default())?;
-    make_root(pool, &recovery)
-}
-
-/// The root directory lies in the first checkpoint, not in the log.
-fn make_root(pool: Pool, recovery: &Recovery) -> Result<()> {
-    let core = Core::new(pool);
-    core.replay(recovery)?;
-    let time = Timestamp(now());
-    let stored = Stored {
-        kind: FileKind::Directory,
-        mode: 0o755,
-        links: 2,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        size: 0,
-        blocks: 0,
-        accessed: time,
-        modified: time,
-        changed: time,
-        created: time,
-        parent: Ino::ROOT,
-        stamp: 0,
-        sets_modified: false,
-    };
-    let root = Arc::new(Inode::new(Ino::ROOT, &stored, false));
-    core.insert_inode(&root);
-    core.mark_dirty(&root);
-    core.inodes.store(1, Ordering::Relaxed);
-    core.checkpoint()?;
-    Ok(core.pool.write_state(false)?)
 }
 
 impl FileSystem {
@@ -162,6 +116,7 @@ impl FileSystem {
             if self.core.all_folded() {
                 self.core.pool.write_state(false)?;
                 self.core.pool.poison("the pool is closed");
+                self.core.locks.clear();
                 return Ok(());
             }
         }
@@ -211,22 +166,29 @@ impl FileSystem {
         self.core.create(parent, name, node, by)
     }
 
-    /// Removes a name that is not a directory's.
-    pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
+    /// Removes a name that is not a directory's. Returns what is left of the inode if that was its
+    /// last name: its attributes, with no link.
+    pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<Option<Attr>> {
         self.core.remove(parent, name, false)
     }
 
-    /// Removes an empty directory.
-    pub fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
+    /// Removes an empty directory; returns what is left of it.
+    pub fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<Option<Attr>> {
         self.core.remove(parent, name, true)
     }
 
-    /// Renames, in one atomic step.
-    pub fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), mode: RenameMode) -> Result<()> {
+    /// Renames, in one atomic step. Returns what is left of what was replaced, if that was its last
+    /// name.
+    pub fn rename(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        mode: RenameMode,
+    ) -> Result<Option<Attr>> {
         self.core.rename(from, to, mode)
     }
 
-    /// Gives `ino` (not a directory) one more name.
+    /// Gives `ino` (not a directory) one more name, but none to one that lost its last name.
     pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
         self.core.link(ino, parent, name)
     }
@@ -246,13 +208,27 @@ impl FileSystem {
         }
         inode.opens.fetch_add(1, Ordering::AcqRel);
         drop(meta);
-        Ok(Arc::new(Handle { core: self.core.clone(), inode }))
+        Ok(self.handle(inode))
+    }
+
+    /// Makes a file without a name, open, which is gone when it is closed, or the pool is, unless
+    /// [`link`](FileSystem::link) gave it a name before (O_TMPFILE). It inherits from `parent`.
+    pub fn create_unnamed(&self, parent: Ino, by: Creation) -> Result<(Attr, Arc<Handle>)> {
+        let (attr, inode) = self.core.create_unnamed(parent, by)?;
+        Ok((attr, self.handle(inode)))
+    }
+
+    /// A handle of an inode that counts it already.
+    fn handle(&self, inode: Arc<Inode>) -> Arc<Handle> {
+        Arc::new(Handle { core: self.core.clone(), inode, lock_key: AtomicU64::new(0) })
     }
 
     /// Reads at `offset`; returns bytes read, fewer than asked only at the end of the file.
     pub fn read(&self, handle: &Handle, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         holds_data(&handle.inode)?;
-        self.core.read(&handle.inode, offset, buffer)
+        let read = self.core.read(&handle.inode, offset, buffer)?;
+        self.core.was_read(&handle.inode);
+        Ok(read)
     }
 
     /// Writes all of `data` at `offset`, each piece of up to [`ATOMIC_WRITE_BYTES_MAX`] atomically;
@@ -301,7 +277,9 @@ impl FileSystem {
         if dir.kind != FileKind::Directory {
             return Err(Error::NotDirectory);
         }
-        self.core.list(&dir, cookie, each)
+        self.core.list(&dir, cookie, each)?;
+        self.core.was_read(&dir);
+        Ok(())
     }
 
     /// Value of an extended attribute.
@@ -309,14 +287,28 @@ impl FileSystem {
         self.core.getxattr(ino, name)
     }
 
-    /// Sets an extended attribute.
+    /// Sets an extended attribute. The lists of acl(5) are attributes in the kernel's format; the
+    /// access list and the permission bits follow each other.
     pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
-        self.core.change_xattr(ino, name, Some(value), mode)
+        self.setxattr_by(ino, name, value, mode, true)
+    }
+
+    /// The same, by somebody who is in the inode's group, or may act as if, or is not: then a new
+    /// access list takes set-group-id away.
+    pub fn setxattr_by(
+        &self,
+        ino: Ino,
+        name: &[u8],
+        value: &[u8],
+        mode: XattrMode,
+        in_group: bool,
+    ) -> Result<()> {
+        self.core.change_xattr(ino, name, Some(value), mode, in_group)
     }
 
     /// Removes an extended attribute.
     pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
-        self.core.change_xattr(ino, name, None, XattrMode::Replace)
+        self.core.change_xattr(ino, name, None, XattrMode::Replace, true)
     }
 
     /// Names of all extended attributes.
@@ -374,5 +366,6 @@ fn holds_data(inode: &Inode) -> Result<()> {
 impl Drop for FileSystem {
     fn drop(&mut self) {
         self.end_background();
+        self.core.locks.clear();
     }
 }

@@ -152,8 +152,10 @@ pub enum NewNode<'a> {
 /// Who makes a new inode and with which permission bits.
 #[derive(Clone, Copy, Debug)]
 pub struct Creation {
-    /// Permission bits, the umask already applied.
+    /// Permission bits that are asked for.
     pub mode: u16,
+    /// Bits that are taken away from them, unless the directory has a default ACL.
+    pub umask: u16,
     /// Owner.
     pub uid: u32,
     /// Group (a set-group-id directory gives its own instead).
@@ -169,9 +171,22 @@ pub enum RenameMode {
     NoReplace,
     /// Exchange the two (RENAME_EXCHANGE).
     Exchange,
+    /// Replace it, and leave a whiteout under the old name: a character device 0:0, by which an
+    /// overlay knows a name as removed (RENAME_WHITEOUT).
+    Whiteout {
+        /// The whiteout's owner.
+        uid: u32,
+        /// Its group (a set-group-id directory gives its own instead).
+        gid: u32,
+    },
 }
 
 /// What `fallocate` does with a range.
+///
+/// Ranges are not collapsed or inserted: that gives every block behind them another place in the
+/// file, and leaves, patches and the log's records all go by places. A record of a few bytes would
+/// do, but all leaves behind the range would have to be in DRAM, locked and changed at one moment,
+/// and written anew by the next checkpoint: a bound that the caches and the reserve do not have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fallocate {
     /// Reserve: extend the size if the range ends beyond it (unless `keep_size`).

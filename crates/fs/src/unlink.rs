@@ -11,7 +11,7 @@ use crate::item;
 use crate::keys;
 use crate::namespace::{Touched, check_directory, check_name, lock_all};
 use crate::request;
-use crate::types::{FileKind, Ino};
+use crate::types::{Attr, FileKind, Ino, Timestamp};
 use pool::tree::Change;
 use pool::{BlockAddr, KIND_CHANGE, RecordBuffer};
 use std::sync::Arc;
@@ -51,8 +51,9 @@ impl Core {
         }
     }
 
-    /// Removes a name: of a directory if `directory`, else of anything else.
-    pub fn remove(&self, parent: Ino, name: &[u8], directory: bool) -> Result<()> {
+    /// Removes a name: of a directory if `directory`, else of anything else. Returns what is left
+    /// of an inode that lost its last name.
+    pub fn remove(&self, parent: Ino, name: &[u8], directory: bool) -> Result<Option<Attr>> {
         match name {
             b"." => {
                 return Err(Error::Invalid("the directory itself cannot be removed from inside"));
@@ -91,7 +92,7 @@ impl Core {
         cookie: u64,
         inode: &Arc<Inode>,
         own: &mut Meta,
-    ) -> Result<()> {
+    ) -> Result<Option<Attr>> {
         let time = now();
         let is_dir = u32::from(inode.kind == FileKind::Directory);
         let entries = Self::entries(dir).saturating_sub(1);
@@ -100,6 +101,7 @@ impl Core {
         item::push_delete(&mut record, dir.ino.0, keys::DIRENT, cookie);
         self.push_dir(&mut record, dir, &touched);
         let end = self.push_unnamed(&mut record, inode, own, time);
+        let left = end.left(inode, own, time);
         let mut freed = Vec::new();
         let mut published = Ok(());
         self.log(&mut record, &[dir, inode], || {
@@ -108,7 +110,8 @@ impl Core {
             published = self.unnamed(inode, own, end, time, &mut freed);
         })?;
         self.pool.reclaim().retire(&freed);
-        self.published(published)
+        self.published(published)?;
+        Ok(left)
     }
 
     /// Adds to the record what the loss of one name means for the inode.
@@ -231,6 +234,14 @@ pub(crate) enum NameLoss {
     Orphan,
     /// It is gone.
     Gone,
+}
+
+impl NameLoss {
+    /// What is left of the inode, if that was its last name: its attributes as they are until now.
+    pub(crate) fn left(self, inode: &Inode, meta: &Meta, time: i64) -> Option<Attr> {
+        let attr = || Attr { links: 0, changed: Timestamp(time), ..inode.attr(meta) };
+        (!matches!(self, NameLoss::Named(_))).then(attr)
+    }
 }
 
 pub(crate) fn check_removable(inode: &Inode, directory: bool) -> Result<()> {

@@ -3,15 +3,18 @@
 //! An attribute has a number; its parts lie under `number << 8 | part`. Part 0 begins with
 //! `name length u8, name, value length u32`; the parts together hold the value.
 
+use crate::acl;
+use crate::attr::Stored;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, Meta};
 use crate::item;
 use crate::keys;
-use crate::types::{Ino, XATTR_BYTES_MAX, XattrMode};
-use pool::tree::Change;
+use crate::types::{Ino, Timestamp, XATTR_BYTES_MAX, XattrMode};
+use pool::tree::{Change, Key};
 use pool::{KIND_CHANGE, RecordBuffer};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Bytes of a part.
@@ -106,13 +109,14 @@ impl Core {
         Ok(self.xattrs(&inode, &mut meta)?.values.keys().cloned().collect())
     }
 
-    /// Sets (`value`) or removes an attribute.
+    /// Sets (`value`) or removes an attribute; `in_group` is for access control lists.
     pub fn change_xattr(
         &self,
         ino: Ino,
         name: &[u8],
         value: Option<&[u8]>,
         mode: XattrMode,
+        in_group: bool,
     ) -> Result<()> {
         if name.is_empty() || name.len() > 255 {
             return Err(Error::Invalid("an attribute's name has 1 to 255 bytes"));
@@ -121,77 +125,109 @@ impl Core {
             return Err(Error::AttributeSize);
         }
         let inode = self.inode(ino)?;
+        if name == acl::ACCESS || name == acl::DEFAULT {
+            return self.change_acl(&inode, name, value, mode, in_group);
+        }
         self.change(|| {
             let mut meta = inode.meta.write();
-            let meta = &mut *meta;
             if meta.gone {
                 return Err(Error::NotFound);
             }
-            let xattrs = self.xattrs(&inode, meta)?;
-            let old = xattrs.values.get(name).map(|(number, value)| (*number, value.len()));
-            match (mode, &old) {
-                (XattrMode::Create, Some(_)) => return Err(Error::Exists),
-                (XattrMode::Replace, None) => return Err(Error::NoAttribute),
-                _ => {}
-            }
-            if value.is_some() {
-                self.check_room()?;
-            }
-            let number = xattrs.number_next();
-            let mut changes = BTreeMap::new();
-            if let Some((number, len)) = old {
-                for part in 0..parts(name, &vec![0; len]).len() as u64 {
-                    let key = keys::key(ino, keys::XATTR, number << 8 | part);
-                    changes.insert(key, Change::Delete);
-                }
-            }
-            for (part, bytes) in
-                value.map(|v| parts(name, v)).unwrap_or_default().iter().enumerate()
-            {
-                let key = keys::key(ino, keys::XATTR, number << 8 | part as u64);
-                changes.insert(key, Change::Put(bytes.clone()));
-            }
-            self.log_values(&inode, meta, changes)?;
-            let xattrs = self.xattrs(&inode, meta)?;
-            match value {
-                Some(value) => xattrs.values.insert(name.to_vec(), (number, value.to_vec())),
-                None => xattrs.values.remove(name),
-            };
-            Ok(())
+            check_mode(self.xattrs(&inode, &mut meta)?, name, mode)?;
+            let bits = meta.mode;
+            self.log_xattr(&inode, &mut meta, name, value, bits)
         })
     }
 
-    /// Logs and takes over values of an inode, with its attributes.
-    fn log_values(
+    /// Logs and takes over one attribute, with the permission bits.
+    pub(crate) fn log_xattr(
         &self,
-        inode: &std::sync::Arc<Inode>,
+        inode: &Arc<Inode>,
         meta: &mut Meta,
-        changes: BTreeMap<pool::tree::Key, Change>,
+        name: &[u8],
+        value: Option<&[u8]>,
+        mode: u16,
     ) -> Result<()> {
+        if value.is_some() {
+            self.check_room()?;
+        }
+        let change = XattrChange::new(inode.ino, self.xattrs(inode, meta)?, name, value);
         let now = crate::core::now();
         let mut record = RecordBuffer::new(KIND_CHANGE, now);
-        for (key, change) in &changes {
-            match change {
-                Change::Put(value) => {
-                    item::push_put(&mut record, key.object, key.kind, key.index, value);
-                }
-                Change::Delete => item::push_delete(&mut record, key.object, key.kind, key.index),
-            }
-        }
-        let mut stored = inode.stored(meta);
-        stored.changed.0 = now;
+        change.push(&mut record);
+        let stored = Stored { mode, changed: Timestamp(now), ..inode.stored(meta) };
         item::push_put(&mut record, inode.ino.0, keys::INODE, 0, &stored.encode());
         if record.payload_len() > self.payload_max {
             return Err(Error::AttributeSize);
         }
         self.log(&mut record, &[inode], || {
-            inode.changed.store(now, std::sync::atomic::Ordering::Relaxed);
+            meta.mode = mode;
+            inode.changed.store(now, Ordering::Relaxed);
             self.mark_dirty(inode);
-            let units = changes.len() as u64 * PART_UNITS;
-            self.dirty_units.fetch_add(units, std::sync::atomic::Ordering::Relaxed);
-        })?;
-        meta.pending.extend(changes);
-        Ok(())
+            self.take_over(change, meta);
+        })
+    }
+
+    /// Takes a change over whose record is durable.
+    pub(crate) fn take_over(&self, change: XattrChange<'_>, meta: &mut Meta) {
+        // ordering: a hint
+        self.dirty_units.fetch_add(change.values.len() as u64 * PART_UNITS, Ordering::Relaxed);
+        meta.pending.extend(change.values);
+        let xattrs = meta.xattrs.get_or_insert_default();
+        match change.value {
+            Some(value) => xattrs.values.insert(change.name.to_vec(), (change.number, value)),
+            None => xattrs.values.remove(change.name),
+        };
+    }
+}
+
+/// Whether the attribute may be set or removed, by what is there.
+pub(crate) fn check_mode(xattrs: &Xattrs, name: &[u8], mode: XattrMode) -> Result<()> {
+    match (mode, xattrs.values.contains_key(name)) {
+        (XattrMode::Create, true) => Err(Error::Exists),
+        (XattrMode::Replace, false) => Err(Error::NoAttribute),
+        _ => Ok(()),
+    }
+}
+
+/// A change of one attribute, to go into a record.
+#[derive(Debug)]
+pub(crate) struct XattrChange<'n> {
+    name: &'n [u8],
+    number: u64,
+    value: Option<Vec<u8>>,
+    /// What changes in the tree.
+    values: BTreeMap<Key, Change>,
+}
+
+impl<'n> XattrChange<'n> {
+    /// Attribute `name` of inode `ino` becomes `value`, or goes.
+    pub fn new(ino: Ino, xattrs: &Xattrs, name: &'n [u8], value: Option<&[u8]>) -> Self {
+        let mut values = BTreeMap::new();
+        if let Some((number, old)) = xattrs.values.get(name) {
+            for part in 0..parts(name, old).len() as u64 {
+                values.insert(keys::key(ino, keys::XATTR, number << 8 | part), Change::Delete);
+            }
+        }
+        let number = xattrs.number_next();
+        let new = value.map(|value| parts(name, value)).unwrap_or_default();
+        for (part, bytes) in new.into_iter().enumerate() {
+            let key = keys::key(ino, keys::XATTR, number << 8 | part as u64);
+            values.insert(key, Change::Put(bytes));
+        }
+        XattrChange { name, number, value: value.map(<[u8]>::to_vec), values }
+    }
+
+    /// Adds it to a record.
+    pub fn push(&self, record: &mut RecordBuffer) {
+        for (key, change) in &self.values {
+            match change {
+                Change::Put(value) => {
+                    item::push_put(record, key.object, key.kind, key.index, value);
+                }
+                Change::Delete => item::push_delete(record, key.object, key.kind, key.index),
+            }
+        }
     }
 }
 

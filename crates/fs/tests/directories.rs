@@ -149,14 +149,14 @@ impl Tracked {
                 Err(error) => panic!("{error}"),
             },
             3 | 4 => match fs.unlink(self.dir, name.as_bytes()) {
-                Ok(()) => assert!(self.model.remove(&name).is_some(), "{name}"),
+                Ok(_) => assert!(self.model.remove(&name).is_some(), "{name}"),
                 Err(Error::NotFound) => assert!(!self.model.contains_key(&name), "{name}"),
                 Err(error) => panic!("{error}"),
             },
             5 => {
                 let (from, to) = ((self.dir, name.as_bytes()), (self.dir, other.as_bytes()));
                 match fs.rename(from, to, RenameMode::Replace) {
-                    Ok(()) => {
+                    Ok(_) => {
                         let ino = self.model.remove(&name).expect("it was there");
                         self.model.insert(other, ino);
                     }

@@ -17,7 +17,7 @@ mod nearside_fs_test {
         }
     }
 
-    pub const BY: Creation = Creation { mode: 0o644, uid: 0, gid: 0 };
+    pub const BY: Creation = Creation { mode: 0o644, umask: 0, uid: 0, gid: 0 };
 }
 
 fn clean(dir: &std::path::Path) -> CheckReport {

@@ -27,7 +27,7 @@ fn made(slices: usize) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::format(dir.path(), &options(slices)).unwrap();
     let fs = FileSystem::open_pool(dir.path(), &OpenOptions::default()).unwrap();
-    let by = Creation { mode: 0o600, uid: 0, gid: 0 };
+    let by = Creation { mode: 0o600, umask: 0, uid: 0, gid: 0 };
     fs.create(Ino::ROOT, b"kept", NewNode::File, by).unwrap();
     fs.close().unwrap();
     dir

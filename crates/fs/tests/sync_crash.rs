@@ -120,13 +120,13 @@ fn name(dice: &mut Dice) -> Vec<u8> {
 
 /// One random change; it may find that it cannot be made.
 fn change(fs: &FileSystem, dice: &mut Dice) {
-    let by = Creation { mode: 0o644, uid: 0, gid: 0 };
+    let by = Creation { mode: 0o644, umask: 0, uid: 0, gid: 0 };
     let target = name(dice);
     let found = fs.lookup(Ino::ROOT, &target).map(|attr| attr.ino);
     let ino = found.or_else(|_| fs.create(Ino::ROOT, &target, NewNode::File, by).map(|a| a.ino));
     let ino = ino.unwrap();
     match dice.roll(10) {
-        0 => fs.unlink(Ino::ROOT, &target).unwrap(),
+        0 => drop(fs.unlink(Ino::ROOT, &target).unwrap()),
         1 => {
             let to = name(dice);
             fs.rename((Ino::ROOT, &target), (Ino::ROOT, &to), RenameMode::Replace).unwrap();
@@ -255,7 +255,7 @@ fn full_history(seed: u64, changes: usize) -> (usize, usize) {
     let fs = open(base, Some(medium.clone()));
     // one CPU: what is freed is passed on in batches of each
     topology::pin_current_thread(&topology::allowed_cpus().unwrap()[..1]).unwrap();
-    let by = Creation { mode: 0o644, uid: 0, gid: 0 };
+    let by = Creation { mode: 0o644, umask: 0, uid: 0, gid: 0 };
     let make = |file: u64| {
         let name = format!("file{file}");
         let attr = fs.create(Ino::ROOT, name.as_bytes(), NewNode::File, by).unwrap();
@@ -319,7 +319,7 @@ fn a_log_that_begins_with_damage_is_cut_off_by_the_open_that_drops_it() {
     fs.checkpoint().unwrap();
     let logged = fs.info().log_used_bytes;
     assert_eq!(logged, 0, "the checkpoint folded all");
-    let by = Creation { mode: 0o644, uid: 0, gid: 0 };
+    let by = Creation { mode: 0o644, umask: 0, uid: 0, gid: 0 };
     fs.create(Ino::ROOT, b"one", NewNode::File, by).unwrap();
     fs.create(Ino::ROOT, b"two", NewNode::File, by).unwrap();
     let mut image = medium.slices.lock().unwrap()[0].0.clone();

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 
 const BYTES: usize = 4 << 20;
 const STATE: usize = 3 * 4096;
-const BY: Creation = Creation { mode: 0o644, uid: 0, gid: 0 };
+const BY: Creation = Creation { mode: 0o644, umask: 0, uid: 0, gid: 0 };
 
 /// A sysfs with one region of one DIMM, below the block device 259:0.
 struct Dimm {

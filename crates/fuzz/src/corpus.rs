@@ -10,7 +10,7 @@ use fs::{Creation, Fallocate, FileSystem, Ino, NewNode, RenameMode, SetAttr, Xat
 use pool::{Candidate, FormatOptions, OpenOptions, SliceSpec};
 use std::path::{Path, PathBuf};
 
-const BY: Creation = Creation { mode: 0o644, uid: 7, gid: 8 };
+const BY: Creation = Creation { mode: 0o644, umask: 0, uid: 7, gid: 8 };
 /// Memory that the file system's caches may use, bytes.
 const MEMORY_BYTES: u64 = 16 << 20;
 
@@ -105,7 +105,8 @@ pub fn read(dir: &Path, slices: usize) -> Image {
 pub fn open(dir: &Path, slices: usize, read_only: bool) -> fs::Result<FileSystem> {
     let candidates: pool::Result<Vec<Candidate>> =
         (0..slices).map(|slice| Candidate::open(&slice_path(dir, slice), read_only)).collect();
-    let options = OpenOptions { read_only, memory_bytes: Some(MEMORY_BYTES) };
+    let options =
+        OpenOptions { read_only, memory_bytes: Some(MEMORY_BYTES), ..OpenOptions::default() };
     FileSystem::open_candidates(candidates?, &options, false)
 }
 
@@ -336,10 +337,10 @@ impl Story {
             }
             10 => fs.setxattr(ino, b"user.x", &small, XattrMode::Any),
             11 => fs.setxattr(ino, b"user.long", &self.random.bytes(3000), XattrMode::Any),
-            12 => fs.rename((parent, name), (dir, new), RenameMode::Replace),
+            12 => fs.rename((parent, name), (dir, new), RenameMode::Replace).map(|_| ()),
             13 => fs.link(ino, dir, new).map(|_| ()),
             14 => fs.fallocate(&handle, Fallocate::PunchHole, offset, 8192),
-            _ => fs.unlink(parent, name),
+            _ => fs.unlink(parent, name).map(|_| ()),
         }
     }
 }

@@ -134,7 +134,7 @@ fn judge(seen: &Seen, before: Option<&Seen>, terms: Terms<'_>, clean: bool) {
     assert!(same, "a reader and a writer see different things: {differ:?}, errors {errors:?}");
 }
 
-const BY: Creation = Creation { mode: 0o600, uid: 0, gid: 0 };
+const BY: Creation = Creation { mode: 0o600, umask: 0, uid: 0, gid: 0 };
 const NEW: &[u8] = b"a new file";
 const DATA: [u8; 9000] = [0xC3; 9000];
 
@@ -170,12 +170,12 @@ fn change_one(fs: &FileSystem, ino: Ino) -> Vec<fs::Result<()>> {
         fs.setattr(ino, &SetAttr { mode: Some(0o640), ..SetAttr::default() }).map(|_| ()),
         fs.create(ino, b"x1", NewNode::File, BY).map(|_| ()),
         fs.create(ino, b"x2", NewNode::Directory, BY).map(|_| ()),
-        fs.rename((ino, b"x1"), (ino, b"x3"), RenameMode::Replace),
-        fs.rename((ino, b"x2"), (Ino::ROOT, b"x4"), RenameMode::NoReplace),
+        fs.rename((ino, b"x1"), (ino, b"x3"), RenameMode::Replace).map(|_| ()),
+        fs.rename((ino, b"x2"), (Ino::ROOT, b"x4"), RenameMode::NoReplace).map(|_| ()),
         fs.link(ino, Ino::ROOT, b"x5").map(|_| ()),
-        fs.unlink(ino, b"x3"),
-        fs.rmdir(Ino::ROOT, b"x4"),
-        fs.unlink(Ino::ROOT, b"x5"),
+        fs.unlink(ino, b"x3").map(|_| ()),
+        fs.rmdir(Ino::ROOT, b"x4").map(|_| ()),
+        fs.unlink(Ino::ROOT, b"x5").map(|_| ()),
     ];
     if let Ok(handle) = fs.open(ino) {
         let size = fs.getattr(ino).map_or(0, |attr| attr.size);

@@ -10,7 +10,7 @@ use fuzz::seal::seal;
 use pool::{Candidate, FormatOptions, SliceSpec};
 use std::path::PathBuf;
 
-const BY: Creation = Creation { mode: 0o644, uid: 0, gid: 0 };
+const BY: Creation = Creation { mode: 0o644, umask: 0, uid: 0, gid: 0 };
 
 struct Victim {
     scratch: tempfile::TempDir,

@@ -36,9 +36,9 @@ use crate::{Error, Metadata, OpenFlags, Result};
 /// ```
 #[derive(Clone, Debug)]
 pub struct File {
-    fs: Arc<FileSystem>,
-    handle: Arc<Handle>,
-    flags: OpenFlags,
+    pub(crate) fs: Arc<FileSystem>,
+    pub(crate) handle: Arc<Handle>,
+    pub(crate) flags: OpenFlags,
 }
 
 impl File {
@@ -139,7 +139,7 @@ impl File {
         Ok(Metadata(self.fs.getattr(self.handle.ino())?))
     }
 
-    fn need(&self, allowed: bool, what: &'static str) -> Result<()> {
+    pub(crate) fn need(&self, allowed: bool, what: &'static str) -> Result<()> {
         if allowed { Ok(()) } else { Err(Error::NotOpenedFor(what)) }
     }
 }

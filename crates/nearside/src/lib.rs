@@ -40,6 +40,7 @@ mod attributes;
 mod error;
 mod file;
 mod flags;
+mod lock;
 mod metadata;
 mod names;
 mod open;
@@ -50,9 +51,11 @@ mod walk;
 pub use error::{Error, Result};
 pub use file::File;
 pub use flags::OpenFlags;
-pub use fs::{self as files, CheckReport, FileKind, FileSystem, Finding, RenameMode, XattrMode};
+pub use fs::{
+    self as files, CheckReport, FileKind, FileSystem, Finding, LockKind, RenameMode, XattrMode,
+};
 pub use metadata::Metadata;
-pub use pool::{FormatOptions, OpenOptions, PoolInfo, SliceInfo, SliceSpec};
+pub use pool::{Atime, FormatOptions, OpenOptions, PoolInfo, SliceInfo, SliceSpec};
 pub use pool_door::{Pool, check};
 pub use read_dir::{DirEntry, ReadDir};
 

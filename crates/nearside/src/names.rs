@@ -71,14 +71,16 @@ impl Pool {
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let (place, _) = self.occupied(path)?;
-        self.fs.unlink(place.parent, &place.name).map_err(at(path))
+        self.fs.unlink(place.parent, &place.name).map_err(at(path))?;
+        Ok(())
     }
 
     /// Removes an empty directory.
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let (place, _) = self.occupied(path)?;
-        self.fs.rmdir(place.parent, &place.name).map_err(at(path))
+        self.fs.rmdir(place.parent, &place.name).map_err(at(path))?;
+        Ok(())
     }
 
     /// Renames in one atomic step, replacing what `to` names.
@@ -100,7 +102,8 @@ impl Pool {
             return Err(at(to)(FsError::Invalid("the path names no entry of a directory")));
         }
         let places = ((old.parent, &old.name[..]), (new.parent, &new.name[..]));
-        self.fs.rename(places.0, places.1, mode).map_err(at(from))
+        self.fs.rename(places.0, places.1, mode).map_err(at(from))?;
+        Ok(())
     }
 
     /// The entries of the directory at `path`.
@@ -127,7 +130,7 @@ impl Pool {
 
     /// Who makes a new inode here, with these permission bits.
     pub(crate) fn creation(&self, mode: u16) -> Creation {
-        Creation { mode, uid: self.uid, gid: self.gid }
+        Creation { mode, umask: 0, uid: self.uid, gid: self.gid }
     }
 
     fn create_node(&self, path: &Path, node: NewNode<'_>, mode: u16) -> Result<()> {

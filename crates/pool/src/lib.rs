@@ -38,7 +38,9 @@ pub use format::{format, format_mappings};
 pub use gate::{Closed, Entered};
 pub use log::LaneGuard;
 pub use open::Recovery;
-pub use options::{FormatOptions, MEMORY_BYTES, OpenOptions, PoolInfo, SliceInfo, SliceSpec};
+pub use options::{
+    Atime, FormatOptions, MEMORY_BYTES, OpenOptions, PoolInfo, SliceInfo, SliceSpec,
+};
 pub use pool::{Pool, Roots};
 pub use reclaim::{Extent, Reclaim};
 pub use record::{KIND_CHANGE, KIND_EPOCH, PAYLOAD_BYTES_MAX, Record, RecordBuffer, STAMP_MAX};

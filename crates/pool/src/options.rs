@@ -50,6 +50,18 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// DRAM that caches may use, bytes; `None` is [`MEMORY_BYTES`].
     pub memory_bytes: Option<u64>,
+    /// When a read moves the time of the last read on.
+    pub atime: Atime,
+}
+
+/// When a read moves an inode's time of the last read on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Atime {
+    /// When the last change is not older than it, or it is a day old (Linux's relatime).
+    #[default]
+    Relatime,
+    /// Never; only who sets it changes it.
+    Never,
 }
 
 /// DRAM that caches may use where nothing else is asked for.

@@ -150,6 +150,11 @@ impl Pool {
         self.gate.enter(topology::refresh_cpu() as usize)
     }
 
+    /// Starts a change, if no checkpoint is just being cut.
+    pub fn try_enter(&self) -> Option<Entered<'_>> {
+        self.gate.try_enter(topology::refresh_cpu() as usize)
+    }
+
     /// Stops all changes, for the cut of a checkpoint.
     pub fn close_gate(&self) -> Closed<'_> {
         self.gate.close()

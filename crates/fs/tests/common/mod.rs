@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Owner and mode of everything that a test makes without caring.
-pub const BY: Creation = Creation { mode: 0o644, uid: 0, gid: 0 };
+pub const BY: Creation = Creation { mode: 0o644, umask: 0, uid: 0, gid: 0 };
 
 /// A directory that goes away at the end; in memory where the machine has such a place.
 pub fn scratch() -> tempfile::TempDir {

@@ -4,9 +4,9 @@ use crate::common::{BY, TestPool, content, find, names, pattern, random};
 use crate::{MIB, fill, settled};
 use fs::{FileSystem, Ino, NewNode, RenameMode, XattrMode};
 
-fn fits(result: fs::Result<()>, what: &str) -> bool {
+fn fits<T>(result: fs::Result<T>, what: &str) -> bool {
     match result {
-        Ok(()) => true,
+        Ok(_) => true,
         Err(error) => {
             assert_eq!(error.errno(), libc::ENOSPC, "{what}: {error}");
             false

@@ -2,16 +2,19 @@
 //! checkpoints and checks in between, in small pools whose log wraps and whose caches are evicted.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod acls;
 #[path = "../common/mod.rs"]
 mod common;
 mod compare;
 mod content;
 mod harness;
+mod links;
 mod ops;
 mod reference;
 mod steps;
 
 use harness::{Harness, Setup};
+use pool::Atime;
 use proptest::prelude::*;
 
 /// Cases of each property, or what the environment says for a longer hunt.
@@ -30,8 +33,10 @@ fn setup(background: bool) -> impl Strategy<Value = Setup> {
     let memory_bytes = prop::option::of(prop_oneof![Just(4096u64), Just(200_000)]);
     let slice_bytes = prop_oneof![Just(1u64 << 20), Just(3 << 20), Just(16 << 20)];
     let log_line_bytes = prop_oneof![Just(64u32), Just(256)];
-    (1usize..4, slice_bytes, log_line_bytes, memory_bytes).prop_map(
-        move |(slices, slice_bytes, log_line_bytes, memory_bytes)| Setup {
+    let atime = prop_oneof![Just(Atime::Relatime), Just(Atime::Never)];
+    (1usize..4, slice_bytes, log_line_bytes, memory_bytes, atime).prop_map(
+        move |(slices, slice_bytes, log_line_bytes, memory_bytes, atime)| Setup {
+            atime,
             slices,
             slice_bytes,
             log_line_bytes,

@@ -1,6 +1,7 @@
 //! What a test case does: operations that name their objects by number, so that any sequence of
 //! them makes sense.
 
+use crate::acls::Entry;
 use fs::{Fallocate, RenameMode, XattrMode};
 use proptest::prelude::*;
 
@@ -39,6 +40,11 @@ pub enum Op {
     CreateMany {
         dir: Pick,
         count: u8,
+    },
+    CreateUnnamed {
+        dir: Pick,
+        mode: u16,
+        gid: u32,
     },
     Lookup {
         dir: Pick,
@@ -86,6 +92,12 @@ pub enum Op {
         mode: Option<u16>,
         uid: Option<u32>,
         times: Option<(i64, i64)>,
+    },
+    SetAcl {
+        node: Pick,
+        default: bool,
+        entries: Vec<Entry>,
+        in_group: bool,
     },
     SetXattr {
         node: Pick,
@@ -201,6 +213,7 @@ fn rename_mode() -> impl Strategy<Value = RenameMode> {
         3 => Just(RenameMode::Replace),
         1 => Just(RenameMode::NoReplace),
         2 => Just(RenameMode::Exchange),
+        1 => (0u32..9, 0u32..9).prop_map(|(uid, gid)| RenameMode::Whiteout { uid, gid }),
     ]
 }
 
@@ -235,6 +248,8 @@ fn name_op() -> impl Strategy<Value = Op> {
             |(dir, name, make, mode, gid)| Op::Create { dir, name, make, mode, gid }
         ),
         1 => (any::<Pick>(), 1u8..90).prop_map(|(dir, count)| Op::CreateMany { dir, count }),
+        4 => (any::<Pick>(), any::<u16>(), 0u32..4)
+            .prop_map(|(dir, mode, gid)| Op::CreateUnnamed { dir, mode, gid }),
         1 => end().prop_map(|(dir, name)| Op::Lookup { dir, name }),
         3 => end().prop_map(|(dir, name)| Op::Unlink { dir, name }),
         2 => end().prop_map(|(dir, name)| Op::Rmdir { dir, name }),
@@ -248,6 +263,37 @@ fn name_op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// A list that makes sense, most of the time.
+fn entries() -> impl Strategy<Value = Vec<Entry>> {
+    let named = || prop::collection::vec((0u16..8, 0u32..4), 0..3);
+    let permissions = || 0u16..8;
+    let lists = (permissions(), named(), permissions(), named(), permissions(), any::<bool>())
+        .prop_map(|(owner, users, group, groups, rest, mask)| {
+            let nobody = u32::MAX;
+            let named = |tag, named: &[(u16, u32)]| -> Vec<Entry> {
+                named.iter().map(|(permissions, id)| (tag, *permissions, *id)).collect()
+            };
+            let mask = mask || users.len() + groups.len() > 0;
+            let masks = if mask { vec![(0x10, rest, nobody)] } else { Vec::new() };
+            let owner = vec![(1, owner, nobody)];
+            let group = vec![(4, group, nobody)];
+            let (users, groups) = (named(2, &users), named(8, &groups));
+            [owner, users, group, groups, masks, vec![(0x20, rest / 2, nobody)]].concat()
+        });
+    let flawed = (any::<usize>(), any::<usize>(), 0u16..64, 0u16..9);
+    prop_oneof![
+        10 => (lists, prop::option::weighted(0.2, flawed)).prop_map(|(mut list, flaw)| {
+            if let Some((at, to, tag, permissions)) = flaw {
+                let entry = list.remove(at % list.len());
+                let to = to % (list.len() + 1);
+                list.insert(to, (tag, permissions, entry.2));
+            }
+            list
+        }),
+        1 => Just(Vec::new()),
+    ]
+}
+
 fn attribute_op() -> impl Strategy<Value = Op> {
     let times = prop::option::of((any::<i64>(), any::<i64>()));
     prop_oneof![
@@ -255,6 +301,9 @@ fn attribute_op() -> impl Strategy<Value = Op> {
             .prop_map(|(node, mode, uid, times)| Op::SetAttr { node, mode, uid, times }),
         3 => (any::<Pick>(), any::<u8>(), 0usize..6000, any::<u64>(), xattr_mode()).prop_map(
             |(node, name, len, seed, mode)| Op::SetXattr { node, name, len, seed, mode }
+        ),
+        4 => (any::<Pick>(), any::<bool>(), entries(), any::<bool>()).prop_map(
+            |(node, default, entries, in_group)| Op::SetAcl { node, default, entries, in_group }
         ),
         1 => (any::<Pick>(), any::<u8>()).prop_map(|(node, name)| Op::RemoveXattr { node, name }),
         1 => any::<Pick>().prop_map(|node| Op::ListXattr { node }),

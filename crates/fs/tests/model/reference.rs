@@ -1,5 +1,6 @@
 //! The reference: what the file system should hold, in ordinary maps.
 
+use crate::acls;
 use crate::content::Content;
 use fs::{Creation, Fallocate, FileKind, Ino, NewNode, RenameMode, SetAttr, XattrMode};
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ pub struct Node {
     pub rdev: u32,
     pub links: u32,
     pub opens: u32,
+    /// Without a name from birth: may be given one.
+    pub nameable: bool,
     pub parent: Ino,
     pub content: Content,
     pub target: Vec<u8>,
@@ -31,11 +34,13 @@ pub struct Node {
 #[derive(Clone, Debug)]
 pub struct Model {
     pub nodes: BTreeMap<Ino, Node>,
+    /// Reads move times on: what they are is not known.
+    pub reads_count: bool,
 }
 
-type Answer<T> = Result<T, i32>;
+pub type Answer<T> = Result<T, i32>;
 
-fn check_name(name: &[u8]) -> Answer<()> {
+pub fn check_name(name: &[u8]) -> Answer<()> {
     if name.len() > 255 {
         return Err(libc::ENAMETOOLONG);
     }
@@ -43,16 +48,18 @@ fn check_name(name: &[u8]) -> Answer<()> {
     if special || name.contains(&b'/') || name.contains(&0) { Err(libc::EINVAL) } else { Ok(()) }
 }
 
-fn new_node(kind: FileKind, by: Creation, parent: Ino) -> Node {
+pub fn new_node(kind: FileKind, by: Creation, parent: Ino) -> Node {
     let is_dir = kind == FileKind::Directory;
+    let umask = if kind == FileKind::Symlink { 0 } else { by.umask };
     Node {
         kind,
-        mode: by.mode & 0o7777,
+        mode: by.mode & !umask & 0o7777,
         uid: by.uid,
         gid: by.gid,
         rdev: 0,
         links: if is_dir { 2 } else { 1 },
         opens: 0,
+        nameable: false,
         parent,
         content: Content::default(),
         target: Vec::new(),
@@ -73,7 +80,7 @@ impl Node {
         }
     }
 
-    fn is_dir(&self) -> bool {
+    pub fn is_dir(&self) -> bool {
         self.kind == FileKind::Directory
     }
 }
@@ -81,9 +88,9 @@ impl Node {
 impl Model {
     /// A file system with an empty root directory.
     pub fn new() -> Model {
-        let by = Creation { mode: 0o755, uid: 0, gid: 0 };
+        let by = Creation { mode: 0o755, umask: 0, uid: 0, gid: 0 };
         let root = new_node(FileKind::Directory, by, Ino::ROOT);
-        Model { nodes: BTreeMap::from([(Ino::ROOT, root)]) }
+        Model { nodes: BTreeMap::from([(Ino::ROOT, root)]), reads_count: false }
     }
 
     pub fn node(&self, ino: Ino) -> Answer<&Node> {
@@ -95,7 +102,7 @@ impl Model {
     }
 
     /// A directory in which names can be looked up and made.
-    fn dir(&self, ino: Ino) -> Answer<&Node> {
+    pub fn dir(&self, ino: Ino) -> Answer<&Node> {
         let node = self.node(ino)?;
         match (node.is_dir(), node.links) {
             (false, _) => Err(libc::ENOTDIR),
@@ -104,7 +111,7 @@ impl Model {
         }
     }
 
-    fn dir_mut(&mut self, ino: Ino) -> Answer<&mut Node> {
+    pub fn dir_mut(&mut self, ino: Ino) -> Answer<&mut Node> {
         self.dir(ino)?;
         let node = self.node_mut(ino)?;
         node.modified = None;
@@ -151,6 +158,7 @@ impl Model {
             NewNode::Special(_, rdev) => new.rdev = rdev,
             _ => {}
         }
+        self.inherit(parent, &mut new, by);
         let dir = self.dir_mut(parent).unwrap();
         if dir.mode & 0o2000 != 0 {
             new.gid = dir.gid;
@@ -209,24 +217,6 @@ impl Model {
             (true, true) if !node.entries.is_empty() => Err(libc::ENOTEMPTY),
             _ => Ok(()),
         }
-    }
-
-    pub fn link(&mut self, ino: Ino, parent: Ino, name: &[u8]) -> Answer<()> {
-        check_name(name)?;
-        self.node(parent)?;
-        if self.node(ino)?.is_dir() {
-            return Err(libc::EPERM);
-        }
-        let exists = self.dir(parent)?.entries.contains_key(name);
-        if self.node(ino)?.links == 0 {
-            return Err(libc::ENOENT);
-        }
-        if exists {
-            return Err(libc::EEXIST);
-        }
-        self.node_mut(ino)?.links += 1;
-        self.dir_mut(parent)?.entries.insert(name.to_vec(), ino);
-        Ok(())
     }
 
     fn lies_in(&self, mut dir: Ino, ancestor: Ino) -> bool {
@@ -306,6 +296,7 @@ impl Model {
     }
 
     pub fn setattr(&mut self, ino: Ino, change: &SetAttr) -> Answer<()> {
+        let reads_count = self.reads_count;
         let node = self.node_mut(ino)?;
         match (change.size, node.kind) {
             (Some(_), FileKind::Directory) => return Err(libc::EISDIR),
@@ -318,10 +309,14 @@ impl Model {
             node.modified = None;
         }
         node.mode = change.mode.unwrap_or(node.mode) & 0o7777;
+        if change.mode.is_some() {
+            acls::follow(node);
+        }
         node.uid = change.uid.unwrap_or(node.uid);
         node.gid = change.gid.unwrap_or(node.gid);
         node.modified = change.modified.map(|time| time.0).or(node.modified);
         node.accessed = change.accessed.map(|time| time.0).or(node.accessed);
+        node.accessed = node.accessed.filter(|_| !reads_count);
         Ok(())
     }
 

@@ -1,11 +1,12 @@
 //! Operations on names and attributes.
 
+use crate::acls;
 use crate::common::pattern;
 use crate::compare;
 use crate::harness::{Harness, Verdict, name, same, same_bytes};
 use crate::ops::{Op, Pick};
 use crate::reference::ANY_ERROR;
-use fs::{Creation, FileKind, Ino, NewNode, SetAttr, Timestamp};
+use fs::{Attr, Creation, FileKind, Ino, NewNode, RenameMode, SetAttr, Timestamp, XattrMode};
 
 impl Harness {
     pub fn step_setattr(&mut self, op: &Op) -> Verdict {
@@ -63,6 +64,36 @@ impl Harness {
         }
     }
 
+    pub fn step_acl(&mut self, op: &Op) -> Verdict {
+        let Op::SetAcl { node, default, ref entries, in_group } = *op else { return Ok(()) };
+        let ino = self.node(node);
+        let name = if default { acls::DEFAULT } else { acls::ACCESS };
+        let value = acls::value(entries);
+        let done = self.fs().setxattr_by(ino, name, &value, XattrMode::Any, in_group);
+        same("set a list", done, self.model.set_acl(ino, name, entries, in_group))?;
+        match self.model.node(ino) {
+            Ok(node) => compare::node(self.fs(), ino, node),
+            Err(_) => Ok(()),
+        }
+    }
+
+    pub fn step_unnamed(&mut self, dir: Pick, mode: u16, gid: u32) -> Verdict {
+        if self.handles.len() > 20 {
+            return Ok(());
+        }
+        let dir = self.dir(dir);
+        let by = Creation { mode, umask: 0o22, uid: 1, gid };
+        let made = self.fs().create_unnamed(dir, by);
+        let expected = self.model.may_create_unnamed(dir);
+        let (Ok((attr, handle)), Ok(())) = (&made, &expected) else {
+            return same("create_unnamed", made.map(|_| ()), expected);
+        };
+        self.model.create_unnamed(dir, by, attr.ino);
+        compare::attr(attr, &self.model.nodes[&attr.ino])?;
+        self.handles.push((attr.ino, handle.clone()));
+        Ok(())
+    }
+
     pub fn step_names(&mut self, op: &Op) -> Verdict {
         match *op {
             Op::Unlink { dir, name } => self.remove(self.dir(dir), name, false),
@@ -77,11 +108,17 @@ impl Harness {
                 let (from_name, to_name) = (name(from.1), name(to.1));
                 let from = (self.dir(from.0), &from_name[..]);
                 let to = (self.dir(to.0), &to_name[..]);
-                let lost = self.model.lookup(to.0, to.1);
-                let done = self.fs().rename(from, to, mode);
-                same("rename", done, self.model.rename(from, to, mode))?;
-                lost.into_iter().for_each(|ino| self.forget(ino));
-                Ok(())
+                let lost = self.model.lookup(to.0, to.1).ok();
+                let left = self.fs().rename(from, to, mode);
+                let expected = self.model.rename(from, to, mode);
+                let renamed = expected.is_ok();
+                self.compare_left("rename", left, expected, lost)?;
+                match mode {
+                    RenameMode::Whiteout { uid, gid } if renamed => {
+                        self.step_whiteout(from, Creation { mode: 0, umask: 0, uid, gid })
+                    }
+                    _ => Ok(()),
+                }
             }
             Op::Readlink { node } => {
                 let ino = self.node(node);
@@ -95,14 +132,39 @@ impl Harness {
         }
     }
 
+    /// A whiteout is where the old name was, if the rename did anything.
+    fn step_whiteout(&mut self, (dir, name): (Ino, &[u8]), by: Creation) -> Verdict {
+        if self.model.lookup(dir, name).is_ok() {
+            return Ok(());
+        }
+        let left = self.fs().lookup(dir, name).map_err(|error| error.to_string())?;
+        self.model.whiteout(dir, name, by, left.ino);
+        compare::attr(&left, &self.model.nodes[&left.ino])
+    }
+
     pub fn remove(&mut self, dir: Ino, pick: Pick, directory: bool) -> Verdict {
         let name = name(pick);
-        let lost = self.model.lookup(dir, &name);
-        let done = match directory {
+        let lost = self.model.lookup(dir, &name).ok();
+        let left = match directory {
             true => self.fs().rmdir(dir, &name),
             false => self.fs().unlink(dir, &name),
         };
-        same("remove", done, self.model.remove(dir, &name, directory))?;
+        let expected = self.model.remove(dir, &name, directory);
+        self.compare_left("remove", left, expected, lost)
+    }
+
+    /// What a call says that is left of the inode `lost`, if that lost its last name.
+    fn compare_left(
+        &mut self,
+        what: &str,
+        left: fs::Result<Option<Attr>>,
+        expected: Result<(), i32>,
+        lost: Option<Ino>,
+    ) -> Verdict {
+        let links = |ino: Ino| self.model.nodes.get(&ino).map_or(0, |node| node.links);
+        let last = lost.filter(|ino| links(*ino) == 0);
+        let gone = left.map(|left| left.map(|attr| (attr.ino, attr.links)));
+        same(what, gone, expected.map(|()| last.map(|ino| (ino, 0))))?;
         lost.into_iter().for_each(|ino| self.forget(ino));
         Ok(())
     }
@@ -127,7 +189,7 @@ impl Harness {
             Err(errno) => return same("readdir", listed, Err(errno)),
         };
         same("readdir", listed, Ok(()))?;
-        let by = Creation { mode: 0o600, uid: 0, gid: 0 };
+        let by = Creation { mode: 0o600, umask: 0, uid: 0, gid: 0 };
         self.create(ino, &name(create), NewNode::File, by)?;
         self.remove(ino, remove, false)?;
         if create.is_multiple_of(3) {

@@ -67,7 +67,7 @@ impl Caller {
     }
 
     fn creates(self, mode: u32) -> Creation {
-        Creation { mode: (mode & 0o7777) as u16, uid: self.uid, gid: self.gid }
+        Creation { mode: (mode & 0o7777) as u16, umask: 0, uid: self.uid, gid: self.gid }
     }
 }
 

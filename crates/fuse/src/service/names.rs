@@ -46,26 +46,17 @@ impl Service {
     }
 
     pub(crate) fn unlink(&self, parent: Ino, name: &[u8]) -> Served<()> {
-        self.remove((parent, name), || self.fs.unlink(parent, name))
+        self.removed(self.fs.unlink(parent, name)?)
     }
 
     pub(crate) fn rmdir(&self, parent: Ino, name: &[u8]) -> Served<()> {
-        self.remove((parent, name), || self.fs.rmdir(parent, name))
+        self.removed(self.fs.rmdir(parent, name)?)
     }
 
-    /// Does what takes a name away, and remembers what that leaves of an inode. The kernel holds
-    /// the directory's lock: nobody changes the name meanwhile.
-    fn remove(
-        &self,
-        (parent, name): (Ino, &[u8]),
-        removal: impl FnOnce() -> nearside::files::Result<()>,
-    ) -> Served<()> {
-        let Some(remains) = &self.remains else { return Ok(removal()?) };
-        let named = self.fs.lookup(parent, name);
-        removal()?;
-        if let Ok(attr) = named
-            && let Err(FsError::NotFound) = self.fs.getattr(attr.ino)
-        {
+    /// Remembers what is left of an inode that lost its last name. One that is open is there until
+    /// it is closed; the kernel may hold it in another way beyond that.
+    fn removed(&self, left: Option<Attr>) -> Served<()> {
+        if let (Some(remains), Some(attr)) = (&self.remains, left) {
             remains.keep(&attr);
         }
         Ok(())
@@ -80,7 +71,7 @@ impl Service {
             // RENAME_WHITEOUT is for the upper layer of an overlay.
             _ => return Err(Errno(libc::EINVAL)),
         };
-        self.remove(to, || self.fs.rename(from, to, mode))
+        self.removed(self.fs.rename(from, to, mode)?)
     }
 
     pub(crate) fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Served<Attr> {

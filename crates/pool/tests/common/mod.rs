@@ -33,6 +33,10 @@ impl<T> RwLock<T> {
         self.0.read().unwrap()
     }
 
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+        self.0.try_read().ok()
+    }
+
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.0.write().unwrap()
     }

@@ -1,0 +1,69 @@
+//! Times of the last read, as Linux's relatime keeps them: a read moves the time on when the last
+//! change is not older than it, or when it is a day old.
+//!
+//! No read writes to the medium for it. The new time lies in DRAM, with the inode on the list of
+//! changed ones; the next record about the inode or the next checkpoint takes it along. A crash
+//! before that loses it, which is allowed: nothing else depends on it. Where a checkpoint is just
+//! being cut or is due, the time stays as it is, and the next read tries again.
+
+use crate::core::{Core, now};
+use crate::inode::Inode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// How old a time is moved on in any case, ns: a day.
+const AGE_MAX_NS: i64 = 24 * 3600 * 1_000_000_000;
+
+/// Whether a read moves the time on.
+#[inline]
+fn is_due(accessed: i64, modified: i64, changed: i64, too_old: i64) -> bool {
+    accessed <= modified || accessed <= changed || accessed <= too_old
+}
+
+impl Core {
+    /// The inode was read.
+    #[inline]
+    pub fn was_read(&self, inode: &Arc<Inode>) {
+        // ordering: a time that comes a read later does no harm
+        let load = |time: &std::sync::atomic::AtomicI64| time.load(Ordering::Relaxed);
+        let (modified, changed) = (load(&inode.modified), load(&inode.changed));
+        if is_due(load(&inode.accessed), modified, changed, load(&self.accessed_too_old)) {
+            self.move_accessed(inode);
+        }
+    }
+
+    #[cold]
+    fn move_accessed(&self, inode: &Arc<Inode>) {
+        let time = now();
+        if !self.keeps_accessed || inode.accessed.load(Ordering::Relaxed) == time {
+            return;
+        }
+        let dirty = self.dirty_units.load(Ordering::Relaxed);
+        if dirty > self.dirty_max.load(Ordering::Relaxed) / 2 {
+            return self.ask_for_checkpoint();
+        }
+        // inside the gate: the cut that takes the inode off the list has seen the time
+        let Some(_entered) = self.pool.try_enter() else { return };
+        inode.accessed.store(time, Ordering::Relaxed);
+        self.mark_dirty(inode);
+    }
+
+    /// Takes note of what time it is, so that reads need not ask.
+    pub fn note_time(&self) {
+        self.accessed_too_old.store(now().saturating_sub(AGE_MAX_NS), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_due;
+
+    #[test]
+    fn a_read_counts_after_a_change_and_after_a_day() {
+        assert!(!is_due(10, 9, 9, 5));
+        assert!(is_due(10, 10, 9, 5), "in the same moment");
+        assert!(is_due(10, 11, 9, 5));
+        assert!(is_due(10, 9, 10, 5), "attributes count, too");
+        assert!(is_due(10, 9, 9, 10), "a day");
+    }
+}

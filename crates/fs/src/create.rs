@@ -1,0 +1,216 @@
+//! Making inodes: with a name, or without one.
+//!
+//! One record holds the inode with all that it has from birth (target of a link, ACLs), and its
+//! name, or that it has none and is open. Without a name it is an orphan from birth: it is dropped
+//! by the last close, or the next open of the pool, unless a link gave it a name before.
+
+use crate::attr::Stored;
+use crate::core::{Core, now};
+use crate::dir::{Dirent, Name};
+use crate::error::{Error, Result};
+use crate::inode::{Inode, Meta};
+use crate::item;
+use crate::keys;
+use crate::namespace::{Touched, check_directory, check_name};
+use crate::short_name::ShortName;
+use crate::types::{
+    Attr, Creation, FileKind, Ino, LINKS_MAX, NewNode, SYMLINK_BYTES_MAX, Timestamp,
+};
+use crate::xattr::XattrChange;
+use pool::tree::Change;
+use pool::{KIND_CHANGE, RecordBuffer};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Bytes of a part of a symbolic link's target.
+const TARGET_PART_BYTES: usize = 1024;
+
+/// An inode that is to be.
+struct New<'n> {
+    kind: FileKind,
+    node: NewNode<'n>,
+    by: Creation,
+    links: u32,
+    time: i64,
+}
+
+fn kind_of(node: NewNode<'_>) -> Result<FileKind> {
+    Ok(match node {
+        NewNode::File => FileKind::File,
+        NewNode::Directory => FileKind::Directory,
+        NewNode::Symlink(target) => {
+            if target.is_empty() || target.len() > SYMLINK_BYTES_MAX || target.contains(&0) {
+                return Err(Error::Invalid("a link's target has 1 to 4095 bytes without NUL"));
+            }
+            FileKind::Symlink
+        }
+        NewNode::Special(kind, _) => kind,
+    })
+}
+
+impl Core {
+    /// Makes a new inode named `name` in `parent`.
+    pub fn create(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        node: NewNode<'_>,
+        by: Creation,
+    ) -> Result<Attr> {
+        check_name(name)?;
+        let kind = kind_of(node)?;
+        let name = self.name(name);
+        let dir = self.inode(parent)?;
+        self.change(|| {
+            let mut meta = dir.meta.write();
+            check_directory(&dir, &meta)?;
+            if self.find(&dir, &mut meta, name)?.is_some() {
+                return Err(Error::Exists);
+            }
+            self.check_room()?;
+            if kind == FileKind::Directory && meta.links >= LINKS_MAX {
+                return Err(Error::TooManyLinks);
+            }
+            let links = if kind == FileKind::Directory { 2 } else { 1 };
+            self.create_in(&dir, &mut meta, name, New { kind, node, by, links, time: now() })
+        })
+    }
+
+    fn create_in(
+        &self,
+        dir: &Arc<Inode>,
+        meta: &mut Meta,
+        name: Name<'_>,
+        new: New<'_>,
+    ) -> Result<Attr> {
+        let time = new.time;
+        let cookie = self.free_cookie(meta, name)?;
+        let mut record = RecordBuffer::new(KIND_CHANGE, time);
+        let inode = self.push_new(&mut record, dir, meta, &new)?;
+        let entry = Dirent { ino: inode.ino, kind: new.kind, name: ShortName::new(name.bytes) };
+        let is_dir = u32::from(new.kind == FileKind::Directory);
+        let touched = Touched { links: meta.links + is_dir, entries: Self::entries(dir) + 1 };
+        Self::push_entry(&mut record, dir, cookie, &entry);
+        self.push_dir(&mut record, dir, &touched);
+        self.log(&mut record, &[dir], || {
+            self.was_born(&inode);
+            self.set_entry(meta, cookie, Some(entry));
+            self.touch_dir(dir, meta, &touched, time);
+        })?;
+        inode.stamped(dir.stamp_now());
+        let own = inode.meta.read();
+        Ok(inode.attr(&own))
+    }
+
+    /// Makes a file without a name; it counts as open.
+    pub fn create_unnamed(&self, parent: Ino, by: Creation) -> Result<(Attr, Arc<Inode>)> {
+        let dir = self.inode(parent)?;
+        self.change(|| {
+            let mut meta = dir.meta.write();
+            check_directory(&dir, &meta)?;
+            self.check_room()?;
+            let (kind, node) = (FileKind::File, NewNode::File);
+            let new = New { kind, node, by, links: 0, time: now() };
+            let mut record = RecordBuffer::new(KIND_CHANGE, new.time);
+            let inode = self.push_new(&mut record, &dir, &mut meta, &new)?;
+            let orphan = keys::orphan(inode.ino);
+            item::push_put(&mut record, orphan.object, orphan.kind, orphan.index, &[]);
+            let mut own = inode.meta.write();
+            (own.orphan, own.nameable) = (true, true);
+            own.pending.insert(orphan, Change::Put(Vec::new()));
+            inode.opens.store(1, Ordering::Relaxed);
+            // above the stamps of what made the directory as it is
+            self.log(&mut record, &[&dir, &inode], || self.was_born(&inode))?;
+            let attr = inode.attr(&own);
+            drop(own);
+            Ok((attr, inode))
+        })
+    }
+
+    /// Takes over a new inode whose record is durable.
+    pub(crate) fn was_born(&self, inode: &Arc<Inode>) {
+        self.insert_inode(inode);
+        self.mark_dirty(inode);
+        self.inodes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Adds a whiteout to the record, to be made in `dir`.
+    pub(crate) fn push_whiteout(
+        &self,
+        record: &mut RecordBuffer,
+        dir: &Inode,
+        meta: &mut Meta,
+        (uid, gid): (u32, u32),
+        time: i64,
+    ) -> Result<Arc<Inode>> {
+        self.check_room()?;
+        let kind = FileKind::CharDevice;
+        let by = Creation { mode: 0, umask: 0, uid, gid };
+        let new = New { kind, node: NewNode::Special(kind, 0), by, links: 1, time };
+        self.push_new(record, dir, meta, &new)
+    }
+
+    /// Adds a new inode to the record, with what it has from birth.
+    fn push_new(
+        &self,
+        record: &mut RecordBuffer,
+        dir: &Inode,
+        meta: &mut Meta,
+        new: &New<'_>,
+    ) -> Result<Arc<Inode>> {
+        let slice = self.pool.near_slice();
+        let ino = keys::ino_of(slice, self.pool.next_inode(slice));
+        let inherited = self.inherit(dir, meta, new.kind, &new.by)?;
+        let stored = new.attributes(dir.ino, meta, inherited.mode);
+        item::push_put(record, ino.0, keys::INODE, 0, &stored.encode());
+        let inode = Arc::new(Inode::new(ino, &stored, false));
+        if let NewNode::Symlink(target) = new.node {
+            let mut own = inode.meta.write();
+            for (part, bytes) in target.chunks(TARGET_PART_BYTES).enumerate() {
+                item::push_put(record, ino.0, keys::SYMLINK, part as u64, bytes);
+                let key = keys::key(ino, keys::SYMLINK, part as u64);
+                own.pending.insert(key, Change::Put(bytes.to_vec()));
+            }
+            own.target = Some(target.into());
+        }
+        for (name, value) in &inherited.lists {
+            let mut own = inode.meta.write();
+            let xattrs = own.xattrs.get_or_insert_default();
+            let change = XattrChange::new(ino, xattrs, name, Some(value));
+            change.push(record);
+            // nobody sees the inode before the record is durable
+            self.take_over(change, &mut own);
+        }
+        Ok(inode)
+    }
+}
+
+impl New<'_> {
+    /// The attributes that it begins with.
+    fn attributes(&self, parent: Ino, dir: &Meta, mode: u16) -> Stored {
+        let inherits = dir.mode & 0o2000 != 0;
+        let is_dir = self.kind == FileKind::Directory;
+        let time = Timestamp(self.time);
+        let size = match self.node {
+            NewNode::Symlink(target) => target.len() as u64,
+            _ => 0,
+        };
+        Stored {
+            kind: self.kind,
+            mode: mode | if inherits && is_dir { 0o2000 } else { 0 },
+            links: self.links,
+            uid: self.by.uid,
+            gid: if inherits { dir.gid } else { self.by.gid },
+            rdev: if let NewNode::Special(_, rdev) = self.node { rdev } else { 0 },
+            size,
+            blocks: 0,
+            accessed: time,
+            modified: time,
+            changed: time,
+            created: time,
+            parent: if is_dir { parent } else { Ino(0) },
+            stamp: 0,
+            sets_modified: false,
+        }
+    }
+}

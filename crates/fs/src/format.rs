@@ -1,0 +1,59 @@
+//! Making an empty file system.
+
+use crate::attr::Stored;
+use crate::core::{Core, now};
+use crate::error::Result;
+use crate::inode::Inode;
+use crate::types::{FileKind, Ino, Timestamp};
+use pool::{Candidate, FormatOptions, OpenOptions, Pool, Recovery};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Makes an empty file system: a pool with a root directory.
+pub fn format(dir: &Path, options: &FormatOptions) -> Result<()> {
+    pool::format(dir, options)?;
+    let (pool, recovery) = Pool::open(dir, &OpenOptions::default())?;
+    make_root(pool, &recovery)
+}
+
+/// Makes an empty file system in memory that is already mapped, a slice each.
+pub fn format_mappings(mappings: Vec<pmem::Mapping>, options: &FormatOptions) -> Result<()> {
+    pool::format_mappings(&mappings, options)?;
+    let candidates: pool::Result<Vec<Candidate>> = mappings
+        .into_iter()
+        .map(|mapping| Candidate::from_mapping(Path::new("memory"), mapping, false))
+        .collect();
+    let (pool, recovery) = Pool::open_candidates(candidates?, &OpenOptions::default())?;
+    make_root(pool, &recovery)
+}
+
+/// The root directory lies in the first checkpoint, not in the log.
+fn make_root(pool: Pool, recovery: &Recovery) -> Result<()> {
+    let core = Core::new(pool);
+    core.replay(recovery)?;
+    let time = Timestamp(now());
+    let stored = Stored {
+        kind: FileKind::Directory,
+        mode: 0o755,
+        links: 2,
+        uid: 0,
+        gid: 0,
+        rdev: 0,
+        size: 0,
+        blocks: 0,
+        accessed: time,
+        modified: time,
+        changed: time,
+        created: time,
+        parent: Ino::ROOT,
+        stamp: 0,
+        sets_modified: false,
+    };
+    let root = Arc::new(Inode::new(Ino::ROOT, &stored, false));
+    core.insert_inode(&root);
+    core.mark_dirty(&root);
+    core.inodes.store(1, Ordering::Relaxed);
+    core.checkpoint()?;
+    Ok(core.pool.write_state(false)?)
+}
