@@ -26,7 +26,7 @@ pub enum Error {
     #[error("invalid argument: {0}")]
     Invalid(&'static str),
     /// The file would be larger than a file can be.
-    #[error("the file would be larger than 16 TiB")]
+    #[error("the file would be larger than 64 TiB")]
     TooBig,
     /// The pool is full.
     #[error("the pool is full: free space, or add a slice")]

@@ -4,7 +4,7 @@
 //! inner nodes live as long as the inode (16 MiB for each TiB that is touched; they count as
 //! leaves do). Looking up a leaf takes no lock.
 
-use crate::leaf::Leaf;
+use crate::leaf::{LEAF_INDEX_MAX, Leaf};
 use arc_swap::{ArcSwapOption, Guard};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,6 +12,7 @@ use std::sync::{Arc, OnceLock};
 
 const FANOUT_BITS: u32 = 9;
 const FANOUT: usize = 1 << FANOUT_BITS;
+const _: () = assert!(LEAF_INDEX_MAX < 1 << (3 * FANOUT_BITS));
 
 type LeafSlots = Box<[ArcSwapOption<Leaf>; FANOUT]>;
 type Middle = Box<[OnceLock<LeafSlots>; FANOUT]>;
@@ -20,7 +21,7 @@ type Middle = Box<[OnceLock<LeafSlots>; FANOUT]>;
 #[derive(Debug)]
 pub struct BlockMap {
     first: ArcSwapOption<Leaf>,
-    /// Leaves 1.. by 9 + 9 + 9 bits of their index: 16 TiB need 25 bits.
+    /// Leaves 1.. by 9 + 9 + 9 bits of their index: 64 TiB need them all.
     rest: OnceLock<Box<[OnceLock<Middle>; FANOUT]>>,
     /// Leaves from this index on are not in the tree (made since, or cut off by a truncation).
     pub tree_end: AtomicU64,

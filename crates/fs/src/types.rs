@@ -8,8 +8,8 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub const SYMLINK_BYTES_MAX: usize = 4095;
 /// Longest value of an extended attribute, bytes (Linux's own limit).
 pub const XATTR_BYTES_MAX: usize = 65_536;
-/// Largest file, bytes (16 TiB).
-pub const FILE_BYTES_MAX: u64 = 16 << 40;
+/// Largest file, bytes (64 TiB): as far as the block map in memory reaches.
+pub const FILE_BYTES_MAX: u64 = 64 << 40;
 /// Largest write that is atomic as a whole, bytes; a larger call is split at this size.
 pub const ATOMIC_WRITE_BYTES_MAX: usize = 2 << 20;
 /// Most hard links of one inode.

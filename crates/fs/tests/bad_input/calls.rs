@@ -4,7 +4,7 @@ use crate::common::{BY, TestPool, make, names, watched};
 use fs::{Fallocate, FileKind, Ino, NewNode, RenameMode, SetAttr, XattrMode};
 use std::time::Duration;
 
-const ABSURD: [u64; 6] = [u64::MAX, u64::MAX - 4095, 1 << 63, (1 << 63) - 1, 1 << 60, 16 << 40];
+const ABSURD: [u64; 6] = [u64::MAX, u64::MAX - 4095, 1 << 63, (1 << 63) - 1, 1 << 60, 64 << 40];
 
 #[test]
 fn absurd_offsets_and_sizes_are_refused_or_empty() {

@@ -155,15 +155,15 @@ fn place() -> impl Strategy<Value = Place> {
         }),
         4 => (-9000i64..9000).prop_map(Place::End),
         2 => Just(Place::End(0)),
-        1 => (0u64..16 << 40).prop_map(Place::At),
+        1 => (0u64..64 << 40).prop_map(Place::At),
         1 => (0u64..40, -2i64..3).prop_map(|(shift, by)| {
             Place::At((4096u64 << shift.min(31)).saturating_add_signed(by))
         }),
         1 => prop_oneof![
             Just(u64::MAX),
             Just(u64::MAX - 4096),
-            Just(16 << 40),
-            Just((16 << 40) - 1),
+            Just(64 << 40),
+            Just((64 << 40) - 1),
             Just(1 << 63),
         ].prop_map(Place::At),
     ]

@@ -10,6 +10,8 @@ const SET_GROUP_ID: u16 = 0o2000;
 const GROUP_EXECUTE: u16 = 0o0010;
 /// Class of the extended attributes that only root reads and writes.
 const TRUSTED: &[u8] = b"trusted.";
+/// The access control lists of acl(5).
+const ACLS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
 /// What a setattr request changes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,8 +96,15 @@ impl Service {
         self.fs.getxattr(ino, name).map_err(stale)
     }
 
-    /// Sets an extended attribute, with the flags of setxattr(2).
-    pub(crate) fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: i32) -> Served<()> {
+    /// Sets an extended attribute, with the flags of setxattr(2). `kill_set_gid`: a new ACL takes
+    /// set-group-id away, for the caller is not in the file's group.
+    pub(crate) fn setxattr(
+        &self,
+        ino: Ino,
+        (name, value): (&[u8], &[u8]),
+        flags: i32,
+        kill_set_gid: bool,
+    ) -> Served<()> {
         supported(name)?;
         let mode = match flags {
             0 => XattrMode::Any,
@@ -103,7 +112,7 @@ impl Service {
             libc::XATTR_REPLACE => XattrMode::Replace,
             _ => return Err(Errno(libc::EINVAL)),
         };
-        self.fs.setxattr(ino, name, value, mode).map_err(stale)
+        self.fs.setxattr_by(ino, name, value, mode, !kill_set_gid).map_err(stale)
     }
 
     pub(crate) fn removexattr(&self, ino: Ino, name: &[u8]) -> Served<()> {
@@ -125,11 +134,10 @@ impl Service {
     }
 }
 
-/// Names belong to classes, and unknown classes to nobody. `system.` is not among those here: ACLs
-/// would have to be obeyed, not only stored.
+/// Names belong to classes, and unknown classes to nobody. Of `system.` there are the ACLs.
 fn supported(name: &[u8]) -> Served<()> {
     let classes = [b"user.".as_slice(), b"security.", TRUSTED];
-    match classes.iter().any(|class| name.starts_with(class)) {
+    match classes.iter().any(|class| name.starts_with(class)) || ACLS.contains(&name) {
         true => Ok(()),
         false => Err(FsError::Unsupported("extended attributes of this class").into()),
     }

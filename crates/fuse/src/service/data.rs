@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nearside::files::{Attr, Error as FsError, Fallocate, Handle, Ino, NewNode, SetAttr};
 
-use super::{Caller, Errno, OpenFile, Served, Service, stale};
+use super::{Caller, Errno, Mode, OpenFile, Served, Service, stale};
 
 /// Bytes that one request reads or writes at most, and so the mount's atomic limit.
 pub(crate) const REQUEST_BYTES_MAX: usize = 1 << 20;
@@ -34,7 +34,7 @@ impl Service {
         &self,
         parent: Ino,
         name: &[u8],
-        mode: u32,
+        mode: Mode,
         (flags, drops_set_id): (i32, bool),
         caller: Caller,
     ) -> Served<(Attr, u64)> {
@@ -50,6 +50,17 @@ impl Service {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Makes a file without a name and opens it.
+    pub(crate) fn create_unnamed(
+        &self,
+        parent: Ino,
+        mode: Mode,
+        caller: Caller,
+    ) -> Served<(Attr, u64)> {
+        let (attr, handle) = self.fs.create_unnamed(parent, caller.creates(mode)).map_err(stale)?;
+        Ok((attr, self.handles.insert(handle)))
     }
 
     /// Opens the file that an earlier server made for such a request.

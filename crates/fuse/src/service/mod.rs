@@ -66,9 +66,19 @@ impl Caller {
         self.uid == 0
     }
 
-    fn creates(self, mode: u32) -> Creation {
-        Creation { mode: (mode & 0o7777) as u16, umask: 0, uid: self.uid, gid: self.gid }
+    fn creates(self, mode: Mode) -> Creation {
+        let (mode, umask) = ((mode.asked & 0o7777) as u16, (mode.umask & 0o777) as u16);
+        Creation { mode, umask, uid: self.uid, gid: self.gid }
     }
+}
+
+/// The mode of what is to be made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mode {
+    /// Permission bits, and for mknod(2) the type.
+    pub(crate) asked: u32,
+    /// The caller's umask, which an inherited ACL replaces.
+    pub(crate) umask: u32,
 }
 
 /// The engine as the mount uses it.

@@ -3,7 +3,7 @@
 use nearside::RenameMode;
 use nearside::files::{Attr, Error as FsError, Ino, NewNode};
 
-use super::{Caller, Errno, Served, Service, stale};
+use super::{Caller, Errno, Mode, Served, Service, stale};
 use crate::convert::kind_of_mode;
 
 impl Service {
@@ -22,7 +22,7 @@ impl Service {
         parent: Ino,
         name: &[u8],
         node: NewNode<'_>,
-        mode: u32,
+        mode: Mode,
         caller: Caller,
     ) -> Served<Attr> {
         Ok(self.fs.create(parent, name, node, caller.creates(mode))?)
@@ -33,11 +33,11 @@ impl Service {
         &self,
         parent: Ino,
         name: &[u8],
-        mode: u32,
+        mode: Mode,
         rdev: u32,
         caller: Caller,
     ) -> Served<Attr> {
-        let node = match kind_of_mode(mode) {
+        let node = match kind_of_mode(mode.asked) {
             Some(nearside::FileKind::File) => NewNode::File,
             Some(kind) => NewNode::Special(kind, rdev),
             None => return Err(Errno(libc::EINVAL)),

@@ -1,6 +1,6 @@
 //! What the service answers, without a kernel.
 
-use super::{Caller, Change, Errno, Service};
+use super::{Caller, Change, Errno, Mode, Service};
 use crate::Turn;
 use nearside::files::{Ino, NewNode};
 use nearside::{FormatOptions, Pool, SliceSpec};
@@ -22,7 +22,9 @@ fn with_service(sole_door: bool, test: impl FnOnce(&Service)) {
 }
 
 fn removed(service: &Service) -> Ino {
-    let attr = service.make(Ino::ROOT, b"name", NewNode::Directory, 0o700, BY).unwrap();
+    let attr = service
+        .make(Ino::ROOT, b"name", NewNode::Directory, Mode { asked: 0o700, umask: 0 }, BY)
+        .unwrap();
     service.rmdir(Ino::ROOT, b"name").unwrap();
     attr.ino
 }
@@ -49,7 +51,9 @@ fn what_is_left_of_an_inode_stays_until_the_kernel_forgets_it() {
 #[test]
 fn a_removal_that_fails_or_leaves_names_leaves_no_remains() {
     with_service(true, |service| {
-        let file = service.make(Ino::ROOT, b"one", NewNode::File, 0o600, BY).unwrap();
+        let file = service
+            .make(Ino::ROOT, b"one", NewNode::File, Mode { asked: 0o600, umask: 0 }, BY)
+            .unwrap();
         service.link(file.ino, Ino::ROOT, b"two").unwrap();
         assert_eq!(service.rmdir(Ino::ROOT, b"one"), Err(Errno(libc::ENOTDIR)));
         service.unlink(Ino::ROOT, b"one").unwrap();
@@ -73,12 +77,12 @@ fn extended_attributes_have_a_known_class_and_trusted_ones_are_roots() {
     with_service(true, |service| {
         let names = [b"security.a".as_slice(), b"trusted.a", b"user.a"];
         for name in names {
-            service.setxattr(Ino::ROOT, name, b"value", 0).unwrap();
+            service.setxattr(Ino::ROOT, (name, b"value"), 0, false).unwrap();
             assert_eq!(service.getxattr(Ino::ROOT, name), Ok(b"value".to_vec()));
         }
-        for name in [b"other.a".as_slice(), b"system.posix_acl_access", b"user"] {
+        for name in [b"other.a".as_slice(), b"system.other", b"user"] {
             let refused = Err(Errno(libc::EOPNOTSUPP));
-            assert_eq!(service.setxattr(Ino::ROOT, name, b"value", 0), refused);
+            assert_eq!(service.setxattr(Ino::ROOT, (name, b"value"), 0, false), refused);
         }
         let all = b"security.a\0trusted.a\0user.a\0".to_vec();
         assert_eq!(service.listxattr(Ino::ROOT, BY), Ok(all));

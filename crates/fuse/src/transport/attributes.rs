@@ -29,8 +29,9 @@ impl Transport {
             },
             Operation::Setattr(set) => self.answer_attr(service.setattr(ino, change(set)), reply),
             Operation::Statfs => reply.space(&self.space()),
-            Operation::Setxattr { name, value, flags, .. } => {
-                answer_done(service.setxattr(ino, name, value, *flags), reply);
+            Operation::Setxattr { name, value, flags, kill_set_gid } => {
+                let served = service.setxattr(ino, (name, value), *flags, *kill_set_gid);
+                answer_done(served, reply);
             }
             Operation::Getxattr { name, room } => {
                 answer_sized(service.getxattr(ino, name), *room, reply);

@@ -38,7 +38,7 @@ impl Transport {
 
     /// What a server of ours asks of the kernel.
     pub(crate) fn wishes(sole_door: bool) -> Wishes {
-        Wishes { sole_door, ..Wishes::default() }
+        Wishes { sole_door, acls: true, ..Wishes::default() }
     }
 
     /// Makes the kernel forget the attributes of `ino`, but no page: this may be said while a
@@ -159,6 +159,7 @@ impl Transport {
             | Operation::Syncfs => self.serve_data(request, reply),
             Operation::Lookup { .. }
             | Operation::Create { .. }
+            | Operation::Tmpfile { .. }
             | Operation::Mknod { .. }
             | Operation::Mkdir { .. }
             | Operation::Symlink { .. }

@@ -1,9 +1,9 @@
 //! Requests about names.
 
-use nearside::files::{Ino, NewNode};
+use nearside::files::{Attr, Ino, NewNode};
 
 use super::{Transport, answer_done, caller, node};
-use crate::service::Served;
+use crate::service::{Mode, Served};
 use crate::wire::{Operation, Reply, Request};
 
 impl Transport {
@@ -12,6 +12,14 @@ impl Transport {
         match &request.operation {
             Operation::Lookup { name } => self.lookup(parent, name, reply),
             Operation::Create { .. } => self.create(request, reply),
+            Operation::Tmpfile { mode, umask, .. } => {
+                let served = service.create_unnamed(
+                    parent,
+                    Mode { asked: *mode, umask: *umask },
+                    caller(request),
+                );
+                self.answer_created(served, reply);
+            }
             Operation::Unlink { name } => answer_done(service.unlink(parent, name), reply),
             Operation::Rmdir { name } => answer_done(service.rmdir(parent, name), reply),
             Operation::Rename { name, new_parent, new_name, flags } => {
@@ -39,18 +47,26 @@ impl Transport {
         }
     }
 
-    fn make(&self, request: &Request<'_>) -> Served<nearside::files::Attr> {
+    fn make(&self, request: &Request<'_>) -> Served<Attr> {
         let (service, parent, by) = (&self.service, node(request), caller(request));
         match &request.operation {
             Operation::Mknod { name, mode, rdev, umask } => {
-                service.mknod(parent, name, mode & !umask, *rdev, by)
+                service.mknod(parent, name, Mode { asked: *mode, umask: *umask }, *rdev, by)
             }
-            Operation::Mkdir { name, mode, umask } => {
-                service.make(parent, name, NewNode::Directory, mode & !umask, by)
-            }
-            Operation::Symlink { name, target } => {
-                service.make(parent, name, NewNode::Symlink(target), 0o777, by)
-            }
+            Operation::Mkdir { name, mode, umask } => service.make(
+                parent,
+                name,
+                NewNode::Directory,
+                Mode { asked: *mode, umask: *umask },
+                by,
+            ),
+            Operation::Symlink { name, target } => service.make(
+                parent,
+                name,
+                NewNode::Symlink(target),
+                Mode { asked: 0o777, umask: 0 },
+                by,
+            ),
             _ => Err(crate::service::Errno(libc::ENOSYS)),
         }
     }
@@ -60,8 +76,14 @@ impl Transport {
             return reply.error(libc::ENOSYS);
         };
         let (parent, by) = (node(request), caller(request));
-        let mode = mode & !umask;
-        match self.service.create(parent, name, mode, (*flags, *kill_set_id), by) {
+        let opens = (*flags, *kill_set_id);
+        let served =
+            self.service.create(parent, name, Mode { asked: *mode, umask: *umask }, opens, by);
+        self.answer_created(served, reply);
+    }
+
+    fn answer_created(&self, served: Served<(Attr, u64)>, reply: Reply<'_>) {
+        match served {
             Ok((attr, handle)) => reply.created(&self.entry(&attr), handle, self.keep(false)),
             Err(errno) => reply.error(errno.0),
         }
