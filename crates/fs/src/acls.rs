@@ -76,7 +76,8 @@ impl Core {
         mode: u16,
     ) -> Result<Option<XattrChange<'static>>> {
         let xattrs = self.xattrs(inode, meta)?;
-        let Some(acl) = list(inode, xattrs, ACCESS)? else { return Ok(None) };
+        let acl = list(inode, xattrs, ACCESS)?;
+        let Some(acl) = acl.filter(|acl| acl.mode(mode) != mode) else { return Ok(None) };
         let value = acl.with_mode(mode).encode();
         Ok(Some(XattrChange::new(inode.ino, xattrs, ACCESS, Some(&value))))
     }

@@ -32,9 +32,13 @@ impl Held {
 
     /// Owners of locks that came through `door`.
     pub fn owners_of_door(&self, door: u64) -> Vec<(LockClass, LockOwner)> {
-        let own = self.0.iter().filter(|held| held.owner.door == door);
-        let mut owners: Vec<_> = own.map(|held| (held.class, held.owner)).collect();
-        owners.dedup();
+        let mut owners = Vec::new();
+        for held in self.0.iter().filter(|held| held.owner.door == door) {
+            let owner = (held.class, held.owner);
+            if !owners.contains(&owner) {
+                owners.push(owner);
+            }
+        }
         owners
     }
 

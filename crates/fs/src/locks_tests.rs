@@ -194,6 +194,7 @@ fn a_door_that_goes_away_leaves_nothing() {
     locks.lock(FILE, &range(1, Write, 0, 4)).unwrap();
     locks.lock(FILE, &flock(1, Write)).unwrap();
     locks.lock(FILE, &range(3, Write, 6, 9)).unwrap();
+    locks.lock(FILE, &range(1, Write, 11, 11)).unwrap();
     let own = Wait::begin(&locks, FILE, &range(5, Write, 6, 6));
     let other = Wait::begin(&locks, FILE, &range(2, Write, 0, 9));
     let watched = told.clone();
