@@ -1,9 +1,10 @@
 //! Tests of the tickets in the trees: how many, how long, and what is no ticket.
 
 use crate::checkpoint::FileBlocks;
+use crate::format::format;
 use crate::keys;
 use crate::request::RequestId;
-use crate::system::{FileSystem, format};
+use crate::system::FileSystem;
 use crate::take_over::TakeOver;
 use crate::tickets::{NUMBER_MAX, encode};
 use crate::types::{Creation, Ino, NewNode, SetAttr};
@@ -58,7 +59,7 @@ fn a_million_answered_requests_leave_nothing_behind() {
     const LATE: usize = 8;
     let dir = formatted(64 << 20, None);
     let fs = open(dir.path(), &[]);
-    let by = Creation { mode: 0o644, uid: 0, gid: 0 };
+    let by = Creation { mode: 0o644, umask: 0, uid: 0, gid: 0 };
     let file = fs.create(Ino::ROOT, b"f", NewNode::File, by).unwrap();
     let file = fs.open(file.ino).unwrap();
     fs.write(&file, 0, &[1; 4096]).unwrap();

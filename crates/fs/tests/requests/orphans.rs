@@ -126,7 +126,7 @@ fn orphans_of_every_kind_are_kept() {
         match node {
             NewNode::Directory => fs.rmdir(Ino::ROOT, name.as_bytes()).unwrap(),
             _ => fs.unlink(Ino::ROOT, name.as_bytes()).unwrap(),
-        }
+        };
         handle
     };
     let handles: Vec<_> = nodes.into_iter().map(open).collect();

@@ -75,10 +75,10 @@ impl Request {
             Request::Create(name) => create(name, NewNode::File),
             Request::Mkdir(name) => create(name, NewNode::Directory),
             Request::Symlink(name, len) => create(name, NewNode::Symlink(&vec![b't'; *len])),
-            Request::Unlink(name) => fs.unlink(dir, name.as_bytes()),
-            Request::Rmdir(name) => fs.rmdir(dir, name.as_bytes()),
+            Request::Unlink(name) => fs.unlink(dir, name.as_bytes()).map(drop),
+            Request::Rmdir(name) => fs.rmdir(dir, name.as_bytes()).map(drop),
             Request::Rename(from, to, mode) => {
-                fs.rename((dir, from.as_bytes()), (dir, to.as_bytes()), *mode)
+                fs.rename((dir, from.as_bytes()), (dir, to.as_bytes()), *mode).map(drop)
             }
             Request::Link(name, new) => fs.link(ino(name)?, dir, new.as_bytes()).map(|_| ()),
             Request::Append(name, len, seed) => {
