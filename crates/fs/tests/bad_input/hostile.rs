@@ -220,7 +220,7 @@ fn a_leaf_that_names_blocks_of_another_file_and_of_the_tree() {
 fn patches_far_behind_the_largest_file() {
     tree_case("patch", |[file, ..]| {
         let patch = [0u8, 0, 2, 0, b'x', b'y'].to_vec();
-        [MAX, MAX / 4096, 1 << 33]
+        [MAX, MAX / 4096, 1 << 35]
             .map(|index| (Key::new(file.0, PATCH, index), patch.clone()))
             .to_vec()
     });
@@ -270,7 +270,7 @@ fn head(tag: u8, second: u8, short: u16, long: u32) -> u64 {
 
 #[test]
 fn a_record_that_writes_blocks_behind_the_largest_file() {
-    for block in [MAX, MAX - 1, 1 << 60, 1 << 32] {
+    for block in [MAX, MAX - 1, 1 << 60, 1 << 34] {
         log_case("write", |[file, ..]| vec![head(1, 0, 1, 0), file.0, block, 100, 20_000]);
         log_case("write two", |[file, ..]| {
             vec![head(2, 0, 2, 0), file.0, block, 20_000, 100, 101 << 32, 0]
