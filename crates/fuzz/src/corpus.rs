@@ -6,13 +6,21 @@ use crate::page;
 use crate::random::Random;
 use crate::seal::seal;
 use crate::seen::{Seen, State};
-use fs::{Creation, Fallocate, FileSystem, Ino, NewNode, RenameMode, SetAttr, XattrMode};
+use fs::{
+    Creation, Fallocate, FileSystem, Ino, NewNode, RenameMode, RequestId, SetAttr, TakeOver,
+    XattrMode,
+};
 use pool::{Candidate, FormatOptions, OpenOptions, SliceSpec};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const BY: Creation = Creation { mode: 0o644, umask: 0, uid: 7, gid: 8 };
 /// Memory that the file system's caches may use, bytes.
 const MEMORY_BYTES: u64 = 16 << 20;
+/// Who makes the changes of a history that are requests.
+const CLIENT: u128 = 0x0102_0304_0506_0708_090A_0B0C_0D0E_0F10;
+/// Requests of a history at most.
+const REQUESTS_MAX: u64 = 64;
 
 /// An image to start from.
 #[derive(Debug)]
@@ -41,6 +49,8 @@ struct Plan {
     values: usize,
     /// Files are open when it ends, without a name.
     orphans: bool,
+    /// Its changes are requests, most of which are not answered when it ends.
+    requests: bool,
     close: bool,
 }
 
@@ -54,10 +64,11 @@ const PLAN: Plan = Plan {
     log_line_bytes: 64,
     values: 0,
     orphans: false,
+    requests: false,
     close: false,
 };
 
-const PLANS: [Plan; 11] = [
+const PLANS: [Plan; 12] = [
     Plan { name: "empty", changes: 0, close: true, ..PLAN },
     Plan { name: "closed", close: true, ..PLAN },
     Plan { name: "killed", changes: 40, ..PLAN },
@@ -69,6 +80,7 @@ const PLANS: [Plan; 11] = [
     Plan { name: "sync", process: false, checkpoint_every: 35, ..PLAN },
     Plan { name: "old", checkpoint_every: 19, changes: 300, close: true, ..PLAN },
     Plan { name: "long lines", log_line_bytes: 256, checkpoint_every: 41, ..PLAN },
+    Plan { name: "requests", requests: true, orphans: true, checkpoint_every: 17, ..PLAN },
 ];
 
 /// Makes them all, in `dir`.
@@ -108,6 +120,20 @@ pub fn open(dir: &Path, slices: usize, read_only: bool) -> fs::Result<FileSystem
     let options =
         OpenOptions { read_only, memory_bytes: Some(MEMORY_BYTES), ..OpenOptions::default() };
     FileSystem::open_candidates(candidates?, &options, false)
+}
+
+/// Opens the pool in `dir` as one whose clients are still there.
+pub fn take_over(dir: &Path, slices: usize) -> fs::Result<FileSystem> {
+    let candidates: pool::Result<Vec<Candidate>> =
+        (0..slices).map(|slice| Candidate::open(&slice_path(dir, slice), false)).collect();
+    let options = OpenOptions { read_only: false, memory_bytes: Some(MEMORY_BYTES) };
+    let asked = TakeOver { requests: requests().collect(), keep_orphans: true };
+    FileSystem::take_over_candidates(candidates?, &options, &asked, false)
+}
+
+/// All requests that any history may hold.
+pub fn requests() -> impl Iterator<Item = RequestId> {
+    (0..REQUESTS_MAX).map(|sequence| RequestId { client: CLIENT, sequence })
 }
 
 fn make_one(dir: &Path, number: u64, plan: &Plan) -> Seed {
@@ -190,7 +216,7 @@ fn same_times(image: &mut Image) {
 
 /// A history under way.
 struct Story {
-    fs: FileSystem,
+    fs: Arc<FileSystem>,
     random: Random,
     history: Vec<State>,
     /// Where in it the last checkpoint was.
@@ -204,6 +230,7 @@ impl Story {
         let checkpoints = fs.checkpoint_cost().0;
         let random = Random::new(number);
         let (history, since) = (Vec::new(), 0);
+        let fs = Arc::new(fs);
         let mut story = Story { fs, random, history, since, checkpoints, made: 0 };
         story.remember();
         story
@@ -227,13 +254,16 @@ impl Story {
         self.checkpoints = self.fs.checkpoint_cost().0;
     }
 
-    fn run(&mut self, plan: &Plan) -> fs::Result<Vec<std::sync::Arc<fs::Handle>>> {
+    fn run(&mut self, plan: &Plan) -> fs::Result<Vec<Arc<fs::Handle>>> {
         for value in 0..plan.values {
             self.value(value)?;
         }
         let mut handles = Vec::new();
         for number in 1..=plan.changes {
-            self.change()?;
+            match requests().nth(number).filter(|_| plan.requests) {
+                None => self.change()?,
+                Some(id) => self.request(id)?,
+            }
             self.remember();
             if plan.orphans && number % 4 == 0 {
                 handles.push(self.orphan()?);
@@ -244,6 +274,16 @@ impl Story {
             }
         }
         Ok(handles)
+    }
+
+    /// A change for a request, of which one in three is answered at once.
+    fn request(&mut self, id: RequestId) -> fs::Result<()> {
+        let fs = self.fs.clone();
+        fs.with_request(id, || self.change())?;
+        if id.sequence.is_multiple_of(3) {
+            self.fs.acknowledge(id);
+        }
+        Ok(())
     }
 
     /// A file with a long attribute: a few of them fill a page.
@@ -258,7 +298,7 @@ impl Story {
         if number % 40 == 39 { self.fs.checkpoint() } else { Ok(()) }
     }
 
-    fn orphan(&mut self) -> fs::Result<std::sync::Arc<fs::Handle>> {
+    fn orphan(&mut self) -> fs::Result<Arc<fs::Handle>> {
         let attr = self.fs.create(Ino::ROOT, b"orphan", NewNode::File, BY)?;
         self.remember();
         let handle = self.fs.open(attr.ino)?;

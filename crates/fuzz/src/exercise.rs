@@ -1,7 +1,7 @@
 //! One image, used in every way. Whatever its bytes are, this returns: it panics, hangs or takes
 //! memory without bounds only if the engine does, and panics itself where the engine is wrong.
 
-use crate::corpus::{open, read, write};
+use crate::corpus::{open, read, requests, take_over, write};
 use crate::image::Image;
 use crate::seen::{Seen, State};
 use fs::{Creation, Fallocate, FileSystem, Ino, NewNode, RenameMode, SetAttr, XattrMode};
@@ -205,19 +205,42 @@ fn again(dir: &Path, slices: usize, ended: &Ended) {
     let found = check(dir, slices);
     let fine = !ended.clean || found.is_empty() || !ended.ended;
     assert!(fine, "check was content before the changes only: {found:?}");
-    match open(dir, slices, false) {
+    match take_over(dir, slices) {
         Ok(fs) => {
             let seen = Seen::of(&fs);
             seen.errors.iter().for_each(explains);
             if ended.sound && ended.changed {
                 verify_new(&fs);
             }
+            go_on(&fs, ended.clean);
         }
         Err(error) => {
             tells(&error);
             assert!(!(ended.sound && ended.changed), "what was changed does not open: {error}");
         }
     }
+}
+
+/// Uses what clients of before hold: inodes without a name, and requests.
+fn go_on(fs: &FileSystem, clean: bool) {
+    let mut failed: Vec<fs::Error> = Vec::new();
+    for ino in fs.kept_orphans() {
+        failed.extend(change_one(fs, ino).into_iter().filter_map(Result::err));
+        failed.extend(fs.release_orphan(ino).err());
+    }
+    let attr = SetAttr { mode: Some(0o700), ..SetAttr::default() };
+    for id in requests() {
+        if !fs.was_done(id) {
+            let done = fs.with_request(id, || fs.setattr(Ino::ROOT, &attr));
+            assert!(done.is_err() || fs.was_done(id));
+            failed.extend(done.err());
+        }
+    }
+    requests().for_each(|id| fs.acknowledge(id));
+    failed.extend(fs.checkpoint().err());
+    failed.iter().for_each(explains);
+    let damage = failed.iter().find(|error| error.errno() == libc::EIO);
+    assert!(!clean || damage.is_none(), "check is content, going on is not: {damage:?}");
 }
 
 fn verify_new(fs: &FileSystem) {

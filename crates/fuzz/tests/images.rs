@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use fuzz::case::Corpus;
+use fuzz::corpus::{requests, slice_path, take_over, write};
 use fuzz::exercise::{Stage, Terms, exercise};
 use fuzz::runner::{Settings, run, scratch};
 use fuzz::seal::seal;
@@ -45,6 +46,22 @@ fn canary_an_image_that_nobody_changed_is_sealed_as_it_is_and_shows_its_last_sta
         let stage = exercise(&seed.image, terms, &scratch.path().join("image"));
         assert_eq!(stage, Stage::Whole, "{}", seed.name);
     }
+}
+
+/// Some images hold requests, in the log and in the trees, and inodes without a name.
+#[test]
+fn canary_the_corpus_has_requests_and_orphans() {
+    let scratch = scratch().unwrap();
+    let corpus = Corpus::make(scratch.path());
+    let seed = corpus.seeds().find(|seed| seed.name == "requests").unwrap();
+    let dir = scratch.path().join("image");
+    write(&seed.image, &dir);
+    let candidate = pool::Candidate::open(&slice_path(&dir, 0), true).unwrap();
+    let in_trees = fs::check_candidates(vec![candidate]).unwrap().requests;
+    let fs = take_over(&dir, 1).unwrap();
+    let done = requests().filter(|id| fs.was_done(*id)).count() as u64;
+    assert!(in_trees > 10 && done > in_trees, "{done} done, {in_trees} in the trees");
+    assert!(!fs.kept_orphans().is_empty());
 }
 
 /// The runner sees a worker that dies before a case or in it, one that says what failed, and one
