@@ -21,7 +21,7 @@ fn damage_leaves(dir: &Path, spared: Option<Ino>) -> usize {
     for path in slices(dir) {
         let image = std::fs::read(&path).unwrap();
         let file = std::fs::File::options().write(true).open(&path).unwrap();
-        // "NSTP", version 1, level 0; then slots, whose keys are of 17 bytes, big-endian (FORMAT.md)
+        // "NSTP", version 1, level 0; then slots, with keys of 17 bytes, big-endian (FORMAT.md)
         let leaves: Vec<_> = image
             .chunks_exact(PAGE_BYTES)
             .enumerate()

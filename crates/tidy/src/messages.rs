@@ -13,8 +13,8 @@ const LETTERS_MIN: usize = 5;
 
 /// Messages of `source` that `page` does not have.
 pub fn check(source: &Source, page: &str) -> Vec<Finding> {
-    let is_shown = |name: &&str| source.path.starts_with(&format!("crates/{name}/src/"));
-    if source.is_test() || !CRATES.iter().any(|name| is_shown(&name)) {
+    let is_shown = |name: &str| source.path.starts_with(&format!("crates/{name}/src/"));
+    if source.is_test() || !CRATES.iter().any(|name| is_shown(name)) {
         return Vec::new();
     }
     let page = one_line(page);
