@@ -288,8 +288,8 @@ mod tests {
             let connection = connect(dir.path(), &options).unwrap();
             die_over_init(&connection, has_settled);
             assert_eq!(connection.in_flight().unwrap().len(), 1);
-            let make = |turn: u32| {
-                assert_eq!(turn, 2);
+            let make = |turn: crate::Turn| {
+                assert_eq!(turn.number, 2);
                 Nothing
             };
             let mount = serve_by(make, connection, &options).unwrap();

@@ -126,7 +126,7 @@ pub fn open(dir: &Path, slices: usize, read_only: bool) -> fs::Result<FileSystem
 pub fn take_over(dir: &Path, slices: usize) -> fs::Result<FileSystem> {
     let candidates: pool::Result<Vec<Candidate>> =
         (0..slices).map(|slice| Candidate::open(&slice_path(dir, slice), false)).collect();
-    let options = OpenOptions { read_only: false, memory_bytes: Some(MEMORY_BYTES) };
+    let options = OpenOptions { memory_bytes: Some(MEMORY_BYTES), ..OpenOptions::default() };
     let asked = TakeOver { requests: requests().collect(), keep_orphans: true };
     FileSystem::take_over_candidates(candidates?, &options, &asked, false)
 }

@@ -75,7 +75,7 @@ fn a_write_of_several_pieces_is_repeated_until_its_last_is_durable() {
     let images = with_file(|fs, file| assert_eq!(fs.write(file, 9, b"before").unwrap(), 6));
     kill_everywhere(&images, 61, |fs| {
         let data = pattern(5, 2 * ATOMIC_WRITE_BYTES_MAX + 70_000);
-        fs.write(&*find(fs, "f"), 4000, &data).map(|_| ())
+        fs.write(&find(fs, "f"), 4000, &data).map(|_| ())
     });
 }
 
@@ -92,14 +92,14 @@ fn sparse() -> Images {
 #[test]
 fn a_punch_of_several_gib_is_repeated_until_its_last_is_durable() {
     kill_everywhere(&sparse(), 1, |fs| {
-        fs.fallocate(&*find(fs, "f"), Fallocate::PunchHole, 5000, 3 * GIB)
+        fs.fallocate(&find(fs, "f"), Fallocate::PunchHole, 5000, 3 * GIB)
     });
 }
 
 #[test]
 fn zeros_of_several_gib_that_extend_the_file_are_repeated_until_the_last_are_durable() {
     kill_everywhere(&sparse(), 1, |fs| {
-        fs.fallocate(&*find(fs, "f"), Fallocate::Zero { keep_size: false }, 300, 5 * GIB)
+        fs.fallocate(&find(fs, "f"), Fallocate::Zero { keep_size: false }, 300, 5 * GIB)
     });
 }
 
