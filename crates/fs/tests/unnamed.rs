@@ -49,16 +49,19 @@ fn it_is_gone_with_its_last_handle_and_so_is_its_space() {
 
 #[test]
 fn a_crash_takes_it_and_leaves_one_that_was_given_a_name() {
-    for folded in [false, true] {
+    for (before, after) in [(false, false), (true, false), (false, true), (true, true)] {
         let mut pool = TestPool::new(2, 8 * MIB);
         let fs = pool.start_alone();
         let kept = unnamed(&fs, &pattern(2, 50_000));
         let lost = unnamed(&fs, &pattern(3, 50_000));
-        if folded {
+        if before {
             fs.checkpoint().unwrap();
         }
         let attr = fs.link(kept.ino(), Ino::ROOT, b"kept").unwrap();
         assert_eq!((attr.links, attr.ino), (1, kept.ino()));
+        if after {
+            fs.checkpoint().unwrap();
+        }
         pool.kill();
         drop((kept, lost, fs));
         pool.assert_clean();
