@@ -34,6 +34,7 @@ impl Core {
     pub fn checkpoint(&self) -> Result<()> {
         let _one = self.checkpointing.lock();
         self.pool.check_writable()?;
+        let began = std::time::Instant::now();
         self.write_blocks();
         let closed = self.pool.close_gate();
         self.write_blocks();
@@ -58,6 +59,7 @@ impl Core {
         *self.folded.lock() = folded;
         self.checkpoint_bytes.fetch_add(written.bytes, Ordering::Relaxed);
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.checkpoint_times.took(began);
         Ok(())
     }
 

@@ -17,7 +17,7 @@ const CLOSES_MAX: u32 = 1000;
 /// The file system of one pool. All calls may come from many threads.
 #[derive(Debug)]
 pub struct FileSystem {
-    core: Arc<Core>,
+    pub(crate) core: Arc<Core>,
     background: parking_lot::Mutex<Option<JoinHandle<()>>>,
     replayed: u64,
 }

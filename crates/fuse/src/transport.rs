@@ -72,7 +72,7 @@ impl Transport {
     }
 
     fn guard<T>(&self, call: &'static str, serve: impl FnOnce(&Service) -> Served<T>) -> Served<T> {
-        survive(call, || serve(&self.service))
+        self.service.metered(call, || survive(call, || serve(&self.service)))
     }
 
     /// Makes the kernel forget the attributes of `number`, but no page: this may be said while a

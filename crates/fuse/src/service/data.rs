@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use nearside::files::{Attr, Error as FsError, Fallocate, Handle, Ino, NewNode, SetAttr};
+use nearside::files::{Attr, Call, Error as FsError, Fallocate, Handle, Ino, NewNode, SetAttr};
 
 use super::{Caller, Errno, Served, Service, stale};
 
@@ -66,6 +66,7 @@ impl Service {
         let handle = self.handle(number)?;
         with_buffer(bytes, |buffer| {
             let bytes = self.fs.read(&handle, offset, buffer)?;
+            self.fs.meter().moved(Call::Read, bytes);
             Ok(show(&buffer[..bytes]))
         })
     }
@@ -73,13 +74,16 @@ impl Service {
     /// Writes at `offset`.
     pub(crate) fn write(&self, number: u64, offset: u64, data: &[u8]) -> Served<usize> {
         let handle = self.handle(number)?;
-        Ok(self.fs.write(&handle, offset, data)?)
+        let bytes = self.fs.write(&handle, offset, data)?;
+        self.fs.meter().moved(Call::Write, bytes);
+        Ok(bytes)
     }
 
     /// Writes at the end, wherever that is by now.
     pub(crate) fn append(&self, number: u64, data: &[u8]) -> Served<usize> {
         let handle = self.handle(number)?;
         self.fs.append(&handle, data)?;
+        self.fs.meter().moved(Call::Write, data.len());
         Ok(data.len())
     }
 
@@ -130,6 +134,7 @@ impl Service {
                 Err(errno) => return Err(errno),
             }
         }
+        self.fs.meter().moved(Call::CopyFileRange, done as usize);
         Ok(done as u32)
     }
 

@@ -17,7 +17,7 @@ mod tests;
 use std::sync::Arc;
 
 use nearside::FileSystem;
-use nearside::files::{Attr, Creation, Error as FsError, Handle, Ino};
+use nearside::files::{Attr, Call, Creation, Error as FsError, Handle, Ino};
 
 use crate::handles::Handles;
 
@@ -77,6 +77,16 @@ impl Service {
     pub(crate) fn new(fs: Arc<FileSystem>, sole_door: bool) -> Service {
         let remains = sole_door.then(Remains::default);
         Service { fs, handles: Handles::default(), remains }
+    }
+
+    /// Serves a request and counts it under the name of its call.
+    #[inline]
+    pub(crate) fn metered<T>(
+        &self,
+        call: &'static str,
+        serve: impl FnOnce() -> Served<T>,
+    ) -> Served<T> {
+        self.fs.meter().call(Call::named(call), serve)
     }
 
     fn handle(&self, number: u64) -> Served<Arc<Handle>> {
