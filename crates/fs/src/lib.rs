@@ -8,6 +8,7 @@
 mod attr;
 mod bytes;
 mod check;
+mod check_live;
 mod check_names;
 mod checkpoint;
 mod core;
