@@ -33,6 +33,9 @@ pub fn start(pool: &Path, dir: &Path, args: &MountArgs) -> Result<()> {
     if let Some(memory) = args.memory {
         command.arg(format!("--memory={memory}"));
     }
+    if let Some(metrics) = args.metrics {
+        command.arg(format!("--metrics={metrics}"));
+    }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_target(&log));
     // A background process holds no directory of its caller's.
     command.current_dir("/");

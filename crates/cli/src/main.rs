@@ -10,29 +10,43 @@ mod args;
 mod bench;
 mod cat;
 mod check;
+mod content;
+mod control;
+mod copy;
 mod cp;
 mod daemon;
 mod df;
 mod dying;
 mod error;
+mod facts;
 mod format;
 mod info;
+mod inside;
+mod keep;
 mod ls;
+mod metrics;
 mod mkdir;
 mod mount;
 mod mv;
 mod output;
 mod place;
 mod pool_path;
+mod progress;
 mod rm;
+mod sample;
+mod screen;
 mod server;
 mod server_lock;
 mod side;
 mod signals;
 mod size;
 mod stat;
+mod stats;
+mod top;
 mod tree;
 mod umount;
+mod verdict;
+mod xattrs;
 
 use std::process::ExitCode;
 
@@ -68,6 +82,8 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Rm(args) => rm::run(args),
         Command::Mv(args) => mv::run(args),
         Command::Mkdir(args) => mkdir::run(args),
+        Command::Stats(args) => stats::run(args),
+        Command::Top(args) => top::run(args),
         Command::Bench(args) => bench::run(args),
     }
 }

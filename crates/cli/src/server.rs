@@ -1,6 +1,7 @@
 //! The server: holds a pool open and its mount alive, until it is unmounted or told to end.
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
@@ -10,7 +11,9 @@ use nearside_fuse::{Mount, MountOptions, Unmounter};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::MountArgs;
+use crate::control;
 use crate::error::{self, Error, Result};
+use crate::output;
 use crate::place;
 use crate::server_lock::ServerLock;
 use crate::signals::Signals;
@@ -56,7 +59,11 @@ pub fn run(place: &Place, args: &MountArgs, ready: impl FnOnce() -> Result<()>) 
         generation = info.generation, open_ms = started.elapsed().as_millis() as u64, "pool open"
     );
     let lock = take_lock(place, args)?;
-    let served = serve(&pool, place, args, signals, ready);
+    let answers = Answers { place, metrics: args.metrics, may_listen: lock.is_some() };
+    let served = answers.start(&pool).and_then(|_answering| {
+        // Before the mount: a port that is taken leaves none behind.
+        serve(&pool, place, args, signals, ready)
+    });
     let outcome = served.and(pool.close().map_err(error::pool(&place.pool)));
     match &outcome {
         Ok(()) => tracing::info!("pool closed"),
@@ -66,6 +73,25 @@ pub fn run(place: &Place, args: &MountArgs, ready: impl FnOnce() -> Result<()>) 
         lock.finish(&outcome);
     }
     outcome
+}
+
+/// Who answers questions about the pool while it is mounted.
+struct Answers<'a> {
+    place: &'a Place,
+    metrics: Option<SocketAddr>,
+    /// Nobody else can be the pool's server.
+    may_listen: bool,
+}
+
+impl Answers<'_> {
+    fn start(&self, pool: &Pool) -> Result<control::Server> {
+        let Place { pool: path, dir } = self.place;
+        let subject = control::Subject::new(pool.fs().clone(), path.clone(), dir.clone());
+        control::Server::start(path, subject, self.metrics, self.may_listen).map_err(|error| {
+            let asked = self.metrics.map_or_else(String::new, |it| format!(" (--metrics {it})"));
+            Error::Server(format!("cannot answer questions about the pool{asked}: {error}"))
+        })
+    }
 }
 
 /// Takes the lock; a pool on read-only media goes without.
@@ -172,6 +198,9 @@ fn start_log() {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(std::io::stderr().is_terminal() && output::may_colour())
+        // Else a log that cannot be written (a full disk) is told to stderr, which is that very
+        // log, and the thread panics.
+        .log_internal_errors(false)
         .try_init();
 }
