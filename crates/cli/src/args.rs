@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nearside::SliceSpec;
 
-use crate::{bench, cat, cp, df, ls, mkdir, mv, rm, size, stat, stats, top, tree};
+use crate::{
+    bench, cat, cp, df, ls, manual, mkdir, mv, rm, size, stat, stats, top, topology, tree,
+};
 
 /// Files on persistent memory: a pool of slices, one for each NUMA node, mounted for every program.
 #[derive(Debug, Parser)]
@@ -67,6 +69,12 @@ pub enum Command {
     Stats(stats::StatsArgs),
     /// Show the same on a terminal, again and again.
     Top(top::TopArgs),
+    /// Show the machine's nodes, CPUs, distances and persistent memory.
+    Topology(topology::TopologyArgs),
+    /// Print the completion of a shell.
+    Completions(manual::CompletionsArgs),
+    /// Print the manual, or write all its pages.
+    Man(manual::ManArgs),
     /// Measure what the engine costs, beside the floor of the same run.
     Bench(bench::BenchArgs),
 }
@@ -84,6 +92,7 @@ pub enum Durability {
 Examples:
   nearside format /data/pool --slices 2 --size 1G
   nearside format /tmp/pool --size 256M --durability process
+  nearside format /data/pool --slices 2 --size 1G --dry-run
   nearside format /data/pool --slice /dev/dax0.0 --slice /dev/dax1.0
   nearside format /data/pool --slice /mnt/pmem0/near:64G --slice /mnt/pmem1/near:64G")]
 pub struct FormatArgs {
@@ -112,6 +121,9 @@ pub struct FormatArgs {
     /// also where a virtual machine hides them [default: what each slice's memory writes at once].
     #[arg(long, value_name = "64|256", value_parser = log_line)]
     pub log_line: Option<u32>,
+    /// Make nothing; say what would be made, and whether there is room for it.
+    #[arg(long)]
+    pub dry_run: bool,
     /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,
@@ -228,6 +240,9 @@ mod tests {
             "nearside mount POOL DIR --foreground --read-only --threads 3 --memory 1G",
             "nearside mount POOL DIR --metrics 127.0.0.1:9399",
             "nearside top POOL --every 5",
+            "nearside topology --json",
+            "nearside completions zsh",
+            "nearside man --out DIR",
             "nearside stats DIR --every 2 --count 3 --json",
             "nearside umount DIR",
             "nearside info POOL --json",
@@ -242,6 +257,7 @@ mod tests {
             "nearside cp -rp --sparse a POOL:/a",
             "nearside cp -a POOL:/a b",
             "nearside rm --dry-run --json POOL:/a",
+            "nearside format POOL --size 1G --dry-run",
             "nearside rm -rf --dry-run POOL:/a POOL:/b",
             "nearside mv POOL:/a POOL:/b",
             "nearside mkdir -p POOL:/a",

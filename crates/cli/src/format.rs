@@ -7,7 +7,7 @@ use crate::access;
 use crate::args::{Durability, FormatArgs};
 use crate::error::{self, Error, Result};
 use crate::progress::Bar;
-use crate::{output, size};
+use crate::{output, plan, size};
 
 #[derive(Serialize)]
 struct Made {
@@ -21,6 +21,10 @@ struct Made {
 /// Makes a pool.
 pub fn run(args: &FormatArgs) -> Result<()> {
     let options = options(args)?;
+    if args.dry_run {
+        let plan = plan::plan(&args.pool, &options)?;
+        return if args.json { output::json(&plan) } else { output::text(&plan::text(&plan)) };
+    }
     let bar = Bar::new("formatting");
     Pool::format(&args.pool, &options).map_err(error::pool(&args.pool))?;
     let made = describe(args)?;

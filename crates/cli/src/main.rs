@@ -24,12 +24,14 @@ mod info;
 mod inside;
 mod keep;
 mod ls;
+mod manual;
 mod metrics;
 mod mkdir;
 mod mount;
 mod mv;
 mod output;
 mod place;
+mod plan;
 mod pool_path;
 mod progress;
 mod rm;
@@ -43,6 +45,7 @@ mod size;
 mod stat;
 mod stats;
 mod top;
+mod topology;
 mod tree;
 mod umount;
 mod verdict;
@@ -84,6 +87,9 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Mkdir(args) => mkdir::run(args),
         Command::Stats(args) => stats::run(args),
         Command::Top(args) => top::run(args),
+        Command::Topology(args) => topology::run(args),
+        Command::Completions(args) => manual::completions(args),
+        Command::Man(args) => manual::man(args),
         Command::Bench(args) => bench::run(args),
     }
 }

@@ -8,6 +8,7 @@ mod copies;
 mod full_disk;
 mod lists;
 mod live_check;
+mod manual;
 mod names;
 mod removals;
 mod support;
