@@ -7,7 +7,7 @@ use crate::dice::{Dice, Sources};
 use crate::error::{Error, Result};
 use crate::lab::{Lab, OWNER, Shape};
 use crate::options::Options;
-use fs::{Handle, Ino, NewNode, RenameMode};
+use fs::{Call, Handle, Ino, NewNode, RenameMode};
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -45,6 +45,8 @@ pub enum Operation {
     Mkdir,
     /// Remove a directory.
     Rmdir,
+    /// Count a call that does nothing, as the mount counts every one.
+    Meter,
 }
 
 /// All operations, with the names of `op-cost.md`'s rows.
@@ -63,6 +65,7 @@ const OPERATIONS: &[(&str, Operation)] = &[
     ("unlink", Operation::Unlink),
     ("mkdir", Operation::Mkdir),
     ("rmdir", Operation::Rmdir),
+    ("meter", Operation::Meter),
 ];
 
 impl std::str::FromStr for Operation {
@@ -191,6 +194,9 @@ fn one_call(bench: &Bench, operation: Operation, number: usize, input: &mut Inpu
         Operation::Unlink => ignore(fs.unlink(Ino::ROOT, name)?),
         Operation::Mkdir => drop(fs.create(Ino::ROOT, name, NewNode::Directory, OWNER)?),
         Operation::Rmdir => ignore(fs.rmdir(Ino::ROOT, name)?),
+        Operation::Meter => {
+            fs.meter().call(Call::named("read"), || black_box(Ok::<_, Error>(())))?
+        }
     }
     Ok(())
 }

@@ -25,14 +25,21 @@ pub struct About {
     accessed: String,
     modified: String,
     changed: String,
-    created: String,
+    /// Missing where only the server of a mount could say it, and does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<String>,
 }
 
 impl About {
     /// What there is to say of the file of this name; `target` is what a symbolic link says.
-    pub fn new(name: &[u8], meta: &Metadata, target: Option<&[u8]>) -> About {
+    pub fn new(
+        name: &[u8],
+        meta: &Metadata,
+        created: Option<Timestamp>,
+        target: Option<&[u8]>,
+    ) -> About {
         let attr = meta.attr();
         About {
             name: String::from_utf8_lossy(name).into_owned(),
@@ -48,7 +55,7 @@ impl About {
             accessed: time(attr.accessed),
             modified: time(attr.modified),
             changed: time(attr.changed),
-            created: time(attr.created),
+            created: created.map(time),
             target: target.map(|target| String::from_utf8_lossy(target).into_owned()),
         }
     }

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nearside::SliceSpec;
 
-use crate::{bench, cat, cp, df, ls, mkdir, mv, rm, size, stat, tree};
+use crate::{
+    bench, cat, cp, df, ls, manual, mkdir, mv, rm, size, stat, stats, top, topology, tree,
+};
 
 /// Files on persistent memory: a pool of slices, one for each NUMA node, mounted for every program.
 #[derive(Debug, Parser)]
@@ -23,11 +25,12 @@ Examples:
   nearside info /data/pool                          what it is and how full
   nearside umount /mnt/near                         checkpoint, close, unmount
   nearside check /data/pool                         verify everything that is stored
-  nearside cp -r notes /data/pool:/                 copy into a pool that is not mounted
+  nearside cp -r notes /data/pool:/                 copy into a pool, mounted or not
   nearside ls -l /data/pool:/notes                  and look at it
+  nearside stats /mnt/near                          what a mounted pool does
 
 POOL is a directory that holds the slices, POOL:/path a file or directory in it. The verbs on
-POOL:/path work without a mount, on a pool that is not mounted.
+POOL:/path work without a mount; a pool that is mounted they use through its mount.
 Sizes take K, M, G and T (powers of 1024).
 Exit codes: 0 done, 1 failed, 2 wrong usage.";
 
@@ -42,7 +45,7 @@ pub enum Command {
     Umount(UmountArgs),
     /// Replace the server of a mount by another version while its files are in use.
     Upgrade(UpgradeArgs),
-    /// Show what a pool is and how full; the pool must not be mounted.
+    /// Show what a pool is and how full.
     Info(InfoArgs),
     /// Verify everything that a pool stores; exits 0 if clean, 1 if damaged, 2 if it cannot look.
     Check(CheckArgs),
@@ -64,6 +67,16 @@ pub enum Command {
     Mv(mv::MvArgs),
     /// Make directories in a pool.
     Mkdir(mkdir::MkdirArgs),
+    /// Show what a mounted pool does: calls, logs, checkpoints, caches.
+    Stats(stats::StatsArgs),
+    /// Show the same on a terminal, again and again.
+    Top(top::TopArgs),
+    /// Show the machine's nodes, CPUs, distances and persistent memory.
+    Topology(topology::TopologyArgs),
+    /// Print the completion of a shell.
+    Completions(manual::CompletionsArgs),
+    /// Print the manual, or write all its pages.
+    Man(manual::ManArgs),
     /// Measure what the engine costs, beside the floor of the same run.
     Bench(bench::BenchArgs),
 }
@@ -81,6 +94,7 @@ pub enum Durability {
 Examples:
   nearside format /data/pool --slices 2 --size 1G
   nearside format /tmp/pool --size 256M --durability process
+  nearside format /data/pool --slices 2 --size 1G --dry-run
   nearside format /data/pool --slice /dev/dax0.0 --slice /dev/dax1.0
   nearside format /data/pool --slice /mnt/pmem0/near:64G --slice /mnt/pmem1/near:64G")]
 pub struct FormatArgs {
@@ -109,6 +123,9 @@ pub struct FormatArgs {
     /// also where a virtual machine hides them [default: what each slice's memory writes at once].
     #[arg(long, value_name = "64|256", value_parser = log_line)]
     pub log_line: Option<u32>,
+    /// Make nothing; say what would be made, and whether there is room for it.
+    #[arg(long)]
+    pub dry_run: bool,
     /// Print the result as JSON.
     #[arg(long)]
     pub json: bool,
@@ -129,9 +146,13 @@ Examples:
   nearside mount /data/pool /mnt/near
   nearside mount /data/pool /mnt/near --foreground    until Ctrl-C
   nearside mount /data/pool /mnt/near --read-only --memory 2G
+  nearside mount /data/pool /mnt/near --metrics 127.0.0.1:9399    for Prometheus
 
 The log goes to POOL/nearside.log, the process ids of the keeper and of its server to
-POOL/nearside.pid. SIGTERM to either unmounts cleanly. NEARSIDE_LOG=debug says more.")]
+POOL/nearside.pid. SIGTERM to either unmounts cleanly. NEARSIDE_LOG=debug says more. Over
+POOL/nearside.sock the server answers the pool's owner and root: nearside stats, top, info, df and
+check ask there. With --metrics it answers GET /metrics of everybody who can reach the address,
+without a password.")]
 pub struct MountArgs {
     /// Directory of the pool.
     pub pool: PathBuf,
@@ -149,6 +170,9 @@ pub struct MountArgs {
     /// Memory that caches may use [default: an eighth of the machine's].
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub memory: Option<u64>,
+    /// Answer GET /metrics there, in the text format of Prometheus.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub metrics: Option<std::net::SocketAddr>,
     /// This is the keeper in the background, started by `nearside mount`; it reports on stdout.
     #[arg(long, hide = true, conflicts_with = "foreground")]
     pub as_keeper: bool,
@@ -181,6 +205,11 @@ impl MountArgs {
 
 /// Arguments of `umount`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  nearside umount /mnt/near
+
+The mount of a server that died is cleared, too.")]
 pub struct UmountArgs {
     /// Directory that the pool is mounted on.
     pub dir: PathBuf,
@@ -209,6 +238,12 @@ pub struct UpgradeArgs {
 
 /// Arguments of `info`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  nearside info /data/pool
+  nearside info /data/pool --json
+
+The server of a mounted pool is asked: it tells the pool's owner and root.")]
 pub struct InfoArgs {
     /// Directory of the pool.
     pub pool: PathBuf,
@@ -219,8 +254,17 @@ pub struct InfoArgs {
 
 /// Arguments of `check`.
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  nearside check /data/pool
+  nearside check /data/pool --json && echo clean
+
+Of a mounted pool the server checks the trees of a new checkpoint, and then all data, while the pool
+is in use: writers wait for half a megabyte to be read at most, and a pool that is nearly full may
+run out of space sooner meanwhile, since what the check looks at is not used again before its end.
+The server tells the pool's owner and root. What was made after the check began is not looked at.")]
 pub struct CheckArgs {
-    /// Directory of the pool; the pool must not be mounted.
+    /// Directory of the pool.
     pub pool: PathBuf,
     /// Print JSON.
     #[arg(long)]
@@ -243,6 +287,12 @@ mod tests {
             "nearside format POOL --slices 2 --size 1G --slice /a:5M --slice /b --virtual-nodes 2 \
              --durability process --log 16M --log-line 256",
             "nearside mount POOL DIR --foreground --read-only --threads 3 --memory 1G",
+            "nearside mount POOL DIR --metrics 127.0.0.1:9399",
+            "nearside top POOL --every 5",
+            "nearside topology --json",
+            "nearside completions zsh",
+            "nearside man --out DIR",
+            "nearside stats DIR --every 2 --count 3 --json",
             "nearside umount DIR",
             "nearside upgrade DIR --program PATH --json",
             "nearside info POOL --json",
@@ -255,6 +305,9 @@ mod tests {
             "nearside stat POOL:/a --json",
             "nearside cat POOL:/a OTHER:/b",
             "nearside cp -rp --sparse a POOL:/a",
+            "nearside cp -a POOL:/a b",
+            "nearside rm --dry-run --json POOL:/a",
+            "nearside format POOL --size 1G --dry-run",
             "nearside rm -rf --dry-run POOL:/a POOL:/b",
             "nearside mv POOL:/a POOL:/b",
             "nearside mkdir -p POOL:/a",
@@ -262,7 +315,14 @@ mod tests {
         for line in lines {
             Cli::try_parse_from(line.split_whitespace()).unwrap();
         }
-        let wrong = ["nearside", "nearside format", "nearside format P --size 1KB", "nearside x"];
+        let wrong = [
+            "nearside",
+            "nearside format",
+            "nearside format P --size 1KB",
+            "nearside x",
+            "nearside mount POOL DIR --metrics 9399",
+            "nearside stats DIR --every 0",
+        ];
         for line in wrong {
             assert!(Cli::try_parse_from(line.split_whitespace()).is_err(), "{line}");
         }

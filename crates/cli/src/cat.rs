@@ -1,10 +1,9 @@
 //! `nearside cat`: the bytes of files of a pool, on stdout.
 
 use clap::Args;
-use nearside::files::Error as FsError;
-use nearside::{Error as PoolError, OpenFlags, Pool};
 
 use crate::error::{self, Result};
+use crate::inside::{Inside, Opening};
 use crate::pool_path::PoolPath;
 use crate::{access, output};
 
@@ -18,9 +17,10 @@ Examples:
   nearside cat /data/pool:/notes/today
   nearside cat /data/pool:/log.1 /data/pool:/log.2 | grep error
 
-The bytes come as they are, also on a terminal.")]
+The bytes come as they are, also on a terminal.
+A mounted pool is used through its mount, with the rights that you have there.")]
 pub struct CatArgs {
-    /// Files in pools, one after the other; the pools must not be mounted.
+    /// Files in pools, one after the other.
     #[arg(value_name = "POOL:/PATH", required = true, value_parser = PoolPath::parser())]
     pub files: Vec<PoolPath>,
 }
@@ -39,19 +39,16 @@ pub fn run(args: &CatArgs) -> Result<()> {
 }
 
 /// Prints one file; false when nobody reads any more.
-fn print(pool: &Pool, at: &PoolPath) -> Result<bool> {
-    let opened = pool.open_file(&at.path, &OpenFlags::new().read(true));
-    let file = opened.map_err(|error| match error {
-        PoolError::Path { source: FsError::IsDirectory, .. } => {
-            at.refuse("is a directory; list it with nearside ls")
-        }
-        error => error::inside(&at.pool)(error),
+fn print(pool: &Inside, at: &PoolPath) -> Result<bool> {
+    let opened = pool.open(&at.path, Opening::Read);
+    let mut file = opened.map_err(|failure| match failure.errno {
+        libc::EISDIR => at.refuse("is a directory; list it with nearside ls"),
+        _ => error::inside(&at.pool)(failure),
     })?;
     let mut buffer = vec![0; PIECE_BYTES];
     let mut offset = 0;
     loop {
-        let bytes =
-            file.read_at(&mut buffer, offset).map_err(|error| at.refuse(error.to_string()))?;
+        let bytes = file.read(&mut buffer, offset).map_err(|error| at.refuse(error.to_string()))?;
         if bytes == 0 {
             return Ok(true);
         }

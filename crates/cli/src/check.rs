@@ -1,57 +1,50 @@
 //! `nearside check`: verifies everything that a pool stores.
 
-use serde::Serialize;
-
+use crate::access;
 use crate::args::CheckArgs;
+use crate::control::Client;
 use crate::error::{Error, Result};
 use crate::output;
-
-#[derive(Serialize)]
-struct Report<'a> {
-    clean: bool,
-    findings: Vec<Finding<'a>>,
-    inodes: u64,
-    blocks: u64,
-    records: u64,
-}
-
-#[derive(Serialize)]
-struct Finding<'a> {
-    place: &'a str,
-    what: &'a str,
-}
+use crate::progress::Bar;
+use crate::verdict::Verdict;
 
 /// Verifies a pool.
 pub fn run(args: &CheckArgs) -> Result<()> {
-    let report = nearside::check(&args.pool)
-        .map_err(|source| Error::Unchecked { pool: args.pool.clone(), source })?;
-    let count = report.findings.len();
-    if args.json {
-        let findings = report.findings.iter();
-        output::json(&Report {
-            clean: count == 0,
-            findings: findings.map(|it| Finding { place: &it.place, what: &it.what }).collect(),
-            inodes: report.inodes,
-            blocks: report.blocks,
-            records: report.records,
-        })?;
-    } else {
-        let mut text = String::new();
-        for finding in &report.findings {
-            text.push_str(&format!("{}: {}\n", finding.place, finding.what));
-        }
-        let verdict = if count == 0 { "clean" } else { "damaged" };
-        text.push_str(&format!(
-            "{}: {verdict}; {} inodes, {} data blocks verified, {} log records replayed\n",
-            args.pool.display(),
-            report.inodes,
-            report.blocks,
-            report.records
-        ));
-        output::text(&text)?;
+    let verdict = look(args).map_err(|error| Error::Unchecked { reason: error.to_string() })?;
+    let count = verdict.findings.len();
+    match args.json {
+        true => output::json(&verdict)?,
+        false => output::text(&text(args, &verdict))?,
     }
     match count {
         0 => Ok(()),
         count => Err(Error::Damaged { pool: args.pool.clone(), count }),
     }
+}
+
+fn look(args: &CheckArgs) -> Result<Verdict> {
+    let bar = Bar::new("checking");
+    if access::mount_of(&args.pool)?.is_some() {
+        let mut each = |progress: crate::control::Progress| bar.set(progress.done, progress.of);
+        return Client::connect(&args.pool)?.check(&mut each);
+    }
+    nearside::check(&args.pool)
+        .map(Verdict::from)
+        .map_err(|source| Error::Pool { pool: args.pool.clone(), source })
+}
+
+fn text(args: &CheckArgs, verdict: &Verdict) -> String {
+    let mut text = String::new();
+    for finding in &verdict.findings {
+        text.push_str(&format!("{}: {}\n", finding.place, finding.what));
+    }
+    text.push_str(&format!(
+        "{}: {}; {} inodes, {} data blocks verified, {} log records replayed\n",
+        output::shown(args.pool.display().to_string().as_bytes()),
+        if verdict.clean { "clean" } else { "damaged" },
+        verdict.inodes,
+        verdict.blocks,
+        verdict.records
+    ));
+    text
 }

@@ -1,28 +1,13 @@
 //! `nearside cp`: copies into a pool, out of it, and within it.
-//!
-//! A file with a new name is written under a name of its own and renamed when it is whole, so that
-//! a copy that fails leaves nothing under the final name. A file that exists is written anew in
-//! place, as cp(1) does: it keeps its mode, its owner and its other names.
-
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use nearside::files::Ino;
-use nearside::{FileKind, Pool};
 
-use crate::error::{self, Error, Result};
+use crate::access;
+use crate::copy::Copy;
+use crate::error::{Error, Result};
+use crate::inside::Inside;
 use crate::pool_path::{self, Operand, PoolPath};
-use crate::side::{Content, Creating, Side, Stat, means_directory};
-use crate::{access, output};
-
-/// Bytes copied at once.
-const PIECE_BYTES: usize = 1 << 20;
-/// Permission bits that a copy takes over by itself.
-const MODE_BITS: u16 = 0o777;
-/// Those that it keeps if asked. Not setuid and setgid: the copy is its maker's.
-const MODE_BITS_KEPT: u16 = 0o1777;
+use crate::side::Side;
 
 /// Arguments of `cp`.
 #[derive(Debug, Args)]
@@ -30,15 +15,18 @@ const MODE_BITS_KEPT: u16 = 0o1777;
 Examples:
   nearside cp report.pdf /data/pool:/papers/
   nearside cp -rp /data/pool:/papers backup
+  nearside cp -a /home/ann /data/pool:/home/    as it is: owners, attributes, links
   nearside cp --sparse disk.img /data/pool:/disk.img
   pg_dump base | nearside cp /dev/stdin /data/pool:/base.sql
 
 Into a directory that exists goes a copy of the same name; a source without a name of its own
-(POOL:/, or dir/.) is merged into it. With -r a symbolic link is copied as a link. A copy is its
-maker's; extended attributes are not copied, and a file of two names becomes two files. A file
-outside whose path holds \":/\" is copied from its own directory.")]
+(POOL:/, or dir/.) is merged into it. With -r a symbolic link is copied as a link. Without -a a
+copy is its maker's, extended attributes are not copied, and a file of two names becomes two files.
+Without root -a keeps the owners that it may. ACLs, pipes, sockets and devices are left out. A file
+outside whose path holds \":/\" is copied from its own directory.
+A mounted pool is used through its mount, with the rights that you have there.")]
 pub struct CpArgs {
-    /// What to copy: POOL:/path, or a path outside. The pool must not be mounted.
+    /// What to copy: POOL:/path, or a path outside.
     #[arg(value_name = "SRC", value_parser = Operand::parser())]
     pub from: Operand,
     /// Where to: POOL:/path, or a path outside if SRC is in a pool.
@@ -50,9 +38,24 @@ pub struct CpArgs {
     /// Keep permission bits and times.
     #[arg(short, long)]
     pub preserve: bool,
+    /// Keep all that can be kept: -r, -p, owners, extended attributes, and files of several names.
+    #[arg(short, long)]
+    pub archive: bool,
     /// Keep holes, instead of writing them as zeros.
     #[arg(long)]
     pub sparse: bool,
+}
+
+impl CpArgs {
+    /// Whether directories are copied.
+    pub fn is_recursive(&self) -> bool {
+        self.recursive || self.archive
+    }
+
+    /// Whether permission bits and times are kept.
+    pub fn preserves(&self) -> bool {
+        self.preserve || self.archive
+    }
 }
 
 /// Copies.
@@ -73,7 +76,7 @@ pub fn run(args: &CpArgs) -> Result<()> {
 }
 
 fn between(args: &CpArgs, from: &PoolPath, to: &PoolPath) -> Result<()> {
-    let copy = |from: &Pool, to: &Pool, same| {
+    let copy = |from: &Inside, to: &Inside, same| {
         Copy::new(args, Side::Inside(from), Side::Inside(to), same).run()
     };
     if pool_path::is_same(&from.pool, &to.pool) {
@@ -81,278 +84,4 @@ fn between(args: &CpArgs, from: &PoolPath, to: &PoolPath) -> Result<()> {
     }
     let source = access::reading(&from.pool)?;
     access::changing(&to.pool, |pool| copy(&source, pool, false))
-}
-
-struct Copy<'a> {
-    args: &'a CpArgs,
-    from: Side<'a>,
-    to: Side<'a>,
-    /// Both sides are one pool, where a thing could be copied onto or into itself.
-    same: bool,
-    buffer: Vec<u8>,
-    /// Pipes, sockets and devices that were left out.
-    left_out: u64,
-}
-
-impl<'a> Copy<'a> {
-    fn new(args: &'a CpArgs, from: Side<'a>, to: Side<'a>, same: bool) -> Copy<'a> {
-        Copy { args, from, to, same, buffer: vec![0; PIECE_BYTES], left_out: 0 }
-    }
-
-    fn run(mut self) -> Result<()> {
-        let (from, to) = (path_of(&self.args.from), path_of(&self.args.to));
-        let source = self.source(from)?;
-        let target = self.to.stat(to, true).map_err(self.at_to(to))?;
-        let into_dir = target.is_some_and(|stat| stat.kind == FileKind::Directory);
-        let path = match own_name(from) {
-            Some(name) if into_dir => to.join(name),
-            _ => to.to_path_buf(),
-        };
-        self.refuse_place(&source, to, target.is_some())?;
-        if source.kind == FileKind::Directory {
-            self.refuse_into_itself(&source, &path)?;
-        }
-        self.copy(from, &source, &path)?;
-        match self.left_out {
-            0 => Ok(()),
-            count => {
-                let reason = format!("all copied but {count} pipes, sockets or devices");
-                Err(refuse(shown(&self.args.from, from), reason))
-            }
-        }
-    }
-
-    /// A new name needs a directory that is there.
-    fn refuse_place(&self, source: &Stat, to: &Path, exists: bool) -> Result<()> {
-        let missing = match to.parent() {
-            _ if exists => false,
-            _ if means_directory(to) && source.kind != FileKind::Directory => true,
-            Some(parent) if !parent.as_os_str().is_empty() => {
-                self.to.stat(parent, true).map_err(self.at_to(parent))?.is_none()
-            }
-            _ => false,
-        };
-        if missing {
-            let reason = match self.args.to {
-                Operand::Inside(_) => "no such directory; make it with nearside mkdir -p",
-                Operand::Outside(_) => "no such directory; make it with mkdir -p",
-            };
-            return Err(refuse(shown(&self.args.to, to), reason));
-        }
-        Ok(())
-    }
-
-    /// What is to be copied. A link is followed unless a whole tree is copied.
-    fn source(&self, path: &Path) -> Result<Stat> {
-        let found = self.from.stat(path, !self.args.recursive).map_err(self.at_from(path))?;
-        found.ok_or_else(|| {
-            let shown = shown(&self.args.from, path);
-            refuse(shown, "no such file or directory; look at the name")
-        })
-    }
-
-    fn copy(&mut self, from: &Path, source: &Stat, to: &Path) -> Result<()> {
-        match source.kind {
-            FileKind::Directory if !self.args.recursive => {
-                let reason = "is a directory; add -r to copy it with all that is in it";
-                Err(refuse(shown(&self.args.from, from), reason))
-            }
-            FileKind::Directory => self.copy_dir(from, source, to),
-            FileKind::Symlink => self.copy_link(from, to),
-            FileKind::File => self.copy_file(from, source, to),
-            // Named by itself it is read to its end, like /dev/stdin.
-            _ if !self.args.recursive => self.copy_file(from, source, to),
-            _ => {
-                self.left_out += 1;
-                let shown = shown(&self.args.from, from);
-                output::complain(&format!("{}: no file, left out", shown.display()));
-                Ok(())
-            }
-        }
-    }
-
-    fn copy_dir(&mut self, from: &Path, source: &Stat, to: &Path) -> Result<()> {
-        let found = self.to.stat(to, true).map_err(self.at_to(to))?;
-        let made = found.is_none();
-        match found {
-            Some(stat) if stat.kind == FileKind::Directory => {}
-            Some(_) => {
-                let reason = "exists and is no directory; remove it first";
-                return Err(refuse(shown(&self.args.to, to), reason));
-            }
-            // Its maker must be able to fill it.
-            None => {
-                let mode = source.mode & MODE_BITS | 0o700;
-                self.to.make_dir(to, mode).map_err(self.at_to(to))?;
-            }
-        }
-        for name in self.from.names(from).map_err(self.at_from(from))? {
-            let path = from.join(&name);
-            // None only if somebody removed it meanwhile.
-            if let Some(stat) = self.from.stat(&path, false).map_err(self.at_from(&path))? {
-                self.copy(&path, &stat, &to.join(&name))?;
-            }
-        }
-        if made && !self.args.preserve && source.mode & 0o700 != 0o700 {
-            let now = self.to.stat(to, true).map_err(self.at_to(to))?;
-            let mode = now.map_or(0, |stat| stat.mode) & source.mode;
-            self.to.set_mode(to, mode).map_err(self.at_to(to))?;
-        }
-        self.preserve(source, to)
-    }
-
-    fn copy_link(&self, from: &Path, to: &Path) -> Result<()> {
-        let target = self.from.read_link(from).map_err(self.at_from(from))?;
-        self.to.make_link(&target, to).map_err(self.at_to(to))
-    }
-
-    fn copy_file(&mut self, from: &Path, source: &Stat, to: &Path) -> Result<()> {
-        match self.to.stat(to, true).map_err(self.at_to(to))? {
-            None => self.copy_new(from, source, to),
-            Some(stat) if stat.kind == FileKind::Directory => {
-                let reason = "is a directory; remove it first, or choose another name";
-                Err(refuse(shown(&self.args.to, to), reason))
-            }
-            Some(stat) if self.same && stat.ino == source.ino => {
-                Err(refuse(shown(&self.args.to, to), "is the very file to be copied"))
-            }
-            Some(_) => {
-                self.fill(from, to, to, Creating::Emptied)?;
-                self.preserve(source, to)
-            }
-        }
-    }
-
-    fn copy_new(&mut self, from: &Path, source: &Stat, to: &Path) -> Result<()> {
-        let scratch = to.with_file_name(scratch_name());
-        let mode = Creating::New(source.mode & MODE_BITS);
-        let filled =
-            self.fill(from, &scratch, to, mode).and_then(|()| self.preserve(source, &scratch));
-        let done = filled.and_then(|()| self.to.rename(&scratch, to).map_err(self.at_to(to)));
-        if done.is_err() {
-            // The first error is what matters; it may even be that nothing was made.
-            let _ = self.to.remove_file(&scratch);
-        }
-        done
-    }
-
-    /// Copies the content of `from` to `path`; errors speak of `to`, the name that is meant.
-    fn fill(&mut self, from: &Path, path: &Path, to: &Path, how: Creating) -> Result<()> {
-        let mut source = self.from.open(from).map_err(self.at_from(from))?;
-        let mut target = self.to.create(path, how).map_err(self.at_to(to))?;
-        if !self.args.sparse {
-            return self.fill_range((from, &mut source), (to, &mut target), (0, u64::MAX));
-        }
-        let mut offset = 0;
-        while let Some(data) = source.next_data(offset).map_err(self.at_from(from))? {
-            source.go_to(data.0).map_err(self.at_from(from))?;
-            target.go_to(data.0).map_err(self.at_to(to))?;
-            self.fill_range((from, &mut source), (to, &mut target), data)?;
-            offset = data.1;
-        }
-        let bytes = source.len().map_err(self.at_from(from))?;
-        target.set_len(bytes).map_err(self.at_to(to))
-    }
-
-    fn fill_range(
-        &mut self,
-        (from, source): (&Path, &mut Content),
-        (to, target): (&Path, &mut Content),
-        (start, end): (u64, u64),
-    ) -> Result<()> {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let mut offset = start;
-        while offset < end {
-            let most = (end - offset).min(buffer.len() as u64) as usize;
-            let piece = &mut buffer[..most];
-            let bytes = source.read(piece, offset).map_err(self.at_from(from))?;
-            if bytes == 0 {
-                break;
-            }
-            target.write(&piece[..bytes], offset).map_err(self.at_to(to))?;
-            offset += bytes as u64;
-        }
-        self.buffer = buffer;
-        Ok(())
-    }
-
-    fn preserve(&self, source: &Stat, to: &Path) -> Result<()> {
-        if !self.args.preserve {
-            return Ok(());
-        }
-        self.to.set_times(to, source).map_err(self.at_to(to))?;
-        self.to.set_mode(to, source.mode & MODE_BITS_KEPT).map_err(self.at_to(to))
-    }
-
-    /// A directory that was copied into itself would never be done. Asks the pool for what lies
-    /// above, since links and `..` make the path's own parts say something else.
-    fn refuse_into_itself(&self, source: &Stat, to: &Path) -> Result<()> {
-        if !self.same {
-            return Ok(());
-        }
-        let found = self.to.stat(to, true).map_err(self.at_to(to))?;
-        let mut above = match (found, to.parent()) {
-            // Refused by who makes the directory.
-            (Some(stat), _) if stat.kind != FileKind::Directory => return Ok(()),
-            (None, Some(parent)) => parent.to_path_buf(),
-            _ => to.to_path_buf(),
-        };
-        while let Some(stat) = self.to.stat(&above, true).map_err(self.at_to(&above))? {
-            if stat.ino == source.ino {
-                let reason = "lies in the very directory to be copied; choose a place outside";
-                return Err(refuse(shown(&self.args.to, to), reason));
-            }
-            if stat.ino == Ino::ROOT.0 {
-                break;
-            }
-            above.push("..");
-        }
-        Ok(())
-    }
-
-    fn at_from(&self, path: &Path) -> impl Fn(std::io::Error) -> Error + 'static {
-        at(&self.args.from, path)
-    }
-
-    fn at_to(&self, path: &Path) -> impl Fn(std::io::Error) -> Error + 'static {
-        at(&self.args.to, path)
-    }
-}
-
-/// Puts the path to an error, as the command line writes it.
-fn at(operand: &Operand, path: &Path) -> impl Fn(std::io::Error) -> Error + 'static {
-    let shown = shown(operand, path);
-    move |source| error::io(&shown)(source)
-}
-
-fn refuse(shown: PathBuf, reason: impl Into<String>) -> Error {
-    Error::Path { shown, reason: reason.into() }
-}
-
-fn path_of(operand: &Operand) -> &Path {
-    match operand {
-        Operand::Inside(at) => &at.path,
-        Operand::Outside(path) => path,
-    }
-}
-
-/// `path` of the side that `operand` is on, as the command line writes it.
-fn shown(operand: &Operand, path: &Path) -> PathBuf {
-    match operand {
-        Operand::Inside(at) => pool_path::shown(&at.pool, path),
-        Operand::Outside(_) => path.to_path_buf(),
-    }
-}
-
-/// The name that a copy of `path` gets in a directory; none for `/`, `.` and `..`.
-fn own_name(path: &Path) -> Option<&std::ffi::OsStr> {
-    let bytes = path.as_os_str().as_bytes();
-    // The path's own parts do not show a final dot.
-    if bytes.ends_with(b"/.") { None } else { path.file_name() }
-}
-
-/// A name that nobody else chooses.
-fn scratch_name() -> String {
-    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos());
-    format!(".nearside-cp-{}-{nanos}", std::process::id())
 }

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use nearside::Pool;
 use serde::Serialize;
 
 use crate::error::Result;
+use crate::facts::{Facts, SliceFacts};
 use crate::size::show;
 use crate::{access, output};
 
@@ -19,9 +19,10 @@ Examples:
 
 The sizes are those of the space for data, without logs. The total's free space is what files can
 still take: less than that of the slices by what is kept for checkpoints and for removing files
-from a full pool. Inodes belong to the pool as a whole.")]
+from a full pool. Inodes belong to the pool as a whole. The server of a mounted pool is asked: it
+tells the pool's owner and root.")]
 pub struct DfArgs {
-    /// Directory of the pool; the pool must not be mounted.
+    /// Directory of the pool.
     pub pool: PathBuf,
     /// Print JSON; all sizes are bytes.
     #[arg(long)]
@@ -80,26 +81,24 @@ impl Space {
 
 /// Shows the space of a pool.
 pub fn run(args: &DfArgs) -> Result<()> {
-    let report = report(args, &access::reading(&args.pool)?);
+    let report = report(args, access::facts(&args.pool)?);
     if args.json { output::json(&report) } else { output::text(&text(&report)) }
 }
 
-fn report(args: &DfArgs, pool: &Pool) -> Report {
-    let (space, slices) = (pool.statfs(), pool.info().slices);
-    let free: u64 = slices.iter().map(|slice| slice.blocks_free).sum();
-    let kept = free.saturating_sub(space.blocks_free);
-    let slices = slices.into_iter().map(|slice| Slice {
+fn report(args: &DfArgs, facts: Facts) -> Report {
+    let (free, kept) = (facts.blocks_free_in_slices(), facts.blocks_kept());
+    let slice = |slice: &SliceFacts| Slice {
         index: slice.index,
-        path: slice.path.display().to_string(),
-        space: Space::new(slice.blocks, slice.blocks_free, 0, space.block_bytes),
-    });
+        path: slice.path.clone(),
+        space: Space::new(slice.blocks, slice.blocks_free, 0, facts.block_bytes),
+    };
     Report {
         pool: args.pool.display().to_string(),
-        space: Space::new(space.blocks, free, kept, space.block_bytes),
-        kept_bytes: kept * u64::from(space.block_bytes),
-        inodes: space.inodes,
-        inodes_free: space.inodes_free,
-        slices: slices.collect(),
+        space: Space::new(facts.blocks, free, kept, facts.block_bytes),
+        kept_bytes: facts.bytes(kept),
+        inodes: facts.inodes,
+        inodes_free: facts.inodes_free,
+        slices: facts.slices.iter().map(slice).collect(),
     }
 }
 
@@ -107,7 +106,8 @@ fn text(report: &Report) -> String {
     let row = |name: &str, cells: [String; 4], inodes: &str, path: &str| {
         let mut row = vec![name.to_owned()];
         row.extend(cells);
-        row.extend([inodes.to_owned(), path.to_owned()]);
+        // A path is the last cell, so that what it is escaped to moves no column.
+        row.extend([inodes.to_owned(), output::shown(path.as_bytes())]);
         row
     };
     let heads = ["SIZE", "USED", "FREE", "USE"].map(str::to_owned);

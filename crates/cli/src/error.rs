@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::inside::Failure;
 use crate::pool_path;
 
 /// Why a command failed; the text goes to stderr after `nearside: `.
@@ -20,12 +21,10 @@ pub enum Error {
         source: nearside::Error,
     },
     /// The pool could not be verified.
-    #[error("cannot check {}", about(pool, source))]
+    #[error("cannot check {reason}")]
     Unchecked {
-        /// The pool.
-        pool: PathBuf,
-        /// What stood in the way.
-        source: nearside::Error,
+        /// The pool, and what stood in the way.
+        reason: String,
     },
     /// The check found something.
     #[error("{}: damaged in {count} places (listed on stdout)", pool.display())]
@@ -114,16 +113,17 @@ pub fn pool(pool: &Path) -> impl Fn(nearside::Error) -> Error + '_ {
     move |source| Error::Pool { pool: pool.to_path_buf(), source }
 }
 
-/// Puts the pool before the path that an error of the library names.
-pub fn inside(pool: &Path) -> impl Fn(nearside::Error) -> Error + '_ {
-    move |source| match source {
-        nearside::Error::Path { path, source } => {
-            let mut reason = source.to_string();
-            if matches!(source, nearside::files::Error::NotFound) {
-                reason.push_str(&format!("; nearside ls {}:/ shows what is there", pool.display()));
-            }
-            Error::Path { shown: pool_path::shown(pool, &path), reason }
+/// Puts the pool before the path that a failure inside it names.
+pub fn inside(pool: &Path) -> impl Fn(Failure) -> Error + '_ {
+    move |failure| {
+        let mut reason = failure.what;
+        if failure.errno == libc::ENOENT {
+            reason.push_str(&format!("; nearside ls {}:/ shows what is there", pool.display()));
         }
-        source => Error::Pool { pool: pool.to_path_buf(), source },
+        let shown = match failure.path {
+            Some(path) => pool_path::shown(pool, &path),
+            None => pool.to_path_buf(),
+        };
+        Error::Path { shown, reason }
     }
 }

@@ -6,7 +6,8 @@ use serde::Serialize;
 use crate::access;
 use crate::args::{Durability, FormatArgs};
 use crate::error::{self, Error, Result};
-use crate::{output, size};
+use crate::progress::Bar;
+use crate::{output, plan, size};
 
 #[derive(Serialize)]
 struct Made {
@@ -20,8 +21,14 @@ struct Made {
 /// Makes a pool.
 pub fn run(args: &FormatArgs) -> Result<()> {
     let options = options(args)?;
+    if args.dry_run {
+        let plan = plan::plan(&args.pool, &options)?;
+        return if args.json { output::json(&plan) } else { output::text(&plan::text(&plan)) };
+    }
+    let bar = Bar::new("formatting");
     Pool::format(&args.pool, &options).map_err(error::pool(&args.pool))?;
     let made = describe(args)?;
+    drop(bar);
     if args.json {
         return output::json(&made);
     }
@@ -38,7 +45,7 @@ pub fn run(args: &FormatArgs) -> Result<()> {
 
 /// Opens what was made, for only an open pool knows its domain.
 fn describe(args: &FormatArgs) -> Result<Made> {
-    let pool = access::reading(&args.pool)?;
+    let pool = access::opened(&args.pool)?;
     let info = pool.info();
     Ok(Made {
         pool: args.pool.display().to_string(),

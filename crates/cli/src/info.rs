@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
-use nearside::PoolInfo;
-use nearside::files::StatFs;
 use serde::Serialize;
 
 use crate::access;
 use crate::args::InfoArgs;
 use crate::error::Result;
+use crate::facts::Facts;
 use crate::output::{self, table};
 use crate::size::show;
 
@@ -23,6 +22,8 @@ struct Info<'a> {
     bytes: u64,
     used_bytes: u64,
     free_bytes: u64,
+    /// Free in slices, but not for files.
+    kept_bytes: u64,
     inodes: u64,
     slices: Vec<Slice<'a>>,
     notes: &'a [String],
@@ -31,7 +32,7 @@ struct Info<'a> {
 #[derive(Serialize)]
 struct Slice<'a> {
     index: u32,
-    path: String,
+    path: &'a str,
     node: Option<u32>,
     medium: &'a str,
     domain: &'a str,
@@ -45,55 +46,60 @@ struct Slice<'a> {
 
 /// Shows a pool.
 pub fn run(args: &InfoArgs) -> Result<()> {
-    let pool = access::reading(&args.pool)?;
-    let (about, space) = (pool.info(), pool.statfs());
-    let info = info(&args.pool, &about, &space);
+    let facts = access::facts(&args.pool)?;
+    let info = info(&args.pool, &facts);
     if args.json { output::json(&info) } else { output::text(&text(&info)) }
 }
 
-fn info<'a>(pool: &Path, about: &'a PoolInfo, space: &StatFs) -> Info<'a> {
-    let block_bytes = u64::from(space.block_bytes);
-    let slices = about.slices.iter().map(|slice| Slice {
+fn info<'a>(pool: &Path, facts: &'a Facts) -> Info<'a> {
+    let slices = facts.slices.iter().map(|slice| Slice {
         index: slice.index,
-        path: slice.path.display().to_string(),
+        path: &slice.path,
         node: slice.node,
-        medium: slice.medium,
-        domain: slice.domain,
+        medium: &slice.medium,
+        domain: &slice.domain,
         bytes: slice.bytes,
         log_bytes: slice.log_bytes,
         log_line_bytes: slice.log_line_bytes,
-        block_bytes: space.block_bytes,
+        block_bytes: facts.block_bytes,
         blocks: slice.blocks,
         blocks_free: slice.blocks_free,
     });
     Info {
         pool: pool.display().to_string(),
-        uuid: &about.uuid,
-        format_version: about.format_version,
-        domain: about.domain,
-        generation: about.generation,
-        log_used_bytes: about.log_used_bytes,
-        bytes: space.blocks * block_bytes,
-        used_bytes: space.blocks.saturating_sub(space.blocks_free) * block_bytes,
-        free_bytes: space.blocks_free * block_bytes,
-        inodes: space.inodes,
+        uuid: &facts.uuid,
+        format_version: facts.format_version,
+        domain: &facts.domain,
+        generation: facts.generation,
+        log_used_bytes: facts.log_used_bytes,
+        bytes: facts.bytes(facts.blocks),
+        used_bytes: facts.bytes(facts.blocks_used()),
+        free_bytes: facts.bytes(facts.blocks_free),
+        kept_bytes: facts.bytes(facts.blocks_kept()),
+        inodes: facts.inodes,
         slices: slices.collect(),
-        notes: &about.notes,
+        notes: &facts.notes,
     }
 }
 
 fn text(info: &Info<'_>) -> String {
     let mut text = format!(
         "pool        {}\nuuid        {}\nformat      {}\ndomain      {}\ncheckpoint  {}\n",
-        info.pool, info.uuid, info.format_version, info.domain, info.generation
+        output::shown(info.pool.as_bytes()),
+        info.uuid,
+        info.format_version,
+        info.domain,
+        info.generation
     );
     let percent = (info.used_bytes * 100).checked_div(info.bytes).unwrap_or(0);
     text.push_str(&format!(
-        "log         {} in use\nspace       {}, {} used ({percent} %), {} free\ninodes      {}\n\n",
+        "log         {} in use\nspace       {}, {} used ({percent} %), {} free, {} kept\n\
+         inodes      {}\n\n",
         show(info.log_used_bytes),
         show(info.bytes),
         show(info.used_bytes),
         show(info.free_bytes),
+        show(info.kept_bytes),
         info.inodes
     ));
     let heads =
@@ -119,6 +125,6 @@ fn row(slice: &Slice<'_>) -> Vec<String> {
         show(u64::from(slice.log_line_bytes)),
         bytes(slice.blocks.saturating_sub(slice.blocks_free)),
         bytes(slice.blocks_free),
-        slice.path.clone(),
+        output::shown(slice.path.as_bytes()),
     ]
 }

@@ -3,10 +3,12 @@
 use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
-use nearside::{Metadata, Pool};
+use nearside::Metadata;
+use nearside::files::Timestamp;
 
 use crate::about::{self, About};
 use crate::error::{self, Result};
+use crate::inside::Inside;
 use crate::pool_path::PoolPath;
 use crate::size::show;
 use crate::{access, output};
@@ -19,9 +21,10 @@ Examples:
   nearside ls -l /data/pool:/notes
   nearside ls -a --json /data/pool:/notes
 
-Times are UTC. On a terminal, control characters in names are escaped.")]
+Times are UTC. On a terminal, control characters in names are escaped.
+A mounted pool is used through its mount, with the rights that you have there.")]
 pub struct LsArgs {
-    /// A directory or file in a pool [default path: its root]; the pool must not be mounted.
+    /// A directory or file in a pool [default path: its root].
     #[arg(value_name = "POOL[:/PATH]", value_parser = PoolPath::or_root_parser())]
     pub at: PoolPath,
     /// Mode, links, owner, group, size and time of the last change, too.
@@ -39,28 +42,35 @@ pub struct LsArgs {
 pub struct Entry {
     name: Vec<u8>,
     meta: Metadata,
+    created: Option<Timestamp>,
     target: Option<Vec<u8>>,
 }
 
 impl Entry {
     /// Looks up what `at` names; `name` is what to call it.
-    pub fn find(pool: &Pool, at: &PoolPath, name: Vec<u8>) -> Result<Entry> {
+    pub fn find(pool: &Inside, at: &PoolPath, name: Vec<u8>) -> Result<Entry> {
         let meta = pool.symlink_metadata(&at.path).map_err(error::inside(&at.pool))?;
         let target = match meta.is_symlink() {
             true => Some(pool.read_link(&at.path).map_err(error::inside(&at.pool))?),
             false => None,
         };
-        Ok(Entry { name, meta, target: target.map(|it| it.as_os_str().as_bytes().to_vec()) })
+        let target = target.map(|it| it.as_os_str().as_bytes().to_vec());
+        Ok(Entry { name, meta, created: pool.created(&meta), target })
     }
 
     /// As JSON shows it.
     pub fn about(&self) -> About {
-        About::new(&self.name, &self.meta, self.target.as_deref())
+        About::new(&self.name, &self.meta, self.created, self.target.as_deref())
     }
 
     /// What it is.
     pub fn meta(&self) -> &Metadata {
         &self.meta
+    }
+
+    /// When it was made, where that is known.
+    pub fn created(&self) -> Option<Timestamp> {
+        self.created
     }
 
     /// The name, and where it leads if it is a symbolic link, as stdout is to show them.
@@ -93,30 +103,29 @@ pub fn run(args: &LsArgs) -> Result<()> {
 }
 
 /// Whether there is a directory to list. A link to one is followed, a link to nowhere is shown.
-fn is_dir(pool: &Pool, at: &PoolPath) -> Result<bool> {
+fn is_dir(pool: &Inside, at: &PoolPath) -> Result<bool> {
     let own = pool.symlink_metadata(&at.path).map_err(error::inside(&at.pool))?;
     Ok(own.is_dir() || pool.metadata(&at.path).is_ok_and(|meta| meta.is_dir()))
 }
 
-fn one(pool: &Pool, at: &PoolPath) -> Result<Entry> {
+fn one(pool: &Inside, at: &PoolPath) -> Result<Entry> {
     Entry::find(pool, at, at.path.as_os_str().as_bytes().to_vec())
 }
 
 /// The names to list, in the order of their bytes.
-fn names(pool: &Pool, args: &LsArgs) -> Result<Vec<Vec<u8>>> {
+fn names(pool: &Inside, args: &LsArgs) -> Result<Vec<Vec<u8>>> {
     let at = &args.at;
     let mut names = Vec::new();
-    for entry in pool.read_dir(&at.path).map_err(error::inside(&at.pool))? {
-        let entry = entry.map_err(error::inside(&at.pool))?;
-        if args.all || !entry.name_bytes().starts_with(b".") {
-            names.push(entry.name_bytes().to_vec());
+    for entry in pool.entries(&at.path).map_err(error::inside(&at.pool))? {
+        if args.all || !entry.name.starts_with(b".") {
+            names.push(entry.name);
         }
     }
     names.sort();
     Ok(names)
 }
 
-fn entries(pool: &Pool, args: &LsArgs) -> Result<Vec<Entry>> {
+fn entries(pool: &Inside, args: &LsArgs) -> Result<Vec<Entry>> {
     let find = |name: Vec<u8>| Entry::find(pool, &args.at.child(&name), name);
     names(pool, args)?.into_iter().map(find).collect()
 }

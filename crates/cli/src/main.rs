@@ -10,31 +10,48 @@ mod args;
 mod bench;
 mod cat;
 mod check;
+mod content;
+mod control;
+mod copy;
 mod cp;
 mod daemon;
 mod df;
 mod dying;
 mod error;
+mod facts;
 mod format;
 mod info;
+mod inside;
+mod keep;
 mod keeper;
 mod ls;
+mod manual;
+mod metrics;
 mod mkdir;
 mod mount;
 mod mv;
 mod output;
 mod place;
+mod plan;
 mod pool_path;
+mod progress;
 mod rm;
+mod sample;
+mod screen;
 mod server;
 mod server_lock;
 mod side;
 mod signals;
 mod size;
 mod stat;
+mod stats;
+mod top;
+mod topology;
 mod tree;
 mod umount;
 mod upgrade;
+mod verdict;
+mod xattrs;
 
 use std::process::ExitCode;
 
@@ -71,6 +88,11 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Rm(args) => rm::run(args),
         Command::Mv(args) => mv::run(args),
         Command::Mkdir(args) => mkdir::run(args),
+        Command::Stats(args) => stats::run(args),
+        Command::Top(args) => top::run(args),
+        Command::Topology(args) => topology::run(args),
+        Command::Completions(args) => manual::completions(args),
+        Command::Man(args) => manual::man(args),
         Command::Bench(args) => bench::run(args),
     }
 }

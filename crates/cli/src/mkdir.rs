@@ -1,11 +1,10 @@
 //! `nearside mkdir`: makes directories in a pool.
 
 use clap::Args;
-use nearside::files::Error as FsError;
-use nearside::{Error as PoolError, Pool};
 
 use crate::access;
 use crate::error::{self, Result};
+use crate::inside::Inside;
 use crate::pool_path::PoolPath;
 
 /// Arguments of `mkdir`.
@@ -15,9 +14,10 @@ Examples:
   nearside mkdir /data/pool:/notes
   nearside mkdir -p /data/pool:/notes/2031/may
 
-A new directory is its maker's and has the mode 0755.")]
+A new directory is its maker's and has the mode 0755.
+A mounted pool is used through its mount, with the rights that you have there.")]
 pub struct MkdirArgs {
-    /// Directories to make; the pool must not be mounted.
+    /// Directories to make.
     #[arg(value_name = "POOL:/PATH", required = true, value_parser = PoolPath::parser())]
     pub dirs: Vec<PoolPath>,
     /// Make those above it that are missing, and be content with one that is there.
@@ -35,18 +35,18 @@ pub fn run(args: &MkdirArgs) -> Result<()> {
     Ok(())
 }
 
-fn make(pool: &Pool, at: &PoolPath, parents: bool) -> Result<()> {
+fn make(pool: &Inside, at: &PoolPath, parents: bool) -> Result<()> {
     let made = match parents {
         true => pool.create_dir_all(&at.path),
         false => pool.create_dir(&at.path),
     };
-    made.map_err(|error| match error {
-        PoolError::Path { source: FsError::NotFound, .. } if !parents => {
+    made.map_err(|failure| match failure.errno {
+        libc::ENOENT if !parents => {
             at.refuse("the directory above it is missing; add -p to make that, too")
         }
-        PoolError::Path { source: FsError::Exists, .. } if !parents => {
+        libc::EEXIST if !parents => {
             at.refuse("the name exists; choose another (with -p a directory that exists is fine)")
         }
-        error => error::inside(&at.pool)(error),
+        _ => error::inside(&at.pool)(failure),
     })
 }

@@ -1,10 +1,10 @@
 //! `nearside mv`: renames in a pool, in one atomic step.
 
 use clap::Args;
-use nearside::Pool;
 
 use crate::access;
 use crate::error::{self, Error, Result};
+use crate::inside::Inside;
 use crate::pool_path::{self, PoolPath};
 
 /// Arguments of `mv`.
@@ -14,9 +14,10 @@ Examples:
   nearside mv /data/pool:/notes/today /data/pool:/notes/yesterday
   nearside mv /data/pool:/notes /data/pool:/old/    into the directory old
 
-A file that has the new name is replaced; a crash leaves the old state or the new one.")]
+A file that has the new name is replaced; a crash leaves the old state or the new one.
+A mounted pool is used through its mount, with the rights that you have there.")]
 pub struct MvArgs {
-    /// What to rename; the pool must not be mounted.
+    /// What to rename.
     #[arg(value_name = "POOL:/FROM", value_parser = PoolPath::parser())]
     pub from: PoolPath,
     /// Its new name, or a directory of the same pool to move it into.
@@ -33,7 +34,7 @@ pub fn run(args: &MvArgs) -> Result<()> {
     access::changing(&args.from.pool, |pool| rename(pool, args))
 }
 
-fn rename(pool: &Pool, args: &MvArgs) -> Result<()> {
+fn rename(pool: &Inside, args: &MvArgs) -> Result<()> {
     let (from, to) = (&args.from, &args.to);
     if from.is_nameless() {
         return Err(from.refuse("names no entry of a directory; name what to move"));
@@ -43,5 +44,5 @@ fn rename(pool: &Pool, args: &MvArgs) -> Result<()> {
         Some(name) if into => to.path.join(name),
         _ => to.path.clone(),
     };
-    pool.rename(&from.path, path).map_err(error::inside(&from.pool))
+    pool.rename(&from.path, &path).map_err(error::inside(&from.pool))
 }

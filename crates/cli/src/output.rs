@@ -27,9 +27,19 @@ pub fn piece(bytes: &[u8]) -> Result<bool> {
     }
 }
 
+/// Whether a terminal may be coloured (<https://no-color.org>).
+pub fn may_colour() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
 /// A name for stdout: as it is, but harmless where stdout is a terminal.
 pub fn name(name: &[u8]) -> Vec<u8> {
     if std::io::stdout().is_terminal() { about::escaped(name) } else { name.to_vec() }
+}
+
+/// The same for text.
+pub fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(&self::name(name)).into_owned()
 }
 
 /// Says on stderr what went wrong, or will be missing. A path in it may hold what commands a
@@ -51,6 +61,14 @@ pub fn json(value: &impl Serialize) -> Result<()> {
         .map_err(|error| Error::Output(std::io::Error::other(error)))?;
     line.push('\n');
     text(&line)
+}
+
+/// Prints `value` as one line of JSON; false when stdout's reader went away.
+pub fn json_line(value: &impl Serialize) -> Result<bool> {
+    let mut line =
+        serde_json::to_vec(value).map_err(|error| Error::Output(std::io::Error::other(error)))?;
+    line.push(b'\n');
+    piece(&line)
 }
 
 /// Rows with columns of equal width, the first row being the heads.

@@ -12,8 +12,10 @@ use nearside_fuse::{Connection, Mount, MountOptions, Unmounter};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::MountArgs;
+use crate::control;
 use crate::error::{self, Error, Result};
 use crate::keeper::channel::{Channel, ToKeeper, ToServer};
+use crate::output;
 use crate::place;
 use crate::server_lock::ServerLock;
 use crate::signals::Signals;
@@ -91,7 +93,9 @@ impl Server<'_> {
     fn run(&mut self, start: Start, signals: Signals) -> Result<()> {
         let taken = start.connection.map(connection_of).transpose()?;
         let pool = open(self.args, taken.as_ref())?;
-        let served = self.serve(&pool, taken, start.lock, signals);
+        // Before the mount: a port that is taken leaves none behind.
+        let served = answer(&pool, self.args, start.lock.is_some())
+            .and_then(|_answering| self.serve(&pool, taken, start.lock, signals));
         if let Ok(End::HandedOver) = served {
             tracing::info!("stopped for the next server");
             // As a kill would leave it: closing takes time, and programs wait.
@@ -236,6 +240,16 @@ fn options(args: &MountArgs) -> MountOptions {
     }
 }
 
+/// Answers questions about the pool while it is mounted. `may_listen`: nobody else can be the
+/// pool's server.
+fn answer(pool: &Pool, args: &MountArgs, may_listen: bool) -> Result<control::Server> {
+    let subject = control::Subject::new(pool.fs().clone(), args.pool.clone(), args.dir.clone());
+    control::Server::start(&args.pool, subject, args.metrics, may_listen).map_err(|error| {
+        let asked = args.metrics.map_or_else(String::new, |it| format!(" (--metrics {it})"));
+        Error::Server(format!("cannot answer questions about the pool{asked}: {error}"))
+    })
+}
+
 /// Takes a mount away that nobody serves.
 fn clear(dir: &Path) {
     if let Err(error) = nearside_fuse::mounts::clear(dir) {
@@ -327,6 +341,9 @@ fn start_log() {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(std::io::stderr().is_terminal() && output::may_colour())
+        // Else a log that cannot be written (a full disk) is told to stderr, which is that very
+        // log, and the thread panics.
+        .log_internal_errors(false)
         .try_init();
 }

@@ -1,24 +1,32 @@
 //! One side of a copy: a pool, or the machine's own files, with the same calls for both.
 
-use std::ffi::OsString;
-use std::fs::{self, FileTimes};
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{
+    DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown, lchown,
+};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use nearside::{FileKind, OpenFlags, Pool};
-use nix::errno::Errno;
-use nix::unistd::{Whence, lseek};
+use nearside::FileKind;
+use nearside::files::Timestamp;
+use rustix::fs::{AtFlags, Timespec, Timestamps};
+
+use crate::content::Content;
+use crate::inside::{self, Inside, Opening};
+use crate::xattrs;
+
+const NANOS_OF_SECOND: i64 = 1_000_000_000;
 
 /// One side of a copy.
 #[derive(Clone, Copy)]
 pub enum Side<'a> {
     /// The machine's own files.
     Outside,
-    /// An open pool.
-    Inside(&'a Pool),
+    /// A pool's.
+    Inside(&'a Inside),
 }
 
 /// What a copy has to know of a file.
@@ -26,8 +34,16 @@ pub enum Side<'a> {
 pub struct Stat {
     /// What it is.
     pub kind: FileKind,
-    /// Its number, unique on its side but for mounts.
+    /// Its number, unique on its device.
     pub ino: u64,
+    /// Its device; none in a pool that this process opened.
+    pub device: Option<u64>,
+    /// Number of names.
+    pub links: u64,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
     /// Permission bits.
     pub mode: u16,
     /// Time of the last read.
@@ -36,39 +52,14 @@ pub struct Stat {
     pub modified: SystemTime,
 }
 
-/// How to open a file to write to.
-#[derive(Clone, Copy)]
-pub enum Creating {
-    /// The name must be new; permission bits.
-    New(u16),
-    /// The file is there and is emptied.
-    Emptied,
-}
-
-/// An open file.
-pub enum Content {
-    /// One of the machine's own.
-    Outside(fs::File),
-    /// One of a pool.
-    Inside(nearside::File),
-}
-
-/// An error of the library without the path, which the caller names.
-fn io(error: nearside::Error) -> io::Error {
-    match error {
-        nearside::Error::Path { source, .. } => nearside::Error::Files(source).into(),
-        error => error.into(),
-    }
-}
-
 impl Side<'_> {
     /// What `path` is, if it is there; a symbolic link at its end is followed if `follow`.
     pub fn stat(self, path: &Path, follow: bool) -> io::Result<Option<Stat>> {
         let found = match self {
             Side::Outside if follow => fs::metadata(path).map(outside_stat),
             Side::Outside => fs::symlink_metadata(path).map(outside_stat),
-            Side::Inside(pool) if follow => pool.metadata(path).map(inside_stat).map_err(io),
-            Side::Inside(pool) => pool.symlink_metadata(path).map(inside_stat).map_err(io),
+            Side::Inside(pool) if follow => stat_inside(pool, pool.metadata(path)),
+            Side::Inside(pool) => stat_inside(pool, pool.symlink_metadata(path)),
         };
         match found {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -83,10 +74,8 @@ impl Side<'_> {
                 fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
             }
             Side::Inside(pool) => {
-                let entries = pool.read_dir(path).map_err(io)?;
-                entries
-                    .map(|entry| entry.map(|entry| entry.file_name().to_owned()).map_err(io))
-                    .collect()
+                let entries = pool.entries(path)?;
+                Ok(entries.into_iter().map(|entry| OsString::from_vec(entry.name)).collect())
             }
         }
     }
@@ -96,7 +85,7 @@ impl Side<'_> {
         match self {
             Side::Outside => fs::DirBuilder::new().mode(mode.into()).create(path),
             Side::Inside(pool) => {
-                pool.create_dir(path).map_err(io)?;
+                pool.create_dir(path)?;
                 self.set_mode(path, mode)
             }
         }
@@ -106,7 +95,7 @@ impl Side<'_> {
     pub fn read_link(self, path: &Path) -> io::Result<PathBuf> {
         match self {
             Side::Outside => fs::read_link(path),
-            Side::Inside(pool) => pool.read_link(path).map_err(io),
+            Side::Inside(pool) => Ok(pool.read_link(path)?),
         }
     }
 
@@ -114,47 +103,29 @@ impl Side<'_> {
     pub fn make_link(self, target: &Path, path: &Path) -> io::Result<()> {
         match self {
             Side::Outside => std::os::unix::fs::symlink(target, path),
-            Side::Inside(pool) => pool.symlink(target, path).map_err(io),
+            Side::Inside(pool) => Ok(pool.symlink(target, path)?),
         }
     }
 
-    /// Opens a file to read.
-    pub fn open(self, path: &Path) -> io::Result<Content> {
-        match self {
-            Side::Outside => fs::File::open(path).map(Content::Outside),
-            Side::Inside(pool) => {
-                pool.open_file(path, &OpenFlags::new().read(true)).map(Content::Inside).map_err(io)
-            }
+    /// Opens a file.
+    pub fn open(self, path: &Path, how: Opening) -> io::Result<Content> {
+        if let Side::Inside(pool) = self {
+            return Ok(pool.open(path, how)?);
         }
-    }
-
-    /// Opens a file to write.
-    pub fn create(self, path: &Path, how: Creating) -> io::Result<Content> {
-        match self {
-            Side::Outside => {
-                let mut options = fs::OpenOptions::new();
-                options.write(true);
-                match how {
-                    Creating::New(mode) => options.create_new(true).mode(mode.into()),
-                    Creating::Emptied => options.truncate(true),
-                };
-                options.open(path).map(Content::Outside)
-            }
-            Side::Inside(pool) => {
-                let flags = match how {
-                    Creating::New(mode) => OpenFlags::new().create_new(true).mode(mode),
-                    Creating::Emptied => OpenFlags::new().truncate(true),
-                };
-                pool.open_file(path, &flags.write(true)).map(Content::Inside).map_err(io)
-            }
-        }
+        let mut options = fs::OpenOptions::new();
+        match how {
+            Opening::Read => options.read(true),
+            Opening::New(mode) => options.write(true).create_new(true).mode(mode.into()),
+            Opening::Emptied => options.write(true).truncate(true),
+        };
+        options.open(path).map(Content::Outside)
     }
 
     /// Renames in one step.
     pub fn rename(self, from: &Path, to: &Path) -> io::Result<()> {
         match self {
             Side::Outside => fs::rename(from, to),
-            Side::Inside(pool) => pool.rename(from, to).map_err(io),
+            Side::Inside(pool) => Ok(pool.rename(from, to)?),
         }
     }
 
@@ -162,7 +133,7 @@ impl Side<'_> {
     pub fn remove_file(self, path: &Path) -> io::Result<()> {
         match self {
             Side::Outside => fs::remove_file(path),
-            Side::Inside(pool) => pool.remove_file(path).map_err(io),
+            Side::Inside(pool) => Ok(pool.remove_file(path)?),
         }
     }
 
@@ -170,38 +141,94 @@ impl Side<'_> {
     pub fn set_mode(self, path: &Path, mode: u16) -> io::Result<()> {
         match self {
             Side::Outside => fs::set_permissions(path, fs::Permissions::from_mode(mode.into())),
-            Side::Inside(pool) => pool.set_permissions(path, mode).map_err(io),
+            Side::Inside(pool) => Ok(pool.set_permissions(path, mode)?),
         }
     }
 
-    /// Sets the times of the last read and of the last change of content.
-    pub fn set_times(self, path: &Path, stat: &Stat) -> io::Result<()> {
+    /// Sets the times of the last read and of the last change of content; those of a symbolic
+    /// link itself unless `follow`.
+    pub fn set_times(self, path: &Path, stat: &Stat, follow: bool) -> io::Result<()> {
+        let times = [stat.accessed, stat.modified];
         match self {
             Side::Outside => {
-                let times =
-                    FileTimes::new().set_accessed(stat.accessed).set_modified(stat.modified);
-                fs::File::open(path)?.set_times(times)
+                let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+                let [last_access, last_modification] = times.map(timespec);
+                let times = Timestamps { last_access, last_modification };
+                Ok(rustix::fs::utimensat(rustix::fs::CWD, path, &times, flags)?)
             }
-            Side::Inside(pool) => {
-                pool.set_times(path, Some(stat.accessed), Some(stat.modified)).map_err(io)
-            }
+            Side::Inside(pool) => Ok(pool.set_times(path, times, follow)?),
+        }
+    }
+
+    /// Sets owner and group; those of a symbolic link itself unless `follow`.
+    pub fn set_owner(self, path: &Path, stat: &Stat, follow: bool) -> io::Result<()> {
+        match self {
+            Side::Outside if follow => chown(path, Some(stat.uid), Some(stat.gid)),
+            Side::Outside => lchown(path, Some(stat.uid), Some(stat.gid)),
+            Side::Inside(pool) => Ok(pool.set_owner(path, stat.uid, stat.gid, follow)?),
+        }
+    }
+
+    /// Gives a file one more name.
+    pub fn hard_link(self, original: &Path, path: &Path) -> io::Result<()> {
+        match self {
+            Side::Outside => fs::hard_link(original, path),
+            Side::Inside(pool) => Ok(pool.hard_link(original, path)?),
+        }
+    }
+
+    /// The names of the extended attributes.
+    pub fn list_xattrs(self, path: &Path) -> io::Result<Vec<OsString>> {
+        match self {
+            Side::Outside => xattrs::list(path),
+            Side::Inside(pool) => Ok(pool.list_xattrs(path)?),
+        }
+    }
+
+    /// An extended attribute, if it is there.
+    pub fn xattr(self, path: &Path, name: &OsStr) -> io::Result<Option<Vec<u8>>> {
+        match self {
+            Side::Outside => xattrs::get(path, name),
+            Side::Inside(pool) => Ok(pool.xattr(path, name)?),
+        }
+    }
+
+    /// Sets an extended attribute.
+    pub fn set_xattr(self, path: &Path, name: &OsStr, value: &[u8]) -> io::Result<()> {
+        match self {
+            Side::Outside => xattrs::set(path, name, value),
+            Side::Inside(pool) => Ok(pool.set_xattr(path, name, value)?),
         }
     }
 }
 
-fn inside_stat(meta: nearside::Metadata) -> Stat {
-    Stat {
+fn timespec(time: SystemTime) -> Timespec {
+    let nanos = Timestamp::from_system_time(time).0;
+    Timespec {
+        tv_sec: nanos.div_euclid(NANOS_OF_SECOND),
+        tv_nsec: nanos.rem_euclid(NANOS_OF_SECOND),
+    }
+}
+
+fn stat_inside(pool: &Inside, found: inside::Result<nearside::Metadata>) -> io::Result<Stat> {
+    let meta = found?;
+    Ok(Stat {
         kind: meta.kind(),
         ino: meta.ino(),
+        device: pool.device(),
+        links: meta.links().into(),
+        uid: meta.attr().uid,
+        gid: meta.attr().gid,
         mode: meta.mode(),
         accessed: meta.accessed(),
         modified: meta.modified(),
-    }
+    })
 }
 
-fn outside_stat(meta: fs::Metadata) -> Stat {
+/// What one of the machine's own files is.
+pub fn kind_of(meta: &fs::Metadata) -> FileKind {
     let kind = meta.file_type();
-    let kind = match kind {
+    match kind {
         _ if kind.is_file() => FileKind::File,
         _ if kind.is_dir() => FileKind::Directory,
         _ if kind.is_symlink() => FileKind::Symlink,
@@ -209,77 +236,20 @@ fn outside_stat(meta: fs::Metadata) -> Stat {
         _ if kind.is_socket() => FileKind::Socket,
         _ if kind.is_block_device() => FileKind::BlockDevice,
         _ => FileKind::CharDevice,
-    };
-    Stat {
-        kind,
-        ino: meta.ino(),
-        mode: (meta.mode() & 0o7777) as u16,
-        accessed: meta.accessed().unwrap_or(SystemTime::UNIX_EPOCH),
-        modified: meta.modified().unwrap_or(SystemTime::UNIX_EPOCH),
     }
 }
 
-impl Content {
-    /// Reads what comes next, which is at `offset`: a pipe outside knows no offsets.
-    pub fn read(&mut self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        match self {
-            Content::Outside(file) => file.read(buffer),
-            Content::Inside(file) => file.read_at(buffer, offset).map_err(io),
-        }
-    }
-
-    /// Writes what comes next, which is at `offset`.
-    pub fn write(&mut self, data: &[u8], offset: u64) -> io::Result<()> {
-        match self {
-            Content::Outside(file) => file.write_all(data),
-            Content::Inside(file) => file.write_all_at(data, offset).map_err(io),
-        }
-    }
-
-    /// Goes to `offset` for the next read or write.
-    pub fn go_to(&mut self, offset: u64) -> io::Result<()> {
-        match self {
-            Content::Outside(file) => file.seek(SeekFrom::Start(offset)).map(drop),
-            Content::Inside(_) => Ok(()),
-        }
-    }
-
-    /// The first data at or after `offset`: where it begins, and where the hole behind it does.
-    pub fn next_data(&self, offset: u64) -> io::Result<Option<(u64, u64)>> {
-        let found = match self {
-            Content::Outside(file) => {
-                let seek = |offset: u64, whence| {
-                    let offset = i64::try_from(offset).map_err(|_| Errno::EOVERFLOW)?;
-                    lseek(file, offset, whence).map(i64::unsigned_abs).map_err(io::Error::from)
-                };
-                seek(offset, Whence::SeekData)
-                    .and_then(|start| Ok((start, seek(start, Whence::SeekHole)?)))
-            }
-            Content::Inside(file) => file
-                .seek_data(offset)
-                .and_then(|start| Ok((start, file.seek_hole(start)?)))
-                .map_err(|error| io::Error::from_raw_os_error(error.errno())),
-        };
-        match found {
-            Err(error) if error.raw_os_error() == Some(Errno::ENXIO as i32) => Ok(None),
-            found => found.map(Some),
-        }
-    }
-
-    /// Size in bytes.
-    pub fn len(&self) -> io::Result<u64> {
-        match self {
-            Content::Outside(file) => file.metadata().map(|meta| meta.len()),
-            Content::Inside(file) => file.len().map_err(io),
-        }
-    }
-
-    /// Cuts it to `bytes`, or extends it with a hole.
-    pub fn set_len(&self, bytes: u64) -> io::Result<()> {
-        match self {
-            Content::Outside(file) => file.set_len(bytes),
-            Content::Inside(file) => file.set_len(bytes).map_err(io),
-        }
+fn outside_stat(meta: fs::Metadata) -> Stat {
+    Stat {
+        kind: kind_of(&meta),
+        ino: meta.ino(),
+        device: Some(meta.dev()),
+        links: meta.nlink(),
+        uid: meta.uid(),
+        gid: meta.gid(),
+        mode: (meta.mode() & 0o7777) as u16,
+        accessed: meta.accessed().unwrap_or(SystemTime::UNIX_EPOCH),
+        modified: meta.modified().unwrap_or(SystemTime::UNIX_EPOCH),
     }
 }
 

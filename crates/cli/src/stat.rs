@@ -17,9 +17,10 @@ Examples:
   nearside stat /data/pool:/notes/today
   nearside stat /data/pool:/ --json
 
-A symbolic link is shown itself, not what it leads to. Times are UTC.")]
+A symbolic link is shown itself, not what it leads to. Times are UTC.
+A mounted pool is used through its mount, with the rights that you have there.")]
 pub struct StatArgs {
-    /// A file or directory in a pool; the pool must not be mounted.
+    /// A file or directory in a pool.
     #[arg(value_name = "POOL:/PATH", value_parser = PoolPath::parser())]
     pub at: PoolPath,
     /// Print JSON; all sizes are bytes.
@@ -50,7 +51,7 @@ fn text(entry: &Entry) -> Vec<u8> {
         ("accessed", about::time(attr.accessed)),
         ("modified", about::time(attr.modified)),
         ("changed", about::time(attr.changed)),
-        ("created", about::time(attr.created)),
+        ("created", entry.created().map_or_else(|| "unknown".to_owned(), about::time)),
     ];
     for (name, value) in rows {
         text.extend(format!("\n{name:<8}  {value}").into_bytes());

@@ -3,10 +3,11 @@
 use std::os::unix::ffi::OsStrExt;
 
 use clap::Args;
-use nearside::{FileKind, Pool};
+use nearside::FileKind;
 use serde::Serialize;
 
 use crate::error::{self, Result};
+use crate::inside::Inside;
 use crate::pool_path::PoolPath;
 use crate::{about, access, output};
 
@@ -15,9 +16,11 @@ use crate::{about, access, output};
 #[command(after_help = "\
 Examples:
   nearside tree /data/pool
-  nearside tree /data/pool:/notes --json")]
+  nearside tree /data/pool:/notes --json
+
+A mounted pool is used through its mount, with the rights that you have there.")]
 pub struct TreeArgs {
-    /// A directory in a pool [default path: its root]; the pool must not be mounted.
+    /// A directory in a pool [default path: its root].
     #[arg(value_name = "POOL[:/PATH]", value_parser = PoolPath::or_root_parser())]
     pub at: PoolPath,
     /// Print JSON.
@@ -64,7 +67,7 @@ pub fn run(args: &TreeArgs) -> Result<()> {
     output::bytes(&text)
 }
 
-fn node(pool: &Pool, at: &PoolPath, raw: Vec<u8>, kind: FileKind) -> Result<Node> {
+fn node(pool: &Inside, at: &PoolPath, raw: Vec<u8>, kind: FileKind) -> Result<Node> {
     let entries = match kind {
         FileKind::Directory => Some(entries(pool, at)?),
         _ => None,
@@ -79,12 +82,10 @@ fn node(pool: &Pool, at: &PoolPath, raw: Vec<u8>, kind: FileKind) -> Result<Node
 }
 
 /// What is in a directory, in the order of the names' bytes.
-fn entries(pool: &Pool, at: &PoolPath) -> Result<Vec<Node>> {
+fn entries(pool: &Inside, at: &PoolPath) -> Result<Vec<Node>> {
     let mut nodes = Vec::new();
-    for entry in pool.read_dir(&at.path).map_err(error::inside(&at.pool))? {
-        let entry = entry.map_err(error::inside(&at.pool))?;
-        let name = entry.name_bytes();
-        nodes.push(node(pool, &at.child(name), name.to_vec(), entry.kind())?);
+    for entry in pool.entries(&at.path).map_err(error::inside(&at.pool))? {
+        nodes.push(node(pool, &at.child(&entry.name), entry.name, entry.kind)?);
     }
     nodes.sort_by(|one, next| one.raw.cmp(&next.raw));
     Ok(nodes)

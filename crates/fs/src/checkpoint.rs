@@ -35,6 +35,7 @@ impl Core {
         let _one = self.checkpointing.lock();
         self.pool.check_writable()?;
         self.note_time();
+        let began = std::time::Instant::now();
         self.write_blocks();
         let closed = self.pool.close_gate();
         self.write_blocks();
@@ -59,6 +60,7 @@ impl Core {
         *self.folded.lock() = folded;
         self.checkpoint_bytes.fetch_add(written.bytes, Ordering::Relaxed);
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.checkpoint_times.took(began);
         Ok(())
     }
 

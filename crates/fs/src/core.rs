@@ -9,7 +9,9 @@ use crate::inode::Inode;
 use crate::inode_table::{self, InodeTable};
 use crate::item::REQUEST_BYTES;
 use crate::locks::Locks;
+use crate::meter::Meter;
 use crate::request;
+use crate::stats::CheckpointTimes;
 use crate::tickets::Tickets;
 use parking_lot::{Condvar, Mutex};
 use pmem::InFlight;
@@ -25,8 +27,10 @@ const MEMORY_PER_UNIT: u64 = 512;
 /// Units that new pages hold at least: they are half full or better.
 const UNITS_PER_PAGE: u64 = 32;
 
-/// Entries of directories take an eighth of the memory for caches, at 128 bytes each.
-const MEMORY_PER_DIRENT: u64 = 8 * 128;
+/// What an entry of a directory takes in DRAM.
+pub const DIRENT_BYTES: u64 = 128;
+/// Entries of directories take an eighth of the memory for caches.
+const MEMORY_PER_DIRENT: u64 = 8 * DIRENT_BYTES;
 
 /// How long an epoch of the `sync` domain stays open at most.
 const EPOCH_AGE_MAX: std::time::Duration = std::time::Duration::from_secs(5);
@@ -90,6 +94,10 @@ pub struct Core {
     pub checkpoint_bytes: AtomicU64,
     /// Number of checkpoints.
     pub checkpoints: AtomicU64,
+    /// What they took.
+    pub checkpoint_times: CheckpointTimes,
+    /// Calls that doors served.
+    pub meter: Meter,
 }
 
 #[derive(Debug, Default)]
@@ -174,6 +182,8 @@ impl Core {
             done: Condvar::new(),
             checkpoint_bytes: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
+            checkpoint_times: CheckpointTimes::default(),
+            meter: Meter::default(),
             pool,
         }
     }

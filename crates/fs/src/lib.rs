@@ -12,6 +12,7 @@ mod append;
 mod attr;
 mod bytes;
 mod check;
+mod check_live;
 mod check_names;
 mod checkpoint;
 mod core;
@@ -43,6 +44,7 @@ mod locks_model_tests;
 #[cfg(test)]
 mod locks_tests;
 mod map;
+pub mod meter;
 mod namespace;
 mod patches;
 mod range_lock;
@@ -57,6 +59,7 @@ mod sequence;
 mod setattr;
 mod short_name;
 mod slot;
+mod stats;
 mod sync;
 mod system;
 mod take_over;
@@ -75,7 +78,9 @@ pub use format::{format, format_mappings};
 pub use lock_types::{
     LIBRARY_DOOR, LockChange, LockClass, LockDone, LockKind, LockObserver, LockOwner, LockTicket,
 };
+pub use meter::{Call, CallCount, Meter};
 pub use request::RequestId;
+pub use stats::{CacheStats, SliceStats, Stats};
 pub use system::{FileSystem, Handle};
 pub use take_over::TakeOver;
 pub use types::*;

@@ -8,6 +8,13 @@ use fs::{Attr, FileKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata(pub(crate) Attr);
 
+impl From<Attr> for Metadata {
+    /// What another door than this library said of a file.
+    fn from(attr: Attr) -> Metadata {
+        Metadata(attr)
+    }
+}
+
 impl Metadata {
     /// All attributes, in the engine's own form.
     pub fn attr(&self) -> &Attr {

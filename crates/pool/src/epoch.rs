@@ -17,6 +17,7 @@ use crate::pool::Pool;
 use crate::record::{KIND_EPOCH, Record, RecordBuffer};
 use parking_lot::{Condvar, Mutex};
 use pmem::InFlight;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Where a lane ended when an epoch was closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +39,8 @@ const TAIL_BYTES: usize = 16;
 pub(crate) struct Epochs {
     turn: Mutex<Turn>,
     done: Condvar,
+    /// Syncs that closed one.
+    syncs: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -52,6 +55,11 @@ struct Turn {
 }
 
 impl Pool {
+    /// Syncs of the medium that closed an epoch.
+    pub fn syncs(&self) -> u64 {
+        self.epochs.syncs.load(Ordering::Relaxed)
+    }
+
     /// Everything that returned before is on the medium when this returns. `LogFull`: a checkpoint
     /// must come first (and does the same).
     pub fn sync_epoch(&self) -> Result<()> {
@@ -114,6 +122,7 @@ impl Pool {
         let tails = self.tails();
         drop(closed);
         self.sync()?;
+        self.epochs.syncs.fetch_add(1, Ordering::Relaxed);
         self.reclaim.epoch_closed(freed);
         Ok((tails, stamp))
     }

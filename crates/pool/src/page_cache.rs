@@ -64,6 +64,12 @@ impl PageCache {
         }
     }
 
+    /// Bytes of memory in pages that are here.
+    pub fn bytes(&self) -> u64 {
+        let full = self.places.iter().filter(|place| place.load().is_some()).count();
+        full as u64 * PLACE_BYTES as u64
+    }
+
     /// All pages that are here.
     #[cfg(test)]
     pub fn pages(&self) -> Vec<Arc<PageCopy>> {

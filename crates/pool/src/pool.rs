@@ -110,6 +110,11 @@ impl Pool {
         self.tree_pages.load(Ordering::Relaxed)
     }
 
+    /// DRAM in pages of the trees that are cached, bytes.
+    pub fn cached_page_bytes(&self) -> u64 {
+        self.page_cache.bytes()
+    }
+
     /// Bytes of log in use.
     pub fn log_used_bytes(&self) -> u64 {
         self.slices.iter().map(|slice| slice.log.used_bytes()).sum()

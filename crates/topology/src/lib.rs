@@ -18,6 +18,7 @@
 #[allow(unsafe_code)] // three system calls about the calling thread; see its head
 mod affinity;
 mod cpulist;
+mod devices;
 mod error;
 mod machine;
 mod sysfs;
@@ -27,6 +28,7 @@ pub use affinity::{
     allowed_cpus, current_cpu, pin_current_thread, place_of, recent_cpu, refresh_cpu,
 };
 pub use cpulist::parse_cpulist;
+pub use devices::{PmDevice, pm_devices};
 pub use error::{Error, Result};
 pub use machine::Topology;
 

@@ -84,7 +84,7 @@ fn memory_bytes(path: &Path) -> Result<Option<u64>> {
     }
 }
 
-fn text(path: &Path) -> Result<Option<String>> {
+pub(crate) fn text(path: &Path) -> Result<Option<String>> {
     let failed = |source| Error::Read { path: PathBuf::from(path), source };
     let file = match File::open(path) {
         Ok(file) => file,
@@ -106,6 +106,6 @@ fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-fn malformed(path: &Path, what: impl ToString) -> Error {
+pub(crate) fn malformed(path: &Path, what: impl ToString) -> Error {
     Error::Malformed { path: PathBuf::from(path), what: what.to_string() }
 }

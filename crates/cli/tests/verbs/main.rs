@@ -1,10 +1,16 @@
-//! The verbs that work on a pool without a mount, end to end: the `nearside` command on pools of
-//! plain files.
+//! The verbs that work on a pool, mounted or not, and those that watch a mounted one: the
+//! `nearside` command on pools of plain files, end to end.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod control;
 mod copies;
+mod full_disk;
 mod lists;
+mod live_check;
+mod manual;
 mod names;
 mod removals;
 mod support;
+mod terminal;
+mod watching;

@@ -1,4 +1,4 @@
-//! A scratch pool without a mount, and `nearside` on it.
+//! A scratch pool, mounted or not, and `nearside` on it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -7,14 +7,96 @@ use std::process::{Command, Output, Stdio};
 /// A pool of two slices in a directory that goes away at the end.
 pub struct Scratch {
     root: tempfile::TempDir,
+    /// Where the pool is mounted, if it is.
+    mount: Option<tempfile::TempDir>,
+}
+
+/// Does the same on a pool that is not mounted and, where this machine lets a test mount, on one
+/// that is: a verb must not tell the difference.
+pub fn both(test: impl Fn(&Scratch)) {
+    test(&Scratch::new());
+    if let Some(scratch) = Scratch::mounted() {
+        test(&scratch);
+        scratch.umount();
+    }
+}
+
+/// Whether this machine lets the test mount; says why not.
+fn can_mount() -> bool {
+    if !nix::unistd::geteuid().is_root() {
+        println!("skipped: mounting takes root");
+        return false;
+    }
+    if std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_err() {
+        println!("skipped: /dev/fuse cannot be opened");
+        return false;
+    }
+    true
 }
 
 impl Scratch {
     /// A formatted pool.
     pub fn new() -> Scratch {
-        let scratch = Scratch { root: tempfile::tempdir().unwrap() };
+        let scratch = Scratch { root: tempfile::tempdir().unwrap(), mount: None };
         scratch.format("pool");
         scratch
+    }
+
+    /// A formatted pool that is mounted; none where that is impossible.
+    pub fn mounted() -> Option<Scratch> {
+        Scratch::mounted_with(&[])
+    }
+
+    /// The same with more options of `mount`.
+    pub fn mounted_with(options: &[&str]) -> Option<Scratch> {
+        if !can_mount() {
+            return None;
+        }
+        let mut scratch = Scratch::new();
+        let mount = tempfile::tempdir().unwrap();
+        let (pool, dir) = (scratch.pool().into_os_string(), mount.path().as_os_str().to_owned());
+        scratch.mount = Some(mount);
+        let words = ["mount".into(), pool, dir].into_iter();
+        ok(run(words.chain(options.iter().map(OsString::from))));
+        Some(scratch)
+    }
+
+    /// Where the pool is mounted.
+    pub fn mnt(&self) -> &Path {
+        self.mount.as_ref().unwrap().path()
+    }
+
+    /// Unmounts. Waits a little for files that this test has closed: a child that another test
+    /// starts at the same moment holds them until it executes its program.
+    pub fn umount(&self) {
+        for _ in 0..50 {
+            let output = run([OsStr::new("umount"), self.mnt().as_os_str()]);
+            if !String::from_utf8_lossy(&output.stderr).contains("in use") {
+                ok(output);
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        panic!("the mount stays in use");
+    }
+
+    /// The server's process.
+    pub fn server(&self) -> nix::unistd::Pid {
+        self.processes().pop().unwrap()
+    }
+
+    /// Kills keeper and server, as a crash would.
+    pub fn kill_both(&self) {
+        for process in self.processes() {
+            let _ = nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGKILL);
+        }
+    }
+
+    /// The keeper and its server, as the pid file says.
+    fn processes(&self) -> Vec<nix::unistd::Pid> {
+        let text = std::fs::read_to_string(self.pool().join("nearside.pid")).unwrap_or_default();
+        let ids = text.lines().map(|line| line.strip_prefix("server ").unwrap_or(line));
+        ids.filter_map(|id| id.parse().ok()).map(nix::unistd::Pid::from_raw).collect()
     }
 
     /// Makes one more pool.
@@ -95,6 +177,17 @@ impl Scratch {
     pub fn check(&self) {
         let pool = self.pool();
         ok(run([OsStr::new("check"), pool.as_os_str()]));
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let Some(mount) = &self.mount else { return };
+        // Only after a failure, and what is mounted there is this test's own.
+        if nearside_fuse::mounts::at(mount.path()).is_ok_and(|entry| entry.is_some()) {
+            self.kill_both();
+            let _ = Command::new("umount").arg("-l").arg(mount.path()).status();
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use nearside::files::{Attr, Error as FsError, Fallocate, Handle, Ino, NewNode, SetAttr};
+use nearside::files::{Attr, Call, Error as FsError, Fallocate, Handle, Ino, NewNode, SetAttr};
 
 use super::{Caller, Errno, Mode, OpenFile, Served, Service, stale};
 
@@ -86,6 +86,7 @@ impl Service {
         let handle = self.handle(file)?;
         with_buffer(bytes, |buffer| {
             let bytes = self.fs.read(&handle, offset, buffer)?;
+            self.fs.meter().moved(Call::Read, bytes);
             Ok(show(&buffer[..bytes]))
         })
     }
@@ -93,13 +94,16 @@ impl Service {
     /// Writes at `offset`.
     pub(crate) fn write(&self, file: OpenFile, offset: u64, data: &[u8]) -> Served<usize> {
         let handle = self.handle(file)?;
-        Ok(self.fs.write(&handle, offset, data)?)
+        let bytes = self.fs.write(&handle, offset, data)?;
+        self.fs.meter().moved(Call::Write, bytes);
+        Ok(bytes)
     }
 
     /// Writes at the end, wherever that is by now.
     pub(crate) fn append(&self, file: OpenFile, data: &[u8]) -> Served<usize> {
         let handle = self.handle(file)?;
         self.fs.append(&handle, data)?;
+        self.fs.meter().moved(Call::Write, data.len());
         Ok(data.len())
     }
 
@@ -161,6 +165,7 @@ impl Service {
                 Err(errno) => return Err(errno),
             }
         }
+        self.fs.meter().moved(Call::CopyFileRange, done as usize);
         Ok(done as u32)
     }
 

@@ -18,7 +18,7 @@ mod tests;
 use std::sync::Arc;
 
 use nearside::FileSystem;
-use nearside::files::{Attr, Creation, Error as FsError, Handle, Ino};
+use nearside::files::{Attr, Call, Creation, Error as FsError, Handle, Ino};
 
 use crate::Turn;
 use crate::handles::Handles;
@@ -95,6 +95,14 @@ impl Service {
     pub(crate) fn new(fs: Arc<FileSystem>, sole_door: bool, turn: Turn) -> Service {
         let remains = sole_door.then(Remains::default);
         Service { fs, client: turn.client, handles: Handles::new(turn.number), remains }
+    }
+
+    /// Serves a request and counts it; what it gives back says whether it was refused.
+    #[inline]
+    pub(crate) fn metered(&self, call: Call, serve: impl FnOnce() -> bool) {
+        let serve = || if serve() { Err(()) } else { Ok(()) };
+        // The answer is out by now.
+        let _ = self.fs.meter().call(call, serve);
     }
 
     /// The handle of open file `number`, which is of `ino`. One that an earlier server opened is

@@ -4,11 +4,13 @@
 //! answer is put into the kernel's words.
 
 mod attributes;
+mod calls;
 mod data;
 mod directories;
 mod names;
 mod once;
 
+use std::cell::Cell;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -134,10 +136,15 @@ impl Server for Transport {
     }
 
     fn serve(&self, request: &Request<'_>, reply: Reply<'_>) {
-        match self.changes(request) {
-            true => self.serve_once(request, reply),
-            false => self.dispatch(request, reply),
-        }
+        let refused = Cell::new(false);
+        let reply = reply.noting(&refused);
+        self.service.metered(calls::call(&request.operation), || {
+            match self.changes(request) {
+                true => self.serve_once(request, reply),
+                false => self.dispatch(request, reply),
+            }
+            refused.get()
+        });
     }
 
     fn answered(&self, unique: u64) {

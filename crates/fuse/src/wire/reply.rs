@@ -1,5 +1,6 @@
 //! Replies, and the device that takes them.
 
+use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -59,15 +60,25 @@ pub struct Reply<'c> {
     channel: &'c Arc<Channel>,
     unique: u64,
     answered: bool,
+    refused: Option<&'c Cell<bool>>,
 }
 
 impl<'c> Reply<'c> {
     pub(crate) fn new(channel: &'c Arc<Channel>, unique: u64) -> Reply<'c> {
-        Reply { channel, unique, answered: false }
+        Reply { channel, unique, answered: false, refused: None }
+    }
+
+    /// Notes there whether the request was refused.
+    pub(crate) fn noting(mut self, refused: &'c Cell<bool>) -> Reply<'c> {
+        self.refused = Some(refused);
+        self
     }
 
     fn send(&mut self, errno: i32, parts: &[&[u8]]) {
         self.answered = true;
+        if let Some(refused) = self.refused {
+            refused.set(errno != 0);
+        }
         let error = match self.channel.send(self.unique, -errno, parts) {
             Ok(()) => return,
             Err(error) => error,

@@ -1,0 +1,115 @@
+//! The asking side.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nearside::files::Timestamp;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::{ANSWER_BYTES_MAX, Answer, Ask, Progress, Question, Say, VERSION, socket};
+use crate::error::{Error, Result};
+use crate::facts::Facts;
+use crate::sample::Sample;
+use crate::verdict::Verdict;
+
+/// Longest time without a word from the server.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A connection to the server of a pool.
+pub struct Client {
+    pool: PathBuf,
+    stream: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Connects to the server of the pool in `dir`.
+    pub fn connect(dir: &Path) -> Result<Client> {
+        let connected = socket::connect(dir).and_then(|stream| {
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            Ok(stream)
+        });
+        match connected {
+            Ok(stream) => Ok(Client { pool: dir.to_path_buf(), stream: BufReader::new(stream) }),
+            Err(error) => Err(refused(dir, error)),
+        }
+    }
+
+    /// What the pool says about itself.
+    pub fn facts(&mut self) -> Result<Facts> {
+        self.ask(Ask::Facts, &mut |_| {})
+    }
+
+    /// What calls and checkpoints cost so far.
+    pub fn stats(&mut self) -> Result<Sample> {
+        self.ask(Ask::Stats, &mut |_| {})
+    }
+
+    /// When an inode was made.
+    pub fn created(&mut self, inode: u64) -> Result<Option<Timestamp>> {
+        let nanos: Option<i64> = self.ask(Ask::Created { inode }, &mut |_| {})?;
+        Ok(nanos.map(Timestamp))
+    }
+
+    /// Verifies all that is stored; tells `each` how far it is.
+    pub fn check(&mut self, each: &mut dyn FnMut(Progress)) -> Result<Verdict> {
+        self.ask(Ask::Check, each)
+    }
+
+    fn ask<T: DeserializeOwned>(&mut self, ask: Ask, each: &mut dyn FnMut(Progress)) -> Result<T> {
+        let failed = |error: io::Error| Error::Server(format!("{}: {error}", self.pool.display()));
+        let mut line = serde_json::to_vec(&Question { nearside: VERSION, ask })
+            .map_err(|error| failed(error.into()))?;
+        line.push(b'\n');
+        self.stream.get_mut().write_all(&line).map_err(failed)?;
+        loop {
+            let mut line = Vec::new();
+            let most = (&mut self.stream).take(ANSWER_BYTES_MAX);
+            let bytes = { most }.read_until(b'\n', &mut line);
+            let failed =
+                |error: io::Error| Error::Server(format!("{}: {error}", self.pool.display()));
+            if bytes.map_err(failed)? == 0 || !line.ends_with(b"\n") {
+                let text = "the server of this pool hung up; see nearside.log in it";
+                return Err(failed(io::Error::new(io::ErrorKind::UnexpectedEof, text)));
+            }
+            match said(&line).map_err(failed)? {
+                Say::Done(value) => return Ok(value),
+                Say::Failed(why) => {
+                    return Err(Error::Server(format!("{}: {why}", self.pool.display())));
+                }
+                Say::Progress(progress) => each(progress),
+            }
+        }
+    }
+}
+
+fn said<T: DeserializeOwned>(line: &[u8]) -> io::Result<Say<T>> {
+    #[derive(Deserialize)]
+    struct Version {
+        nearside: u32,
+    }
+    // The version first: what another one says may not be understood at all.
+    let Version { nearside } = serde_json::from_slice(line)?;
+    if nearside != VERSION {
+        let text = format!("the server speaks version {nearside}, this command {VERSION}");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    let answer: Answer<T> = serde_json::from_slice(line)?;
+    Ok(answer.say)
+}
+
+fn refused(pool: &Path, error: io::Error) -> Error {
+    let pool = pool.display();
+    Error::Server(match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("{pool}: only the pool's owner and root may ask its server")
+        }
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => format!(
+            "{pool}: its server answers no questions ({error}); nearside.log in it says why"
+        ),
+        _ => format!("{pool}: cannot ask its server: {error}"),
+    })
+}

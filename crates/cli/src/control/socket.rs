@@ -1,0 +1,117 @@
+//! The socket's place. A path of a socket has room for 107 bytes only (unix(7)), a pool's
+//! directory may be longer: then the way leads through a descriptor of that directory.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+const NAME: &str = "nearside.sock";
+/// What it is called until it may be found.
+const NAME_NEW: &str = ".nearside.sock.new";
+/// Longest path of a socket, bytes.
+const PATH_BYTES_MAX: usize = 107;
+
+/// A directory, and a way to it that is short enough.
+struct Place {
+    path: PathBuf,
+    /// Keeps the way open.
+    _dir: Option<File>,
+}
+
+impl Place {
+    fn of(pool: &Path) -> io::Result<Place> {
+        if pool.join(NAME_NEW).as_os_str().as_bytes().len() <= PATH_BYTES_MAX {
+            return Ok(Place { path: pool.to_path_buf(), _dir: None });
+        }
+        let dir = File::open(pool)?;
+        let path = format!("/proc/self/fd/{}", dir.as_raw_fd()).into();
+        Ok(Place { path, _dir: Some(dir) })
+    }
+}
+
+/// Listens; takes the place of what a dead server left. The caller holds the server's lock, so
+/// that there is no other one.
+pub fn listen(pool: &Path) -> io::Result<UnixListener> {
+    let place = Place::of(pool)?;
+    let (new, path) = (place.path.join(NAME_NEW), place.path.join(NAME));
+    remove(&new)?;
+    // Under a name of its own until its mode is right; the rename takes an old one's place.
+    let listener = UnixListener::bind(&new)?;
+    let settled = settle(&new, &path, &std::fs::metadata(&place.path)?);
+    if settled.is_err() {
+        let _ = std::fs::remove_file(&new);
+    }
+    settled?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn settle(new: &Path, path: &Path, dir: &std::fs::Metadata) -> io::Result<()> {
+    std::fs::set_permissions(new, PermissionsExt::from_mode(0o600))?;
+    // Root may serve the pool of another, who is to be let in. Without the right to give it away
+    // the server is the owner, or only root asks.
+    let _ = chown(new, Some(dir.uid()), Some(dir.gid()));
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => {
+            let text = "a file that is no socket has the name nearside.sock; move it away";
+            Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
+        }
+        _ => std::fs::rename(new, path),
+    }
+}
+
+/// Takes the socket away.
+pub fn remove_from(pool: &Path) -> io::Result<()> {
+    remove(&Place::of(pool)?.path.join(NAME))
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Connects to the server of the pool.
+pub fn connect(pool: &Path) -> io::Result<UnixStream> {
+    UnixStream::connect(Place::of(pool)?.path.join(NAME))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_is_found_at_the_end_of_any_path() {
+        let root = tempfile::tempdir().unwrap();
+        for name in ["p".to_owned(), "long".repeat(50)] {
+            let pool = root.path().join(name);
+            std::fs::create_dir(&pool).unwrap();
+            assert!(connect(&pool).is_err());
+            // The second takes the place of the first, which is as one that died left it.
+            for _ in 0..2 {
+                let listener = listen(&pool).unwrap();
+                let _asking = connect(&pool).unwrap();
+                assert!(listener.accept().is_ok());
+                let mode = std::fs::symlink_metadata(pool.join(NAME)).unwrap().mode();
+                assert_eq!(mode & 0o777, 0o600);
+            }
+            assert_eq!(connect(&pool).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+            remove_from(&pool).unwrap();
+            assert_eq!(std::fs::read_dir(&pool).unwrap().count(), 0);
+        }
+    }
+
+    #[test]
+    fn what_is_no_socket_stays() {
+        let pool = tempfile::tempdir().unwrap();
+        std::fs::write(pool.path().join(NAME), "mine").unwrap();
+        assert!(listen(pool.path()).unwrap_err().to_string().contains("no socket"));
+        assert_eq!(std::fs::read(pool.path().join(NAME)).unwrap(), b"mine");
+        assert_eq!(std::fs::read_dir(pool.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,111 @@
+//! What a pool says about itself, whoever has it open; so it goes over the control socket.
+
+use nearside::FileSystem;
+use serde::{Deserialize, Serialize};
+
+/// What a pool says about itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Facts {
+    /// Identity.
+    pub uuid: String,
+    /// Version of the format on the medium.
+    pub format_version: u32,
+    /// The pool's domain.
+    pub domain: String,
+    /// Generation of the last checkpoint.
+    pub generation: u64,
+    /// Bytes of log in use.
+    pub log_used_bytes: u64,
+    /// Bytes of a block.
+    pub block_bytes: u32,
+    /// Data blocks in all slices.
+    pub blocks: u64,
+    /// Blocks that files can still have.
+    pub blocks_free: u64,
+    /// Inodes that exist.
+    pub inodes: u64,
+    /// Inodes that could still be made.
+    pub inodes_free: u64,
+    /// The slices.
+    pub slices: Vec<SliceFacts>,
+    /// What was noticed and mended at opening.
+    pub notes: Vec<String>,
+}
+
+/// What one slice says about itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SliceFacts {
+    /// Its place in the pool.
+    pub index: u32,
+    /// Where it is.
+    pub path: String,
+    /// NUMA node that it belongs to, if known.
+    pub node: Option<u32>,
+    /// What it lies on.
+    pub medium: String,
+    /// Its domain.
+    pub domain: String,
+    /// Bytes in all.
+    pub bytes: u64,
+    /// Bytes of its log.
+    pub log_bytes: u64,
+    /// Bytes of a line of its log.
+    pub log_line_bytes: u32,
+    /// Data blocks in all.
+    pub blocks: u64,
+    /// Data blocks free.
+    pub blocks_free: u64,
+}
+
+impl Facts {
+    /// Those of an open pool.
+    pub fn of(fs: &FileSystem) -> Facts {
+        let (info, space) = (fs.info(), fs.statfs());
+        let slices = info.slices.into_iter().map(|slice| SliceFacts {
+            index: slice.index,
+            path: slice.path.display().to_string(),
+            node: slice.node,
+            medium: slice.medium.to_owned(),
+            domain: slice.domain.to_owned(),
+            bytes: slice.bytes,
+            log_bytes: slice.log_bytes,
+            log_line_bytes: slice.log_line_bytes,
+            blocks: slice.blocks,
+            blocks_free: slice.blocks_free,
+        });
+        Facts {
+            uuid: info.uuid,
+            format_version: info.format_version,
+            domain: info.domain.to_owned(),
+            generation: info.generation,
+            log_used_bytes: info.log_used_bytes,
+            block_bytes: space.block_bytes,
+            blocks: space.blocks,
+            blocks_free: space.blocks_free,
+            inodes: space.inodes,
+            inodes_free: space.inodes_free,
+            slices: slices.collect(),
+            notes: info.notes,
+        }
+    }
+
+    /// Free blocks of all slices; some are kept for checkpoints and are not for files.
+    pub fn blocks_free_in_slices(&self) -> u64 {
+        self.slices.iter().map(|slice| slice.blocks_free).sum()
+    }
+
+    /// Blocks in use.
+    pub fn blocks_used(&self) -> u64 {
+        self.blocks.saturating_sub(self.blocks_free_in_slices())
+    }
+
+    /// Free blocks that are not for files.
+    pub fn blocks_kept(&self) -> u64 {
+        self.blocks_free_in_slices().saturating_sub(self.blocks_free)
+    }
+
+    /// Bytes of so many blocks.
+    pub fn bytes(&self, blocks: u64) -> u64 {
+        blocks * u64::from(self.block_bytes)
+    }
+}

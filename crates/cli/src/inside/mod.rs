@@ -1,0 +1,186 @@
+//! The files of a pool, wherever the pool is: opened by this process, or mounted.
+//!
+//! Both ways give the same answers to the same questions. A pool that this process opens checks no
+//! permission bits, for whoever can open it can read its bytes. A mounted one is used through its
+//! mount, so that no second engine works on the pool, and the kernel checks what the caller may.
+
+mod failure;
+mod mounted;
+mod opened;
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use nearside::files::{SetAttr, Timestamp};
+use nearside::{FileKind, Metadata, Pool, XattrMode};
+
+pub use failure::Failure;
+pub use mounted::Mounted;
+
+use crate::content::Content;
+use opened::Opened as _;
+
+/// Result of a question about a pool's files.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+/// The files of a pool.
+pub enum Inside {
+    /// Opened by this process.
+    Opened(Pool),
+    /// Mounted by a server.
+    Mounted(Mounted),
+}
+
+/// One entry of a directory.
+pub struct Entry {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// What it names.
+    pub kind: FileKind,
+}
+
+/// How to open a file.
+#[derive(Clone, Copy)]
+pub enum Opening {
+    /// To read.
+    Read,
+    /// To write; the name must be new. Permission bits.
+    New(u16),
+    /// To write; the file is there and is emptied.
+    Emptied,
+}
+
+/// Does the same of both ways.
+macro_rules! either {
+    ($inside:expr, $way:ident => $call:expr) => {
+        match $inside {
+            Inside::Opened($way) => $call.map_err(Failure::from),
+            Inside::Mounted($way) => $call,
+        }
+    };
+}
+
+impl Inside {
+    /// What `path` leads to, symbolic links followed.
+    pub fn metadata(&self, path: &Path) -> Result<Metadata> {
+        either!(self, way => way.metadata(path))
+    }
+
+    /// What `path` names, a symbolic link itself if it is one.
+    pub fn symlink_metadata(&self, path: &Path) -> Result<Metadata> {
+        either!(self, way => way.symlink_metadata(path))
+    }
+
+    /// What a symbolic link says.
+    pub fn read_link(&self, path: &Path) -> Result<PathBuf> {
+        either!(self, way => way.read_link(path))
+    }
+
+    /// The entries of a directory, in no order.
+    pub fn entries(&self, path: &Path) -> Result<Vec<Entry>> {
+        either!(self, way => way.entries(path))
+    }
+
+    /// Opens a file.
+    pub fn open(&self, path: &Path, how: Opening) -> Result<Content> {
+        either!(self, way => way.open_content(path, how))
+    }
+
+    /// Makes a directory of mode 0755.
+    pub fn create_dir(&self, path: &Path) -> Result<()> {
+        either!(self, way => way.create_dir(path))
+    }
+
+    /// Makes a directory and those above it, where they are missing.
+    pub fn create_dir_all(&self, path: &Path) -> Result<()> {
+        either!(self, way => way.create_dir_all(path))
+    }
+
+    /// Makes a symbolic link.
+    pub fn symlink(&self, target: &Path, path: &Path) -> Result<()> {
+        either!(self, way => way.symlink(target, path))
+    }
+
+    /// Renames in one step, replacing what `to` names.
+    pub fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        either!(self, way => way.rename(from, to))
+    }
+
+    /// Removes the name of what is no directory.
+    pub fn remove_file(&self, path: &Path) -> Result<()> {
+        either!(self, way => way.remove_file(path))
+    }
+
+    /// Removes an empty directory.
+    pub fn remove_dir(&self, path: &Path) -> Result<()> {
+        either!(self, way => way.remove_dir(path))
+    }
+
+    /// The device that its files lie on for the kernel, if it is mounted.
+    pub fn device(&self) -> Option<u64> {
+        match self {
+            Inside::Opened(_) => None,
+            Inside::Mounted(way) => Some(way.device()),
+        }
+    }
+
+    /// When a file was made; nothing where that cannot be found out.
+    pub fn created(&self, meta: &Metadata) -> Option<Timestamp> {
+        match self {
+            Inside::Opened(_) => Some(meta.attr().created),
+            Inside::Mounted(way) => way.created(meta.ino()),
+        }
+    }
+
+    /// Sets the times of the last read and of the last change of content, of a symbolic link's
+    /// target if `follow`.
+    pub fn set_times(&self, path: &Path, times: [SystemTime; 2], follow: bool) -> Result<()> {
+        let change = SetAttr {
+            accessed: Some(Timestamp::from_system_time(times[0])),
+            modified: Some(Timestamp::from_system_time(times[1])),
+            ..SetAttr::default()
+        };
+        either!(self, way => way.change(path, &change, follow))
+    }
+
+    /// Sets owner and group, of a symbolic link's target if `follow`.
+    pub fn set_owner(&self, path: &Path, uid: u32, gid: u32, follow: bool) -> Result<()> {
+        let change = SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
+        either!(self, way => way.change(path, &change, follow))
+    }
+
+    /// Gives a file one more name.
+    pub fn hard_link(&self, original: &Path, path: &Path) -> Result<()> {
+        either!(self, way => way.hard_link(original, path))
+    }
+
+    /// The names of the extended attributes.
+    pub fn list_xattrs(&self, path: &Path) -> Result<Vec<OsString>> {
+        either!(self, way => way.list_xattrs(path))
+    }
+
+    /// An extended attribute, if it is there.
+    pub fn xattr(&self, path: &Path, name: &OsStr) -> Result<Option<Vec<u8>>> {
+        either!(self, way => way.xattr(path, name))
+    }
+
+    /// Sets an extended attribute.
+    pub fn set_xattr(&self, path: &Path, name: &OsStr, value: &[u8]) -> Result<()> {
+        either!(self, way => way.set_xattr(path, name, value, XattrMode::Any))
+    }
+
+    /// Sets the permission bits.
+    pub fn set_permissions(&self, path: &Path, mode: u16) -> Result<()> {
+        either!(self, way => way.set_permissions(path, mode))
+    }
+}
+
+impl From<Failure> for io::Error {
+    /// The error without its path, which the caller names.
+    fn from(failure: Failure) -> io::Error {
+        let kind = io::Error::from_raw_os_error(failure.errno).kind();
+        io::Error::new(kind, failure.what)
+    }
+}

@@ -1,0 +1,43 @@
+//! What the other way has beyond the library's own calls, for a pool that this process opened.
+
+use std::path::Path;
+
+use nearside::files::{Ino, SetAttr};
+use nearside::{Error, OpenFlags, Pool, Result};
+
+use super::{Entry, Opening};
+use crate::content::Content;
+
+/// The library's calls in the words of [`super::Inside`].
+pub trait Opened {
+    /// The entries of a directory.
+    fn entries(&self, path: &Path) -> Result<Vec<Entry>>;
+    /// Opens a file.
+    fn open_content(&self, path: &Path, how: Opening) -> Result<Content>;
+    /// Changes attributes, of a symbolic link's target if `follow`.
+    fn change(&self, path: &Path, change: &SetAttr, follow: bool) -> Result<()>;
+}
+
+impl Opened for Pool {
+    fn entries(&self, path: &Path) -> Result<Vec<Entry>> {
+        let entries = self.read_dir(path)?;
+        entries
+            .map(|entry| entry.map(|it| Entry { name: it.name_bytes().to_vec(), kind: it.kind() }))
+            .collect()
+    }
+
+    fn open_content(&self, path: &Path, how: Opening) -> Result<Content> {
+        let flags = match how {
+            Opening::Read => OpenFlags::new().read(true),
+            Opening::New(mode) => OpenFlags::new().write(true).create_new(true).mode(mode),
+            Opening::Emptied => OpenFlags::new().write(true).truncate(true),
+        };
+        self.open_file(path, &flags).map(Content::Inside)
+    }
+
+    fn change(&self, path: &Path, change: &SetAttr, follow: bool) -> Result<()> {
+        let meta = if follow { self.metadata(path)? } else { self.symlink_metadata(path)? };
+        let changed = self.fs().setattr(Ino(meta.ino()), change);
+        changed.map(drop).map_err(|source| Error::Path { path: path.to_path_buf(), source })
+    }
+}

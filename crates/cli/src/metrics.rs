@@ -1,0 +1,155 @@
+//! A sample in the text exposition format of Prometheus, version 0.0.4
+//! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
+
+use std::fmt::Write;
+
+use nearside::files::meter::{BUCKETS, bucket_end};
+
+use crate::sample::{CallSample, Sample};
+
+/// Buckets of ours in one of theirs: a bucket for each power of four.
+const BUCKETS_JOINED: usize = 8;
+
+/// Lines of one metric, under its heads.
+struct Page(String);
+
+impl Page {
+    fn heads(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = write!(self.0, "# HELP nearside_{name} {help}\n# TYPE nearside_{name} {kind}\n");
+    }
+
+    fn line(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
+        // Writing to a string does not fail.
+        let _ = match labels {
+            "" => writeln!(self.0, "nearside_{name} {value}"),
+            labels => writeln!(self.0, "nearside_{name}{{{labels}}} {value}"),
+        };
+    }
+
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl std::fmt::Display) {
+        self.heads(name, kind, help);
+        self.line(name, "", value);
+    }
+}
+
+/// The sample as a page of metrics.
+pub fn text(sample: &Sample) -> String {
+    let mut page = Page(String::new());
+    page.heads("info", "gauge", "What this server serves.");
+    let (pool, dir) = (escaped(&sample.pool), escaped(&sample.dir));
+    page.line("info", &format!("pool=\"{pool}\",dir=\"{dir}\""), 1);
+    page.one("serving_seconds", "gauge", "Time since the mount.", sample.serving_seconds);
+    calls(&mut page, sample);
+    let done = &sample.checkpoints;
+    page.one("checkpoints_total", "counter", "Checkpoints.", done.count);
+    page.one("checkpoint_bytes_total", "counter", "Bytes that checkpoints wrote.", done.bytes);
+    page.one("checkpoint_seconds_total", "counter", "Time in checkpoints.", done.seconds);
+    page.one("checkpoint_last_seconds", "gauge", "Time of the last one.", done.last_seconds);
+    if let Some(age) = done.age_seconds {
+        page.one("checkpoint_age_seconds", "gauge", "Time since the last one.", age);
+    }
+    page.one("syncs_total", "counter", "Syncs that closed an epoch.", sample.syncs);
+    caches(&mut page, sample);
+    slices(&mut page, sample);
+    page.0
+}
+
+fn calls(page: &mut Page, sample: &Sample) {
+    let labels = |call: &CallSample| format!("call=\"{}\"", escaped(&call.call));
+    page.heads("call_errors_total", "counter", "Calls that failed.");
+    for call in &sample.calls {
+        page.line("call_errors_total", &labels(call), call.errors);
+    }
+    page.heads("call_bytes_total", "counter", "Bytes that calls moved.");
+    for call in sample.calls.iter().filter(|call| call.bytes > 0) {
+        page.line("call_bytes_total", &labels(call), call.bytes);
+    }
+    page.heads("call_seconds", "histogram", "How long calls took.");
+    for call in &sample.calls {
+        let mut below = 0;
+        for end in (BUCKETS_JOINED..=BUCKETS).step_by(BUCKETS_JOINED) {
+            let joined = end - BUCKETS_JOINED..end;
+            let counts = call.buckets.iter().filter(|(index, _)| joined.contains(index));
+            below += counts.map(|(_, count)| count).sum::<u64>();
+            // The last one has no end.
+            if end < BUCKETS {
+                let seconds = bucket_end(end - 1) as f64 / 1e9;
+                let labels = format!("{},le=\"{seconds}\"", labels(call));
+                page.line("call_seconds_bucket", &labels, below);
+            }
+        }
+        page.line("call_seconds_bucket", &format!("{},le=\"+Inf\"", labels(call)), call.count);
+        page.line("call_seconds_sum", &labels(call), call.nanos as f64 / 1e9);
+        page.line("call_seconds_count", &labels(call), call.count);
+    }
+}
+
+fn caches(page: &mut Page, sample: &Sample) {
+    let cache = &sample.cache;
+    page.one("cache_limit_bytes", "gauge", "DRAM that caches may use.", cache.limit_bytes);
+    page.heads("cache_bytes", "gauge", "DRAM in caches.");
+    for (name, bytes) in
+        [("maps", cache.map_bytes), ("entries", cache.entry_bytes), ("pages", cache.page_bytes)]
+    {
+        page.line("cache_bytes", &format!("of=\"{name}\""), bytes);
+    }
+    page.one("cached_inodes", "gauge", "Inodes in DRAM.", cache.inodes);
+}
+
+fn slices(page: &mut Page, sample: &Sample) {
+    type Value = fn(&crate::sample::SliceSample) -> u64;
+    let rows: [(&str, &str, &str, Value); 5] = [
+        ("log_bytes", "gauge", "Size of a slice's log.", |it| it.log_bytes),
+        ("log_used_bytes", "gauge", "Bytes of it in use.", |it| it.log_used_bytes),
+        ("log_written_bytes_total", "counter", "Bytes of records.", |it| it.log_written_bytes),
+        ("blocks", "gauge", "Data blocks of 4 KiB of a slice.", |it| it.blocks),
+        ("blocks_free", "gauge", "Free ones.", |it| it.blocks_free),
+    ];
+    for (name, kind, help, value) in rows {
+        page.heads(name, kind, help);
+        for slice in &sample.slices {
+            page.line(name, &format!("slice=\"{}\"", slice.index), value(slice));
+        }
+    }
+}
+
+/// A label's value.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::tests::sample;
+
+    #[test]
+    fn every_line_has_heads_and_a_histogram_only_grows() {
+        let mut odd = sample(1000, 2.0);
+        odd.pool = "a\"b\\c\nd".to_owned();
+        let text = text(&odd);
+        assert!(
+            text.contains("nearside_info{pool=\"a\\\"b\\\\c\\nd\",dir=\"/mnt\"} 1\n"),
+            "{text}"
+        );
+        let mut last = 0;
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            assert!(value.parse::<f64>().is_ok(), "{line}");
+            let name = name.split('{').next().unwrap();
+            let base = ["_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|end| name.strip_suffix(end).filter(|it| it.ends_with("_seconds")))
+                .unwrap_or(name);
+            assert!(text.contains(&format!("# TYPE {base} ")), "{line}");
+            if name == "nearside_call_seconds_bucket" {
+                let value: u64 = value.parse().unwrap();
+                assert!(value >= last, "{line}");
+                last = value;
+            }
+        }
+        assert_eq!(last, 1000);
+        let half = "nearside_call_seconds_bucket{call=\"read\",le=\"0.000000512\"} 500\n";
+        assert!(text.contains(half), "{text}");
+    }
+}

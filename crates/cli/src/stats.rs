@@ -1,0 +1,197 @@
+//! `nearside stats`: what a mounted pool does.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::control::Client;
+use crate::error::{Error, Result};
+use crate::sample::Sample;
+use crate::size::show;
+use crate::{access, output, place};
+
+/// Arguments of `stats`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  nearside stats /mnt/near                          since the mount
+  nearside stats /mnt/near --every 5                and then what happened in each 5 seconds
+  nearside stats /data/pool --every 1 --count 60 --json
+
+p50 and p99 are the times that half and 99 % of the calls stayed below, to a quarter. Checkpoints
+are the whole pool's. With --json each look is one line. The server tells the pool's owner and
+root.")]
+pub struct StatsArgs {
+    /// A mounted pool: its directory, or the one it is mounted on.
+    #[arg(value_name = "DIR|POOL")]
+    pub place: PathBuf,
+    /// Look again every N seconds, and show what happened in between.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub every: Option<u32>,
+    /// End after K looks [default: 1; with --every: until Ctrl-C].
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    pub count: Option<u32>,
+    /// Print JSON: what was counted since the mount, in every look.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Shows them.
+pub fn run(args: &StatsArgs) -> Result<()> {
+    let pool = pool_of(&args.place)?;
+    let looks = args.count.unwrap_or(if args.every.is_some() { u32::MAX } else { 1 });
+    let pause = Duration::from_secs(args.every.unwrap_or(1).into());
+    let mut before: Option<Sample> = None;
+    for look in 0..looks {
+        if look > 0 {
+            std::thread::sleep(pause);
+        }
+        let sample = Client::connect(&pool)?.stats()?;
+        let goes_on = match args.json {
+            true => output::json_line(&sample)?,
+            false => {
+                let shown = before.as_ref().map_or_else(|| sample.clone(), |it| sample.since(it));
+                output::piece(text(&shown).as_bytes())?
+            }
+        };
+        if !goes_on {
+            return Ok(());
+        }
+        before = Some(sample);
+    }
+    Ok(())
+}
+
+/// The pool that is meant: mounted on `place`, or in it.
+pub fn pool_of(place: &Path) -> Result<PathBuf> {
+    let mounted = place::mounted_on(place)?.and_then(|entry| place::pool_of(&entry));
+    if let Some(pool) = mounted {
+        return Ok(pool);
+    }
+    match access::mount_of(place)? {
+        Some(_) => Ok(place.to_path_buf()),
+        None => Err(Error::Place {
+            dir: place.to_path_buf(),
+            reason:
+                "no mounted pool; give its directory, or where it is mounted (see /proc/mounts)"
+                    .to_owned(),
+        }),
+    }
+}
+
+/// A sample as tables.
+pub fn text(sample: &Sample) -> String {
+    let mut text = format!(
+        "{} on {}, process {}, {:.1} s\n\n",
+        output::shown(sample.pool.as_bytes()),
+        output::shown(sample.dir.as_bytes()),
+        sample.process,
+        sample.serving_seconds
+    );
+    text.push_str(&calls(sample, usize::MAX));
+    text.push('\n');
+    text.push_str(&slices(sample));
+    text.push('\n');
+    text.push_str(&pool_lines(sample));
+    text.push('\n');
+    text
+}
+
+/// The calls that took most time in all, `most` of them.
+pub fn calls(sample: &Sample, most: usize) -> String {
+    let heads = ["CALL", "COUNT", "PER S", "ERRORS", "BYTES", "BYTES/S", "P50", "P99", "MEAN"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    let mut calls: Vec<_> = sample.calls.iter().collect();
+    calls.sort_by(|one, next| next.nanos.cmp(&one.nanos).then(one.call.cmp(&next.call)));
+    for call in calls.into_iter().take(most) {
+        let below = |part| call.quantile(part).map_or_else(|| "-".to_owned(), nanos);
+        rows.push(vec![
+            call.call.clone(),
+            call.count.to_string(),
+            format!("{:.0}", sample.rate(call.count)),
+            call.errors.to_string(),
+            show(call.bytes),
+            show(sample.rate(call.bytes) as u64),
+            below(0.5),
+            below(0.99),
+            call.nanos.checked_div(call.count).map_or_else(|| "-".to_owned(), nanos),
+        ]);
+    }
+    output::table(&rows)
+}
+
+/// The slices.
+pub fn slices(sample: &Sample) -> String {
+    let heads = ["SLICE", "LOG", "IN USE", "%", "RECORDS", "RECORDS/S", "BLOCKS", "FREE", "USE"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    for slice in &sample.slices {
+        let used = slice.blocks.saturating_sub(slice.blocks_free);
+        rows.push(vec![
+            slice.index.to_string(),
+            show(slice.log_bytes),
+            show(slice.log_used_bytes),
+            percent(slice.log_used_bytes, slice.log_bytes),
+            show(slice.log_written_bytes),
+            show(sample.rate(slice.log_written_bytes) as u64),
+            slice.blocks.to_string(),
+            slice.blocks_free.to_string(),
+            percent(used, slice.blocks),
+        ]);
+    }
+    output::table(&rows)
+}
+
+/// What is the whole pool's.
+pub fn pool_lines(sample: &Sample) -> String {
+    let (done, cache) = (&sample.checkpoints, &sample.cache);
+    let seconds = |it: f64| nanos((it * 1e9) as u64);
+    let age = done.age_seconds.map_or_else(|| "never".to_owned(), |age| format!("{age:.1} s ago"));
+    format!(
+        "checkpoints  {}, {} written, {} in all, the last took {}, {age}\n\
+         syncs        {}\n\
+         caches       {} maps, {} entries, {} tree pages, {} inodes; limit {}\n",
+        done.count,
+        show(done.bytes),
+        seconds(done.seconds),
+        seconds(done.last_seconds),
+        sample.syncs,
+        show(cache.map_bytes),
+        show(cache.entry_bytes),
+        show(cache.page_bytes),
+        cache.inodes,
+        show(cache.limit_bytes),
+    )
+}
+
+fn percent(part: u64, all: u64) -> String {
+    format!("{} %", (u128::from(part) * 100).div_ceil(u128::from(all.max(1))))
+}
+
+/// A time for people.
+pub fn nanos(nanos: u64) -> String {
+    match nanos {
+        0..10_000 => format!("{nanos} ns"),
+        10_000..10_000_000 => format!("{} us", nanos / 1000),
+        10_000_000..10_000_000_000 => format!("{} ms", nanos / 1_000_000),
+        _ => format!("{} s", nanos / 1_000_000_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample::tests::sample;
+
+    #[test]
+    fn the_tables_show_what_was_counted() {
+        let text = text(&sample(1000, 10.0));
+        let line = |word: &str| text.lines().find(|line| line.starts_with(word)).unwrap();
+        let cells = |word: &str| line(word).split("  ").map(str::trim).collect::<Vec<_>>();
+        let read: Vec<_> = cells("read").into_iter().filter(|it| !it.is_empty()).collect();
+        assert_eq!(read[1..7], ["1000", "100", "100", "3.9 MiB", "400 KiB", "448 ns"], "{text}");
+        assert!(line("0 ").contains("25 %") && line("0 ").contains("75 %"), "{text}");
+        assert!(line("checkpoints").contains("the last took 250 ms, 3.0 s ago"), "{text}");
+        assert_eq!(nanos(12_345), "12 us");
+    }
+}

@@ -1,0 +1,41 @@
+//! What a check found, as JSON and the control socket say it.
+
+use nearside::CheckReport;
+use serde::{Deserialize, Serialize};
+
+/// What a check found.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Whether nothing is wrong.
+    pub clean: bool,
+    /// What is.
+    pub findings: Vec<Finding>,
+    /// Inodes visited.
+    pub inodes: u64,
+    /// Data blocks verified.
+    pub blocks: u64,
+    /// Records of the log that were replayed.
+    pub records: u64,
+    /// Requests that were done and perhaps not answered.
+    #[serde(default)]
+    pub requests: u64,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Finding {
+    /// Where.
+    pub place: String,
+    /// What.
+    pub what: String,
+}
+
+impl From<CheckReport> for Verdict {
+    fn from(report: CheckReport) -> Verdict {
+        let CheckReport { findings, inodes, blocks, records, requests } = report;
+        let finding = |it: nearside::Finding| Finding { place: it.place, what: it.what };
+        let clean = findings.is_empty();
+        let findings = findings.into_iter().map(finding).collect();
+        Verdict { clean, findings, inodes, blocks, records, requests }
+    }
+}

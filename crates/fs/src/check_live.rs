@@ -1,0 +1,88 @@
+//! Check of a pool that is in use.
+//!
+//! What the trees say is checked as of a checkpoint that begins with the check: an epoch is pinned,
+//! so that no page of it is used again meanwhile. Blocks change in place, so what lies in them is
+//! compared with the checksums of now: leaf by leaf, under the lock of the leaf's range, while its
+//! writers wait for the moment that it takes to read half a megabyte. What was made since is not
+//! looked at: it is not older than the check.
+
+use crate::check::{CheckReport, Checker, State};
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::leaf::LEAF_BLOCKS;
+use crate::read::damaged_block;
+use crate::system::FileSystem;
+use crate::types::Ino;
+use pool::{BLOCK_BYTES, FoldView, Folded, Pages};
+
+impl FileSystem {
+    /// Verifies what the pool stores while it is in use. `each` is told how many bytes of data are
+    /// done, of how many; it ends the check by returning false.
+    pub fn check(&self, each: &mut dyn FnMut(u64, u64) -> bool) -> Result<Option<CheckReport>> {
+        let core = &*self.core;
+        if !core.pool.read_only() {
+            core.checkpoint()?;
+        }
+        let (mut report, leaves) = core.check_trees();
+        let leaf_bytes = LEAF_BLOCKS * BLOCK_BYTES;
+        let of = leaves.len() as u64 * leaf_bytes;
+        for (done, (ino, index)) in (0..).zip(&leaves) {
+            if !each(done * leaf_bytes, of) {
+                return Ok(None);
+            }
+            core.check_leaf(*ino, *index, &mut report);
+        }
+        each(of, of);
+        Ok(Some(report))
+    }
+}
+
+impl Core {
+    /// Checks the trees of the last checkpoint; gives the leaves whose data is to be looked at.
+    fn check_trees(&self) -> (CheckReport, Vec<(Ino, u64)>) {
+        // the pages, and the blocks that they name, are not used again before it ends
+        let _pin = crossbeam_epoch::pin();
+        let roots = self.pool.roots();
+        let folded = Folded { trees: roots.trees.clone(), spaces: roots.spaces.clone() };
+        let pages = Pages::in_memory();
+        let view = FoldView::new(&self.pool, &pages);
+        let state = State { leaves: Some(Vec::new()), ..State::default() };
+        let mut checker = Checker { core: self, report: CheckReport::default(), state };
+        checker.trees(&view, &folded);
+        checker.names();
+        checker.space(&view, &folded);
+        (checker.report, checker.state.leaves.unwrap_or_default())
+    }
+
+    fn check_leaf(&self, ino: Ino, index: u64, report: &mut CheckReport) {
+        let inode = match self.inode(ino) {
+            Ok(inode) => inode,
+            // removed since
+            Err(Error::NotFound) => return,
+            Err(error) => return report.add(crate::check::inode_place(ino), error.to_string()),
+        };
+        let first = index * LEAF_BLOCKS;
+        let _range = inode.ranges.lock(first, first + LEAF_BLOCKS - 1);
+        // not before the lock: who waits must not keep blocks from being used again
+        let _pin = crossbeam_epoch::pin();
+        for block in first..first + LEAF_BLOCKS {
+            let place = || format!("inode {}, file offset {}", ino.0, block * BLOCK_BYTES);
+            let view = match self.view_block(&inode, block) {
+                Ok(view) => view,
+                // the leaf as a whole: once is enough
+                Err(error) => return report.add(place(), error.to_string()),
+            };
+            if view.addr.is_none() {
+                continue;
+            }
+            report.blocks += 1;
+            match self.crc_under(view.addr, view.patches.as_deref()) {
+                Ok(crc) if crc == view.crc => {}
+                Ok(_) => {
+                    report.add(place(), damaged_block(&inode, block, view.addr).to_string());
+                }
+                Err(error) => report.add(place(), error.to_string()),
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! What the engine has done and holds, in numbers: for those who watch it.
+
+use crate::meter::{CallCount, Meter};
+use crate::system::FileSystem;
+use parking_lot::Mutex;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// What checkpoints took.
+#[derive(Debug, Default)]
+pub struct CheckpointTimes(Mutex<Times>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Times {
+    all: Duration,
+    last: Duration,
+    ended: Option<Instant>,
+}
+
+impl CheckpointTimes {
+    /// A checkpoint that began then has just ended.
+    pub fn took(&self, began: Instant) {
+        let ended = Instant::now();
+        let mut times = self.0.lock();
+        let last = ended - began;
+        times.last = last;
+        times.all += last;
+        times.ended = Some(ended);
+    }
+}
+
+/// What the engine has done since open, and what it holds.
+#[derive(Clone, Debug)]
+pub struct Stats {
+    /// Calls that doors served.
+    pub calls: Vec<CallCount>,
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// Bytes that they wrote.
+    pub checkpoint_bytes: u64,
+    /// Time that they took.
+    pub checkpoint_time: Duration,
+    /// Time that the last one took.
+    pub checkpoint_last: Duration,
+    /// Time since the last one ended; none: there was none.
+    pub checkpoint_age: Option<Duration>,
+    /// Syncs of the medium that closed an epoch (domain `sync`).
+    pub syncs: u64,
+    /// DRAM in caches.
+    pub cache: CacheStats,
+    /// The slices.
+    pub slices: Vec<SliceStats>,
+}
+
+/// DRAM in caches, bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CacheStats {
+    /// That they may use.
+    pub limit_bytes: u64,
+    /// In block maps.
+    pub map_bytes: u64,
+    /// In entries of directories.
+    pub entry_bytes: u64,
+    /// In pages of the trees.
+    pub page_bytes: u64,
+    /// Inodes (no bytes).
+    pub inodes: u64,
+}
+
+/// One slice.
+#[derive(Clone, Copy, Debug)]
+pub struct SliceStats {
+    /// Its place in the pool.
+    pub index: u32,
+    /// Bytes of its log.
+    pub log_bytes: u64,
+    /// Of these in use.
+    pub log_used_bytes: u64,
+    /// Bytes of records written since open.
+    pub log_written_bytes: u64,
+    /// Data blocks.
+    pub blocks: u64,
+    /// Of these free.
+    pub blocks_free: u64,
+}
+
+impl FileSystem {
+    /// The counters of calls, for the doors to count in.
+    #[inline]
+    pub fn meter(&self) -> &Meter {
+        &self.core.meter
+    }
+
+    /// What it has done since open, and what it holds.
+    pub fn stats(&self) -> Stats {
+        let core = &self.core;
+        let times = *core.checkpoint_times.0.lock();
+        let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let slices = core.pool.slices().iter().map(|slice| {
+            let info = slice.info();
+            SliceStats {
+                index: info.index,
+                log_bytes: info.log_bytes,
+                log_used_bytes: slice.log.used_bytes(),
+                log_written_bytes: slice.log.bytes_written(),
+                blocks: info.blocks,
+                blocks_free: info.blocks_free,
+            }
+        });
+        Stats {
+            calls: core.meter.counts(),
+            checkpoints: load(&core.checkpoints),
+            checkpoint_bytes: load(&core.checkpoint_bytes),
+            checkpoint_time: times.all,
+            checkpoint_last: times.last,
+            checkpoint_age: times.ended.map(|ended| ended.elapsed()),
+            syncs: core.pool.syncs(),
+            cache: CacheStats {
+                limit_bytes: core.pool.options().memory(),
+                map_bytes: load(&core.leaf_bytes),
+                entry_bytes: load(&core.dirents) * crate::core::DIRENT_BYTES,
+                page_bytes: core.pool.cached_page_bytes(),
+                inodes: core.cached_inodes() as u64,
+            },
+            slices: slices.collect(),
+        }
+    }
+}

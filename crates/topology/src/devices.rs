@@ -1,0 +1,123 @@
+//! Persistent memory devices that the kernel shows: `/dev/pmem0` and the like, and `/dev/dax0.0`.
+//!
+//! Source: Documentation/ABI/testing/sysfs-bus-nvdimm and sysfs-bus-dax, Documentation/ABI/stable/
+//! sysfs-block. What is not there is left out; what cannot be understood is an error.
+
+use crate::sysfs::{malformed, text};
+use crate::{Error, Result};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Bytes of the unit in which the kernel gives sizes of block devices.
+const SECTOR_BYTES: u64 = 512;
+
+/// A device of persistent memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PmDevice {
+    /// Its file.
+    pub path: PathBuf,
+    /// Bytes, if the kernel says.
+    pub bytes: Option<u64>,
+    /// The kernel's number of the node that it lies on, if it says.
+    pub node: Option<u32>,
+}
+
+/// The devices that the sysfs at `root` shows, in the order of their names.
+pub fn pm_devices(root: &Path) -> Result<Vec<PmDevice>> {
+    let mut devices = Vec::new();
+    for name in names(&root.join("block"), "pmem")? {
+        let dir = root.join("block").join(&name);
+        let bytes = number(&dir.join("size"))?.map(|sectors| sectors.saturating_mul(SECTOR_BYTES));
+        devices.push(PmDevice {
+            path: Path::new("/dev").join(&name),
+            bytes,
+            node: node(&dir.join("device/numa_node"))?,
+        });
+    }
+    for name in names(&root.join("bus/dax/devices"), "dax")? {
+        let dir = root.join("bus/dax/devices").join(&name);
+        let target = node(&dir.join("target_node"))?;
+        devices.push(PmDevice {
+            path: Path::new("/dev").join(&name),
+            bytes: number(&dir.join("size"))?,
+            node: target.or(node(&dir.join("numa_node"))?),
+        });
+    }
+    Ok(devices)
+}
+
+/// Names in a directory that begin so; none where there is no such directory.
+fn names(dir: &Path, prefix: &str) -> Result<Vec<String>> {
+    let failed = |source| Error::Read { path: dir.to_path_buf(), source };
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(failed)?.file_name();
+        names.extend(name.to_str().filter(|name| name.starts_with(prefix)).map(str::to_owned));
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn number(path: &Path) -> Result<Option<u64>> {
+    let Some(text) = text(path)? else { return Ok(None) };
+    let word = text.trim();
+    match word.parse() {
+        Ok(number) => Ok(Some(number)),
+        Err(_) => Err(malformed(path, format!("{word:.40?} is not a number"))),
+    }
+}
+
+/// A node; -1 says that there is none.
+fn node(path: &Path) -> Result<Option<u32>> {
+    let Some(text) = text(path)? else { return Ok(None) };
+    match text.trim() {
+        "-1" => Ok(None),
+        word => match word.parse() {
+            Ok(node) => Ok(Some(node)),
+            Err(_) => Err(malformed(path, format!("{word:.40?} is not a node"))),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(root: &Path, path: &str, text: &str) {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn devices_are_found_with_size_and_node() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(pm_devices(root.path()).unwrap(), []);
+        put(root.path(), "block/sda/size", "99\n");
+        put(root.path(), "block/pmem1/size", "2048\n");
+        put(root.path(), "block/pmem1/device/numa_node", "1\n");
+        put(root.path(), "block/pmem0/size", "8\n");
+        put(root.path(), "block/pmem0/device/numa_node", "-1\n");
+        put(root.path(), "bus/dax/devices/dax0.0/size", "4096\n");
+        put(root.path(), "bus/dax/devices/dax0.0/target_node", "2\n");
+        put(root.path(), "bus/dax/devices/dax0.0/numa_node", "0\n");
+        let device = |path: &str, bytes, node| PmDevice { path: path.into(), bytes, node };
+        let expected = [
+            device("/dev/pmem0", Some(4096), None),
+            device("/dev/pmem1", Some(1 << 20), Some(1)),
+            device("/dev/dax0.0", Some(4096), Some(2)),
+        ];
+        assert_eq!(pm_devices(root.path()).unwrap(), expected);
+        for (path, word) in [("block/pmem0/size", "much"), ("block/pmem0/device/numa_node", "-2")] {
+            put(root.path(), path, word);
+            let error = pm_devices(root.path()).unwrap_err().to_string();
+            assert!(error.contains(word) && error.contains("pmem0"), "{error}");
+            put(root.path(), path, "1");
+        }
+    }
+}
