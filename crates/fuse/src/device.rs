@@ -33,7 +33,12 @@ pub(crate) fn mount(dir: &Path, options: &MountOptions) -> Result<OwnedFd> {
     let refused = |source| Error::Refused { dir: dir.to_path_buf(), source };
     let metadata = std::fs::metadata(dir)
         .map_err(|source| Error::Directory { dir: dir.to_path_buf(), source })?;
-    let device = open()?;
+    let device = match open() {
+        Err(Error::Device(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return mount_by_helper(dir, options).map_err(refused);
+        }
+        opened => opened?,
+    };
     let mut settings = format!(
         "fd={},rootmode={:o},user_id={},group_id={},default_permissions",
         device.as_raw_fd(),

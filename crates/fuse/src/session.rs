@@ -228,3 +228,59 @@ impl<S: Server> Shared<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::{MountOptions, connect, serve_by};
+
+    /// Knows nothing.
+    struct Nothing;
+
+    impl Server for Nothing {
+        fn wishes(&self) -> Wishes {
+            Wishes::default()
+        }
+
+        fn serve(&self, _: &Request<'_>, reply: Reply<'_>) {
+            reply.error(libc::EXFULL);
+        }
+    }
+
+    /// As a killed server would: reads INIT, and may have settled what to answer.
+    fn die_over_init(connection: &crate::Connection, has_settled: bool) {
+        let mut state = State::map(connection.state.as_fd(), 1).unwrap();
+        let channel = Arc::new(Channel::new(connection.device.try_clone().unwrap()));
+        read(&channel, &mut state.slots[0]).unwrap();
+        if has_settled {
+            shake_hands(&channel, &mut state, Wishes::default(), Capabilities::default()).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_server_after_one_that_died_over_init_answers_it() {
+        let device = std::fs::File::options().read(true).write(true).open("/dev/fuse");
+        if !nix::unistd::geteuid().is_root() || device.is_err() {
+            println!("skipped: mounting takes root and /dev/fuse");
+            return;
+        }
+        for has_settled in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let options = MountOptions { threads: Some(2), ..MountOptions::default() };
+            let connection = connect(dir.path(), &options).unwrap();
+            die_over_init(&connection, has_settled);
+            assert_eq!(connection.in_flight().unwrap().len(), 1);
+            let make = |turn: u32| {
+                assert_eq!(turn, 2);
+                Nothing
+            };
+            let mount = serve_by(make, connection, &options).unwrap();
+            let met = std::fs::symlink_metadata(dir.path().join("name")).unwrap_err();
+            assert_eq!(met.raw_os_error(), Some(libc::EXFULL));
+            mount.unmount().unwrap();
+            mount.wait().unwrap();
+        }
+    }
+}

@@ -34,7 +34,9 @@ pub(crate) struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
     /// Holds the lock.
-    _lock: File,
+    lock: File,
+    /// Who took it: a forked child shares it, and must leave it alone.
+    pid: u32,
 }
 
 // SAFETY: the mapping is memory like any other; no part of it belongs to a thread. Its bytes are
@@ -46,6 +48,10 @@ unsafe impl Sync for Mapping {}
 /// Maps memory that [`create`] made, here or in another process, and gives out its bytes from
 /// the first on. Fails with [`Error::InUse`] while somebody else has it mapped.
 pub fn map(memory: BorrowedFd<'_>) -> Result<Cutter> {
+    Ok(Cutter::new(Arc::new(mapping(memory)?)))
+}
+
+fn mapping(memory: BorrowedFd<'_>) -> Result<Mapping> {
     match rustix::fs::fcntl_get_seals(memory) {
         Ok(seals) if seals.contains(SEALS) => {}
         Ok(_) | Err(Errno::INVAL) => return Err(Error::Foreign),
@@ -62,7 +68,7 @@ pub fn map(memory: BorrowedFd<'_>) -> Result<Cutter> {
     };
     let start = start.map_err(io("mmap"))?;
     let start = NonNull::new(start.cast()).ok_or(Error::io("mmap", Errno::FAULT))?;
-    Ok(Cutter::new(Arc::new(Mapping { start, bytes, _lock: lock })))
+    Ok(Mapping { start, bytes, lock, pid: std::process::id() })
 }
 
 impl Mapping {
@@ -82,6 +88,13 @@ impl Drop for Mapping {
         if let Err(error) = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) } {
             debug_assert!(false, "munmap: {error}");
         }
+        // Closing the file would do, but that a process which is being started has a duplicate of
+        // every descriptor, between its fork and its exec.
+        if self.pid == std::process::id()
+            && let Err(error) = rustix::fs::flock(&self.lock, FlockOperation::Unlock)
+        {
+            debug_assert!(false, "flock: {error}");
+        }
     }
 }
 
@@ -95,5 +108,23 @@ fn lock(memory: BorrowedFd<'_>) -> Result<File> {
         Ok(()) => Ok(again),
         Err(Errno::WOULDBLOCK) => Err(Error::InUse),
         Err(errno) => Err(Error::io("flock", errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that followed another at once was refused now and then: somewhere else in the
+    /// process a command was being started.
+    #[test]
+    fn a_duplicate_of_the_descriptor_does_not_keep_the_lock() {
+        let memory = create("test", 4096).unwrap();
+        let first = mapping(memory.as_fd()).unwrap();
+        let duplicate = first.lock.try_clone().unwrap();
+        assert!(matches!(mapping(memory.as_fd()), Err(Error::InUse)));
+        drop(first);
+        mapping(memory.as_fd()).unwrap();
+        drop(duplicate);
     }
 }

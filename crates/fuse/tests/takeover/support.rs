@@ -82,12 +82,16 @@ pub fn follow(
     next: impl FnOnce() -> Mount,
 ) -> Mount {
     let left = mount.leave().unwrap();
-    std::thread::scope(|scope| {
-        for number in 0..threads {
-            let path = scratch.at(&format!("unknown {number}"));
-            scope.spawn(move || assert!(!path.try_exists().unwrap()));
-        }
-        left.wait();
-        next()
-    })
+    // Not scoped: when `next` fails, its caller lets go of the device, and that ends their wait.
+    let meet = |number: usize| {
+        let path = scratch.at(&format!("unknown {number}"));
+        std::thread::spawn(move || path.try_exists().unwrap())
+    };
+    let met: Vec<_> = (0..threads).map(meet).collect();
+    left.wait();
+    let mount = next();
+    for path_exists in met {
+        assert!(!path_exists.join().unwrap());
+    }
+    mount
 }
