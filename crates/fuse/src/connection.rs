@@ -8,8 +8,9 @@
 //!
 //! Threads read from one device, not each from a clone of it (FUSE_DEV_IOC_CLONE). A request
 //! belongs to the clone that it was read from and is ended with an error when that is closed, as
-//! the clones of a killed server are (`fuse_dev_release`); and a clone brings nothing that could be
-//! measured, since all of them wait at one queue.
+//! the clones of a killed server are (`fuse_dev_release`; seen on Linux 6.18: ECONNABORTED). All
+//! clones wait at one queue; what each has to itself is the table of requests under way. On two
+//! CPUs four callers were served as fast without them (4 KiB reads, writes, opens).
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
