@@ -37,8 +37,9 @@ fn make_root(pool: Pool, recovery: &Recovery) -> Result<()> {
         kind: FileKind::Directory,
         mode: 0o755,
         links: 2,
-        uid: 0,
-        gid: 0,
+        // Whoever makes a pool may make the first file in it.
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
         rdev: 0,
         size: 0,
         blocks: 0,

@@ -104,3 +104,28 @@ fn set_id_bits_go_when_others_reserve_zero_or_copy() {
     assert_eq!(modes_after_changes(&scratch, NOBODY), [0o777; 3]);
     scratch.finish();
 }
+
+/// Who makes a pool owns its root directory, and so may put something in it.
+#[test]
+fn the_root_directory_is_its_makers() {
+    if !has("setpriv") {
+        return;
+    }
+    let Some(scratch) = Scratch::formatted() else { return };
+    let theirs = scratch.root().join("theirs");
+    std::fs::create_dir(&theirs).unwrap();
+    std::os::unix::fs::chown(&theirs, Some(NOBODY), Some(NOBODY)).unwrap();
+    // Not every user may pass through the directories above the program.
+    std::fs::copy(env!("CARGO_BIN_EXE_nearside"), theirs.join("nearside")).unwrap();
+    let format = format!(
+        "setpriv --clear-groups --reuid={NOBODY} --regid={NOBODY} \
+         ./nearside format pool --size=8M --durability=process"
+    );
+    let mut command = std::process::Command::new("sh");
+    let output = command.args(["-euc", &format]).current_dir(&theirs).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let root = format!("{}:/", theirs.join("pool").display());
+    let said = scratch.run_ok(["stat", &root, "--json"]);
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!((&said["uid"], &said["gid"]), (&NOBODY.into(), &NOBODY.into()), "{said}");
+}
