@@ -84,6 +84,9 @@ fn a_name_is_given_once_to_one_that_never_had_any() {
     let fs = pool.start_alone();
     let handle = unnamed(&fs, b"content");
     fs.link(handle.ino(), Ino::ROOT, b"one").unwrap();
+    drop(handle);
+    let handle = find(&fs, "one");
+    assert_eq!(content(&fs, &handle), b"content", "closed, but named");
     assert_eq!(fs.link(handle.ino(), Ino::ROOT, b"two").unwrap().links, 2);
     assert_eq!(fs.unlink(Ino::ROOT, b"one").unwrap(), None);
     let left = fs.unlink(Ino::ROOT, b"two").unwrap().unwrap();
