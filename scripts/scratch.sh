@@ -42,6 +42,8 @@ make_scratch() {
     before_removal=true
     scratch=$(mktemp -d "${TMPDIR:-/tmp}/nearside-$1.XXXXXX")
     scratch=$(realpath "$scratch")
+    # Tests try things as other users, who have to come there.
+    chmod 711 "$scratch"
     trap remove_scratch EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM

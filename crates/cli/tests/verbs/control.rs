@@ -6,9 +6,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
-use crate::support::{Scratch, binary, command, ok, run};
+use crate::support::{Scratch, binary, ok, run};
 
 const SOCKET: &str = "nearside.sock";
 /// More than the server holds at once.
@@ -130,9 +131,11 @@ fn only_the_owner_and_root_are_heard() {
     for dir in [scratch.root(), &pool] {
         std::fs::set_permissions(dir, PermissionsExt::from_mode(0o755)).unwrap();
     }
+    // Others may not come to where it was built.
+    std::fs::copy(env!("CARGO_BIN_EXE_nearside"), scratch.root().join("nearside")).unwrap();
     let as_other = || {
-        let mut info = command(["info".as_ref(), pool.as_os_str()]);
-        info.uid(65_534).gid(65_534).output().unwrap()
+        let mut info = Command::new(scratch.root().join("nearside"));
+        info.arg("info").arg(&pool).uid(65_534).gid(65_534).output().unwrap()
     };
     let output = as_other();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
