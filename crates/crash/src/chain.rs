@@ -7,6 +7,7 @@ use crate::images::Shape;
 use crate::points::pick;
 use crate::recording::Recorder;
 use crate::report::{Report, Violation};
+use crate::requests::Asked;
 use crate::rng::Rng;
 use crate::select::Budget;
 use crate::verify::{Depth, verify};
@@ -64,8 +65,9 @@ impl Chain {
             let (crash, images, under) = pick(&recording, &mut rng);
             report.states += 1;
             let states = under.legal(&recording);
+            let asked = Asked::at(&recording, under);
             let depth = Depth { again: true, used: false };
-            if let Err(what) = verify(&images, &states, recording.blocks_free, depth) {
+            if let Err(what) = verify(&images, &states, &asked, recording.blocks_free, depth) {
                 let violation = Violation {
                     workload: recording.name.clone(),
                     crash,

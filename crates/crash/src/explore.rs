@@ -4,6 +4,7 @@ use crate::model::{InFlight, Model};
 use crate::points::{Under, points, recovery_points};
 use crate::recording::Recording;
 use crate::report::{Crash, Report, Violation};
+use crate::requests::Asked;
 use crate::rng::Rng;
 use crate::select::{Budget, choices};
 use crate::snapshot::Snapshot;
@@ -106,15 +107,16 @@ pub fn repeat(recording: &Recording, crash: &Crash, inner: Option<&Crash>) -> Re
         let lines = model.in_flight();
         let images = model.with(&crash.kept, |images, _| images.to_vec());
         let legal = under.legal(recording);
+        let asked = Asked::at(recording, under);
         let depth = Depth { again: inner.is_none(), used: inner.is_none() };
-        let result = verify(&images, &legal, recording.blocks_free, depth);
+        let result = verify(&images, &legal, &asked, recording.blocks_free, depth);
         let result = match (result, inner) {
             (Ok(recovered), Some(inner)) => {
                 let mut result = Ok(());
                 recovery_points(&images, &recovered.events, &mut |model, point| {
                     if point == inner.point {
                         let images = model.with(&inner.kept, |images, _| images.to_vec());
-                        result = verify_again(&images, &recovered.state);
+                        result = verify_again(&images, &recovered, &asked);
                     }
                     point < inner.point
                 });
@@ -167,6 +169,7 @@ impl Explorer<'_> {
         self.report.points += 1;
         let lines = model.in_flight();
         let legal = under.legal(self.recording);
+        let asked = Asked::at(self.recording, under);
         for kept in choices(&lines, &self.settings.budget, &mut self.rng) {
             let many = self.report.violations.len() >= VIOLATIONS_MAX;
             if many || self.settings.late() {
@@ -177,14 +180,14 @@ impl Explorer<'_> {
                 .with(&kept, |images, hash| seen.insert((hash, under)).then(|| images.to_vec()));
             let Some(images) = images else { continue };
             let crash = Crash { point, kept };
-            self.image(&images, &legal, &crash, &lines);
+            self.image(&images, (&legal, &asked), &crash, &lines);
         }
     }
 
     fn image(
         &mut self,
         images: &Vec<Vec<u8>>,
-        legal: &[&Snapshot],
+        (legal, asked): (&[&Snapshot], &Asked),
         crash: &Crash,
         lines: &[InFlight],
     ) {
@@ -194,7 +197,8 @@ impl Explorer<'_> {
         let inside = turn(self.settings.inner_every);
         self.report.used += u64::from(used);
         let depth = Depth { again, used };
-        let recovered = match verify(images, legal, self.recording.blocks_free, depth) {
+        let blocks_free = self.recording.blocks_free;
+        let recovered = match verify(images, legal, asked, blocks_free, depth) {
             Ok(recovered) => recovered,
             Err(what) => {
                 let found = violation(self.recording, crash, None, lines, what);
@@ -212,7 +216,7 @@ impl Explorer<'_> {
                 let Some(images) = images else { continue };
                 self.report.states += 1;
                 self.report.inner_states += 1;
-                if let Err(what) = verify_again(&images, &recovered.state) {
+                if let Err(what) = verify_again(&images, &recovered, asked) {
                     let inner = Crash { point, kept };
                     let found = violation(self.recording, crash, Some(&inner), lines, what);
                     self.report.violations.push(found);

@@ -1,7 +1,7 @@
 //! A pool in memory: its slices' bytes, opened and checked.
 
 use crate::events::{Trace, apply_all};
-use fs::{FileSystem, check_candidates, format_mappings};
+use fs::{FileSystem, TakeOver, check_candidates, format_mappings};
 use pmem::{Domain, Mapping};
 use pool::{Atime, Candidate, FormatOptions, OpenOptions, SliceSpec};
 use std::path::Path;
@@ -85,9 +85,18 @@ pub fn format(shape: &Shape) -> Outcome<Images> {
 
 /// Opens and recovers; `trace` is told of every store, those of recovery included.
 pub fn open(images: &Images, trace: Option<&Arc<Trace>>) -> Outcome<FileSystem> {
+    take_over(images, trace, &TakeOver::default())
+}
+
+/// The same where a server was killed.
+pub fn take_over(
+    images: &Images,
+    trace: Option<&Arc<Trace>>,
+    asked: &TakeOver,
+) -> Outcome<FileSystem> {
     let options =
         OpenOptions { memory_bytes: Some(64 << 20), atime: Atime::Never, ..OpenOptions::default() };
-    FileSystem::open_candidates(candidates(images, trace, false)?, &options, false)
+    FileSystem::take_over_candidates(candidates(images, trace, false)?, &options, asked, false)
         .map_err(|error| failed("open")(&error))
 }
 

@@ -19,6 +19,7 @@ pub mod mutant;
 pub mod points;
 pub mod recording;
 pub mod report;
+pub mod requests;
 pub mod rng;
 pub mod run;
 pub mod select;

@@ -3,6 +3,7 @@
 use crate::catalog::{Op, plant};
 use crate::events::{Event, Kind, Trace, apply_all};
 use crate::images::{self, Images, Outcome, Shape, failed};
+use crate::requests;
 use crate::snapshot::Snapshot;
 use crate::world::{World, cpu};
 use std::sync::Arc;
@@ -77,6 +78,8 @@ pub struct Recording {
     pub first: usize,
     /// What could be seen before each operation, and after the last.
     pub states: Vec<Snapshot>,
+    /// Where the operations are requests: whether each changed anything.
+    pub requests: Vec<bool>,
     /// Free blocks of an empty pool of this shape.
     pub blocks_free: u64,
 }
@@ -90,6 +93,7 @@ pub struct Recorder {
     base: Images,
     first: usize,
     states: Vec<Snapshot>,
+    requests: Option<Vec<bool>>,
     blocks_free: u64,
 }
 
@@ -105,7 +109,8 @@ impl Recorder {
     pub fn on(base: Images, blocks_free: u64, home: usize) -> Outcome<Recorder> {
         let trace = Arc::new(Trace::default());
         let world = World::new(images::open(&base, Some(&trace))?, cpu(home), cpu(home + 1));
-        Ok(Recorder { world, trace, base, first: 0, states: Vec::new(), blocks_free })
+        let (states, requests) = (Vec::new(), None);
+        Ok(Recorder { world, trace, base, first: 0, states, requests, blocks_free })
     }
 
     /// Drops the file system without closing it, and opens what its memory holds.
@@ -114,7 +119,7 @@ impl Recorder {
         let trace = Arc::new(Trace::default());
         // what closing them stores comes after the crash
         self.world.handles.clear();
-        self.world.fs = images::open(&self.base, Some(&trace))?;
+        self.world.fs = Arc::new(images::open(&self.base, Some(&trace))?);
         self.trace = trace;
         Ok(())
     }
@@ -131,6 +136,11 @@ impl Recorder {
         Ok(())
     }
 
+    /// From here on each operation is a request that nobody answers.
+    pub fn ask(&mut self) {
+        self.requests = Some(Vec::new());
+    }
+
     /// Runs one operation; its result does not matter, but all or nothing of it may happen.
     pub fn operation(
         &mut self,
@@ -140,8 +150,15 @@ impl Recorder {
         let number = self.states.len() - 1;
         pmem::recorder::set_call(name);
         self.trace.mark(Kind::Begin(number));
-        let result = self.world.at_home(run);
+        let asking = self.requests.is_some();
+        let result = self.world.at_home(|world| match asking {
+            true => requests::within(world, number, run),
+            false => run(world),
+        });
         self.trace.mark(Kind::End(number));
+        if let Some(requests) = &mut self.requests {
+            requests.push(self.world.fs.was_done(requests::id(number)));
+        }
         pmem::recorder::set_call("");
         self.states.push(Snapshot::of(&self.world.fs)?);
         Ok(result)
@@ -149,10 +166,11 @@ impl Recorder {
 
     /// What was recorded.
     pub fn finish(self, name: String) -> Recording {
-        let Recorder { trace, base, first, states, blocks_free, world } = self;
+        let Recorder { trace, base, first, states, requests, blocks_free, world } = self;
+        let requests = requests.unwrap_or_default();
         let events = trace.take();
         drop(world);
-        Recording { name, base, events, first, states, blocks_free }
+        Recording { name, base, events, first, states, requests, blocks_free }
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::events::{Event, Trace, apply_all};
 use crate::images::{self, Images, Outcome, failed};
+use crate::requests::{Asked, CLIENT};
 use crate::snapshot::Snapshot;
 use crate::world::{BY, pattern};
 use fs::{FileKind, FileSystem, Ino, NewNode, SetAttr};
@@ -20,6 +21,8 @@ pub struct Recovered {
     pub events: Vec<Event>,
     /// What it shows.
     pub state: Snapshot,
+    /// What it says of the requests that it was asked for.
+    pub done: Vec<bool>,
 }
 
 /// How much is asked.
@@ -35,23 +38,27 @@ pub struct Depth {
 pub fn verify(
     images: &Images,
     legal: &[&Snapshot],
+    asked: &Asked,
     blocks_free: u64,
     depth: Depth,
 ) -> Outcome<Recovered> {
     guarded(|| {
         images::check(images)?;
         let trace = Arc::new(Trace::default());
-        let fs = images::open(images, Some(&trace))?;
+        let fs = images::take_over(images, Some(&trace), &asked.take_over())?;
         let state = Snapshot::of(&fs).map_err(|e| failed("after recovery")(&e))?;
         compare(&state, legal)?;
         count(&fs, &state)?;
-        let events = trace.events();
+        let done = asked.done(&fs);
+        asked.agree(&done, &state, legal)?;
+        let recovered = Recovered { events: trace.events(), state, done };
         if depth.again {
             let mut after = images.clone();
-            apply_all(&events, &mut after);
-            again(&after, &state).map_err(|e| failed("recovered twice")(&e))?;
+            apply_all(&recovered.events, &mut after);
+            again(&after, &recovered, asked).map_err(|e| failed("recovered twice")(&e))?;
         }
         if depth.used {
+            fs.forget_client(CLIENT);
             use_it(&fs).map_err(|e| failed("using it")(&e))?;
             all_free(&fs, blocks_free).map_err(|e| failed("after deleting everything")(&e))?;
             drop(fs);
@@ -63,20 +70,24 @@ pub fn verify(
             };
             empty().map_err(|e| failed("opened again after deleting everything")(&e))?;
         }
-        Ok(Recovered { events, state })
+        Ok(recovered)
     })
 }
 
 /// The same of an image that a crash inside recovery left.
-pub fn verify_again(images: &Images, state: &Snapshot) -> Outcome<()> {
-    guarded(|| again(images, state))
+pub fn verify_again(images: &Images, recovered: &Recovered, asked: &Asked) -> Outcome<()> {
+    guarded(|| again(images, recovered, asked))
 }
 
-fn again(images: &Images, state: &Snapshot) -> Outcome<()> {
+fn again(images: &Images, recovered: &Recovered, asked: &Asked) -> Outcome<()> {
     images::check(images)?;
-    let fs = images::open(images, None)?;
-    compare(&Snapshot::of(&fs)?, &[state])?;
-    count(&fs, state)
+    let fs = images::take_over(images, None, &asked.take_over())?;
+    compare(&Snapshot::of(&fs)?, &[&recovered.state])?;
+    count(&fs, &recovered.state)?;
+    match asked.done(&fs) {
+        done if done == recovered.done => Ok(()),
+        done => Err(format!("requests done were {:?}, and now {done:?}", recovered.done)),
+    }
 }
 
 /// Nothing is kept that has no name: recovery dropped the orphans.

@@ -11,7 +11,7 @@ pub const BY: Creation = Creation { mode: 0o644, umask: 0, uid: 7, gid: 8 };
 #[derive(Debug)]
 pub struct World {
     /// The file system.
-    pub fs: FileSystem,
+    pub fs: Arc<FileSystem>,
     /// Handles that operations left open, by name.
     pub handles: BTreeMap<&'static str, Arc<Handle>>,
     home: u32,
@@ -21,7 +21,7 @@ pub struct World {
 impl World {
     /// Runs on CPU `home`, and on `other` where an operation asks for it.
     pub fn new(fs: FileSystem, home: u32, other: u32) -> World {
-        World { fs, handles: BTreeMap::new(), home, other }
+        World { fs: Arc::new(fs), handles: BTreeMap::new(), home, other }
     }
 
     /// Runs `act` on the other CPU: on another lane, and another slice if there are two.
