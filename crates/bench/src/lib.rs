@@ -18,6 +18,8 @@
 #![forbid(unsafe_code)]
 
 mod bare;
+mod bare_names;
+mod caller;
 mod clock;
 mod dice;
 mod door;
@@ -51,7 +53,7 @@ pub fn run(options: &Options) -> Result<Vec<Row>> {
 /// # Errors
 /// Those of [`run`].
 pub fn run_each(options: &Options, show: &mut dyn FnMut(&Row)) -> Result<Vec<Row>> {
-    door::be_caller_if_asked();
+    caller::be_caller_if_asked();
     interrupt::clean_up_after(options);
     let mut done = Vec::new();
     for (_, measure) in rows::chosen(options)? {

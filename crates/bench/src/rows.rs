@@ -2,6 +2,7 @@
 
 mod append;
 mod fuse;
+mod fuse_names;
 mod latency;
 mod memory;
 mod namespace;
@@ -41,6 +42,12 @@ const ROWS: &[(&str, Measure)] = &[
     ("recovery_full_log", open::recovery_full_log),
     ("fuse_read_1m", fuse::fuse_read_1m),
     ("fuse_write_1m", fuse::fuse_write_1m),
+    ("fuse_read_4k", fuse::fuse_read_4k),
+    ("fuse_write_4k", fuse::fuse_write_4k),
+    ("fuse_create", fuse_names::fuse_create),
+    ("fuse_stat", fuse_names::fuse_stat),
+    ("fuse_rename", fuse_names::fuse_rename),
+    ("fuse_unlink", fuse_names::fuse_unlink),
 ];
 
 /// The names of all rows.
