@@ -64,6 +64,26 @@ impl FileSystem {
         self.core.locks.observe(observer);
     }
 
+    /// Tells `observer` no more.
+    pub fn forget_lock_observer(&self, observer: &LockObserver) {
+        self.core.locks.forget_observer(observer);
+    }
+
+    /// Shows all that is held through `door` while the table stands still: `look` comes between
+    /// two changes that observers are told of, and is bound by what they are bound by.
+    pub fn with_locks<T>(
+        &self,
+        door: u64,
+        look: impl FnOnce(&mut dyn Iterator<Item = (Ino, LockChange)>) -> T,
+    ) -> T {
+        self.core.locks.with_all(door, look)
+    }
+
+    /// A number for a door that nobody else has.
+    pub fn new_lock_door(&self) -> u64 {
+        self.core.locks.number()
+    }
+
     /// Takes over a lock that was held before a restart, whatever is in its way; observers, who
     /// told of it, are not told. EINVAL for a range that ends before it begins.
     pub fn restore_lock(&self, ino: Ino, change: &LockChange) -> Result<()> {

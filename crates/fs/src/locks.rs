@@ -21,6 +21,7 @@ use crate::lock_waits::{Judged, Waits};
 use crate::types::Ino;
 use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const SHARDS: usize = 64;
@@ -316,6 +317,24 @@ impl Locks {
     /// From now on, `observer` is told about every change.
     pub fn observe(&self, observer: LockObserver) {
         self.observers.write().push(observer);
+    }
+
+    /// From now on, `observer` is told no more.
+    pub fn forget_observer(&self, observer: &LockObserver) {
+        self.observers.write().retain(|other| !Arc::ptr_eq(other, observer));
+    }
+
+    /// Shows all that is held through a door, between two changes.
+    pub fn with_all<T>(
+        &self,
+        door: u64,
+        look: impl FnOnce(&mut dyn Iterator<Item = (Ino, LockChange)>) -> T,
+    ) -> T {
+        // all of them, in the order of their places
+        let shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
+        let files = shards.iter().flat_map(|shard| shard.iter());
+        let held = files.flat_map(|(ino, file)| file.held.iter().map(|lock| (*ino, *lock)));
+        look(&mut held.filter(|(_, lock)| lock.owner.door == door))
     }
 
     /// Takes over a lock that was held before, whatever is in its way.

@@ -83,12 +83,16 @@ pub enum Call {
     Lseek,
     /// Copy between files.
     CopyFileRange,
+    /// Take, let go of or ask about a lock; a wait is not in its time.
+    Lock,
+    /// One of a file's closes.
+    Flush,
     /// All others.
     Other,
 }
 
 /// All calls with their names, in the order of their numbers.
-const CALLS: [(Call, &str); 32] = [
+const CALLS: [(Call, &str); 34] = [
     (Call::Lookup, "lookup"),
     (Call::Forget, "forget"),
     (Call::Getattr, "getattr"),
@@ -120,6 +124,8 @@ const CALLS: [(Call, &str); 32] = [
     (Call::Fallocate, "fallocate"),
     (Call::Lseek, "lseek"),
     (Call::CopyFileRange, "copy_file_range"),
+    (Call::Lock, "lock"),
+    (Call::Flush, "flush"),
     (Call::Other, "other"),
 ];
 

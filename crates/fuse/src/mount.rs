@@ -56,7 +56,7 @@ pub struct Turn {
 /// The server that [`serve`] puts behind a connection, for the turn that [`serve_by`] told.
 pub fn pool_server(fs: Arc<FileSystem>, turn: Turn, options: &MountOptions) -> impl Server + use<> {
     let sole_door = options.sole_door;
-    Transport::new(Service::new(fs, sole_door, turn), sole_door)
+    Transport::new(fs.clone(), Service::new(fs, sole_door, turn), sole_door)
 }
 
 /// Mounts any server as [`mount`] mounts ours, with the same session and threads, so that a

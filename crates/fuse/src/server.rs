@@ -1,6 +1,10 @@
 //! What answers the requests of a mount.
 
-use crate::wire::{Notifier, Reply, Request};
+use std::sync::Arc;
+
+use crate::Result;
+use crate::state::LockMemory;
+use crate::wire::{Channel, LateReply, Notifier, Reply, Request};
 
 /// What a server asks of the kernel beyond what every mount of ours asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,11 +30,37 @@ pub trait Server: Send + Sync + 'static {
     fn wishes(&self) -> Wishes;
 
     /// The connection stands; comes before the first request.
-    fn connected(&self, _notifier: Notifier) {}
+    fn connected(&self, _connected: Connected) -> Result<()> {
+        Ok(())
+    }
 
     /// Serves one request. A panic costs that request: it answers EIO.
     fn serve(&self, request: &Request<'_>, reply: Reply<'_>);
 
-    /// The answer to request `unique` is out: no server will be given it again.
+    /// Request `unique` is answered, or kept by this server until it is: no server will be given
+    /// it again.
     fn answered(&self, _unique: u64) {}
+
+    /// This server leaves: it serves nothing more, and what it keeps is for the next one.
+    fn leaves(&self) {}
+}
+
+/// What a server is told when its turn begins.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Connected {
+    /// Tells the kernel to forget.
+    pub notifier: Notifier,
+    /// Numbers of the requests that an earlier server was given and did not answer, which this
+    /// one will be asked to serve.
+    pub owed: Vec<u64>,
+    pub(crate) channel: Arc<Channel>,
+    pub(crate) locks: Option<LockMemory>,
+}
+
+impl Connected {
+    /// The place for the answer to a request that an earlier server kept.
+    pub fn late_reply(&self, unique: u64) -> LateReply {
+        LateReply::new(self.channel.clone(), unique)
+    }
 }

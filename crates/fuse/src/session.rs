@@ -6,8 +6,8 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
 use parking_lot::Mutex;
@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use crate::settings::{self, Agreed};
 use crate::state::{Slot, State};
 use crate::wire::{Capabilities, Channel, Notifier, Operation, Reply, Request, RequestHead};
-use crate::{Error, Result, Server, Wishes};
+use crate::{Connected, Error, Result, Server, Wishes};
 
 /// The threads of a mount.
 #[derive(Debug)]
@@ -28,9 +28,28 @@ pub(crate) struct Session {
 /// Stops a server at a point where no request is half served, from any thread.
 #[derive(Clone, Debug, Default)]
 pub struct Leaver {
+    /// Nothing when there are no threads any more.
+    server: Option<Weak<dyn Leave>>,
     is_leaving: Arc<AtomicBool>,
     /// One for each thread, which holds it while it serves a request.
     serving: Vec<Arc<Mutex<()>>>,
+}
+
+/// What is to be told that it leaves.
+trait Leave: std::fmt::Debug + Send + Sync {
+    fn leaves(&self);
+}
+
+impl<S: Server> Leave for Shared<S> {
+    fn leaves(&self) {
+        self.server.leaves();
+    }
+}
+
+impl<S> std::fmt::Debug for Shared<S> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Shared").finish_non_exhaustive()
+    }
 }
 
 impl Leaver {
@@ -40,6 +59,9 @@ impl Leaver {
         self.is_leaving.store(true, Ordering::Relaxed);
         for serving in &self.serving {
             drop(serving.lock());
+        }
+        if let Some(server) = self.server.as_ref().and_then(Weak::upgrade) {
+            server.leaves();
         }
     }
 }
@@ -67,7 +89,7 @@ pub(crate) fn shake_hands(
         return Ok(Capabilities(head.capabilities));
     }
     let slot = state.slots.first_mut().ok_or(Error::Session(Errno::INVAL.into()))?;
-    if !slot.is_owed() {
+    if slot.owed().is_none() {
         read(channel, slot).map_err(|errno| Error::Session(errno.into()))?;
     }
     let Ok(Request { head, operation: Operation::Init(ask, offered), .. }) =
@@ -117,11 +139,19 @@ impl Session {
         let channel = Arc::new(Channel::new(device));
         let agreed = shake_hands(&channel, &mut state, server.wishes(), masked)?;
         let answer = state.head()?.answer;
-        server.connected(Notifier::new(channel.clone()));
-        let mut leaver = Leaver::default();
-        let is_leaving = leaver.is_leaving.clone();
-        let shared = Arc::new(Shared { server, channel, agreed, is_leaving });
-        let owed = state.slots.iter_mut().filter(|slot| slot.is_owed());
+        server.connected(Connected {
+            notifier: Notifier::new(channel.clone()),
+            owed: state.slots.iter().filter_map(Slot::owed).collect(),
+            channel: channel.clone(),
+            locks: state.locks.take(),
+        })?;
+        let is_leaving = Arc::<AtomicBool>::default();
+        let shared = Shared { server, channel, agreed, is_leaving: is_leaving.clone() };
+        let shared = Arc::new(shared);
+        let as_leave: Arc<dyn Leave> = shared.clone();
+        let server = Some(Arc::downgrade(&as_leave));
+        let mut leaver = Leaver { server, is_leaving, serving: Vec::new() };
+        let owed = state.slots.iter_mut().filter(|slot| slot.owed().is_some());
         std::thread::scope(|scope| {
             for slot in owed {
                 // At once: one may wait for another, as they did when they were first asked.

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!         0  head: who and what (`Head`), 4 KiB, then the mount point, 4 KiB
-//!    8 KiB   waiting requests, 1 MiB
-//!  1 MiB+8K  journal of locks, 2 MiB
-//!  3 MiB+8K  slots, one for each thread: 4 KiB and 1 MiB, as many as threads may be
+//!    8 KiB   lock requests, 1 MiB (`locks/asked.rs`)
+//!  1 MiB+8K  journal of locks, 4 MiB (`locks/journal.rs`)
+//!  5 MiB+8K  slots, one for each thread: 4 KiB and 1 MiB, as many as threads may be
 //! ```
 //!
 //! A thread reads a request from the kernel straight into its slot, 80 bytes before the end of the
@@ -36,10 +36,10 @@ const PAGE_BYTES: usize = 4096;
 const HEAD_BYTES: usize = PAGE_BYTES;
 /// The longest path that the kernel takes, with its NUL.
 const DIR_BYTES_MAX: usize = PAGE_BYTES;
-const WAITING_BYTES: usize = 1 << 20;
-const JOURNAL_BYTES: usize = 2 << 20;
+const ASKED_BYTES: usize = 1 << 20;
+pub(crate) const JOURNAL_BYTES: usize = 4 << 20;
 const SLOT_BYTES: usize = PAGE_BYTES + REQUEST_BYTES_MAX;
-const SLOTS_AT: usize = HEAD_BYTES + DIR_BYTES_MAX + WAITING_BYTES + JOURNAL_BYTES;
+const SLOTS_AT: usize = HEAD_BYTES + DIR_BYTES_MAX + ASKED_BYTES + JOURNAL_BYTES;
 /// Where in a slot a request begins.
 const REQUEST_AT: usize = PAGE_BYTES - WRITE_HEAD_BYTES;
 /// Bytes of the state memory.
@@ -47,7 +47,7 @@ pub(crate) const STATE_BYTES: u64 = (SLOTS_AT + SLOT_BYTES * THREADS_MAX) as u64
 
 const MAGIC: [u8; 8] = *b"NSFUSEST";
 /// Grows with every change of this layout.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 const _: () = assert!(size_of::<Head>() <= HEAD_BYTES);
 const _: () = assert!(REQUEST_AT.is_multiple_of(align_of::<u64>()));
@@ -117,7 +117,7 @@ impl Head {
     }
 }
 
-const FOREIGN: Error = Error::Takeover("its state is not that of a nearside mount");
+pub(crate) const FOREIGN: Error = Error::Takeover("its state is not that of a nearside mount");
 
 fn io(errno: Errno) -> Error {
     Error::Session(errno.into())
@@ -153,9 +153,18 @@ pub(crate) fn in_flight(state: BorrowedFd<'_>) -> Result<Vec<u64>> {
     Ok(found)
 }
 
+/// Where a server keeps its locks: all zero at first, then as the server before left it.
+#[derive(Debug)]
+pub(crate) struct LockMemory {
+    pub(crate) asked: Area,
+    pub(crate) journal: Area,
+}
+
 /// The state memory, mapped by the server whose turn it is.
 pub(crate) struct State {
     head: Area,
+    /// For the server's locks; taken by it.
+    pub(crate) locks: Option<LockMemory>,
     pub(crate) slots: Vec<Slot>,
 }
 
@@ -167,12 +176,11 @@ impl State {
         let mut cutter = shm::map(state)?;
         let mut cut = |bytes: usize| cutter.cut(bytes).ok_or(FOREIGN);
         let head = cut(HEAD_BYTES)?;
-        for passed in [DIR_BYTES_MAX, WAITING_BYTES, JOURNAL_BYTES] {
-            cut(passed)?;
-        }
+        cut(DIR_BYTES_MAX)?;
+        let locks = LockMemory { asked: cut(ASKED_BYTES)?, journal: cut(JOURNAL_BYTES)? };
         let count = threads.max(used);
         let slots = (0..count).map(|_| cut(SLOT_BYTES).map(Slot)).collect::<Result<_>>()?;
-        let mut state = State { head, slots };
+        let mut state = State { head, locks: Some(locks), slots };
         let turn = state.head()?.turn.wrapping_add(1);
         state.change(|head| {
             head.turn = turn;
@@ -207,9 +215,10 @@ impl Slot {
         &self.0[REQUEST_AT..]
     }
 
-    /// Whether a request was read into it and not answered.
-    pub(crate) fn is_owed(&self) -> bool {
-        RequestHead::parse(self.request()).is_ok_and(|head| head.len != 0)
+    /// The number of a request that was read into it and not answered.
+    pub(crate) fn owed(&self) -> Option<u64> {
+        let head = RequestHead::parse(self.request()).ok()?;
+        (head.len != 0).then_some(head.unique)
     }
 
     /// The request is answered.

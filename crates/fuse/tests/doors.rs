@@ -4,14 +4,18 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod lockers;
+
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use nearside::{FormatOptions, Pool, SliceSpec};
+use lockers::Locker;
+use nearside::{FormatOptions, LockKind, Pool, SliceSpec};
 use nearside_fuse::{Mount, MountOptions, mount, mounts};
+use nix::sys::signal::Signal;
 
 struct Doors {
     pool: Pool,
@@ -43,6 +47,12 @@ impl Doors {
     /// A path in the mount.
     fn at(&self, name: &str) -> PathBuf {
         self.root.path().join("mnt").join(name)
+    }
+
+    /// Locks that were asked for so far; one that waits was asked for, too.
+    fn locks_asked(&self) -> u64 {
+        let calls = self.pool.fs().meter().counts();
+        calls.iter().find(|call| call.name == "lock").map_or(0, |call| call.count)
     }
 
     fn finish(mut self) {
@@ -196,5 +206,101 @@ fn a_write_of_one_request_is_never_seen_in_part() {
         threads.spawn(move || other.watch(|bytes| inside.read_exact_at(bytes, 0).unwrap()));
     });
     drop((writers, outside, inside));
+    doors.finish();
+}
+
+/// What one locks, the other cannot, whoever comes through which door.
+#[test]
+fn locks_hold_between_the_library_and_programs() {
+    let Some(doors) = Doors::open() else { return };
+    let inside = doors.pool.create_file("f").unwrap();
+    let [mut one, mut other] = [(); 2].map(|()| Locker::new(&doors.at("f")));
+    inside.lock(LockKind::Write, 0..10).unwrap();
+    one.refused("posix f sh 9 1 now", libc::EAGAIN);
+    assert_eq!(one.ask("holder f ex 0 0"), format!("ex 0 10 {}", std::process::id()));
+    one.done("posix f ex 10 0 now");
+    assert!(!inside.try_lock(LockKind::Read, 1 << 40..).unwrap());
+    // The whole file is another lock than its bytes.
+    one.done("flock f ex now");
+    other.refused("flock f sh now", libc::EAGAIN);
+    other.begin("posix f ex 5 1 wait");
+    inside.unlock(..).unwrap();
+    assert_eq!(other.answer(), "ok");
+    assert!(!inside.try_lock(LockKind::Write, 5..6).unwrap());
+    // POSIX: whatever descriptor of the file a process closes, its locks there go.
+    other.open("again", &doors.at("f"));
+    other.done("close again");
+    assert!(inside.try_lock(LockKind::Write, 5..6).unwrap());
+    // The end of a process ends its locks of both kinds.
+    one.kill();
+    inside.lock(LockKind::Write, ..).unwrap();
+    inside.unlock(..).unwrap();
+    other.done("flock f ex wait");
+    drop((inside, other));
+    doors.finish();
+}
+
+/// The locks of an open file description end with it, not with its process's other closes.
+#[test]
+fn locks_of_open_files_end_with_their_last_close() {
+    let Some(doors) = Doors::open() else { return };
+    let inside = doors.pool.create_file("f").unwrap();
+    let mut locker = Locker::new(&doors.at("f"));
+    locker.open("own", &doors.at("f"));
+    locker.done("ofd own ex 0 10 now");
+    locker.refused("ofd f sh 0 1 now", libc::EAGAIN);
+    locker.done("close f");
+    assert!(!inside.try_lock(LockKind::Read, 0..1).unwrap());
+    locker.done("close own");
+    inside.lock(LockKind::Write, 0..1).unwrap();
+    drop((inside, locker));
+    doors.finish();
+}
+
+/// A wait ends with a signal, and with the death of who waits; it leaves nothing behind.
+#[test]
+fn waits_end_with_signals() {
+    let Some(doors) = Doors::open() else { return };
+    let inside = doors.pool.create_file("f").unwrap();
+    inside.lock(LockKind::Write, ..).unwrap();
+    for command in ["posix f ex 0 1 wait", "ofd f sh 5 5 wait"] {
+        let mut locker = Locker::new(&doors.at("f"));
+        for _ in 0..20 {
+            let before = doors.locks_asked();
+            locker.begin(command);
+            while doors.locks_asked() == before {
+                std::thread::yield_now();
+            }
+            locker.signal(Signal::SIGUSR1);
+            assert_eq!(locker.answer(), "errno 4", "{command}");
+        }
+        locker.begin(command);
+        // Returns only when it has ended, which it cannot while the kernel waits for an answer.
+        locker.kill();
+    }
+    inside.unlock(..).unwrap();
+    inside.lock(LockKind::Write, ..).unwrap();
+    drop(inside);
+    doors.finish();
+}
+
+#[test]
+fn waits_in_a_circle_are_refused() {
+    let Some(doors) = Doors::open() else { return };
+    doors.pool.write("g", "").unwrap();
+    let [mut one, mut other] = [(); 2].map(|()| Locker::new(&doors.at("f")));
+    one.open("g", &doors.at("g"));
+    other.open("g", &doors.at("g"));
+    one.done("posix f ex 0 1 now");
+    other.done("posix g ex 0 1 now");
+    let before = doors.locks_asked();
+    one.begin("posix g ex 0 1 wait");
+    while doors.locks_asked() == before {
+        std::thread::yield_now();
+    }
+    other.refused("posix f sh 0 1 wait", libc::EDEADLK);
+    other.kill();
+    assert_eq!(one.answer(), "ok");
+    drop(one);
     doors.finish();
 }

@@ -37,6 +37,8 @@ pub(super) fn call(operation: &Operation<'_>) -> Call {
         Operation::Fallocate { .. } => Call::Fallocate,
         Operation::Lseek { .. } => Call::Lseek,
         Operation::CopyFileRange { .. } => Call::CopyFileRange,
+        Operation::Getlk(_) | Operation::Setlk { .. } => Call::Lock,
+        Operation::Flush { .. } => Call::Flush,
         _ => Call::Other,
     }
 }

@@ -18,7 +18,10 @@ impl Transport {
                 self.read((*handle, ino), *offset, *size, reply);
             }
             Operation::Write { .. } => answer_size(self.write(request), reply),
-            Operation::Release { handle, .. } => answer_done(service.release(*handle), reply),
+            Operation::Release { handle, lock_owner, unlock_flock, .. } => {
+                self.locks.closed(*handle, (ino, unlock_flock.then_some(*lock_owner)));
+                answer_done(service.release(*handle), reply);
+            }
             Operation::Fsync { handle, .. } => answer_done(service.fsync((*handle, ino)), reply),
             Operation::Fallocate { handle, offset, len, mode } => {
                 let served = self

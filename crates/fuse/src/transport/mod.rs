@@ -7,19 +7,22 @@ mod attributes;
 mod calls;
 mod data;
 mod directories;
+mod locks;
 mod names;
 mod once;
 
 use std::cell::Cell;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use nearside::FileSystem;
 use nearside::files::{Attr, Ino};
 
 use crate::convert::node_attr;
+use crate::locks::DoorLocks;
 use crate::service::{Caller, Served, Service};
 use crate::wire::{AttrAnswer, EntryAnswer, Notifier, Operation, Reply, Request, open_flags};
-use crate::{Server, Wishes};
+use crate::{Connected, Result, Server, Wishes};
 
 /// How long the kernel trusts names and attributes when nobody else can change them: a year.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -27,20 +30,23 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The service behind the protocol.
 pub(crate) struct Transport {
     service: Service,
+    locks: DoorLocks,
     notifier: OnceLock<Notifier>,
     trusted_for: Duration,
     sole_door: bool,
 }
 
 impl Transport {
-    pub(crate) fn new(service: Service, sole_door: bool) -> Transport {
+    pub(crate) fn new(fs: Arc<FileSystem>, service: Service, sole_door: bool) -> Transport {
         let trusted_for = if sole_door { FOR_EVER } else { Duration::ZERO };
-        Transport { service, notifier: OnceLock::new(), trusted_for, sole_door }
+        let locks = DoorLocks::new(fs);
+        Transport { service, locks, notifier: OnceLock::new(), trusted_for, sole_door }
     }
 
-    /// What a server of ours asks of the kernel.
+    /// What a server of ours asks of the kernel. It keeps the locks where there is no other door:
+    /// all who lock come to it, and a close need not ask the server whether something was locked.
     pub(crate) fn wishes(sole_door: bool) -> Wishes {
-        Wishes { sole_door, acls: true, ..Wishes::default() }
+        Wishes { sole_door, locks: !sole_door, acls: true }
     }
 
     /// Makes the kernel forget the attributes of `ino`, but no page: this may be said while a
@@ -130,9 +136,13 @@ impl Server for Transport {
         Transport::wishes(self.sole_door)
     }
 
-    fn connected(&self, notifier: Notifier) {
+    fn connected(&self, mut connected: Connected) -> Result<()> {
         // Set once, before any request is read.
-        let _ = self.notifier.set(notifier);
+        let _ = self.notifier.set(connected.notifier.clone());
+        match connected.locks.take() {
+            Some(memory) if self.wishes().locks => self.locks.take_over(memory, &connected),
+            _ => Ok(()),
+        }
     }
 
     fn serve(&self, request: &Request<'_>, reply: Reply<'_>) {
@@ -149,6 +159,11 @@ impl Server for Transport {
 
     fn answered(&self, unique: u64) {
         self.service.acknowledge(unique);
+        self.locks.released(unique);
+    }
+
+    fn leaves(&self) {
+        self.locks.leave();
     }
 }
 
@@ -180,11 +195,11 @@ impl Transport {
             | Operation::Readdirplus { .. }
             | Operation::Releasedir { .. }
             | Operation::Fsyncdir { .. } => self.serve_directories(request, reply),
-            // Nothing is left to flush at a close; the kernel remembers this answer and asks no
-            // more. Nor does it for what else is not here, such as ACCESS: it checks permissions.
-            Operation::Flush { .. } => reply.error(libc::ENOSYS),
-            // Only calls that wait could be interrupted, and none of ours does.
-            Operation::Interrupt { .. } | Operation::NotifyReply => reply.nothing(),
+            Operation::Getlk(_)
+            | Operation::Setlk { .. }
+            | Operation::Flush { .. }
+            | Operation::Interrupt { .. } => self.serve_locks(request, reply),
+            Operation::NotifyReply => reply.nothing(),
             _ => self.serve_attributes(request, reply),
         }
     }

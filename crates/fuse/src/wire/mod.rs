@@ -33,7 +33,7 @@ pub use listing::Listing;
 pub use notice::Notifier;
 pub use operation::{Forgets, Lock, Operation, Setattr, SetattrTime};
 pub use reader::Malformed;
-pub use reply::{Channel, Reply};
+pub use reply::{Channel, LateReply, Reply};
 pub use request::{Request, RequestHead};
 
 /// The major version of the protocol.

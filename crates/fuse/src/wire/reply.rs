@@ -116,6 +116,12 @@ impl<'c> Reply<'c> {
         self.answered = true;
     }
 
+    /// The answer comes later, from any thread.
+    pub fn later(mut self) -> LateReply {
+        self.answered = true;
+        LateReply::new(self.channel.clone(), self.unique)
+    }
+
     fn value<T: IntoBytes + Immutable>(mut self, value: &T) {
         self.send(0, &[value.as_bytes()]);
     }
@@ -175,6 +181,47 @@ impl<'c> Reply<'c> {
     /// What was agreed on.
     pub(crate) fn agreed(self, agreed: &InitAnswer) {
         self.value(agreed);
+    }
+}
+
+/// The place for the answer to a request that takes longer than a thread can wait. One that is
+/// dropped without an answer answers EIO.
+#[derive(Debug)]
+#[must_use = "the caller waits for the answer"]
+pub struct LateReply {
+    /// Nothing when there is nothing left to say.
+    channel: Option<Arc<Channel>>,
+    unique: u64,
+}
+
+impl LateReply {
+    pub(crate) fn new(channel: Arc<Channel>, unique: u64) -> LateReply {
+        LateReply { channel: Some(channel), unique }
+    }
+
+    /// Done, or refused with this errno.
+    pub fn answer(mut self, errno: Option<i32>) {
+        self.send(errno);
+    }
+
+    /// The answer is another server's.
+    pub fn leave(mut self) {
+        self.channel = None;
+    }
+
+    fn send(&mut self, errno: Option<i32>) {
+        let Some(channel) = self.channel.take() else { return };
+        let reply = Reply::new(&channel, self.unique);
+        match errno {
+            None => reply.done(),
+            Some(errno) => reply.error(errno),
+        }
+    }
+}
+
+impl Drop for LateReply {
+    fn drop(&mut self) {
+        self.send(Some(libc::EIO));
     }
 }
 

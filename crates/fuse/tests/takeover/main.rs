@@ -4,6 +4,9 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+#[path = "../lockers/mod.rs"]
+mod lockers;
+mod locks;
 mod process;
 mod servers;
 mod support;

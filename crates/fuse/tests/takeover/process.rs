@@ -7,7 +7,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use nearside::Pool;
 use nearside_fuse::wire::{Operation, Reply, Request};
-use nearside_fuse::{Connection, Server, Wishes, pool_server, serve_by};
+use nearside_fuse::{
+    Connected, Connection, MountOptions, Result, Server, Wishes, pool_server, serve_by,
+};
 
 use crate::support::{Scratch, options};
 
@@ -17,6 +19,10 @@ const SERVE: &str = "NEARSIDE_TEST_SERVE";
 const STATE: &str = "NEARSIDE_TEST_STATE";
 /// A name that holds this, and content that begins with it, is never answered for by that process.
 pub const STUCK: &str = "stuck";
+/// What it says when a lock request is answered or waits.
+pub const LOCKED: &str = "asked for a lock";
+/// Set for a server that is not the only door.
+const SHARED: &str = "NEARSIDE_TEST_SHARED";
 
 /// The server of a pool that never answers for what is called stuck.
 struct Stuck<S>(S);
@@ -26,6 +32,14 @@ impl<S: Server> Server for Stuck<S> {
         self.0.wishes()
     }
 
+    fn connected(&self, connected: Connected) -> Result<()> {
+        self.0.connected(connected)
+    }
+
+    fn answered(&self, unique: u64) {
+        self.0.answered(unique);
+    }
+
     fn serve(&self, request: &Request<'_>, reply: Reply<'_>) {
         let is_stuck = match &request.operation {
             Operation::Mkdir { name, .. } => name.starts_with(STUCK.as_bytes()),
@@ -33,7 +47,11 @@ impl<S: Server> Server for Stuck<S> {
             _ => false,
         };
         if !is_stuck {
-            return self.0.serve(request, reply);
+            self.0.serve(request, reply);
+            if matches!(request.operation, Operation::Setlk { .. }) {
+                println!("{LOCKED}");
+            }
+            return;
         }
         println!("{STUCK} {}", request.head.unique);
         loop {
@@ -50,7 +68,8 @@ pub fn serve_if_asked() {
     let state = OpenOptions::new().read(true).write(true).open(state).unwrap();
     let connection = Connection::from_descriptors(device, state.into()).unwrap();
     let pool = Pool::open(pool).unwrap();
-    let options = options(4);
+    let sole_door = std::env::var_os(SHARED).is_none();
+    let options = MountOptions { sole_door, ..options(4) };
     let server = |turn| Stuck(pool_server(pool.fs().clone(), turn, &options));
     let mount = serve_by(server, connection, &options).unwrap();
     println!("serving");
@@ -67,10 +86,23 @@ pub struct Process {
 impl Process {
     /// Starts one that serves the connection; `test` is the test that calls this.
     pub fn start(test: &str, scratch: &Scratch, kept: &(OwnedFd, OwnedFd)) -> Process {
+        Process::start_with(test, scratch, kept, true)
+    }
+
+    /// The same, of a server that may not be the only door.
+    pub fn start_with(
+        test: &str,
+        scratch: &Scratch,
+        kept: &(OwnedFd, OwnedFd),
+        sole_door: bool,
+    ) -> Process {
         let state = format!("/proc/{}/fd/{}", std::process::id(), kept.1.as_raw_fd());
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", test, "--nocapture"]);
         command.env(SERVE, scratch.root.path().join("pool")).env(STATE, state);
+        if !sole_door {
+            command.env(SHARED, "1");
+        }
         command.stdin(kept.0.try_clone().unwrap()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
