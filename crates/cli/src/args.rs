@@ -164,6 +164,10 @@ pub struct MountArgs {
     /// Refuse every change.
     #[arg(long)]
     pub read_only: bool,
+    /// Let other users in, each with the rights that files give them; root's mounts always do, for
+    /// others it takes user_allow_other in /etc/fuse.conf.
+    #[arg(long)]
+    pub allow_other: bool,
     /// Threads that serve requests [default: two for each CPU].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Option<u16>,
@@ -287,7 +291,7 @@ mod tests {
             "nearside format POOL --slices 2 --size 1G --slice /a:5M --slice /b --virtual-nodes 2 \
              --durability process --log 16M --log-line 256",
             "nearside mount POOL DIR --foreground --read-only --threads 3 --memory 1G",
-            "nearside mount POOL DIR --metrics 127.0.0.1:9399",
+            "nearside mount POOL DIR --metrics 127.0.0.1:9399 --allow-other",
             "nearside top POOL --every 5",
             "nearside topology --json",
             "nearside completions zsh",

@@ -231,12 +231,14 @@ impl Server<'_> {
 }
 
 fn options(args: &MountArgs) -> MountOptions {
+    let usual = MountOptions::default();
     MountOptions {
         read_only: args.read_only,
         threads: args.threads.map(usize::from),
+        allow_other: usual.allow_other || args.allow_other,
         sole_door: true,
         source: place::source(&args.pool),
-        ..MountOptions::default()
+        ..usual
     }
 }
 

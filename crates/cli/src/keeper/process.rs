@@ -83,6 +83,9 @@ pub fn arguments(args: &MountArgs) -> Vec<std::ffi::OsString> {
     if args.read_only {
         list.push("--read-only".into());
     }
+    if args.allow_other {
+        list.push("--allow-other".into());
+    }
     if let Some(threads) = args.threads {
         list.push(format!("--threads={threads}").into());
     }
@@ -103,8 +106,8 @@ mod tests {
 
     #[test]
     fn a_server_gets_the_arguments_that_mount_got() {
-        let line = "nearside mount /a/pool /b/dir --read-only --threads=3 --memory=1048576 \
-                    --metrics=[::1]:9";
+        let line = "nearside mount /a/pool /b/dir --read-only --allow-other --threads=3 \
+                    --memory=1048576 --metrics=[::1]:9";
         let cli = Cli::parse_from(line.split(' '));
         let Command::Mount(args) = cli.command else { panic!("{line}") };
         let again = arguments(&args).into_iter().map(|word| word.into_string().unwrap());

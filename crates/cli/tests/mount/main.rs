@@ -9,6 +9,7 @@ mod calls;
 mod commands;
 mod endings;
 mod kills;
+mod ordinary;
 mod programs;
 mod semantics;
 mod shell;
