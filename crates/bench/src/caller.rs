@@ -1,6 +1,7 @@
 //! The program that makes calls on a file or in a directory, in a process of its own.
 //!
-//! It reads orders from stdin, a line each, and answers each with what its calls took.
+//! It reads orders from stdin, a line each, and answers each with what its calls took. Beside the
+//! rows, `scripts/compare` has it call other file systems.
 
 use crate::clock::thread_ns;
 use crate::dice::Dice;
