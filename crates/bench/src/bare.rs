@@ -100,7 +100,9 @@ impl Server for Bare {
             Operation::Getattr { .. } => {
                 reply.attributes(&AttrAnswer::new(self.attr(request.head.node), FOR_EVER));
             }
-            Operation::Open { .. } => reply.opened(1, open_flags::KEEP_CACHE),
+            Operation::Open { .. } => {
+                reply.opened(1, open_flags::KEEP_CACHE);
+            }
             Operation::Read { offset, size, .. } => self.read(offset, size as usize, reply),
             Operation::Write { offset, data, .. } => self.write(offset, data, reply),
             Operation::Release { .. } => reply.done(),

@@ -100,7 +100,9 @@ impl Server for BareNames {
                 let renamed = self.table().rename(name, new_name).is_some();
                 done(renamed, reply);
             }
-            Operation::Open { .. } => reply.opened(1, open_flags::KEEP_CACHE),
+            Operation::Open { .. } => {
+                reply.opened(1, open_flags::KEEP_CACHE);
+            }
             Operation::Release { .. } => reply.done(),
             Operation::Forget { .. } | Operation::BatchForget(_) => reply.nothing(),
             _ => reply.error(libc::ENOSYS),

@@ -72,7 +72,9 @@ pub fn mount_of(dir: &Path) -> Result<Option<MountEntry>> {
     // What is no pool at all is told by who opens it.
     let Ok(pool) = dir.canonicalize() else { return Ok(None) };
     let list = mounts::list().map_err(error::io(Path::new("/proc/self/mountinfo")))?;
-    let ours = |entry: &MountEntry| place::pool_of(entry).is_some_and(|path| path == pool);
+    let ours = |entry: &MountEntry| {
+        place::is_whole(entry) && place::pool_of(entry).is_some_and(|path| path == pool)
+    };
     // The last one covers those before it.
     Ok(list.into_iter().rev().find(|entry| ours(entry) && !place::is_dead(&entry.dir)))
 }

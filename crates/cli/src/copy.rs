@@ -26,6 +26,8 @@ use crate::side::{Side, Stat, means_directory};
 const PIECE_BYTES: usize = 1 << 20;
 /// Permission bits that a copy takes over by itself.
 const MODE_BITS: u16 = 0o777;
+/// Bits that have a program run with its file's rights.
+const SET_ID: u16 = 0o6000;
 
 /// One copy, of a file or of a tree.
 pub struct Copy<'a> {
@@ -197,7 +199,12 @@ impl<'a> Copy<'a> {
             Some(stat) if self.on_one(&stat, source) && stat.ino == source.ino => {
                 Err(refuse(shown(&self.args.to, to), "is the very file to be copied"))
             }
-            Some(_) => {
+            Some(stat) => {
+                if stat.mode & SET_ID != 0 {
+                    // Other content is not to run with the rights that this had.
+                    let set = self.to.set_mode(to, stat.mode & !SET_ID);
+                    set.map_err(self.at_to(to))?;
+                }
                 self.fill(from, to, to, Opening::Emptied)?;
                 self.preserve(from, source, to)
             }

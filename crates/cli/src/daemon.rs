@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::args::MountArgs;
 use crate::error::{self, Error, Result};
-use crate::keeper;
+use crate::{keeper, own_file};
 
 /// Said when the mount answers.
 const READY: &str = "ready";
@@ -22,6 +22,15 @@ const LOG_NAME: &str = "nearside.log";
 /// Starts a keeper and waits until its mount answers.
 pub fn start(args: &MountArgs) -> Result<()> {
     let log = args.pool.join(LOG_NAME);
+    if own_file::slices_open_to_others(&args.pool) > 0 {
+        let pool = args.pool.display();
+        // Whoever started this may have no terminal any more.
+        let _ = writeln!(
+            std::io::stderr(),
+            "nearside: {pool}: other users can read its slices, and so every file in them, \
+             whatever its mode; chmod 700 {pool}"
+        );
+    }
     let mut command = Command::new("/proc/self/exe");
     command.arg0("nearside").args(keeper::arguments(args)).arg("--as-keeper");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_target(&log));
@@ -32,7 +41,7 @@ pub fn start(args: &MountArgs) -> Result<()> {
 }
 
 fn log_target(log: &Path) -> Stdio {
-    match OpenOptions::new().create(true).append(true).open(log) {
+    match own_file::open(log, OpenOptions::new().create(true).append(true)) {
         Ok(file) => file.into(),
         Err(error) => {
             eprintln!("nearside: {}: {error}; going without a log", log.display());

@@ -31,6 +31,7 @@ mod mkdir;
 mod mount;
 mod mv;
 mod output;
+mod own_file;
 mod place;
 mod plan;
 mod pool_path;

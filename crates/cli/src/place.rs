@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nearside_fuse::mounts::{self, MountEntry};
@@ -9,6 +10,8 @@ use nix::errno::Errno;
 
 use crate::error::{self, Error, Result};
 
+/// Type of our mounts.
+const KIND: &str = "fuse.nearside";
 /// What the mount table's source says before the pool's path.
 const SOURCE_PREFIX: &str = "nearside:";
 
@@ -19,10 +22,21 @@ pub fn source(pool: &Path) -> std::ffi::OsString {
     source
 }
 
-/// The pool that is mounted there, if it is one of ours.
+/// The pool that is mounted there, if it is one of ours: made by root, or by the pool's owner. What
+/// another user's mount says of itself is believed by nobody.
 pub fn pool_of(entry: &MountEntry) -> Option<PathBuf> {
     let path = entry.source.as_bytes().strip_prefix(SOURCE_PREFIX.as_bytes())?;
-    Some(PathBuf::from(OsStr::from_bytes(path)))
+    let pool = PathBuf::from(OsStr::from_bytes(path));
+    let is_owners = |user: u32| {
+        // A pool whose directory has gone is nobody's but root's.
+        user == 0 || std::fs::metadata(&pool).is_ok_and(|dir| dir.uid() == user)
+    };
+    (entry.kind == KIND && entry.user.is_some_and(is_owners)).then_some(pool)
+}
+
+/// Whether all of a file system is mounted there, and not a directory of it (`mount --bind`).
+pub fn is_whole(entry: &MountEntry) -> bool {
+    entry.root == Path::new("/")
 }
 
 /// What is mounted on `dir` itself, and the path that the mount table has for it.
@@ -107,12 +121,22 @@ mod tests {
     fn a_source_leads_back_to_its_pool() {
         let entry = MountEntry {
             device: (0, 1),
+            root: "/".into(),
+            user: Some(0),
             dir: "/mnt".into(),
             kind: "fuse.nearside".to_owned(),
             source: source(Path::new("/a b/pool")),
         };
         assert_eq!(pool_of(&entry), Some("/a b/pool".into()));
-        assert_eq!(pool_of(&MountEntry { source: "/dev/sda".into(), ..entry }), None);
+        assert!(is_whole(&entry));
+        for other in [
+            MountEntry { source: "/dev/sda".into(), ..entry.clone() },
+            MountEntry { kind: "fuse.other".to_owned(), ..entry.clone() },
+            MountEntry { user: Some(12_345), ..entry.clone() },
+            MountEntry { user: None, ..entry },
+        ] {
+            assert_eq!(pool_of(&other), None, "{other:?}");
+        }
         assert!(mounted_on(Path::new("/proc")).unwrap().is_some());
         assert!(mounted_on(Path::new("/no/such/place")).unwrap().is_none());
     }

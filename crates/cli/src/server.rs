@@ -16,6 +16,7 @@ use crate::control;
 use crate::error::{self, Error, Result};
 use crate::keeper::channel::{Channel, ToKeeper, ToServer};
 use crate::output;
+use crate::own_file;
 use crate::place;
 use crate::server_lock::ServerLock;
 use crate::signals::Signals;
@@ -201,10 +202,11 @@ impl Server<'_> {
     fn go_on_alone(&mut self, lock: Option<OwnedFd>) {
         tracing::warn!("the keeper died; if this server dies, too, nobody takes over");
         let Some(lock) = lock else { return };
-        let taken = ServerLock::inherit(&self.args.pool, lock)
-            .and_then(|mut lock| lock.name(None, std::process::id()).map(|()| lock));
-        match taken {
-            Ok(lock) => self.lock = Some(lock),
+        match ServerLock::inherit(&self.args.pool, lock) {
+            Ok(mut lock) => {
+                lock.name(None, std::process::id());
+                self.lock = Some(lock);
+            }
             Err(error) => tracing::warn!("{error}"),
         }
     }
@@ -236,6 +238,7 @@ fn options(args: &MountArgs) -> MountOptions {
         read_only: args.read_only,
         threads: args.threads.map(usize::from),
         allow_other: usual.allow_other || args.allow_other,
+        trusted: own_file::is_roots_alone(&args.pool),
         sole_door: true,
         source: place::source(&args.pool),
         ..usual

@@ -18,6 +18,7 @@ use nix::fcntl::{Flock, FlockArg};
 
 use crate::dying;
 use crate::error::{self, Error, Result};
+use crate::own_file;
 
 /// Longest time that a killed server may take to be gone; its memory has to be unmapped.
 const DYING_MAX: Duration = Duration::from_secs(10);
@@ -25,6 +26,8 @@ const DYING_MAX: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(2);
 /// Before the server's process id, in a line after its keeper's.
 const SERVER: &str = "server ";
+/// More than any reason for a failure.
+const TEXT_BYTES_MAX: u64 = 64 << 10;
 const CLOSED: &str = "closed";
 const FAILED: &str = "failed: ";
 
@@ -58,8 +61,8 @@ impl ServerLock {
         let path = path(pool);
         let is_new = !path.exists();
         let mut options = OpenOptions::new();
-        let opened = options.read(true).write(true).create(true).truncate(false).open(&path);
-        let file = match opened {
+        options.read(true).write(true).create(true).truncate(false);
+        let file = match own_file::open(&path, &mut options) {
             Ok(file) => file,
             Err(error) if read_only => {
                 tracing::warn!("{}: {error}; nearside umount will not wait", path.display());
@@ -73,7 +76,7 @@ impl ServerLock {
             Err((_, errno)) => return Err(error::io(&path)(errno.into())),
         };
         let mut lock = ServerLock { path, file, is_new };
-        lock.write(&std::process::id().to_string())?;
+        lock.name(None, std::process::id());
         Ok(Some(lock))
     }
 
@@ -86,11 +89,15 @@ impl ServerLock {
         Ok(ServerLock { path, file, is_new: false })
     }
 
-    /// Writes whose the lock is now: the keeper's process, if there is one, and the server's.
-    pub fn name(&mut self, keeper: Option<u32>, server: u32) -> Result<()> {
-        match keeper {
-            Some(keeper) => self.write(&format!("{keeper}\n{SERVER}{server}")),
-            None => self.write(&server.to_string()),
+    /// Writes whose the lock is now: the keeper's process, if there is one, and the server's. What
+    /// counts is the lock; where there is no room for the names, the mount works all the same.
+    pub fn name(&mut self, keeper: Option<u32>, server: u32) {
+        let text = match keeper {
+            Some(keeper) => format!("{keeper}\n{SERVER}{server}"),
+            None => server.to_string(),
+        };
+        if let Err(error) = self.write(&text) {
+            tracing::warn!("{error}; who serves the pool cannot be told");
         }
     }
 
@@ -146,7 +153,7 @@ impl AsFd for ServerLock {
 impl Watch {
     /// The file, if there is one that can be read.
     pub fn open(pool: &Path) -> Option<Watch> {
-        File::open(path(pool)).ok().map(|file| Watch { file })
+        own_file::open(&path(pool), OpenOptions::new().read(true)).ok().map(|file| Watch { file })
     }
 
     /// Whether a server runs. One that is being killed is waited for: the kernel takes it apart in
@@ -155,7 +162,12 @@ impl Watch {
         let deadline = Instant::now() + DYING_MAX;
         let mut seen_alive = false;
         while self.is_locked() {
-            let alive = process_of(&self.file).is_some_and(|process| !dying::is_dying(&process));
+            let alive = match text_of(&self.file) {
+                // It had no room to say who it is.
+                Ok(text) if text.is_empty() => true,
+                Ok(text) => process_in(&text).is_some_and(|process| !dying::is_dying(process)),
+                Err(_) => false,
+            };
             // Twice, since between two steps of its end it looks alive for a moment.
             if (alive && seen_alive) || Instant::now() > deadline {
                 return true;
@@ -173,7 +185,7 @@ impl Watch {
     }
 
     /// Waits until the server has gone, and says how it ended.
-    pub fn wait(mut self) -> std::io::Result<End> {
+    pub fn wait(self) -> std::io::Result<End> {
         let mut file = self.file.try_clone()?;
         let lock = loop {
             match Flock::lock(file, FlockArg::LockShared) {
@@ -182,9 +194,7 @@ impl Watch {
                 Err((_, errno)) => return Err(errno.into()),
             }
         };
-        let mut text = String::new();
-        self.file.rewind()?;
-        self.file.read_to_string(&mut text)?;
+        let text = text_of(&self.file)?;
         drop(lock);
         Ok(end(&text))
     }
@@ -206,11 +216,21 @@ fn served(pool: &Path, file: &File) -> Error {
 }
 
 /// The process id in the first line, unless the pool is closed already.
-fn process_of(mut file: &File) -> Option<String> {
-    let mut text = String::new();
-    file.rewind().and_then(|()| file.read_to_string(&mut text)).ok()?;
+fn process_of(file: &File) -> Option<String> {
+    process_in(&text_of(file).ok()?).map(str::to_owned)
+}
+
+fn process_in(text: &str) -> Option<&str> {
     let process = text.lines().next()?;
-    process.parse::<u32>().is_ok().then(|| process.to_owned())
+    process.parse::<u32>().is_ok().then_some(process)
+}
+
+/// What the file says; of a longer one the beginning.
+fn text_of(mut file: &File) -> std::io::Result<String> {
+    let mut text = String::new();
+    file.rewind()?;
+    file.take(TEXT_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -222,7 +242,7 @@ mod tests {
         let pool = tempfile::tempdir().unwrap();
         assert!(Watch::open(pool.path()).is_none());
         let mut lock = ServerLock::take(pool.path(), false).unwrap().unwrap();
-        lock.name(Some(std::process::id()), 1).unwrap();
+        lock.name(Some(std::process::id()), 1);
         let refused = ServerLock::take(pool.path(), false).unwrap_err().to_string();
         assert!(refused.contains(&std::process::id().to_string()), "{refused}");
         assert!(ServerLock::refuse_if_served(pool.path()).is_err());

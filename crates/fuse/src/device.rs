@@ -1,5 +1,6 @@
 //! The FUSE device and the mount system call.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -51,6 +52,7 @@ pub(crate) fn mount(dir: &Path, options: &MountOptions) -> Result<OwnedFd> {
     }
     let mut flags = MsFlags::empty();
     flags.set(MsFlags::MS_RDONLY, options.read_only);
+    flags.set(MsFlags::MS_NOSUID | MsFlags::MS_NODEV, !options.trusted);
     let source = options.source.as_os_str();
     match nix::mount::mount(Some(source), dir, Some(KIND), flags, Some(settings.as_str())) {
         Ok(()) => Ok(device.into()),
@@ -62,11 +64,12 @@ pub(crate) fn mount(dir: &Path, options: &MountOptions) -> Result<OwnedFd> {
 /// Has the helper mount, which sends the device over its stdin.
 fn mount_by_helper(dir: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
     let (ours, theirs) = UnixStream::pair()?;
-    let source = mounts::escape_option(&options.source.to_string_lossy());
-    let mut settings = format!("fsname={source},subtype=nearside,default_permissions");
-    settings.push_str(if options.read_only { ",ro" } else { ",rw" });
+    let mut settings = OsString::from("fsname=");
+    settings.push(mounts::escape_option(&options.source));
+    settings.push(",subtype=nearside,default_permissions");
+    settings.push(if options.read_only { ",ro" } else { ",rw" });
     if options.allow_other {
-        settings.push_str(",allow_other");
+        settings.push(",allow_other");
     }
     let mut command = Command::new(HELPER);
     command.arg("-o").arg(settings).arg("--").arg(dir).env(HELPER_SOCKET, "0");

@@ -11,12 +11,16 @@ use crate::{Error, Result, device};
 pub struct MountEntry {
     /// Major and minor number of its device, what `st_dev` says of its files.
     pub device: (u32, u32),
+    /// What of the file system is mounted there: `/` is all of it, another path a bind mount's.
+    pub root: PathBuf,
     /// Where it is mounted.
     pub dir: PathBuf,
     /// Type of the file system.
     pub kind: String,
     /// What is mounted.
     pub source: OsString,
+    /// Of a FUSE mount, the user that made it, who says whatever they like about its source.
+    pub user: Option<u32>,
 }
 
 /// The mount table as this thread sees it, oldest first: `/proc/self` is that of the first thread,
@@ -50,14 +54,19 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|&byte| byte == b' ');
     let device = std::str::from_utf8(fields.nth(2)?).ok()?;
     let (major, minor) = device.split_once(':')?;
-    let dir = unescape(fields.nth(1)?);
+    let (root, dir) = (unescape(fields.next()?), unescape(fields.next()?));
     fields.by_ref().find(|&field| field == b"-")?;
     let kind = String::from_utf8_lossy(fields.next()?).into_owned();
+    let source = unescape(fields.next()?);
+    let mut settings = fields.next().unwrap_or_default().split(|&byte| byte == b',');
+    let user = settings.find_map(|setting| setting.strip_prefix(b"user_id="));
     Some(MountEntry {
         device: (major.parse().ok()?, minor.parse().ok()?),
+        root: PathBuf::from(root),
         dir: PathBuf::from(dir),
         kind,
-        source: unescape(fields.next()?),
+        source,
+        user: user.and_then(|user| std::str::from_utf8(user).ok()?.parse().ok()),
     })
 }
 
@@ -86,8 +95,12 @@ fn octal(digits: &[u8]) -> Option<u8> {
 }
 
 /// `text` as one value in a list of mount options that fusermount3 splits at commas.
-pub(crate) fn escape_option(text: &str) -> String {
-    text.replace('\\', "\\\\").replace(',', "\\,")
+pub(crate) fn escape_option(text: &OsStr) -> OsString {
+    let escaped = text.as_bytes().iter().flat_map(|&byte| {
+        let mark = matches!(byte, b'\\' | b',').then_some(b'\\');
+        mark.into_iter().chain([byte])
+    });
+    OsString::from_vec(escaped.collect())
 }
 
 /// Longest source that fits the page which mount(2) copies it to, bytes.
@@ -112,6 +125,17 @@ mod tests {
         assert_eq!(entry.dir, Path::new("/mnt/a b"));
         assert_eq!(entry.kind, "fuse.nearside");
         assert_eq!(entry.source, "nearside:/po\\ol");
+        assert_eq!((entry.root.as_path(), entry.user), (Path::new("/"), Some(0)));
+        let part = b"97 29 0:44 /a\\040b /mnt rw - fuse.x y rw,default_permissions,user_id=1000";
+        let entry = parse(part).unwrap();
+        assert_eq!((entry.root.as_path(), entry.user), (Path::new("/a b"), Some(1000)));
+        assert_eq!(parse(b"1 2 0:1 / /a rw - ext4 x rw").unwrap().user, None);
+    }
+
+    #[test]
+    fn an_option_keeps_its_bytes() {
+        let text = OsStr::from_bytes(b"a,b\\c\xff");
+        assert_eq!(escape_option(text).as_bytes(), b"a\\,b\\\\c\xff");
     }
 
     #[test]

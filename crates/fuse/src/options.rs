@@ -18,6 +18,9 @@ pub struct MountOptions {
     /// Let other users in, each with the rights that the files' attributes give (takes root, or
     /// `user_allow_other` in /etc/fuse.conf).
     pub allow_other: bool,
+    /// Set-id bits and device files count. Not where somebody else can write to the pool's slices,
+    /// who could make a program root's. Mounts by fusermount3 never have them.
+    pub trusted: bool,
     /// Nobody changes the pool but through this mount: the kernel then keeps names, attributes
     /// and pages for as long as it likes. Without it, it asks again every time.
     pub sole_door: bool,
@@ -34,6 +37,7 @@ impl Default for MountOptions {
             read_only: false,
             threads: None,
             allow_other: nix::unistd::geteuid().is_root(),
+            trusted: true,
             sole_door: false,
             source: "nearside".into(),
             masked: Capabilities::default(),

@@ -45,8 +45,10 @@ pub trait Server: Send + Sync + 'static {
     fn leaves(&self) {}
 }
 
+/// Tells, by its number, whether a request is still in a slot.
+pub(crate) type Owes = Box<dyn Fn(u64) -> bool + Send + Sync>;
+
 /// What a server is told when its turn begins.
-#[derive(Debug)]
 #[non_exhaustive]
 pub struct Connected {
     /// Tells the kernel to forget.
@@ -55,6 +57,8 @@ pub struct Connected {
     /// one will be asked to serve.
     pub owed: Vec<u64>,
     pub(crate) channel: Arc<Channel>,
+    /// Whether a server of this connection was given a request and has not answered it.
+    pub(crate) owes: Owes,
     pub(crate) locks: Option<LockMemory>,
 }
 

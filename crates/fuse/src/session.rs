@@ -143,6 +143,7 @@ impl Session {
             notifier: Notifier::new(channel.clone()),
             owed: state.slots.iter().filter_map(Slot::owed).collect(),
             channel: channel.clone(),
+            owes: state.owes()?,
             locks: state.locks.take(),
         })?;
         let is_leaving = Arc::<AtomicBool>::default();

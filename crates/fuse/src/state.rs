@@ -21,13 +21,14 @@
 //!
 //! Memory that nothing was stored in takes none: a slot costs what its largest request was.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use shm::Area;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::options::THREADS_MAX;
+use crate::server::Owes;
 use crate::service::REQUEST_BYTES_MAX;
 use crate::wire::{InitAnswer, RequestHead, WRITE_HEAD_BYTES};
 use crate::{Error, Result};
@@ -162,6 +163,7 @@ pub(crate) struct LockMemory {
 
 /// The state memory, mapped by the server whose turn it is.
 pub(crate) struct State {
+    memory: OwnedFd,
     head: Area,
     /// For the server's locks; taken by it.
     pub(crate) locks: Option<LockMemory>,
@@ -180,13 +182,23 @@ impl State {
         let locks = LockMemory { asked: cut(ASKED_BYTES)?, journal: cut(JOURNAL_BYTES)? };
         let count = threads.max(used);
         let slots = (0..count).map(|_| cut(SLOT_BYTES).map(Slot)).collect::<Result<_>>()?;
-        let mut state = State { head, locks: Some(locks), slots };
+        let memory = state.try_clone_to_owned().map_err(Error::Session)?;
+        let mut state = State { memory, head, locks: Some(locks), slots };
         let turn = state.head()?.turn.wrapping_add(1);
         state.change(|head| {
             head.turn = turn;
             head.slots_used = count as u32;
         })?;
         Ok(state)
+    }
+
+    /// What tells whether a request is in a slot, from any thread: as the memory says, for a slot
+    /// is its own thread's.
+    pub(crate) fn owes(&self) -> Result<Owes> {
+        let memory = self.memory.try_clone().map_err(Error::Session)?;
+        Ok(Box::new(move |unique| {
+            in_flight(memory.as_fd()).is_ok_and(|found| found.contains(&unique))
+        }))
     }
 
     pub(crate) fn head(&self) -> Result<Head> {

@@ -13,6 +13,7 @@ use crate::superblock::{
 };
 use pmem::{Domain, MapOptions, Mapping};
 use std::fs::OpenOptions as FileOptions;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromZeros, IntoBytes};
@@ -55,7 +56,14 @@ pub fn format(dir: &Path, options: &FormatOptions) -> Result<()> {
             options.slices.len()
         )));
     }
-    std::fs::create_dir_all(dir).map_err(io)?;
+    // For its owner only: whoever reads the slices reads every file, whatever its mode.
+    if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        std::fs::create_dir_all(parent).map_err(io)?;
+    }
+    match std::fs::DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && dir.is_dir() => {}
+        made => made.map_err(io)?,
+    }
     let mut present = crate::directory::slice_paths(dir)?;
     if let Some(path) = present.pop() {
         return Err(Error::Exists(path));
@@ -127,7 +135,9 @@ fn place(path: &Path, spec: &SliceSpec, bytes: u64, made: &mut Made) -> Result<(
             "a slice of {bytes} bytes is too small; the least is {SLICE_BYTES_MIN}"
         )));
     }
-    let file = FileOptions::new().read(true).write(true).create(true).truncate(false).open(&target);
+    let mut options = FileOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(&target);
     let file = file.map_err(|source| Error::Io { path: target.clone(), source })?;
     match before {
         Some(len) => made.grown.push((target.clone(), len)),

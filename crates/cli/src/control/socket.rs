@@ -5,9 +5,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+
+use crate::own_file;
 
 const NAME: &str = "nearside.sock";
 /// What it is called until it may be found.
@@ -51,10 +53,8 @@ pub fn listen(pool: &Path) -> io::Result<UnixListener> {
 }
 
 fn settle(new: &Path, path: &Path, dir: &std::fs::Metadata) -> io::Result<()> {
-    std::fs::set_permissions(new, PermissionsExt::from_mode(0o600))?;
-    // Root may serve the pool of another, who is to be let in. Without the right to give it away
-    // the server is the owner, or only root asks.
-    let _ = chown(new, Some(dir.uid()), Some(dir.gid()));
+    // Root may serve the pool of another, who is to be let in.
+    own_file::settle_socket(new, 0o600, Some((dir.uid(), dir.gid())))?;
     match std::fs::symlink_metadata(path) {
         Ok(found) if !found.file_type().is_socket() => {
             let text = "a file that is no socket has the name nearside.sock; move it away";

@@ -3,10 +3,9 @@
 //! A line of JSON there and one back. The socket is the owner's and root's: the file's mode says
 //! so, and the kernel's word on who asks is looked at again.
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{self, Error, Result};
+use crate::own_file;
 
 const NAME: &str = "nearside.keeper";
 /// Longest line, bytes: a path and what stands around it.
@@ -83,7 +83,7 @@ impl Door {
             _ => {}
         }
         let listener = UnixListener::bind(short_path(&dir)).map_err(&named)?;
-        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).map_err(&named)?;
+        own_file::settle_socket(&path, 0o600, None).map_err(&named)?;
         Ok(Door { listener, path })
     }
 

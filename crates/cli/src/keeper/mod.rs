@@ -182,7 +182,7 @@ impl Keeper<'_> {
         self.failed = None;
         self.silent = false;
         if let Some(lock) = &mut self.lock {
-            lock.name(Some(std::process::id()), self.server.id())?;
+            lock.name(Some(std::process::id()), self.server.id());
         }
         let mut descriptors: Vec<_> = self.lock.iter().map(AsFd::as_fd).collect();
         if takes_over {

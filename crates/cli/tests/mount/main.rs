@@ -13,6 +13,7 @@ mod ordinary;
 mod programs;
 mod semantics;
 mod shell;
+mod strangers;
 mod support;
 mod takeover;
 mod users;

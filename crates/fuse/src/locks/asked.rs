@@ -10,7 +10,6 @@
 //! noted under the number of the request that it means.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry as Place;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nearside::files::LockTicket;
@@ -155,13 +154,16 @@ impl Inner {
 
     /// Forgets an entry that nobody needs any more.
     fn tidy(&mut self, unique: u64) {
-        let Place::Occupied(place) = self.entries.entry(unique) else { return };
-        let entry = place.get();
-        let is_done = entry.answered || !entry.waits;
-        if entry.released && is_done {
-            let at = place.remove().at;
-            self.state(at, VACANT);
-            self.vacant.push(at);
+        let is_done = |entry: &Entry| entry.released && (entry.answered || !entry.waits);
+        if self.entries.get(&unique).is_some_and(is_done) {
+            self.forget(unique);
+        }
+    }
+
+    fn forget(&mut self, unique: u64) {
+        if let Some(entry) = self.entries.remove(&unique) {
+            self.state(entry.at, VACANT);
+            self.vacant.push(entry.at);
         }
     }
 }
@@ -262,8 +264,23 @@ impl Asked {
         });
     }
 
-    /// The caller of a request got a signal.
-    pub(super) fn interrupt(&self, unique: u64) -> Signal {
+    /// The caller of a request got a signal. `owes` tells whether a request is in a thread's slot:
+    /// of one that is not, nothing is noted, for nobody would let go of it.
+    pub(super) fn interrupt(&self, unique: u64, owes: impl Fn(u64) -> bool) -> Signal {
+        let signal = self.signal(unique);
+        // Asked after the note was made: a request that leaves its slot later takes it along.
+        if matches!(signal, Signal::Noted) && !owes(unique) {
+            self.with(|inner| {
+                let note = inner.entries.get(&unique).filter(|entry| entry.state == INTERRUPTED);
+                if note.is_some() {
+                    inner.forget(unique);
+                }
+            });
+        }
+        signal
+    }
+
+    fn signal(&self, unique: u64) -> Signal {
         self.with(|inner| {
             let Some(entry) = inner.entries.get_mut(&unique) else {
                 let note = Ask { unique, ..Ask::new_zeroed() };

@@ -21,6 +21,7 @@ use nearside::files::{
 };
 use nearside::{FileSystem, LockKind};
 
+use crate::server::Owes;
 use crate::state::LockMemory;
 use crate::wire::{LateReply, Lock, LockAnswer, Reply, RequestHead};
 use crate::{Connected, Result};
@@ -40,6 +41,7 @@ pub(crate) struct DoorLocks {
 }
 
 struct Kept {
+    owes: Owes,
     journal: Arc<Journal>,
     asked: Arc<Asked>,
     observer: LockObserver,
@@ -89,7 +91,7 @@ impl DoorLocks {
     }
 
     /// Goes on where an earlier server stopped.
-    pub(crate) fn take_over(&self, memory: LockMemory, connected: &Connected) -> Result<()> {
+    pub(crate) fn take_over(&self, memory: LockMemory, mut connected: Connected) -> Result<()> {
         let fs = &self.fs;
         let journal = Journal::take_over(memory.journal, self.door, |ino, change| {
             fs.restore_lock(ino, change).map_err(|_| crate::state::FOREIGN)
@@ -103,7 +105,8 @@ impl DoorLocks {
             }
         });
         fs.observe_locks(observer.clone());
-        let kept = self.kept.get_or_init(|| Kept { journal, asked, observer });
+        let owes = std::mem::replace(&mut connected.owes, Box::new(|_| false));
+        let kept = self.kept.get_or_init(|| Kept { owes, journal, asked, observer });
         for (unique, errno) in left.answers {
             connected.late_reply(unique).answer(errno);
             kept.asked.told(unique);
@@ -193,7 +196,7 @@ impl DoorLocks {
     /// The caller of request `unique` got a signal. False if the kernel is to say it again.
     pub(crate) fn interrupt(&self, unique: u64) -> bool {
         let Some(kept) = self.kept.get() else { return true };
-        match kept.asked.interrupt(unique) {
+        match kept.asked.interrupt(unique, &kept.owes) {
             Signal::Cancel(ticket) => self.fs.cancel_lock(ticket),
             Signal::Noted => {}
             Signal::Full => return false,

@@ -115,7 +115,7 @@ fn a_request_without_an_outcome_is_served_again_and_one_that_waits_goes_on() {
 fn a_signal_that_comes_first_is_not_forgotten() {
     let (memory, kernel) = (Memory::new(ASKED_BYTES), Kernel::new());
     let (first, _) = asked(&memory, &[]);
-    assert!(matches!(first.interrupt(4), Signal::Noted));
+    assert!(matches!(first.interrupt(4, |_| true), Signal::Noted));
     let (second, left) = asked(&memory.killed(), &[4]);
     assert!(left.asks.is_empty() && left.answers.is_empty());
     assert_eq!(second.begin(&ask(4, true)), Begun::Interrupted);
@@ -129,12 +129,28 @@ fn a_signal_that_comes_first_is_not_forgotten() {
     drop(first);
 }
 
+/// One that comes when its request is answered leaves no note that nobody would take away.
+#[test]
+fn a_signal_that_comes_too_late_leaves_nothing() {
+    let (memory, kernel) = (Memory::new(ASKED_BYTES), Kernel::new());
+    let (asked, _) = asked(&memory, &[]);
+    for unique in 0..ROOM * 2 {
+        assert!(matches!(asked.interrupt(unique, |_| false), Signal::Noted));
+    }
+    assert_eq!(asked.len(), 0);
+    // One that is being answered is not a note.
+    assert_eq!(asked.begin(&ask(4, true)), Begun::New);
+    assert!(matches!(asked.interrupt(4, |_| false), Signal::Noted));
+    assert_eq!(asked.len(), 1);
+    asked.end(4, kernel.late(4), None);
+}
+
 #[test]
 fn a_signal_between_the_question_and_the_wait_outlives_the_server() {
     let (memory, fs) = (Memory::new(ASKED_BYTES), Locked::new());
     let (first, _) = asked(&memory, &[]);
     assert_eq!(first.begin(&ask(4, true)), Begun::New);
-    assert!(matches!(first.interrupt(4), Signal::Noted));
+    assert!(matches!(first.interrupt(4, |_| true), Signal::Noted));
     let (second, left) = asked(&memory.killed(), &[4]);
     assert_eq!(left.asks.len(), 1);
     assert!(second.waits(4, fs.ticket()));
@@ -162,7 +178,7 @@ fn there_is_room_for_so_many_and_again_when_they_are_answered() {
         assert_eq!(asked.begin(&ask(unique, false)), Begun::New);
     }
     assert_eq!(asked.begin(&ask(ROOM, false)), Begun::Full);
-    assert!(matches!(asked.interrupt(99), Signal::Full));
+    assert!(matches!(asked.interrupt(99, |_| true), Signal::Full));
     asked.end(3, kernel.late(3), None);
     asked.released(3);
     assert_eq!(asked.begin(&ask(ROOM, false)), Begun::New);

@@ -103,8 +103,21 @@ impl Transport {
 
     fn answer_opened(&self, served: Served<u64>, directory: bool, reply: Reply<'_>) {
         match served {
-            Ok(number) => reply.opened(number, self.keep(directory)),
+            Ok(number) => {
+                let is_taken = reply.opened(number, self.keep(directory));
+                self.close_unless(is_taken, number);
+            }
             Err(errno) => reply.error(errno.0),
+        }
+    }
+}
+
+impl Transport {
+    /// Closes an open file that the kernel does not know of, since nobody took the answer: the
+    /// caller was killed, or has it from the server before.
+    fn close_unless(&self, is_taken: bool, number: u64) {
+        if !is_taken && let Err(errno) = self.service.release(number) {
+            tracing::debug!(number, errno = errno.0, "closing what nobody opened");
         }
     }
 }
@@ -140,7 +153,7 @@ impl Server for Transport {
         // Set once, before any request is read.
         let _ = self.notifier.set(connected.notifier.clone());
         match connected.locks.take() {
-            Some(memory) if self.wishes().locks => self.locks.take_over(memory, &connected),
+            Some(memory) if self.wishes().locks => self.locks.take_over(memory, connected),
             _ => Ok(()),
         }
     }

@@ -84,7 +84,10 @@ impl Transport {
 
     fn answer_created(&self, served: Served<(Attr, u64)>, reply: Reply<'_>) {
         match served {
-            Ok((attr, handle)) => reply.created(&self.entry(&attr), handle, self.keep(false)),
+            Ok((attr, handle)) => {
+                let is_taken = reply.created(&self.entry(&attr), handle, self.keep(false));
+                self.close_unless(is_taken, handle);
+            }
             Err(errno) => reply.error(errno.0),
         }
     }

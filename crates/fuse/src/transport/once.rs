@@ -54,7 +54,8 @@ impl Transport {
                 let opened = service.reopen(ino, name, *flags);
                 match opened {
                     Ok((attr, handle)) => {
-                        reply.created(&self.entry(&attr), handle, self.keep(false));
+                        let is_taken = reply.created(&self.entry(&attr), handle, self.keep(false));
+                        self.close_unless(is_taken, handle);
                     }
                     Err(errno) => reply.error(errno.0),
                 }

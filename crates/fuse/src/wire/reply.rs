@@ -74,13 +74,14 @@ impl<'c> Reply<'c> {
         self
     }
 
-    fn send(&mut self, errno: i32, parts: &[&[u8]]) {
+    /// Sends the answer; false if nobody takes it any more.
+    fn send(&mut self, errno: i32, parts: &[&[u8]]) -> bool {
         self.answered = true;
         if let Some(refused) = self.refused {
             refused.set(errno != 0);
         }
         let error = match self.channel.send(self.unique, -errno, parts) {
-            Ok(()) => return,
+            Ok(()) => return true,
             Err(error) => error,
         };
         match error.raw_os_error() {
@@ -94,6 +95,7 @@ impl<'c> Reply<'c> {
             }
             _ => tracing::error!(%error, "a reply could not be sent"),
         }
+        false
     }
 
     /// Done; there is nothing to tell.
@@ -122,8 +124,8 @@ impl<'c> Reply<'c> {
         LateReply::new(self.channel.clone(), self.unique)
     }
 
-    fn value<T: IntoBytes + Immutable>(mut self, value: &T) {
-        self.send(0, &[value.as_bytes()]);
+    fn value<T: IntoBytes + Immutable>(mut self, value: &T) -> bool {
+        self.send(0, &[value.as_bytes()])
     }
 
     /// An inode that a name stands for.
@@ -147,15 +149,15 @@ impl<'c> Reply<'c> {
         self.value(attributes);
     }
 
-    /// An open file.
-    pub fn opened(self, handle: u64, flags: u32) {
-        self.value(&OpenAnswer { handle, flags, padding: 0 });
+    /// An open file. False: nobody will close it, for nobody takes the answer any more.
+    pub fn opened(self, handle: u64, flags: u32) -> bool {
+        self.value(&OpenAnswer { handle, flags, padding: 0 })
     }
 
-    /// A new inode that was opened at once.
-    pub fn created(mut self, entry: &EntryAnswer, handle: u64, flags: u32) {
+    /// A new inode that was opened at once. False as for [`opened`](Self::opened).
+    pub fn created(mut self, entry: &EntryAnswer, handle: u64, flags: u32) -> bool {
         let opened = OpenAnswer { handle, flags, padding: 0 };
-        self.send(0, &[entry.as_bytes(), opened.as_bytes()]);
+        self.send(0, &[entry.as_bytes(), opened.as_bytes()])
     }
 
     /// Bytes written, or the bytes of a value for which no room was offered.

@@ -307,7 +307,7 @@ fn replies_say_their_length_number_and_error() {
     let bytes = sent(|channel| Reply::new(channel, 9).size(300));
     assert_eq!(bytes[16..], *SizeAnswer { size: 300, padding: 0 }.as_bytes());
     let entry = EntryAnswer { node: 3, ..EntryAnswer::default() };
-    let bytes = sent(|channel| Reply::new(channel, 9).created(&entry, 8, 2));
+    let bytes = sent(|channel| assert!(Reply::new(channel, 9).created(&entry, 8, 2)));
     let opened = OpenAnswer { handle: 8, flags: 2, padding: 0 };
     assert_eq!(bytes[16..], [entry.as_bytes(), opened.as_bytes()].concat());
     assert_eq!(sent(|channel| Reply::new(channel, 9).nothing()), b"");
