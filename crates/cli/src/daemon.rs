@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::args::MountArgs;
 use crate::error::{self, Error, Result};
+use crate::progress::Bar;
 use crate::{keeper, own_file};
 
 /// Said when the mount answers.
@@ -51,10 +52,13 @@ fn log_target(log: &Path) -> Stdio {
 }
 
 fn wait_ready(mut child: Child, log: &Path) -> Result<()> {
+    // Recovery reads the log; a pool that was closed opens at once.
+    let bar = Bar::new("opening the pool");
     let mut said = String::new();
     if let Some(mut pipe) = child.stdout.take() {
         pipe.read_to_string(&mut said).map_err(|error| Error::Server(error.to_string()))?;
     }
+    drop(bar);
     match said.trim() {
         READY => Ok(()),
         "" => {

@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::error::{self, Result};
 use crate::inside::Inside;
 use crate::pool_path::PoolPath;
+use crate::progress::Bar;
 use crate::{about, access, output};
 
 /// Arguments of `rm`.
@@ -99,6 +100,7 @@ fn act_on_all(args: &RmArgs, would: &mut Vec<Doomed>) -> Result<()> {
                 group.iter().try_for_each(|at| remove(&pool, at, args, &mut act))?;
             }
             false => access::changing(dir, |pool| {
+                let _bar = Bar::new("removing");
                 group.iter().try_for_each(|at| remove(pool, at, args, &mut Act::Remove))
             })?,
         }
