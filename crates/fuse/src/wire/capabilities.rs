@@ -56,8 +56,6 @@ capabilities! {
     HANDLE_KILLPRIV = 19,
     /// The server has POSIX ACLs, and the kernel checks them.
     POSIX_ACL = 20,
-    /// Reads of the device say that the connection was aborted.
-    ABORT_ERROR = 21,
     /// The number of pages of a request can be agreed on.
     MAX_PAGES = 22,
     /// Targets of symbolic links are cached.
