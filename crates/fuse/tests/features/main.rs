@@ -24,6 +24,8 @@ use mounted::Mounted;
 use nearside_fuse::wire::Capabilities;
 
 const MIB: usize = 1 << 20;
+/// More than one listing brings with attributes.
+const NAMES: usize = 600;
 /// Bytes of 32 pages: the largest request where none was agreed on.
 const SMALL_REQUEST: usize = 128 << 10;
 
@@ -73,14 +75,14 @@ fn names_of(dir: &Path) -> Vec<String> {
     names
 }
 
-fn three_thousand_names(at: &Mounted) {
+fn many_names(at: &Mounted) {
     std::fs::create_dir(at.at("d")).unwrap();
-    (0..3000).for_each(|name| drop(File::create(at.at(&format!("d/{name}"))).unwrap()));
+    (0..NAMES).for_each(|name| drop(File::create(at.at(&format!("d/{name}"))).unwrap()));
 }
 
 /// Lists them, which nobody looks at then: with the choice, the kernel stops asking for attributes.
 fn list_them(at: &Mounted) {
-    let mut names: Vec<String> = (0..3000).map(|name| name.to_string()).collect();
+    let mut names: Vec<String> = (0..NAMES).map(|name| name.to_string()).collect();
     names.sort();
     assert_eq!(names_of(&at.at("d")), names);
 }
@@ -88,8 +90,7 @@ fn list_them(at: &Mounted) {
 #[test]
 fn without_attributes_in_listings_plain_ones_are_read() {
     let capability = Capabilities::DO_READDIRPLUS;
-    let Some([with, without]) = with_and_without(capability, three_thousand_names, list_them)
-    else {
+    let Some([with, without]) = with_and_without(capability, many_names, list_them) else {
         return;
     };
     assert!(with.has(&Asked::Readdirplus) && with.has(&Asked::Readdir), "{with:?}");
@@ -99,8 +100,7 @@ fn without_attributes_in_listings_plain_ones_are_read() {
 #[test]
 fn without_the_choice_of_listings_all_bring_attributes() {
     let capability = Capabilities::READDIRPLUS_AUTO;
-    let Some([with, without]) = with_and_without(capability, three_thousand_names, list_them)
-    else {
+    let Some([with, without]) = with_and_without(capability, many_names, list_them) else {
         return;
     };
     assert!(with.has(&Asked::Readdir), "{with:?}");
@@ -320,8 +320,8 @@ fn without_access_lists_the_permission_bits_count() {
     assert_eq!(acl_counts(Capabilities::POSIX_ACL), Some(false));
 }
 
-/// Where other doors change files: with it pages go when the kernel sees the change, without it when
-/// the file is opened again.
+/// Where other doors change files: with it pages go when the kernel sees the change, without it
+/// when the file is opened again.
 #[test]
 fn without_word_of_changes_pages_go_at_the_next_open() {
     for masked in [Capabilities::default(), Capabilities::AUTO_INVAL_DATA] {
