@@ -62,10 +62,13 @@ pub(crate) fn agree(
     }
     let wanted = wanted(wishes);
     let capabilities = wanted.common(offered.without(masked));
-    let missing = wanted.without(capabilities);
-    if missing != Capabilities::default() {
-        tracing::info!(?missing, minor = ask.minor, "this kernel does not have all");
-    }
+    tracing::info!(
+        minor = ask.minor,
+        used = ?capabilities,
+        missing = ?wanted.without(capabilities),
+        unused = ?offered.without(wanted),
+        "agreed with the kernel"
+    );
     let answer = InitAnswer {
         major: MAJOR,
         minor: MINOR.min(ask.minor),
