@@ -49,6 +49,28 @@ impl Content {
         on_file!(self, file => file.write_all(data), file.write_all_at(data, offset))
     }
 
+    /// Takes what `from` has at `offset` to the same place, without having it pass through here:
+    /// within a pool both have one and the same blocks then. Gives the bytes, none at the end; no
+    /// number where it has to be read and written.
+    pub fn take_from(&self, from: &Content, offset: u64, bytes: u64) -> io::Result<Option<u64>> {
+        match (from, self) {
+            (Content::Inside(from), Content::Inside(to)) => {
+                from.copy_to(offset, to, offset, bytes).map(Some).map_err(io)
+            }
+            (Content::Mounted(from), Content::Mounted(to)) => {
+                let (mut at, mut to_at) = (offset, offset);
+                let most = usize::try_from(bytes).unwrap_or(usize::MAX);
+                match rustix::fs::copy_file_range(from, Some(&mut at), to, Some(&mut to_at), most) {
+                    Ok(bytes) => Ok(Some(bytes as u64)),
+                    // two mounts, or a kernel that does not
+                    Err(rustix::io::Errno::XDEV | rustix::io::Errno::OPNOTSUPP) => Ok(None),
+                    Err(error) => Err(told(error.into())),
+                }
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Goes to `offset` for the next read or write.
     pub fn go_to(&mut self, offset: u64) -> io::Result<()> {
         match self {

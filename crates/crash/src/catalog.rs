@@ -23,6 +23,8 @@ const ACL: [u8; 44] = [
     255, 16, 0, 6, 0, 255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255,
 ];
 
+type Act = fn(&mut World) -> Result<()>;
+
 fn nothing(_: &mut World) -> Result<()> {
     Ok(())
 }
@@ -33,6 +35,9 @@ macro_rules! op {
     };
     ($name:literal, $prepare:expr, $run:expr) => {
         Op { name: $name, prepare: $prepare, run: $run }
+    };
+    ($name:literal, $first:expr, $then:expr, $run:expr) => {
+        Op { name: $name, prepare: |w| $first(w).and_then(|()| ($then as Act)(w)), run: $run }
     };
 }
 
@@ -64,7 +69,7 @@ pub fn plant(world: &mut World) -> Result<()> {
 
 /// All operations.
 pub fn catalog() -> Vec<Op> {
-    [names(), unnamed(), renames(), writes(), sizes(), attributes()].concat()
+    [names(), unnamed(), renames(), writes(), sizes(), copies(), shared(), attributes()].concat()
 }
 
 /// The operation of this name.
@@ -206,6 +211,68 @@ fn sizes() -> Vec<Op> {
         op!("allocate", |w| {
             w.fallocate("/file", Fallocate::Allocate { keep_size: false }, 0, 9 * BLOCK)
         }),
+    ]
+}
+
+/// A file that shares all of its blocks with another.
+fn share(w: &mut World) -> Result<()> {
+    w.make("/copy", NewNode::File)?;
+    w.copy("/file", "/copy")
+}
+
+/// The same, after a small write that lies in the log and perhaps not in its block.
+fn share_patched(w: &mut World) -> Result<()> {
+    w.write("/file", 4196, &pattern(9, 77))?;
+    share(w)
+}
+
+fn share_folded(w: &mut World) -> Result<()> {
+    share(w)?;
+    w.fs.checkpoint()
+}
+
+fn copies() -> Vec<Op> {
+    let empty = |w: &mut World| w.make("/copy", NewNode::File).map(|_| ());
+    let patched = |w: &mut World| {
+        w.make("/copy", NewNode::File)?;
+        w.write("/file", 4196, &pattern(9, 77))
+    };
+    vec![
+        op!("copy", empty, |w| w.copy("/file", "/copy")),
+        op!("copy-far", empty, |w| w.copy("/fardir/far", "/copy")),
+        op!("copy-elsewhere", empty, |w| w.elsewhere(|w| w.copy("/file", "/copy"))),
+        op!("copy-over", |w| w.copy("/file", "/fardir/far")),
+        op!("copy-patched", patched, |w| w.copy("/file", "/copy")),
+        op!("copy-inside", |w| {
+            let file = w.open("/file")?;
+            w.fs.copy((&*file, 0), (&*file, 9 * BLOCK), 2 * BLOCK).map(|_| ())
+        }),
+        op!("copy-again", share, |w| w.copy("/copy", "/dir/inner")),
+        op!("copy-folded-again", share_folded, |w| w.copy("/copy", "/dir/inner")),
+        op!("copy-over-shared", share, |w| {
+            let (far, copy) = (w.open("/fardir/far")?, w.open("/copy")?);
+            w.fs.copy((&*far, 0), (&*copy, BLOCK), 2 * BLOCK).map(|_| ())
+        }),
+    ]
+}
+
+fn shared() -> Vec<Op> {
+    vec![
+        op!("shared-write-source", share, |w| w.write("/file", BLOCK, &pattern(9, 4096))),
+        op!("shared-write-copy", share, |w| w.write("/copy", BLOCK, &pattern(9, 4096))),
+        op!("shared-write-inside", share_folded, |w| w.write("/file", 4196, &pattern(9, 77))),
+        op!("shared-patched-write", share_patched, |w| w.write("/file", 0, &pattern(7, 9000))),
+        op!("shared-patched-unlink", share_patched, |w| w.unlink("/file")),
+        op!("shared-unlink-source", share, |w| w.unlink("/file")),
+        op!("shared-unlink-copy", share_folded, |w| w.unlink("/copy")),
+        op!("shared-unlink-both", share_folded, |w| w.unlink("/file"), |w| w.unlink("/copy")),
+        op!("shared-truncate", share_folded, |w| w.truncate("/copy", BLOCK + 1000)),
+        op!("shared-punch", share, |w| {
+            w.fallocate("/file", Fallocate::PunchHole, 1000, 2 * BLOCK)
+        }),
+        op!("shared-replace", share, |w| w.rename("/heavy", "/copy", RenameMode::Replace)),
+        op!("shared-checkpoint", share, |w| w.fs.checkpoint()),
+        op!("shared-checkpoint-after", share_folded, |w| w.unlink("/copy"), |w| w.fs.checkpoint()),
     ]
 }
 

@@ -89,6 +89,11 @@ impl World {
         self.fs.write(&*self.open(path)?, offset, data).map(|_| ())
     }
 
+    /// Copies all of a file to the beginning of another, which shares what can be shared.
+    pub fn copy(&self, from: &str, to: &str) -> Result<()> {
+        self.fs.copy((&*self.open(from)?, 0), (&*self.open(to)?, 0), u64::MAX).map(|_| ())
+    }
+
     /// Makes a file that holds `data`.
     pub fn file(&self, path: &str, data: &[u8]) -> Result<()> {
         self.make(path, NewNode::File)?;

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::item::Placed;
 use crate::keys;
 use crate::leaf;
-use crate::leaf_value;
+use crate::leaf_value::{self, Named};
 use crate::patches::Patches;
 use crate::request::RequestId;
 use crate::tickets;
@@ -114,6 +114,7 @@ fn check_pool(pool: Pool, recovery: &Recovery) -> Result<CheckReport> {
     let mut checker = Checker { core: &core, report, state };
     checker.trees(&view, &folded);
     checker.names();
+    checker.places();
     checker.space(&view, &folded);
     Ok(checker.report)
 }
@@ -139,6 +140,17 @@ pub struct Seen {
     pub named_by: Option<Ino>,
 }
 
+/// Where a block is that may have several places.
+#[derive(Default)]
+pub struct Places {
+    /// Slots that name it.
+    pub found: u64,
+    /// References that are counted.
+    pub counted: u64,
+    /// A file that has it.
+    pub ino: Option<Ino>,
+}
+
 /// What a check has seen.
 #[derive(Default)]
 pub struct State {
@@ -148,8 +160,10 @@ pub struct State {
     pub orphans: HashSet<Ino>,
     /// Requests that the trees remember.
     pub requests: HashSet<RequestId>,
-    /// Who owns each block.
+    /// Who owns each block that has one place.
     pub owners: HashMap<u64, Ino>,
+    /// The others: their places and their references.
+    pub shared: BTreeMap<BlockAddr, Places>,
     /// What the log holds to be put into blocks.
     pub overlays: HashMap<(Ino, u64), Arc<Patches>>,
     /// Entries of directories.
@@ -225,6 +239,9 @@ impl Checker<'_> {
         if (key.object, key.kind) == (0, keys::TICKET) {
             return self.ticket(slice, key, value);
         }
+        if (key.object, key.kind) == (0, keys::REFERENCES) {
+            return self.counted(slice, key, value);
+        }
         if key.object == 0 {
             let fine = key.kind == keys::ORPHAN && keys::home(Ino(key.index)) == slice;
             if !fine {
@@ -257,17 +274,17 @@ impl Checker<'_> {
                 if key.index > leaf::LEAF_INDEX_MAX {
                     return None;
                 }
-                let placed = leaf_value::decode(value)?;
-                seen.blocks += placed.len() as u64;
+                let named = leaf_value::decode(value)?;
+                seen.blocks += named.len() as u64;
                 if let Some(leaves) = &mut self.state.leaves {
                     leaves.push((ino, key.index));
                 }
                 let patches = stored_patches(ino, key.index, tree);
-                for (slot, placed) in placed {
-                    let block = key.index * leaf::LEAF_BLOCKS + slot as u64;
+                for named in named {
+                    let block = key.index * leaf::LEAF_BLOCKS + named.slot as u64;
                     let over = self.state.overlays.get(&(ino, block)).cloned();
                     let over = over.or_else(|| patches.get(&block).cloned());
-                    self.block(ino, block, placed, over.as_deref());
+                    self.block(ino, block, named, over.as_deref());
                 }
             }
             keys::PATCH => {
@@ -294,13 +311,17 @@ impl Checker<'_> {
         Some(())
     }
 
-    fn block(&mut self, ino: Ino, block: u64, placed: Placed, patches: Option<&Patches>) {
-        let addr = placed.addr;
+    fn block(&mut self, ino: Ino, block: u64, named: Named, patches: Option<&Patches>) {
+        let Placed { addr, crc } = named.placed;
         let file_place = format!("inode {}, file offset {}", ino.0, block * BLOCK_BYTES);
         if !self.core.pool.contains(addr) {
             return self.report.add(file_place, "names a block that the pool does not have");
         }
-        if let Some(other) = self.state.owners.insert(addr.bits(), ino) {
+        if named.shared {
+            let places = self.state.shared.entry(addr).or_default();
+            places.found += 1;
+            places.ino = Some(ino);
+        } else if let Some(other) = self.state.owners.insert(addr.bits(), ino) {
             let other = if other.0 == 0 { "the trees".into() } else { inode_place(other) };
             self.report.add(place(addr), format!("belongs to {} and to {other}", inode_place(ino)));
         }
@@ -309,7 +330,7 @@ impl Checker<'_> {
         }
         self.report.blocks += 1;
         match self.core.crc_under(addr, patches) {
-            Ok(found) if found == placed.crc => {}
+            Ok(found) if found == crc => {}
             Ok(_) => self.report.add(file_place, format!("the data at {} is damaged", place(addr))),
             Err(error) => self.report.add(file_place, error.to_string()),
         }
@@ -319,6 +340,7 @@ impl Checker<'_> {
     pub fn space(&mut self, view: &FoldView<'_>, folded: &Folded) {
         let mut data: HashSet<u64> =
             self.state.owners.iter().filter(|(_, ino)| ino.0 != 0).map(|(addr, _)| *addr).collect();
+        data.extend(self.state.shared.keys().map(|addr| addr.bits()));
         for (slice, root) in folded.spaces.iter().enumerate() {
             let mut wrong = Vec::new();
             let scanned = tree::scan(view, root, Key::MIN, Key::MAX, |key, value| {
@@ -346,7 +368,7 @@ impl Checker<'_> {
     }
 }
 
-fn place(addr: BlockAddr) -> String {
+pub fn place(addr: BlockAddr) -> String {
     format!("slice {}, byte {}", addr.slice(), addr.block() * BLOCK_BYTES)
 }
 

@@ -50,6 +50,7 @@ impl Core {
         let mut checker = Checker { core: self, report: CheckReport::default(), state };
         checker.trees(&view, &folded);
         checker.names();
+        checker.places();
         checker.space(&view, &folded);
         (checker.report, checker.state.leaves.unwrap_or_default())
     }

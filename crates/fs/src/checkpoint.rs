@@ -10,6 +10,7 @@ use crate::inode::{Inode, NOTHING_VOID};
 use crate::keys;
 use crate::leaf::{self, LEAF_BLOCKS};
 use crate::leaf_value;
+use crate::references;
 use pool::tree::{Change, Key};
 use pool::{BlockAddr, DataBlocks, SliceBatch};
 use std::sync::Arc;
@@ -22,9 +23,11 @@ pub struct FileBlocks;
 impl DataBlocks for FileBlocks {
     fn data_blocks(&self, key: &Key, value: &[u8], each: &mut dyn FnMut(BlockAddr)) {
         if key.kind == keys::MAP && key.object != 0 && key.index <= leaf::LEAF_INDEX_MAX {
-            for (_, placed) in leaf_value::decode(value).unwrap_or_default() {
-                each(placed.addr);
-            }
+            // blocks that may have several places are the counts', who name each once
+            let named = leaf_value::decode(value).unwrap_or_default();
+            named.iter().filter(|named| !named.shared).for_each(|named| each(named.placed.addr));
+        } else if key.object == 0 && key.kind == keys::REFERENCES {
+            references::decode(key.index, value).iter().flatten().for_each(|(addr, _)| each(*addr));
         }
     }
 }
@@ -83,6 +86,7 @@ impl Core {
         if let Some(batch) = batch.get_mut(usize::from(keys::TICKETS_SLICE)) {
             self.tickets.cut(batch);
         }
+        self.references.cut(&mut batch);
         self.dirty_units.store(0, Ordering::Relaxed);
         for slice in &mut batch {
             slice.changes.sort_unstable_by_key(|(key, _)| *key);
@@ -118,6 +122,7 @@ impl Core {
         if self.leaf_bytes.load(Ordering::Relaxed) > self.leaf_bytes_max {
             self.evict_leaves();
         }
+        self.references.evict(self.pool.options().memory());
     }
 
     /// Lets go of all leaves that are as the tree has them.

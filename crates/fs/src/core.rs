@@ -10,6 +10,7 @@ use crate::inode_table::{self, InodeTable};
 use crate::item::REQUEST_BYTES;
 use crate::locks::Locks;
 use crate::meter::Meter;
+use crate::references::References;
 use crate::request;
 use crate::stats::CheckpointTimes;
 use crate::tickets::Tickets;
@@ -61,6 +62,8 @@ pub struct Core {
     pub dirty_max: AtomicU64,
     /// Inodes of the last complete checkpoint, to be tidied at the next cut.
     pub folded: Mutex<Vec<Arc<Inode>>>,
+    /// How many places blocks have that may have several.
+    pub references: References,
     /// Requests that are done and may not be answered.
     pub tickets: Tickets,
     /// Inodes that exist.
@@ -164,6 +167,7 @@ impl Core {
             dirty_units: AtomicU64::new(0),
             dirty_max: AtomicU64::new(dirty_max(&pool)),
             folded: Mutex::default(),
+            references: References::default(),
             tickets: Tickets::new(&[]),
             inodes: AtomicI64::new(pool.inodes_at_open() as i64),
             checkpointing: Mutex::new(()),

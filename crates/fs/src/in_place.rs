@@ -14,7 +14,8 @@
 //! Readers take no lock: [`Leaf::still_in_place`](crate::leaf::Leaf::still_in_place) tells them
 //! that what they copied may be half old.
 //!
-//! Not in the `sync` domain: there the medium may take the block's page before the record's.
+//! Not in the `sync` domain: there the medium may take the block's page before the record's. And
+//! not where the block has other places: there the bytes are other files', too (`share.rs`).
 
 use crate::core::{Core, now};
 use crate::error::Result;
@@ -23,7 +24,7 @@ use crate::item::{self, Placed};
 use crate::leaf::LEAF_BLOCKS;
 use crate::leaves::leaf_of;
 use crate::patches::Patches;
-use crate::slot::{InPlace, SlotChange, SlotView};
+use crate::slot::{Freed, InPlace, SlotChange, SlotView};
 use crate::types::Ino;
 use crate::write::grow;
 use pool::{BLOCK_BYTES, BlockAddr, KIND_CHANGE, RecordBuffer};
@@ -47,8 +48,8 @@ pub struct Overlay {
 }
 
 impl Core {
-    /// A write of up to `IN_PLACE_BYTES_MAX` bytes into one block that is verified and has no
-    /// patches, under its range's lock; false if it is no such.
+    /// A write of up to `IN_PLACE_BYTES_MAX` bytes into one block that is verified, not shared and
+    /// has no patches, under its range's lock; false if it is no such.
     #[inline(never)]
     pub fn write_small(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<bool> {
         let at = (offset % BLOCK_BYTES) as usize;
@@ -59,7 +60,7 @@ impl Core {
         let lent = inode.map.lent(index);
         let Some(leaf) = lent.as_ref().and_then(|lent| lent.as_ref()) else { return Ok(false) };
         // the slot stands still: this thread holds its range
-        let Some(Placed { addr, crc }) = leaf.plain_placed(slot) else { return Ok(false) };
+        let Some(Placed { addr, crc }) = leaf.plain_own(slot) else { return Ok(false) };
         let crc = crc ^ self.pool.crc_difference(addr, at, data)?;
         let change = InPlace { addr, at, data, crc };
         let time = now();
@@ -77,7 +78,7 @@ impl Core {
             // grown meanwhile: it is found anew
             None => {
                 let change = [SlotChange::InPlace(change)];
-                self.publish(inode, offset / BLOCK_BYTES, &change, &mut Vec::new(), grown)
+                self.publish(inode, offset / BLOCK_BYTES, &change, &mut Freed::default(), grown)
             }
         };
         self.logged(inode, stamp, slice);
@@ -97,7 +98,7 @@ impl Core {
         data: &'d [u8],
     ) -> Result<Option<InPlace<'d>>> {
         let may = self.stores_in_place && data.len() <= IN_PLACE_BYTES_MAX;
-        if !may || view.addr.is_none() || view.patches.is_some() {
+        if !may || view.addr.is_none() || view.patches.is_some() || view.shared {
             return Ok(None);
         }
         let crc = self.crc_with(inode, block, view, at, data)?;

@@ -14,29 +14,31 @@
 //! drop         tag 9, 0                             | ino
 //! write inline tag 11, flags, 0 u16, crc u32        | ino | block | addr | end | 4096 bytes
 //! request      tag 10, 0                            | client u128 | sequence
+//! share        tag 12, 0, 0 u16, blocks u32         | ino | block | end | from ino | from block
 //! ```
 //!
 //! `crc` of a patch is the checksum of the whole block with the patch over it. `end` is where the
 //! written bytes end in the file: the size becomes at least that.
 //! The tag 0 is padding: no further item follows.
 
-use crate::bytes::Bytes;
 use crate::request::RequestId;
 use crate::types::Ino;
 use pool::{BLOCK_BYTES, BlockAddr, RecordBuffer};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
+use std::ops::Range;
 
-const WRITE_ONE: u8 = 1;
-const WRITE_MANY: u8 = 2;
-const PATCH: u8 = 3;
-const PUT: u8 = 4;
-const DELETE: u8 = 5;
-const TRUNCATE: u8 = 6;
-const PUNCH: u8 = 7;
-const TOUCH: u8 = 8;
-const DROP: u8 = 9;
-const REQUEST: u8 = 10;
-const WRITE_INLINE: u8 = 11;
+pub const WRITE_ONE: u8 = 1;
+pub const WRITE_MANY: u8 = 2;
+pub const PATCH: u8 = 3;
+pub const PUT: u8 = 4;
+pub const DELETE: u8 = 5;
+pub const TRUNCATE: u8 = 6;
+pub const PUNCH: u8 = 7;
+pub const TOUCH: u8 = 8;
+pub const DROP: u8 = 9;
+pub const REQUEST: u8 = 10;
+pub const WRITE_INLINE: u8 = 11;
+pub const SHARE: u8 = 12;
 
 /// Bytes that the id of a request takes in a record.
 pub const REQUEST_BYTES: usize = 32;
@@ -149,6 +151,8 @@ pub enum Item {
         /// The inode.
         ino: Ino,
     },
+    /// Blocks of a file are now those of another range, too.
+    Share(Share),
     /// The change was made for this request. (In bytes, so that no item is aligned to 16.)
     Request {
         /// Who sent it.
@@ -156,6 +160,41 @@ pub enum Item {
         /// Its number.
         sequence: u64,
     },
+}
+
+/// Blocks of a file are now those of another range, too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// The file.
+    pub ino: Ino,
+    /// Its first block that changes.
+    pub block: u64,
+    /// How many.
+    pub blocks: u32,
+    /// Where the bytes end.
+    pub end: u64,
+    /// The file that has the blocks already; maybe the same.
+    pub from: Ino,
+    /// The first of them there.
+    pub first: u64,
+}
+
+impl Share {
+    /// The blocks that are shared.
+    pub fn source(&self) -> Range<u64> {
+        self.first..self.first.saturating_add(self.blocks.into())
+    }
+
+    /// Where they are shared to.
+    pub fn target(&self) -> Range<u64> {
+        self.block..self.block.saturating_add(self.blocks.into())
+    }
+
+    /// Where the block at this place of a file is shared to, if it is.
+    pub fn leads_to(&self, (ino, block): (Ino, u64)) -> Option<(Ino, u64)> {
+        let shared = ino == self.from && self.source().contains(&block);
+        shared.then(|| (self.ino, self.block.saturating_add(block - self.first)))
+    }
 }
 
 /// The first word of an item.
@@ -285,80 +324,14 @@ pub fn push_drop(record: &mut RecordBuffer, ino: Ino) {
     push_words(record, [ino.0]);
 }
 
+/// Adds a sharing.
+pub fn push_share(record: &mut RecordBuffer, share: &Share) {
+    head(record, SHARE, 0, 0, share.blocks);
+    push_words(record, [share.ino.0, share.block, share.end, share.from.0, share.first]);
+}
+
 /// Adds the id of the request that the change is made for.
 pub fn push_request(record: &mut RecordBuffer, id: RequestId) {
     let client = [id.client as u64, (id.client >> 64) as u64];
     push_words(record, [head_word(REQUEST, 0, 0, 0), client[0], client[1], id.sequence]);
-}
-
-/// The items of a payload; `None` if it makes no sense.
-pub fn decode(payload: &[u8]) -> Option<Items> {
-    let mut bytes = Bytes(payload);
-    let mut items = Items::new();
-    while !bytes.is_empty() {
-        let tag = bytes.u8()?;
-        if tag == 0 {
-            break;
-        }
-        let kind = bytes.u8()?;
-        let short = bytes.u16()?;
-        let long = bytes.u32()?;
-        items.push(decode_one(&mut bytes, tag, kind, short, long)?);
-    }
-    Some(items)
-}
-
-fn decode_one(bytes: &mut Bytes<'_>, tag: u8, kind: u8, short: u16, long: u32) -> Option<Item> {
-    let first = bytes.u64()?;
-    let ino = Ino(first);
-    Some(match tag {
-        WRITE_ONE => {
-            let block = bytes.u64()?;
-            let placed = Placed { addr: BlockAddr::from_bits(bytes.u64()?)?, crc: long };
-            Item::Write { ino, block, placed: smallvec![placed], end: bytes.u64()? }
-        }
-        WRITE_MANY => {
-            let (block, end) = (bytes.u64()?, bytes.u64()?);
-            let mut placed = SmallVec::with_capacity(usize::from(short));
-            for _ in 0..short {
-                let addr = BlockAddr::from_bits(bytes.u64()?)?;
-                placed.push(Placed { addr, crc: bytes.u32()? });
-            }
-            pad(bytes, usize::from(short) * 12)?;
-            Item::Write { ino, block, placed, end }
-        }
-        WRITE_INLINE => {
-            let block = bytes.u64()?;
-            let placed = Placed { addr: BlockAddr::from_bits(bytes.u64()?)?, crc: long };
-            let end = bytes.u64()?;
-            let data = bytes.take(BLOCK_BYTES as usize)?.to_vec();
-            Item::Inline { ino, block, placed, data, end }
-        }
-        PATCH => {
-            let (offset, end) = (bytes.u64()?, bytes.u64()?);
-            let data = bytes.take(usize::from(short))?.to_vec();
-            pad(bytes, usize::from(short))?;
-            Item::Patch { ino, offset, data, crc: long, end }
-        }
-        PUT => {
-            let index = bytes.u64()?;
-            let value = bytes.take(usize::from(short))?.to_vec();
-            pad(bytes, usize::from(short))?;
-            Item::Put { object: first, kind, index, value }
-        }
-        DELETE => Item::Delete { object: first, kind, index: bytes.u64()? },
-        TRUNCATE => Item::Truncate { ino, size: bytes.u64()? },
-        PUNCH => Item::Punch { ino, block: bytes.u64()?, blocks: bytes.u64()? },
-        TOUCH => Item::Touch { ino, links: long, entries: bytes.u64()? },
-        DROP => Item::Drop { ino },
-        REQUEST => {
-            let client = u128::from(first) | u128::from(bytes.u64()?) << 64;
-            Item::Request { client: client.to_le_bytes(), sequence: bytes.u64()? }
-        }
-        _ => return None,
-    })
-}
-
-fn pad(bytes: &mut Bytes<'_>, len: usize) -> Option<()> {
-    bytes.take(len.next_multiple_of(8) - len).map(|_| ())
 }

@@ -1,6 +1,7 @@
 //! Tests of the items.
 
 use crate::item::*;
+use crate::item_decode::decode;
 use crate::request::RequestId;
 use crate::types::Ino;
 use pool::{BlockAddr, KIND_CHANGE, RecordBuffer};
@@ -21,13 +22,15 @@ fn all_items_round_trip_in_one_record() {
     push_touch(&mut record, Ino(1), 3, 17);
     push_drop(&mut record, Ino(8));
     push_write_inline(&mut record, Ino(9), 5, two, &[7; 4096], 30_000);
+    let share = Share { ino: Ino(9), block: 2, blocks: 70_000, end: 9000, from: Ino(7), first: 8 };
+    push_share(&mut record, &share);
     let before = record.payload_len();
     let id = RequestId { client: 0x0123_4567_89AB_CDEF_0011_2233_4455_6677, sequence: 8 };
     push_request(&mut record, id);
     assert_eq!(record.payload_len() - before, REQUEST_BYTES);
     let sealed = record.seal(1, 0, 64).to_vec();
     let items = decode(&sealed[24..]).expect("just encoded");
-    assert_eq!(items.len(), 11);
+    assert_eq!(items.len(), 12);
     let blocks = smallvec![two, one, two];
     assert_eq!(items[1], Item::Write { ino: Ino(9), block: 6, placed: blocks, end: 30_000 });
     let data = b"hello".to_vec();
@@ -40,7 +43,8 @@ fn all_items_round_trip_in_one_record() {
     let inline = Item::Inline { ino: Ino(9), block: 5, placed, data, end: 30_000 };
     assert_eq!(items[9], inline);
     let client = id.client.to_le_bytes();
-    assert_eq!(items[10], Item::Request { client, sequence: 8 });
+    assert_eq!(items[10], Item::Share(share));
+    assert_eq!(items[11], Item::Request { client, sequence: 8 });
 }
 
 #[test]

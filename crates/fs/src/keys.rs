@@ -1,6 +1,7 @@
 //! What the file system stores in the trees: kinds of keys, and where an inode is at home.
 
 use crate::types::Ino;
+use pool::BlockAddr;
 use pool::tree::Key;
 
 /// Attributes of an inode.
@@ -22,6 +23,12 @@ pub const ORPHAN: u8 = 1;
 pub const TICKET: u8 = 2;
 /// The slice whose tree has the tickets.
 pub const TICKETS_SLICE: u8 = 0;
+
+/// Object 0, in the tree of the slice that has the blocks: how many places blocks have that may
+/// have several; index = address / [`REFERENCES_BLOCKS`].
+pub const REFERENCES: u8 = 3;
+/// Blocks of one such value.
+pub const REFERENCES_BLOCKS: u64 = 128;
 
 /// The key of one fact about an inode.
 pub fn key(ino: Ino, kind: u8, index: u64) -> Key {
@@ -51,6 +58,11 @@ pub fn ticket(number: u64) -> Key {
 /// The keys of all tickets: `[from, to)`.
 pub fn tickets() -> (Key, Key) {
     (ticket(0), Key::new(0, TICKET + 1, 0))
+}
+
+/// The key of the references to a block and its neighbours.
+pub fn references(addr: BlockAddr) -> Key {
+    Key::new(0, REFERENCES, addr.bits() / REFERENCES_BLOCKS)
 }
 
 /// The slice where an inode's keys are: the low byte of its number (the root's is slice 0).

@@ -14,7 +14,7 @@ use crate::item::Placed;
 use crate::leaf_value;
 use crate::patches::Patches;
 use crate::sequence::{Sequence, SequenceLock};
-use crate::slot::{Published, SlotChange, SlotView};
+use crate::slot::{Freed, Published, SlotChange, SlotView};
 use crate::types::FILE_BYTES_MAX;
 use arc_swap::ArcSwapOption;
 use pool::BlockAddr;
@@ -39,6 +39,8 @@ const PATCH_DIRTY: u64 = 1 << 61;
 const PATCH_STORED: u64 = 1 << 60;
 /// The block is not written yet: the patches are all that it is to hold.
 const UNWRITTEN: u64 = 1 << 59;
+/// The block may have other places: its references are counted, and its bytes never change.
+const SHARED: u64 = 1 << 58;
 
 #[derive(Debug, Default)]
 struct Slot {
@@ -138,6 +140,7 @@ impl Leaf {
             addr: addr_in(word),
             crc: slot.crc.load(Ordering::Relaxed),
             verified: word & VERIFIED != 0,
+            shared: word & SHARED != 0,
             patches: if word & PATCHED == 0 { None } else { slot.patches.load_full() },
         }
     }
@@ -151,11 +154,14 @@ impl Leaf {
         plain.then_some(addr)
     }
 
-    /// The same, with the block's checksum.
+    /// The same if the block has no other place, with its checksum.
     #[inline]
-    pub fn plain_placed(&self, slot: usize) -> Option<Placed> {
-        let addr = self.plain(slot)?;
-        Some(Placed { addr, crc: self.slots[slot].crc.load(Ordering::Relaxed) })
+    pub fn plain_own(&self, slot: usize) -> Option<Placed> {
+        let slot = self.slots.get(slot)?;
+        let word = slot.word.load(Ordering::Relaxed);
+        let addr = addr_in(word);
+        let own = word & (VERIFIED | PATCHED | SHARED) == VERIFIED && !addr.is_none();
+        own.then(|| Placed { addr, crc: slot.crc.load(Ordering::Relaxed) })
     }
 
     /// The block's checksum fits: later reads need not look again.
@@ -186,9 +192,15 @@ impl Leaf {
     }
 
     /// Blocks that it names.
-    pub fn blocks(&self) -> Vec<BlockAddr> {
-        let addrs = self.slots.iter().map(|slot| addr_in(slot.word.load(Ordering::Relaxed)));
-        addrs.filter(|addr| !addr.is_none()).collect()
+    pub fn blocks(&self) -> Freed {
+        let mut blocks = Freed::default();
+        for slot in &self.slots {
+            let word = slot.word.load(Ordering::Relaxed);
+            if !addr_in(word).is_none() {
+                blocks.push(addr_in(word), word & SHARED != 0);
+            }
+        }
+        blocks
     }
 
     /// First slot at or after `from` that is data (`data`) or a hole.
@@ -202,8 +214,9 @@ impl Leaf {
     /// As a value of the tree; `None`: it names no block.
     pub fn encode(&self) -> Option<Vec<u8>> {
         leaf_value::encode(self.slots.iter().map(|slot| {
-            let addr = addr_in(slot.word.load(Ordering::Relaxed));
-            Placed { addr, crc: slot.crc.load(Ordering::Relaxed) }
+            let word = slot.word.load(Ordering::Relaxed);
+            let crc = slot.crc.load(Ordering::Relaxed);
+            (Placed { addr: addr_in(word), crc }, word & SHARED != 0)
         }))
     }
 
@@ -234,13 +247,14 @@ impl Leaf {
     /// The leaf that a stored value and stored patches say.
     pub fn load(value: Option<&[u8]>, patches: &[(usize, Arc<Patches>)]) -> Option<Leaf> {
         let blocks = value.map_or(Some(Vec::new()), leaf_value::decode)?;
-        let last =
-            blocks.iter().map(|(slot, _)| *slot).chain(patches.iter().map(|(s, _)| *s)).max();
+        let patched = patches.iter().map(|(slot, _)| *slot);
+        let last = blocks.iter().map(|named| named.slot).chain(patched).max();
         let leaf = Leaf::new(last.unwrap_or(0));
-        for (slot, placed) in blocks {
-            let slot = leaf.slots.get(slot)?;
-            slot.word.store(placed.addr.bits(), Ordering::Relaxed);
-            slot.crc.store(placed.crc, Ordering::Relaxed);
+        for named in blocks {
+            let slot = leaf.slots.get(named.slot)?;
+            let shared = if named.shared { SHARED } else { 0 };
+            slot.word.store(named.placed.addr.bits() | shared, Ordering::Relaxed);
+            slot.crc.store(named.placed.crc, Ordering::Relaxed);
         }
         for (slot, patches) in patches {
             let slot = leaf.slots.get(*slot)?;
@@ -275,7 +289,7 @@ impl LeafLock<'_> {
                 slot.crc.store(placed.crc, Ordering::Relaxed);
                 let flags = VERIFIED | PATCHED | UNWRITTEN | keep;
                 slot.word.store(placed.addr.bits() | flags, Ordering::Relaxed);
-                return Published { old: addr_in(word), first_patch: false };
+                return replaced(word);
             }
             SlotChange::Patch(patches, crc) => {
                 slot.patches.store(Some(patches.clone()));
@@ -292,6 +306,22 @@ impl LeafLock<'_> {
                 self.count();
                 return Published::default();
             }
+            SlotChange::Share(view) => {
+                let all = view.patches.as_ref().is_some_and(|patches| patches.cover_all());
+                let verified = if view.verified { VERIFIED } else { 0 };
+                let patched = if view.patches.is_some() { PATCHED } else { 0 };
+                let flags = SHARED | verified | patched | if all { UNWRITTEN } else { 0 };
+                slot.patches.store(view.patches.clone());
+                slot.crc.store(view.crc, Ordering::Relaxed);
+                slot.word.store(view.addr.bits() | flags | keep, Ordering::Relaxed);
+                return replaced(word);
+            }
+            SlotChange::Mark => {
+                if !addr_in(word).is_none() {
+                    slot.word.store(word | SHARED, Ordering::Relaxed);
+                }
+                return Published::default();
+            }
             SlotChange::Clear => {
                 slot.word.store(keep, Ordering::Relaxed);
                 slot.crc.store(0, Ordering::Relaxed);
@@ -300,7 +330,7 @@ impl LeafLock<'_> {
         if word & PATCHED != 0 {
             slot.patches.store(None);
         }
-        Published { old: addr_in(word), first_patch: false }
+        replaced(word)
     }
 
     /// Takes the patches off a slot whose block is to hold their bytes.
@@ -342,59 +372,16 @@ impl LeafLock<'_> {
     }
 }
 
+/// What was in a slot of this word has lost its place.
+#[inline]
+fn replaced(word: u64) -> Published {
+    Published { old: addr_in(word), shared: word & SHARED != 0, first_patch: false }
+}
+
 fn addr_in(word: u64) -> BlockAddr {
     BlockAddr::from_bits(word & ADDR_BITS).unwrap_or(BlockAddr::NONE)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn placed(block: u64) -> Placed {
-        Placed { addr: BlockAddr::new(1, block), crc: block as u32 * 3 }
-    }
-
-    #[test]
-    fn a_leaf_with_runs_and_holes_round_trips() {
-        let leaf = Leaf::new(127);
-        let lock = leaf.lock().expect("alive");
-        for slot in [0, 1, 2, 9, 10, 127] {
-            lock.publish(slot, &SlotChange::Place(placed(1000 + slot as u64)));
-        }
-        drop(lock);
-        let value = leaf.encode().expect("has blocks");
-        assert_eq!(value.len(), 1 + 3 * 8 + 6 * 4);
-        let again = Leaf::load(Some(&value), &[]).expect("just encoded");
-        assert_eq!(again.encode(), Some(value));
-        assert_eq!(again.view(9).addr, BlockAddr::new(1, 1009));
-        assert!(again.view(8).addr.is_none());
-        assert!(!again.view(9).verified, "stored blocks are verified at their first read");
-    }
-
-    #[test]
-    fn the_most_fragmented_leaf_fits_a_tree_value() {
-        let leaf = Leaf::new(127);
-        let lock = leaf.lock().expect("alive");
-        for slot in 0..128 {
-            lock.publish(slot, &SlotChange::Place(placed(10_000 - 2 * slot as u64)));
-        }
-        drop(lock);
-        let value = leaf.encode().expect("has blocks");
-        assert!(value.len() <= pool::tree::VALUE_BYTES_MAX);
-        assert_eq!(leaf_value::decode(&value).map(|blocks| blocks.len()), Some(128));
-    }
-
-    #[test]
-    fn a_reader_notices_a_publication_and_a_dead_leaf() {
-        let leaf = Leaf::new(3);
-        let sequence = leaf.begin_read().expect("alive");
-        assert!(leaf.still(sequence));
-        let lock = leaf.lock().expect("alive");
-        lock.publish(0, &SlotChange::Place(placed(5)));
-        drop(lock);
-        assert!(!leaf.still(sequence));
-        leaf.lock().expect("alive").kill();
-        assert!(leaf.begin_read().is_none());
-        assert!(leaf.lock().is_none());
-    }
-}
+#[path = "leaf_tests.rs"]
+mod tests;

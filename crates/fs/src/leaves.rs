@@ -6,8 +6,7 @@ use crate::inode::Inode;
 use crate::keys;
 use crate::leaf::{LEAF_BLOCKS, Leaf, LeafLock};
 use crate::patches::Patches;
-use crate::slot::{Published, SlotChange};
-use pool::BlockAddr;
+use crate::slot::{Freed, Published, SlotChange};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -68,7 +67,7 @@ impl Core {
             return Ok(None);
         }
         let leaf = Leaf::load(value.as_deref(), &patches).ok_or_else(|| damaged_value(&key))?;
-        match leaf.blocks().iter().all(|addr| self.pool.contains(*addr)) {
+        match leaf.blocks().all().all(|addr| self.pool.contains(addr)) {
             true => Ok(Some(leaf)),
             false => Err(damaged_value(&key)),
         }
@@ -121,7 +120,7 @@ impl Core {
         inode: &Arc<Inode>,
         first: u64,
         changes: &[SlotChange<'_>],
-        freed: &mut Vec<BlockAddr>,
+        freed: &mut Freed,
         finish: impl FnOnce(),
     ) -> Result<()> {
         let (index, slot) = leaf_of(first);
@@ -157,7 +156,7 @@ impl Core {
         }
     }
 
-    /// The same for one block; gives the block that lost its place.
+    /// The same for one block; tells which block lost its place.
     #[inline]
     pub fn publish_one(
         &self,
@@ -165,7 +164,7 @@ impl Core {
         block: u64,
         change: SlotChange<'_>,
         finish: impl FnOnce(),
-    ) -> Result<BlockAddr> {
+    ) -> Result<Published> {
         let (index, slot) = leaf_of(block);
         if let Some(lent) = inode.map.lent(index)
             && let Some(leaf) = lent.as_ref().filter(|leaf| leaf.room() > slot)
@@ -176,11 +175,13 @@ impl Core {
             if published.old.is_none() && change.places_a_block() {
                 inode.blocks.fetch_add(1, Ordering::Relaxed);
             }
-            return Ok(published.old);
+            return Ok(published);
         }
-        let mut freed = Vec::new();
+        let mut freed = Freed::default();
         self.publish_in(inode, index, slot, &[change], &mut freed, finish)?;
-        Ok(freed.first().copied().unwrap_or(BlockAddr::NONE))
+        let shared = !freed.shared.is_empty();
+        let old = freed.all().next().unwrap_or_default();
+        Ok(Published { old, shared, first_patch: false })
     }
 
     /// Changes one slot of a leaf, and lets go of its lock; `finish` runs before.
@@ -232,7 +233,7 @@ impl Core {
         index: u64,
         slot: usize,
         changes: &[SlotChange<'_>],
-        freed: &mut Vec<BlockAddr>,
+        freed: &mut Freed,
         finish: impl FnOnce(),
     ) -> Result<()> {
         loop {
@@ -255,11 +256,11 @@ impl Core {
         inode: &Inode,
         published: Published,
         change: &SlotChange<'_>,
-        freed: &mut Vec<BlockAddr>,
+        freed: &mut Freed,
     ) {
         let had = !published.old.is_none();
         if had {
-            freed.push(published.old);
+            freed.push(published.old, published.shared);
         }
         if published.first_patch {
             self.dirty_units.fetch_add(1, Ordering::Relaxed);

@@ -9,6 +9,7 @@ use crate::item;
 use crate::keys;
 use crate::namespace::{Locked, Touched, check_directory, check_name, lock_all};
 use crate::short_name::ShortName;
+use crate::slot::Freed;
 use crate::types::{Attr, FileKind, Ino, LINKS_MAX, RenameMode, Timestamp};
 use crate::unlink::{NameLoss, check_removable};
 use pool::{KIND_CHANGE, RecordBuffer};
@@ -204,7 +205,7 @@ impl Core {
         let left =
             replaced.zip(loss).and_then(|(other, loss)| loss.left(other, locked.get(other), time));
         let inodes = [&from.dir, &to.dir, moved, replaced.unwrap_or(moved)];
-        let mut freed = Vec::new();
+        let mut freed = Freed::default();
         let mut published = Ok(());
         self.log(&mut record, &inodes, || {
             let left = whiteout.as_ref().map(|inode| entry_of(inode, from.name));
@@ -221,7 +222,7 @@ impl Core {
             }
         })?;
         whiteout.iter().for_each(|inode| inode.stamped(from.dir.stamp_now()));
-        self.pool.reclaim().retire(&freed);
+        self.retire(&freed);
         self.published(published)?;
         Ok(left)
     }

@@ -6,11 +6,12 @@ use crate::core::{Core, damaged_value};
 use crate::dir::Dirent;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::item::{self, Item, Placed};
+use crate::item::{Item, Placed};
+use crate::item_decode;
 use crate::keys;
 use crate::patches::Patches;
 use crate::request::RequestId;
-use crate::slot::SlotChange;
+use crate::slot::{Freed, SlotChange};
 use crate::types::{FILE_BYTES_MAX, FileKind, Ino};
 use crate::write::grow;
 use pmem::Domain;
@@ -59,7 +60,7 @@ impl Core {
             if record.kind != KIND_CHANGE || torn.contains(&index) {
                 continue;
             }
-            let items = item::decode(&record.payload)
+            let items = item_decode::decode(&record.payload)
                 .filter(|_| record.stamp <= STAMP_MAX)
                 .ok_or_else(|| damaged_record(record))?;
             self.apply_all(&items, record)?;
@@ -74,7 +75,8 @@ impl Core {
             let records = pool::records_until(&recovery.records, &tails);
             let mut changes = Vec::new();
             for record in records.into_iter().filter(|record| record.kind == KIND_CHANGE) {
-                let items = item::decode(&record.payload).ok_or_else(|| damaged_record(record))?;
+                let items =
+                    item_decode::decode(&record.payload).ok_or_else(|| damaged_record(record))?;
                 changes.push((record, items));
             }
             if self.mismatch(&changes)?.is_some() {
@@ -111,23 +113,33 @@ impl Core {
         Ok(inode)
     }
 
-    fn replayed_file(&self, ino: Ino, record: &Record) -> Result<Arc<Inode>> {
+    pub fn replayed_file(&self, ino: Ino, record: &Record) -> Result<Arc<Inode>> {
         let inode = self.replayed_inode(ino, record)?;
         if inode.kind == FileKind::File { Ok(inode) } else { Err(damaged_record(record)) }
     }
 
     fn apply(&self, item: &Item, record: &Record) -> Result<()> {
-        // what replay frees is read off the trees afterwards
-        let mut freed = Vec::new();
+        let mut freed = Freed::default();
+        self.apply_to(item, record, &mut freed)?;
+        // what else replay frees is read off the trees afterwards
+        for addr in freed.shared {
+            self.unrefer(addr)?;
+        }
+        Ok(())
+    }
+
+    fn apply_to(&self, item: &Item, record: &Record, freed: &mut Freed) -> Result<()> {
         match item {
             Item::Write { ino, block, placed, end } => {
-                self.apply_write((*ino, *block, *end), placed, record)
+                self.apply_write((*ino, *block, *end), placed, record, freed)
             }
             Item::Inline { ino, block, placed, data, end } => {
                 let patches = Arc::new(Patches::whole(data));
                 let change = SlotChange::Unwritten(*placed, patches);
-                self.apply_blocks((*ino, *block, *end), &[*placed], smallvec![change], record)
+                let changes = smallvec![change];
+                self.apply_blocks((*ino, *block, *end), &[*placed], changes, record, freed)
             }
+            Item::Share(share) => self.apply_share(share, record, freed),
             Item::Patch { ino, offset, data, crc, end } => {
                 self.apply_patch((*ino, *offset, *end), data, *crc, record)
             }
@@ -136,7 +148,7 @@ impl Core {
                 if *size > FILE_BYTES_MAX {
                     return Err(damaged_record(record));
                 }
-                self.cut_off(&inode, u64::MAX, *size, &mut freed)
+                self.cut_off(&inode, u64::MAX, *size, freed)
             }
             Item::Punch { ino, block, blocks } => {
                 let inode = self.replayed_file(*ino, record)?;
@@ -145,7 +157,7 @@ impl Core {
                     .filter(|end| *end <= FILE_BYTES_MAX / BLOCK_BYTES)
                     .ok_or_else(|| damaged_record(record))?;
                 inode.touch(record.time_ns);
-                self.clear_blocks(&inode, *block, end - block, &mut freed)
+                self.clear_blocks(&inode, *block, end - block, freed)
             }
             Item::Touch { ino, links, entries } => {
                 let inode = self.replayed_inode(*ino, record)?;
@@ -160,7 +172,7 @@ impl Core {
             Item::Drop { ino } => {
                 let inode = self.replayed_inode(*ino, record)?;
                 let mut meta = inode.meta.write();
-                self.gone(&inode, &mut meta, &mut freed)
+                self.gone(&inode, &mut meta, freed)
             }
             Item::Put { object, kind, index, value } => {
                 self.apply_put(*object, *kind, *index, value, record)
@@ -181,9 +193,10 @@ impl Core {
         (ino, block, end): (Ino, u64, u64),
         placed: &[Placed],
         record: &Record,
+        freed: &mut Freed,
     ) -> Result<()> {
         let changes = placed.iter().map(|placed| SlotChange::Recover(*placed)).collect();
-        self.apply_blocks((ino, block, end), placed, changes, record)
+        self.apply_blocks((ino, block, end), placed, changes, record, freed)
     }
 
     fn apply_blocks(
@@ -192,6 +205,7 @@ impl Core {
         placed: &[Placed],
         mut changes: SmallVec<[SlotChange<'_>; 1]>,
         record: &Record,
+        freed: &mut Freed,
     ) -> Result<()> {
         if !self.write_fits(block, placed, end) {
             return Err(damaged_record(record));
@@ -201,10 +215,13 @@ impl Core {
         if changes.len() == 1
             && let Some(change) = changes.pop()
         {
-            self.publish_one(&inode, block, change, grown)?;
+            let published = self.publish_one(&inode, block, change, grown)?;
+            if !published.old.is_none() {
+                freed.push(published.old, published.shared);
+            }
             return Ok(());
         }
-        self.publish(&inode, block, &changes, &mut Vec::new(), grown)
+        self.publish(&inode, block, &changes, freed, grown)
     }
 
     fn apply_patch(
@@ -214,7 +231,6 @@ impl Core {
         crc: u32,
         record: &Record,
     ) -> Result<()> {
-        let mut freed = Vec::new();
         let inode = self.replayed_file(ino, record)?;
         let block = offset / BLOCK_BYTES;
         let at = (offset % BLOCK_BYTES) as usize;
@@ -222,10 +238,14 @@ impl Core {
         if !inside || at + data.len() > BLOCK_BYTES as usize {
             return Err(damaged_record(record));
         }
-        let old = self.view_block(&inode, block)?.patches;
-        let patches = old.as_deref().unwrap_or(&Patches::default()).with(at, data);
+        let view = self.view_block(&inode, block)?;
+        if view.shared {
+            // nobody patches a block that has other places
+            return Err(damaged_record(record));
+        }
+        let patches = view.patches.as_deref().unwrap_or(&Patches::default()).with(at, data);
         let change = [SlotChange::Patch(Arc::new(patches), crc)];
-        self.publish(&inode, block, &change, &mut freed, || {
+        self.publish(&inode, block, &change, &mut Freed::default(), || {
             grow(&inode, end, record.time_ns);
         })
     }
@@ -334,10 +354,10 @@ impl Core {
             if key.kind != keys::MAP || key.object == 0 {
                 continue;
             }
-            let placed = crate::leaf_value::decode(value).ok_or_else(|| damaged_value(key))?;
-            for (_, placed) in placed {
-                let slice = self.pool.slices().get(usize::from(placed.addr.slice()));
-                slice.map(|slice| slice.space.mark_used(placed.addr.block()));
+            let named = crate::leaf_value::decode(value).ok_or_else(|| damaged_value(key))?;
+            for addr in named.iter().map(|named| named.placed.addr) {
+                let slice = self.pool.slices().get(usize::from(addr.slice()));
+                slice.map(|slice| slice.space.mark_used(addr.block()));
             }
         }
         Ok(())

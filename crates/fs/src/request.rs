@@ -14,6 +14,7 @@
 //!   the end of the file: within a request it is refused;
 //! - the end of an orphan at a close, which may come at the end of any request, carries no id: it
 //!   is dropped once in any case;
+//! - a copy carries no id: made again, it takes again what its source has;
 //! - a door that makes several calls for one request says of all but the last that they are
 //!   [`repeatable`].
 //!

@@ -8,10 +8,10 @@ use crate::keys;
 use crate::leaf::LEAF_BLOCKS;
 use crate::leaves::leaf_of;
 use crate::request;
-use crate::slot::SlotChange;
+use crate::slot::{Freed, SlotChange};
 use crate::types::{FILE_BYTES_MAX, Fallocate, FileKind};
 use pmem::InFlight;
-use pool::{BLOCK_BYTES, BlockAddr, KIND_CHANGE, RecordBuffer};
+use pool::{BLOCK_BYTES, KIND_CHANGE, RecordBuffer};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -85,7 +85,7 @@ impl Core {
         } else {
             (None, InFlight::none())
         };
-        let mut freed = Vec::new();
+        let mut freed = Freed::default();
         let mut published = Ok(());
         let logged = self.log_after(record, &[inode], in_flight, || {
             published =
@@ -103,7 +103,7 @@ impl Core {
             self.give_rewritten(rewritten);
             return Err(error);
         }
-        self.pool.reclaim().retire(&freed);
+        self.retire(&freed);
         self.published(published)
     }
 
@@ -143,7 +143,7 @@ impl Core {
         inode: &Arc<Inode>,
         old: u64,
         size: u64,
-        freed: &mut Vec<BlockAddr>,
+        freed: &mut Freed,
     ) -> Result<()> {
         let block_end = size.div_ceil(BLOCK_BYTES);
         if size >= old && block_end >= old.div_ceil(BLOCK_BYTES) {
@@ -163,12 +163,7 @@ impl Core {
     }
 
     /// Drops all leaves from `first` on, those in the tree included.
-    fn drop_leaves(
-        &self,
-        inode: &Arc<Inode>,
-        first: u64,
-        freed: &mut Vec<BlockAddr>,
-    ) -> Result<()> {
+    fn drop_leaves(&self, inode: &Arc<Inode>, first: u64, freed: &mut Freed) -> Result<()> {
         let _loading = inode.map.loading.lock();
         let (mut cached, mut blocks) = (BTreeSet::new(), 0);
         inode.map.for_each(first, &mut |index, leaf| {
@@ -199,7 +194,7 @@ impl Core {
         inode: &Inode,
         first: u64,
         cached: &BTreeSet<u64>,
-        blocks: &mut Vec<BlockAddr>,
+        blocks: &mut Freed,
     ) -> Result<()> {
         if !inode.map.in_tree(first) {
             return Ok(());
@@ -207,9 +202,10 @@ impl Core {
         let (from, to) = keys::from_index(inode.ino, keys::MAP, first);
         self.pool.scan(keys::home(inode.ino), from, to, &mut |key, value| {
             if inode.map.in_tree(key.index) && !cached.contains(&key.index) {
-                let placed = crate::leaf_value::decode(value).unwrap_or_default();
-                if !placed.is_empty() && placed.iter().all(|(_, p)| self.pool.contains(p.addr)) {
-                    blocks.extend(placed.iter().map(|(_, p)| p.addr));
+                let named = crate::leaf_value::decode(value).unwrap_or_default();
+                let fine = named.iter().all(|named| self.pool.contains(named.placed.addr));
+                if !named.is_empty() && fine {
+                    named.iter().for_each(|named| blocks.push(named.placed.addr, named.shared));
                 } else {
                     let damage = crate::core::damaged_value(&key);
                     self.pool.note(format!("{damage}; its blocks stay taken"));
@@ -221,7 +217,7 @@ impl Core {
     }
 
     /// The inode and all its data are gone.
-    pub fn drop_data(&self, inode: &Arc<Inode>, freed: &mut Vec<BlockAddr>) -> Result<()> {
+    pub fn drop_data(&self, inode: &Arc<Inode>, freed: &mut Freed) -> Result<()> {
         inode.size.store(0, Ordering::Release);
         self.drop_leaves(inode, 0, freed)
     }
@@ -269,7 +265,7 @@ impl Core {
 
     /// The bytes `offset..end` read as zeros, and the file is at least `size_min` bytes long: one
     /// record for each GiB, the last of which sets the size.
-    fn zero(&self, inode: &Arc<Inode>, offset: u64, end: u64, size_min: u64) -> Result<()> {
+    pub fn zero(&self, inode: &Arc<Inode>, offset: u64, end: u64, size_min: u64) -> Result<()> {
         let mut at = offset;
         loop {
             let step = end.min((at / BLOCK_BYTES + PUNCH_BLOCKS_MAX) * BLOCK_BYTES);
@@ -307,7 +303,7 @@ impl Core {
             return Ok(());
         }
         let in_flight = std::mem::replace(&mut zeroed.in_flight, InFlight::none());
-        let mut freed = Vec::new();
+        let mut freed = Freed::default();
         let mut published = Ok(());
         let logged = edges.and_then(|()| {
             self.log_after(&mut record, &[inode], in_flight, || {
@@ -323,7 +319,7 @@ impl Core {
             zeroed.rewritten.into_iter().for_each(|r| self.give_rewritten(Some(r)));
             return Err(error);
         }
-        self.pool.reclaim().retire(&freed);
+        self.retire(&freed);
         self.published(published)
     }
 
@@ -343,12 +339,7 @@ impl Core {
         Ok(())
     }
 
-    fn publish_zeroed(
-        &self,
-        inode: &Arc<Inode>,
-        zeroed: &Zeroed,
-        freed: &mut Vec<BlockAddr>,
-    ) -> Result<()> {
+    fn publish_zeroed(&self, inode: &Arc<Inode>, zeroed: &Zeroed, freed: &mut Freed) -> Result<()> {
         self.clear_blocks(inode, zeroed.first, zeroed.blocks, freed)?;
         zeroed.rewritten.iter().try_for_each(|r| {
             self.publish(inode, r.block, &[SlotChange::Place(r.placed)], freed, || {})
@@ -361,7 +352,7 @@ impl Core {
         inode: &Arc<Inode>,
         first: u64,
         count: u64,
-        freed: &mut Vec<BlockAddr>,
+        freed: &mut Freed,
     ) -> Result<()> {
         let end = first + count;
         let mut block = first;

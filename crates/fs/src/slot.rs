@@ -17,6 +17,8 @@ pub struct SlotView {
     pub crc: u32,
     /// Whether the checksum was verified.
     pub verified: bool,
+    /// Whether the block may have other places, too: then its bytes never change.
+    pub shared: bool,
     /// What overlays it.
     pub patches: Option<Arc<Patches>>,
 }
@@ -47,6 +49,10 @@ pub enum SlotChange<'d> {
     Patch(Arc<Patches>, u32),
     /// Bytes of the block change.
     InPlace(InPlace<'d>),
+    /// A block that has another place took this one, too, with what overlays it there.
+    Share(SlotView),
+    /// The block, if there is one, has more places from now on.
+    Mark,
     /// It is a hole.
     Clear,
 }
@@ -55,7 +61,8 @@ impl SlotChange<'_> {
     /// Whether there is a block afterwards, and not the one before.
     #[inline]
     pub fn places_a_block(&self) -> bool {
-        !matches!(self, SlotChange::Patch(..) | SlotChange::InPlace(_) | SlotChange::Clear)
+        let stays = matches!(self, SlotChange::Patch(..) | SlotChange::InPlace(_) | Self::Mark);
+        !stays && !matches!(self, SlotChange::Clear)
     }
 }
 
@@ -77,6 +84,41 @@ pub struct InPlace<'d> {
 pub struct Published {
     /// The block that lost its place; none, if there was none.
     pub old: BlockAddr,
+    /// That block may have other places.
+    pub shared: bool,
     /// The slot has patches to be folded, and had none before.
     pub first_patch: bool,
+}
+
+/// Blocks that lost a place.
+#[derive(Debug, Default)]
+pub struct Freed {
+    /// Blocks that had no other place.
+    pub blocks: Vec<BlockAddr>,
+    /// Blocks that may have others: their references are counted.
+    pub shared: Vec<BlockAddr>,
+}
+
+impl Freed {
+    /// One more.
+    #[inline]
+    pub fn push(&mut self, addr: BlockAddr, shared: bool) {
+        if shared { self.shared.push(addr) } else { self.blocks.push(addr) }
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.blocks.len() + self.shared.len()
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = BlockAddr> {
+        self.blocks.iter().chain(&self.shared).copied()
+    }
+
+    /// Takes over what `other` has.
+    pub fn extend(&mut self, other: Freed) {
+        self.blocks.extend(other.blocks);
+        self.shared.extend(other.shared);
+    }
 }

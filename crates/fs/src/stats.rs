@@ -57,7 +57,7 @@ pub struct Stats {
 pub struct CacheStats {
     /// That they may use.
     pub limit_bytes: u64,
-    /// In block maps.
+    /// In block maps, and counts of references to blocks.
     pub map_bytes: u64,
     /// In entries of directories.
     pub entry_bytes: u64,
@@ -117,7 +117,7 @@ impl FileSystem {
             syncs: core.pool.syncs(),
             cache: CacheStats {
                 limit_bytes: core.pool.options().memory(),
-                map_bytes: load(&core.leaf_bytes),
+                map_bytes: load(&core.leaf_bytes) + core.references.bytes(),
                 entry_bytes: load(&core.dirents) * crate::core::DIRENT_BYTES,
                 page_bytes: core.pool.cached_page_bytes(),
                 inodes: core.cached_inodes() as u64,

@@ -243,6 +243,20 @@ impl FileSystem {
         self.core.append(&handle.inode, data)
     }
 
+    /// Copies `len` bytes between two files, or two ranges of one that do not overlap; returns
+    /// bytes copied, fewer than asked at the source's end, or when what came then failed. Whole
+    /// blocks are shared where both offsets lie alike in theirs; holes stay holes.
+    pub fn copy(
+        &self,
+        (from, from_offset): (&Handle, u64),
+        (to, to_offset): (&Handle, u64),
+        len: u64,
+    ) -> Result<u64> {
+        let copied = self.core.copy((&from.inode, from_offset), (&to.inode, to_offset), len)?;
+        self.core.was_read(&from.inode);
+        Ok(copied)
+    }
+
     /// Reserves, punches or zeroes a range.
     pub fn fallocate(&self, handle: &Handle, mode: Fallocate, offset: u64, len: u64) -> Result<()> {
         self.core.fallocate(&handle.inode, mode, offset, len)

@@ -3,19 +3,21 @@
 //! Only the last record of a lane can name data that a crash tore. It is taken if its blocks match
 //! its checksums, or if a complete record with a higher stamp took away one of its blocks or
 //! changed bytes in it: that one was written after this one's fence (the range's lock orders
-//! them), and from then on the block may hold something else. Otherwise it is dropped, as if the
-//! call had not been made.
+//! them), and from then on the block may hold something else. The same goes for one that shared
+//! the block. Otherwise it is dropped, as if the call had not been made.
 //!
 //! That trusts the fence. Where the memory says that it lost what was fenced, all data that records
 //! name is verified, and what does not match is damage; what the log itself lost cannot be seen.
 
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::item::{self, Item, Items, Placed};
+use crate::item::{Item, Items, Placed};
+use crate::item_decode;
 use crate::replay::damaged_record;
-use crate::types::{FILE_BYTES_MAX, FileKind};
+use crate::types::{FILE_BYTES_MAX, FileKind, Ino};
 use pool::{BLOCK_BYTES, KIND_CHANGE, Record, Recovery};
 use std::collections::HashSet;
+use std::ops::Range;
 
 impl Core {
     /// Says that acknowledged calls may be missing, and trusts no data for having been fenced.
@@ -31,7 +33,7 @@ impl Core {
         let whole = recovery.records.iter().enumerate().filter(|(index, _)| !torn.contains(index));
         let changes: Option<Vec<(&Record, Items)>> = whole
             .filter(|(_, record)| record.kind == KIND_CHANGE)
-            .map(|(_, record)| Some((record, item::decode(&record.payload)?)))
+            .map(|(_, record)| Some((record, item_decode::decode(&record.payload)?)))
             .collect();
         // What cannot be decoded is refused when it is applied.
         match self.mismatch(&changes.unwrap_or_default())? {
@@ -54,16 +56,8 @@ impl Core {
                 }
                 let Item::Write { ino, block, placed, .. } = item else { continue };
                 for (block, placed) in (*block..).zip(placed) {
-                    let one = [Item::Write {
-                        ino: *ino,
-                        block,
-                        placed: smallvec::smallvec![*placed],
-                        end: 0,
-                    }];
-                    let taken = changes[index + 1..]
-                        .iter()
-                        .any(|(record, _)| self.takes_a_block(record, &one));
-                    if !taken && !self.data_matches(&one)? {
+                    let matches = self.block_matches(placed)?;
+                    if !matches && self.keeps_a_place((*ino, block), &changes[index + 1..]) {
                         return Ok(Some(*record));
                     }
                 }
@@ -80,7 +74,8 @@ impl Core {
             if !record.unsealed || record.kind != KIND_CHANGE {
                 continue;
             }
-            let items = item::decode(&record.payload).ok_or_else(|| damaged_record(record))?;
+            let items =
+                item_decode::decode(&record.payload).ok_or_else(|| damaged_record(record))?;
             if !self.makes_sense(&items) {
                 return Err(damaged_record(record));
             }
@@ -124,7 +119,7 @@ impl Core {
         for item in items {
             let Item::Write { placed, .. } = item else { continue };
             for placed in placed {
-                if !self.pool.contains(placed.addr) || self.pool.crc(placed.addr)? != placed.crc {
+                if !self.block_matches(placed)? {
                     return Ok(false);
                 }
             }
@@ -132,9 +127,37 @@ impl Core {
         Ok(true)
     }
 
-    /// Whether `record` takes away a block that `items` put in place, or changes its bytes.
+    fn block_matches(&self, placed: &Placed) -> Result<bool> {
+        Ok(self.pool.contains(placed.addr) && self.pool.crc(placed.addr)? == placed.crc)
+    }
+
+    /// Whether a block that was put in place there still has a place after all of `later`, there
+    /// or where it was shared to, and still the bytes that were written.
+    fn keeps_a_place(&self, written: (Ino, u64), later: &[(&Record, Items)]) -> bool {
+        let mut places = vec![written];
+        for item in later.iter().flat_map(|(_, items)| items) {
+            if let Item::Patch { ino, offset, .. } = item
+                && self.stores_in_place
+                && places.contains(&(*ino, offset / BLOCK_BYTES))
+            {
+                return false;
+            }
+            // a range does not overlap the one that it is shared to
+            let shared = |place: &(Ino, u64)| match item {
+                Item::Share(share) => share.leads_to(*place),
+                _ => None,
+            };
+            let more: Vec<(Ino, u64)> = places.iter().filter_map(shared).collect();
+            places.retain(|(ino, block)| !self.takes(item, *ino, *block, *block + 1));
+            places.extend(more);
+        }
+        !places.is_empty()
+    }
+
+    /// Whether `record` takes away a block that `items` put in place, changes its bytes, or shares
+    /// it.
     fn takes_a_block(&self, record: &Record, items: &[Item]) -> bool {
-        let Some(others) = item::decode(&record.payload) else { return false };
+        let Some(others) = item_decode::decode(&record.payload) else { return false };
         let blocks = items.iter().filter_map(|item| match item {
             Item::Write { ino, block, placed, .. } => {
                 Some((*ino, *block, *block + placed.len() as u64))
@@ -142,23 +165,36 @@ impl Core {
             _ => None,
         });
         blocks.into_iter().any(|(ino, first, end)| {
-            others.iter().any(|other| match other {
-                Item::Write { ino: own, block, placed, .. } => {
-                    *own == ino && *block < end && first < *block + placed.len() as u64
-                }
-                Item::Inline { ino: own, block, .. } => *own == ino && (first..end).contains(block),
-                Item::Patch { ino: own, offset, .. } if self.stores_in_place => {
-                    *own == ino && (first..end).contains(&(offset / BLOCK_BYTES))
-                }
-                Item::Truncate { ino: own, size } => {
-                    *own == ino && size.div_ceil(BLOCK_BYTES) < end
-                }
-                Item::Punch { ino: own, block, blocks } => {
-                    *own == ino && *block < end && first < block.saturating_add(*blocks)
-                }
-                Item::Drop { ino: own } => *own == ino,
+            let shares = |other: &Item| match other {
+                Item::Share(share) => share.from == ino && overlap(share.source(), first..end),
                 _ => false,
-            })
+            };
+            others.iter().any(|other| shares(other) || self.takes(other, ino, first, end))
         })
     }
+
+    /// Whether `item` takes away one of these blocks of a file, or changes its bytes.
+    fn takes(&self, item: &Item, ino: Ino, first: u64, end: u64) -> bool {
+        let range = first..end;
+        match item {
+            Item::Write { ino: own, block, placed, .. } => {
+                *own == ino && overlap(*block..*block + placed.len() as u64, range)
+            }
+            Item::Inline { ino: own, block, .. } => *own == ino && range.contains(block),
+            Item::Patch { ino: own, offset, .. } if self.stores_in_place => {
+                *own == ino && range.contains(&(offset / BLOCK_BYTES))
+            }
+            Item::Truncate { ino: own, size } => *own == ino && size.div_ceil(BLOCK_BYTES) < end,
+            Item::Punch { ino: own, block, blocks } => {
+                *own == ino && overlap(*block..block.saturating_add(*blocks), range)
+            }
+            Item::Share(share) => share.ino == ino && overlap(share.target(), range),
+            Item::Drop { ino: own } => *own == ino,
+            _ => false,
+        }
+    }
+}
+
+fn overlap(one: Range<u64>, other: Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
 }

@@ -11,9 +11,10 @@ use crate::item;
 use crate::keys;
 use crate::namespace::{Touched, check_directory, check_name, lock_all};
 use crate::request;
+use crate::slot::Freed;
 use crate::types::{Attr, FileKind, Ino, Timestamp};
 use pool::tree::Change;
-use pool::{BlockAddr, KIND_CHANGE, RecordBuffer};
+use pool::{KIND_CHANGE, RecordBuffer};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -102,14 +103,14 @@ impl Core {
         self.push_dir(&mut record, dir, &touched);
         let end = self.push_unnamed(&mut record, inode, own, time);
         let left = end.left(inode, own, time);
-        let mut freed = Vec::new();
+        let mut freed = Freed::default();
         let mut published = Ok(());
         self.log(&mut record, &[dir, inode], || {
             self.set_entry(meta, cookie, None);
             self.touch_dir(dir, meta, &touched, time);
             published = self.unnamed(inode, own, end, time, &mut freed);
         })?;
-        self.pool.reclaim().retire(&freed);
+        self.retire(&freed);
         self.published(published)?;
         Ok(left)
     }
@@ -147,7 +148,7 @@ impl Core {
         meta: &mut Meta,
         loss: NameLoss,
         time: i64,
-        freed: &mut Vec<BlockAddr>,
+        freed: &mut Freed,
     ) -> Result<()> {
         inode.changed.store(time, Ordering::Relaxed);
         match loss {
@@ -172,7 +173,7 @@ impl Core {
         &self,
         inode: &Arc<Inode>,
         meta: &mut Meta,
-        freed: &mut Vec<BlockAddr>,
+        freed: &mut Freed,
     ) -> Result<()> {
         meta.links = 0;
         meta.gone = true;
@@ -215,12 +216,12 @@ impl Core {
         }
         let mut record = RecordBuffer::new(KIND_CHANGE, now());
         item::push_drop(&mut record, inode.ino);
-        let mut freed = Vec::new();
+        let mut freed = Freed::default();
         let mut published = Ok(());
         self.log(&mut record, &[inode], || {
             published = self.gone(inode, &mut meta, &mut freed);
         })?;
-        self.pool.reclaim().retire(&freed);
+        self.retire(&freed);
         self.published(published)
     }
 }

@@ -13,7 +13,7 @@ use crate::item::{self, Placed};
 use crate::patches::{PATCH_BYTES_MAX, Patches};
 use crate::range_lock::RangeGuard;
 use crate::request;
-use crate::slot::{InPlace, SlotChange, SlotView};
+use crate::slot::{Freed, InPlace, SlotChange, SlotView};
 use crate::types::{ATOMIC_WRITE_BYTES_MAX, FILE_BYTES_MAX, FileKind};
 use pmem::InFlight;
 use pool::{BLOCK_BYTES, BlockAddr, Extent, KIND_CHANGE, RecordBuffer};
@@ -172,10 +172,10 @@ impl Core {
         let change = SlotChange::Place(placed);
         let published = self.publish_one(inode, block, change, || grow(inode, end, time));
         self.logged(inode, stamp, slice);
-        if let Ok(old) = published
-            && !old.is_none()
+        if let Ok(published) = &published
+            && !published.old.is_none()
         {
-            self.pool.reclaim().retire_one(old);
+            self.retire_one(published);
         }
         self.published(published.map(|_| ()))
     }
@@ -203,7 +203,7 @@ impl Core {
         time: i64,
     ) -> Result<()> {
         let in_flight = std::mem::replace(&mut prepared.in_flight, InFlight::none());
-        let mut freed = Vec::new();
+        let mut freed = Freed::default();
         let mut published = Ok(());
         self.log_after(record, &[inode], in_flight, || {
             published = self.publish(inode, prepared.first, &prepared.changes, &mut freed, || {
@@ -211,7 +211,7 @@ impl Core {
             });
         })?;
         prepared.extents.clear();
-        self.pool.reclaim().retire(&freed);
+        self.retire(&freed);
         self.published(published)
     }
 
@@ -274,7 +274,9 @@ impl Core {
         if let Some(change) = self.in_place(inode, block, &view, at, data)? {
             return Ok(Piece::InPlace(change));
         }
-        if data.len() <= PATCH_PIECE_BYTES_MAX && !self.begins_a_block(inode, block, at, &view) {
+        // patches may be put into the block later: not where it has other places
+        let patches = data.len() <= PATCH_PIECE_BYTES_MAX && !view.shared;
+        if patches && !self.begins_a_block(inode, block, at, &view) {
             let patches = match &view.patches {
                 Some(patches) => patches.with(at, data),
                 None => Patches::default().with(at, data),

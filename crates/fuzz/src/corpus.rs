@@ -51,6 +51,8 @@ struct Plan {
     orphans: bool,
     /// Its changes are requests, most of which are not answered when it ends.
     requests: bool,
+    /// Files share blocks.
+    shares: bool,
     close: bool,
 }
 
@@ -65,10 +67,11 @@ const PLAN: Plan = Plan {
     values: 0,
     orphans: false,
     requests: false,
+    shares: false,
     close: false,
 };
 
-const PLANS: [Plan; 12] = [
+const PLANS: [Plan; 14] = [
     Plan { name: "empty", changes: 0, close: true, ..PLAN },
     Plan { name: "closed", close: true, ..PLAN },
     Plan { name: "killed", changes: 40, ..PLAN },
@@ -81,6 +84,8 @@ const PLANS: [Plan; 12] = [
     Plan { name: "old", checkpoint_every: 19, changes: 300, close: true, ..PLAN },
     Plan { name: "long lines", log_line_bytes: 256, checkpoint_every: 41, ..PLAN },
     Plan { name: "requests", requests: true, orphans: true, checkpoint_every: 17, ..PLAN },
+    Plan { name: "shared", shares: true, checkpoint_every: 29, ..PLAN },
+    Plan { name: "shared on two slices", shares: true, slices: 2, close: true, ..PLAN },
 ];
 
 /// Makes them all, in `dir`.
@@ -99,8 +104,7 @@ pub fn write(image: &Image, dir: &Path) {
     std::fs::create_dir_all(dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
     for (slice, bytes) in image.slices.iter().enumerate() {
         let path = slice_path(dir, slice);
-        let written = std::fs::write(&path, bytes);
-        written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        std::fs::write(&path, bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     }
 }
 
@@ -261,6 +265,7 @@ impl Story {
         let mut handles = Vec::new();
         for number in 1..=plan.changes {
             match requests().nth(number).filter(|_| plan.requests) {
+                None if plan.shares && number % 3 == 0 => self.share()?,
                 None => self.change()?,
                 Some(id) => self.request(id)?,
             }
@@ -307,6 +312,15 @@ impl Story {
         self.fs.unlink(Ino::ROOT, b"orphan")?;
         self.remember();
         Ok(handle)
+    }
+
+    /// A file's block, one record's worth, becomes another's, too; none if they are the same.
+    fn share(&mut self) -> fs::Result<()> {
+        let (Some(from), Some(to)) = (self.file(), self.file()) else { return self.change() };
+        let mut at = || (self.random.below(4) * 4096) as u64;
+        let (from, to) = ((&*self.fs.open(from.1)?, at()), (&*self.fs.open(to.1)?, at()));
+        let copied = self.fs.copy(from, to, 4096);
+        if matches!(copied, Err(fs::Error::Invalid(_))) { Ok(()) } else { copied.map(|_| ()) }
     }
 
     fn dir(&mut self) -> Ino {

@@ -6,6 +6,9 @@ use fs::{Error as FsError, Fallocate, FileSystem, Handle, SetAttr};
 
 use crate::{Error, Metadata, OpenFlags, Result};
 
+/// Bytes that are copied at once between two pools.
+const COPY_BYTES: u64 = 1 << 20;
+
 /// An open file. It stays readable and writable also when its name is removed.
 ///
 /// There is no position: every call says its offset, so that threads can share a file without a
@@ -85,6 +88,52 @@ impl File {
     pub fn append(&self, data: &[u8]) -> Result<u64> {
         self.need(self.flags.changes(), "appending")?;
         Ok(self.fs.append(&self.handle, data)?)
+    }
+
+    /// Copies `bytes` from `offset` on to `to`, at `to_offset` there; returns the bytes copied,
+    /// fewer than asked for at the end of this file, or when what came then failed.
+    ///
+    /// Within a pool whole blocks are shared, where both offsets lie alike in blocks of 4 KiB: they
+    /// take no space until one of the files changes, and holes stay holes. Each step is atomic, of
+    /// up to 16 MiB that are shared, and the copy as a whole is not. Two ranges of one file may not
+    /// overlap.
+    ///
+    /// ```
+    /// # fn main() -> nearside::Result<()> {
+    /// # let scratch = tempfile::tempdir().unwrap();
+    /// # let options = nearside::FormatOptions {
+    /// #     slices: vec![nearside::SliceSpec::default()], slice_bytes: 32 << 20,
+    /// #     virtual_nodes: None, process: true, log_bytes: None,
+    /// #     log_line_bytes: None };
+    /// # nearside::Pool::format(scratch.path(), &options)?;
+    /// # let pool = nearside::Pool::open(scratch.path())?;
+    /// let (file, copy) = (pool.create_file("/data")?, pool.create_file("/copy")?);
+    /// file.write_all_at(&[7; 1 << 20], 0)?;
+    /// let free = pool.statfs().blocks_free;
+    /// assert_eq!(file.copy_to(0, &copy, 0, u64::MAX)?, 1 << 20);
+    /// assert_eq!(pool.statfs().blocks_free, free);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn copy_to(&self, offset: u64, to: &File, to_offset: u64, bytes: u64) -> Result<u64> {
+        self.need(self.flags.read, "reading")?;
+        to.need(to.flags.write, "writing")?;
+        if Arc::ptr_eq(&self.fs, &to.fs) {
+            let (source, target) = ((&*self.handle, offset), (&*to.handle, to_offset));
+            return Ok(self.fs.copy(source, target, bytes)?);
+        }
+        let mut buffer = vec![0; bytes.min(COPY_BYTES) as usize];
+        let mut done = 0;
+        while done < bytes {
+            let most = (bytes - done).min(COPY_BYTES) as usize;
+            let read = self.read_at(&mut buffer[..most], offset.saturating_add(done))?;
+            if read == 0 {
+                break;
+            }
+            to.write_all_at(&buffer[..read], to_offset.saturating_add(done))?;
+            done += read as u64;
+        }
+        Ok(done)
     }
 
     /// Size in bytes.

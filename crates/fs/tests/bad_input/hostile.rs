@@ -15,6 +15,8 @@ const PATCH: u8 = 3;
 const DIRENT: u8 = 4;
 const XATTR: u8 = 5;
 const SYMLINK: u8 = 6;
+/// Of object 0.
+const REFERENCES: u8 = 3;
 
 #[derive(Debug)]
 struct NoBlocks;
@@ -97,6 +99,7 @@ fn use_all(fs: &FileSystem, inos: [Ino; 4]) {
             let _ = fs.seek(&handle, 0, false);
             let _ = fs.write(&handle, 10_000, &[1; 9000]);
             let _ = fs.append(&handle, &[1; 90]);
+            let _ = fs.copy((&handle, 0), (&handle, 1 << 20), 30_000);
             let _ = fs.fallocate(&handle, fs::Fallocate::PunchHole, 0, 1 << 30);
         }
     }
@@ -216,6 +219,41 @@ fn a_leaf_that_names_blocks_of_another_file_and_of_the_tree() {
     });
 }
 
+/// Of a leaf's run: its blocks may have other places.
+const SHARED: u8 = 0x80;
+
+/// References to `more` + 1 blocks from `first` of 128 on.
+fn references(first: u8, more: u8, count: u32) -> Vec<u8> {
+    [&[1, first, more][..], &count.to_le_bytes()].concat()
+}
+
+/// The file's five blocks, which a leaf with marks names again.
+fn shared_leaf() -> Vec<u8> {
+    let mut value = leaf(0, 4, 40);
+    value[2] |= SHARED;
+    value
+}
+
+#[test]
+fn references_that_are_missing_absurd_or_to_nothing() {
+    let shared = |file: Ino| (Key::new(file.0, MAP, 0), shared_leaf());
+    tree_case("none", |[file, ..]| vec![shared(file)]);
+    for count in [1, 2, 1 << 31, u32::MAX] {
+        tree_case("count", |[file, ..]| {
+            let of_others = (Key::new(0, REFERENCES, 1), references(7, 90, count));
+            vec![shared(file), (Key::new(0, REFERENCES, 0), references(40, 3, count)), of_others]
+        });
+    }
+    for index in [1 << 33, MAX, MAX / 128, 1 << 40] {
+        tree_case("nowhere", |_| vec![(Key::new(0, REFERENCES, index), references(1, 0, 1))]);
+    }
+    for value in [Vec::new(), vec![0], references(127, 1, 1), references(0, 0, 0), vec![9; 50]] {
+        tree_case("value", |[file, ..]| {
+            vec![shared(file), (Key::new(0, REFERENCES, 0), value.clone())]
+        });
+    }
+}
+
 #[test]
 fn patches_far_behind_the_largest_file() {
     tree_case("patch", |[file, ..]| {
@@ -291,6 +329,36 @@ fn a_record_with_an_absurd_end_of_file() {
 fn a_record_that_punches_all_that_could_ever_be() {
     log_case("punch", |[file, ..]| vec![head(7, 0, 0, 0), file.0, 0, 1 << 62]);
     log_case("punch to the end", |[file, ..]| vec![head(7, 0, 0, 0), file.0, 5, MAX - 5]);
+}
+
+/// A record that shares: target, its block, blocks, end, source, its block.
+fn share(to: u64, block: u64, blocks: u32, end: u64, from: u64, first: u64) -> Vec<u64> {
+    vec![head(12, 0, 0, blocks), to, block, end, from, first]
+}
+
+#[test]
+fn a_record_that_shares_what_is_not_there_or_too_much_of_it() {
+    for (block, blocks, end, first) in [
+        (9, 0, 20_000, 0),
+        (9, u32::MAX, 20_000, 0),
+        (9, 4097, 20_000, 0),
+        (MAX, 1, 20_000, 0),
+        (9, 1, 20_000, MAX),
+        (1 << 34, 2, 20_000, 0),
+        (9, 1, MAX, 0),
+        (1, 2, 20_000, 0),
+        (0, 1, 20_000, 0),
+    ] {
+        log_case("share", |[file, ..]| share(file.0, block, blocks, end, file.0, first));
+    }
+    log_case("from a directory", |[file, dir, ..]| share(file.0, 9, 1, 20_000, dir.0, 0));
+    log_case("to a link", |[file, .., link]| share(link.0, 0, 1, 20_000, file.0, 0));
+    log_case("from nobody", |[file, ..]| share(file.0, 9, 1, 20_000, 77 << 8, 0));
+    // a patch, in the log, of what is shared before
+    log_case("patched", |[file, ..]| {
+        let patch = [head(3, 0, 8, 0), file.0, 100, 20_000, 0x7878_7878_7878_7878];
+        [share(file.0, 9, 1, 50_000, file.0, 0), patch.to_vec()].concat()
+    });
 }
 
 #[test]

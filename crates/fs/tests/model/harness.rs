@@ -36,7 +36,7 @@ pub struct Harness {
     /// Inodes that once were: asking for them must fail.
     dead: Vec<Ino>,
     /// Blocks of data that the test lets the model hold.
-    blocks_max: u64,
+    pub blocks_max: u64,
 }
 
 pub fn name(pick: Pick) -> Vec<u8> {
@@ -149,7 +149,7 @@ impl Harness {
         }
     }
 
-    fn handle(&self, pick: Pick) -> Option<(Ino, Arc<Handle>)> {
+    pub fn handle(&self, pick: Pick) -> Option<(Ino, Arc<Handle>)> {
         // the last few are chosen more often, so that operations meet in one file
         let len = self.handles.len();
         let recent = len.min(4);
@@ -161,7 +161,7 @@ impl Harness {
         self.handles.get(index).cloned()
     }
 
-    fn offset(&self, ino: Ino, place: Place) -> u64 {
+    pub fn offset(&self, ino: Ino, place: Place) -> u64 {
         let size = self.model.nodes.get(&ino).map_or(0, |node| node.content.size);
         match place {
             Place::At(offset) => offset,
@@ -189,6 +189,7 @@ impl Harness {
                 Ok(())
             }
             Op::Write { .. } | Op::Append { .. } | Op::Read { .. } => self.step_data(op),
+            Op::Copy { from, to, len } => self.step_copy(from, to, len),
             Op::Truncate { .. } | Op::Fallocate { .. } | Op::Seek { .. } => self.step_size(op),
             Op::SetAttr { .. } => self.step_setattr(op),
             Op::SetAcl { .. } => self.step_acl(op),

@@ -7,6 +7,7 @@ mod acls;
 mod common;
 mod compare;
 mod content;
+mod copies;
 mod harness;
 mod links;
 mod ops;

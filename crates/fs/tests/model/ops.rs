@@ -72,6 +72,11 @@ pub enum Op {
         place: Place,
         len: usize,
     },
+    Copy {
+        from: (Pick, Place),
+        to: (Pick, Place),
+        len: u64,
+    },
     Truncate {
         node: Pick,
         place: Place,
@@ -225,7 +230,17 @@ fn xattr_mode() -> impl Strategy<Value = XattrMode> {
     ]
 }
 
+/// A place of a copy: most begin where a block does.
+fn copied() -> impl Strategy<Value = Place> {
+    prop_oneof![
+        6 => (0u64..20).prop_map(|block| Place::At(block * 4096)),
+        1 => (0u64..300).prop_map(|block| Place::At(block * 4096 + 100)),
+        3 => place(),
+    ]
+}
+
 fn data_op() -> impl Strategy<Value = Op> {
+    let end = || (any::<Pick>(), copied());
     prop_oneof![
         10 => (any::<Pick>(), place(), len(), any::<u64>())
             .prop_map(|(handle, place, len, seed)| Op::Write { handle, place, len, seed }),
@@ -233,6 +248,7 @@ fn data_op() -> impl Strategy<Value = Op> {
             .prop_map(|(handle, len, seed)| Op::Append { handle, len, seed }),
         6 => (any::<Pick>(), place(), len())
             .prop_map(|(handle, place, len)| Op::Read { handle, place, len }),
+        5 => (end(), end(), range()).prop_map(|(from, to, len)| Op::Copy { from, to, len }),
         4 => (any::<Pick>(), place()).prop_map(|(node, place)| Op::Truncate { node, place }),
         4 => (any::<Pick>(), fallocate(), place(), range())
             .prop_map(|(handle, mode, place, len)| Op::Fallocate { handle, mode, place, len }),

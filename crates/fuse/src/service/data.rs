@@ -1,9 +1,8 @@
 //! Requests about open files and their bytes.
 
 use std::cell::RefCell;
-use std::sync::Arc;
 
-use nearside::files::{Attr, Call, Error as FsError, Fallocate, Handle, Ino, NewNode, SetAttr};
+use nearside::files::{Attr, Call, Error as FsError, Fallocate, Ino, NewNode, SetAttr};
 
 use super::{Caller, Errno, Mode, OpenFile, Served, Service, stale};
 
@@ -151,37 +150,11 @@ impl Service {
 
     /// Copies between two files; returns the bytes copied, which may be fewer than asked for.
     pub(crate) fn copy(&self, from: (OpenFile, u64), to: (OpenFile, u64), len: u64) -> Served<u32> {
-        let source = self.handle(from.0)?;
-        let target = self.handle(to.0)?;
+        let (source, target) = (self.handle(from.0)?, self.handle(to.0)?);
         let len = len.min(COPY_BYTES_MAX);
-        let mut done = 0;
-        while done < len {
-            let piece = (len - done).min(REQUEST_BYTES_MAX as u64) as usize;
-            match self.copy_piece((&source, from.1 + done), (&target, to.1 + done), piece) {
-                Ok(0) => break,
-                Ok(bytes) => done += bytes as u64,
-                // What was copied before the error is said first, as copy_file_range(2) does.
-                Err(_) if done > 0 => break,
-                Err(errno) => return Err(errno),
-            }
-        }
-        self.fs.meter().moved(Call::CopyFileRange, done as usize);
-        Ok(done as u32)
-    }
-
-    fn copy_piece(
-        &self,
-        from: (&Arc<Handle>, u64),
-        to: (&Arc<Handle>, u64),
-        len: usize,
-    ) -> Served<usize> {
-        with_buffer(len, |buffer| {
-            let bytes = self.fs.read(from.0, from.1, buffer)?;
-            if bytes == 0 {
-                return Ok(0);
-            }
-            Ok(self.fs.write(to.0, to.1, &buffer[..bytes])?)
-        })
+        let bytes = self.fs.copy((&source, from.1), (&target, to.1), len)?;
+        self.fs.meter().moved(Call::CopyFileRange, bytes as usize);
+        Ok(bytes as u32)
     }
 }
 

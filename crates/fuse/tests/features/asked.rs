@@ -3,8 +3,8 @@
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use nearside_fuse::wire::{Notifier, Operation, Reply, Request};
-use nearside_fuse::{Server, Wishes};
+use nearside_fuse::wire::{Operation, Reply, Request};
+use nearside_fuse::{Connected, Result, Server, Wishes};
 
 /// Longest time that one request waits for another to be under way, too.
 const MEETING_MAX: Duration = Duration::from_secs(20);
@@ -133,8 +133,8 @@ impl<S: Server> Server for Noting<S> {
         self.of.wishes()
     }
 
-    fn connected(&self, notifier: Notifier) {
-        self.of.connected(notifier);
+    fn connected(&self, connected: Connected) -> Result<()> {
+        self.of.connected(connected)
     }
 
     fn serve(&self, request: &Request<'_>, reply: Reply<'_>) {
@@ -150,5 +150,9 @@ impl<S: Server> Server for Noting<S> {
 
     fn answered(&self, unique: u64) {
         self.of.answered(unique);
+    }
+
+    fn leaves(&self) {
+        self.of.leaves();
     }
 }

@@ -40,6 +40,10 @@ impl<S: Server> Server for Stuck<S> {
         self.0.answered(unique);
     }
 
+    fn leaves(&self) {
+        self.0.leaves();
+    }
+
     fn serve(&self, request: &Request<'_>, reply: Reply<'_>) {
         let is_stuck = match &request.operation {
             Operation::Mkdir { name, .. } => name.starts_with(STUCK.as_bytes()),

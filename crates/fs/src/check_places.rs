@@ -1,0 +1,51 @@
+//! Check, third part: blocks that may have several places, against the references to them that are
+//! counted.
+//!
+//! A block with fewer references than places would be used again while a file still has it. One
+//! with more is never free.
+
+use crate::check::{Checker, inode_place, place};
+use crate::references;
+use crate::types::Ino;
+use pool::tree::Key;
+
+impl Checker<'_> {
+    /// A value of the tree that counts references.
+    pub fn counted(&mut self, slice: u8, key: &Key, value: &[u8]) {
+        let counts = references::decode(key.index, value)
+            .filter(|_| references::home(key.index) == usize::from(slice))
+            .filter(|counts| counts.iter().all(|(addr, _)| self.core.pool.contains(*addr)));
+        let Some(counts) = counts else {
+            let what = format!("{key:?} holds a value that makes no sense");
+            return self.report.add(format!("slice {slice}, tree"), what);
+        };
+        for (addr, count) in counts {
+            self.state.shared.entry(addr).or_default().counted = count.into();
+        }
+    }
+
+    /// Compares what was counted with what was found.
+    pub fn places(&mut self) {
+        for (addr, places) in &self.state.shared {
+            let (found, counted) = (places.found, places.counted);
+            if let Some(other) = self.state.owners.get(&addr.bits()) {
+                let other = if *other == Ino(0) { "the trees".into() } else { inode_place(*other) };
+                let what = format!("is shared, but belongs to {other} alone");
+                self.report.add(place(*addr), what);
+            }
+            if counted < found {
+                let ino = places.ino.map_or_else(String::new, inode_place);
+                let what = format!(
+                    "{ino} and others have {found} places for it, but {counted} are counted: it \
+                     would be used again too early"
+                );
+                self.report.add(place(*addr), what);
+            } else if counted > found {
+                let what = format!(
+                    "{counted} places are counted, but {found} are there: it is never free"
+                );
+                self.report.add(place(*addr), what);
+            }
+        }
+    }
+}

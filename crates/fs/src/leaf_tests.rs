@@ -1,0 +1,51 @@
+//! Tests of a leaf.
+
+use super::*;
+
+fn placed(block: u64) -> Placed {
+    Placed { addr: BlockAddr::new(1, block), crc: block as u32 * 3 }
+}
+
+#[test]
+fn a_leaf_with_runs_and_holes_round_trips() {
+    let leaf = Leaf::new(127);
+    let lock = leaf.lock().expect("alive");
+    for slot in [0, 1, 2, 9, 10, 127] {
+        lock.publish(slot, &SlotChange::Place(placed(1000 + slot as u64)));
+    }
+    drop(lock);
+    let value = leaf.encode().expect("has blocks");
+    assert_eq!(value.len(), 1 + 3 * 8 + 6 * 4);
+    let again = Leaf::load(Some(&value), &[]).expect("just encoded");
+    assert_eq!(again.encode(), Some(value));
+    assert_eq!(again.view(9).addr, BlockAddr::new(1, 1009));
+    assert!(again.view(8).addr.is_none());
+    assert!(!again.view(9).verified, "stored blocks are verified at their first read");
+}
+
+#[test]
+fn the_most_fragmented_leaf_fits_a_tree_value() {
+    let leaf = Leaf::new(127);
+    let lock = leaf.lock().expect("alive");
+    for slot in 0..128 {
+        lock.publish(slot, &SlotChange::Place(placed(10_000 - 2 * slot as u64)));
+    }
+    drop(lock);
+    let value = leaf.encode().expect("has blocks");
+    assert!(value.len() <= pool::tree::VALUE_BYTES_MAX);
+    assert_eq!(leaf_value::decode(&value).map(|blocks| blocks.len()), Some(128));
+}
+
+#[test]
+fn a_reader_notices_a_publication_and_a_dead_leaf() {
+    let leaf = Leaf::new(3);
+    let sequence = leaf.begin_read().expect("alive");
+    assert!(leaf.still(sequence));
+    let lock = leaf.lock().expect("alive");
+    lock.publish(0, &SlotChange::Place(placed(5)));
+    drop(lock);
+    assert!(!leaf.still(sequence));
+    leaf.lock().expect("alive").kill();
+    assert!(leaf.begin_read().is_none());
+    assert!(leaf.lock().is_none());
+}
