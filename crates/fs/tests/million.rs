@@ -66,14 +66,14 @@ fn a_million_names_in_one_directory() {
     });
     assert!(removed > NAMES / 3, "{removed}");
     for (number, times) in seen.iter().enumerate() {
-        let stayed = number as u32 % REMOVED != 0 || number as u32 >= removed;
+        let stayed = !(number as u32).is_multiple_of(REMOVED) || number as u32 >= removed;
         assert!(*times == 1 || (!stayed && *times == 0), "{number}: {times} times");
     }
 
     let mut dice = 1;
     for _ in 0..20_000 {
         let number = (random(&mut dice) % u64::from(NAMES)) as u32;
-        let gone = number % REMOVED == 0 && number < removed;
+        let gone = number.is_multiple_of(REMOVED) && number < removed;
         match fs.lookup(dir, name(number).as_bytes()) {
             Ok(_) => assert!(!gone, "{number}"),
             Err(error) => assert!(gone && matches!(error, Error::NotFound), "{number}: {error}"),
@@ -86,7 +86,7 @@ fn a_million_names_in_one_directory() {
     let fs = pool.start();
     let seen = list(&fs, dir, |_| ());
     for (number, times) in seen.iter().enumerate() {
-        let gone = number as u32 % REMOVED == 0 && (number as u32) < removed;
+        let gone = (number as u32).is_multiple_of(REMOVED) && (number as u32) < removed;
         assert_eq!(*times, u8::from(!gone), "{number}");
         if *times == 1 {
             fs.unlink(dir, name(number as u32).as_bytes()).unwrap();
