@@ -24,6 +24,7 @@ Into a directory that exists goes a copy of the same name; a source without a na
 copy is its maker's, extended attributes are not copied, and a file of two names becomes two files.
 Without root -a keeps the owners that it may. ACLs, pipes, sockets and devices are left out. A file
 outside whose path holds \":/\" is copied from its own directory.
+Within a pool both files have the same blocks until one of them changes, and holes stay holes.
 A mounted pool is used through its mount, with the rights that you have there.")]
 pub struct CpArgs {
     /// What to copy: POOL:/path, or a path outside.

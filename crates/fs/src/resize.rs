@@ -181,7 +181,11 @@ impl Core {
                 lock.kill();
             }
         }
-        inode.blocks.fetch_sub((freed.len() - before) as u64, Ordering::Relaxed);
+        // most files that go have no block
+        let gone = (freed.len() - before) as u64;
+        if gone > 0 {
+            inode.blocks.fetch_sub(gone, Ordering::Relaxed);
+        }
         inode.map.tree_end.fetch_min(first, Ordering::Relaxed);
         inode.void_from.fetch_min(first, Ordering::Relaxed);
         Ok(())

@@ -61,8 +61,12 @@ impl SlotChange<'_> {
     /// Whether there is a block afterwards, and not the one before.
     #[inline]
     pub fn places_a_block(&self) -> bool {
-        let stays = matches!(self, SlotChange::Patch(..) | SlotChange::InPlace(_) | Self::Mark);
-        !stays && !matches!(self, SlotChange::Clear)
+        match self {
+            SlotChange::Place(_) | SlotChange::Recover(_) => true,
+            SlotChange::Unwritten(..) | SlotChange::Share(_) => true,
+            SlotChange::Patch(..) | SlotChange::InPlace(_) => false,
+            SlotChange::Mark | SlotChange::Clear => false,
+        }
     }
 }
 

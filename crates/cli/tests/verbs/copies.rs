@@ -131,6 +131,28 @@ fn holes_are_kept_if_asked_for() {
 }
 
 #[test]
+fn copies_within_a_pool_take_no_space_and_go_their_own_ways() {
+    both(|scratch| {
+        let content = binary(16 << 20);
+        std::fs::write(scratch.outside("in"), &content).unwrap();
+        scratch.ok(&["cp", "@in", ":/first"]);
+        let used = || scratch.json(&["df", "--json", "@pool"])["used_bytes"].as_u64().unwrap();
+        let before = used();
+        // as bytes they would not fit
+        for copy in [":/second", ":/third", ":/fourth", ":/fifth"] {
+            scratch.ok(&["cp", ":/first", copy]);
+        }
+        assert!(used() < before + (2 << 20), "{before} bytes, then {}", used());
+        std::fs::write(scratch.outside("new"), &content[..77]).unwrap();
+        scratch.ok(&["cp", "@new", ":/second"]);
+        scratch.ok(&["rm", ":/first"]);
+        assert!(ok(scratch.run(&["cat", ":/fifth"])) == content);
+        assert!(ok(scratch.run(&["cat", ":/second"])) == content[..77]);
+        scratch.check();
+    });
+}
+
+#[test]
 fn a_failed_copy_leaves_nothing_and_an_existing_file_keeps_its_mode() {
     both(|scratch| {
         std::fs::write(scratch.outside("big"), vec![1; 80 << 20]).unwrap();
