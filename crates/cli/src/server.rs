@@ -93,9 +93,18 @@ impl Server<'_> {
     fn run(&mut self, start: Start, signals: Signals) -> Result<()> {
         let taken = start.connection.map(connection_of).transpose()?;
         let pool = open(self.args, taken.as_ref())?;
-        // Before the mount: a port that is taken leaves none behind.
-        let served = answer(&pool, self.args, start.lock.is_some())
-            .and_then(|_answering| self.serve(&pool, taken, start.lock, signals));
+        // Before the mount: a port that is taken leaves none behind. But a mount that is there is
+        // worth more than answers.
+        let takes_over = taken.is_some();
+        let served = match answer(&pool, self.args, start.lock.is_some(), takes_over) {
+            Err(error) if !takes_over => Err(error),
+            answering => {
+                if let Err(error) = &answering {
+                    tracing::warn!("{error}");
+                }
+                self.serve(&pool, taken, start.lock, signals)
+            }
+        };
         if let Ok(End::HandedOver) = served {
             tracing::info!("stopped for the next server");
             // As a kill would leave it: closing takes time, and programs wait.
@@ -243,13 +252,20 @@ fn options(args: &MountArgs) -> MountOptions {
 }
 
 /// Answers questions about the pool while it is mounted. `may_listen`: nobody else can be the
-/// pool's server.
-fn answer(pool: &Pool, args: &MountArgs, may_listen: bool) -> Result<control::Server> {
+/// pool's server. `may_wait`: the port of the metrics may come later.
+fn answer(
+    pool: &Pool,
+    args: &MountArgs,
+    may_listen: bool,
+    may_wait: bool,
+) -> Result<control::Server> {
     let subject = control::Subject::new(pool.fs().clone(), args.pool.clone(), args.dir.clone());
-    control::Server::start(&args.pool, subject, args.metrics, may_listen).map_err(|error| {
-        let asked = args.metrics.map_or_else(String::new, |it| format!(" (--metrics {it})"));
-        Error::Server(format!("cannot answer questions about the pool{asked}: {error}"))
-    })
+    control::Server::start(&args.pool, subject, args.metrics, may_listen, may_wait).map_err(
+        |error| {
+            let asked = args.metrics.map_or_else(String::new, |it| format!(" (--metrics {it})"));
+            Error::Server(format!("cannot answer questions about the pool{asked}: {error}"))
+        },
+    )
 }
 
 /// Takes a mount away that nobody serves.

@@ -12,6 +12,7 @@ mod answer;
 mod client;
 mod connection;
 mod http;
+mod port;
 mod server;
 mod socket;
 
