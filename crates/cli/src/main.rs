@@ -24,6 +24,7 @@ mod info;
 mod inside;
 mod keep;
 mod keeper;
+mod log;
 mod ls;
 mod manual;
 mod metrics;

@@ -1,7 +1,6 @@
 //! The server: holds a pool open and its mount alive, until it is unmounted, told to end, or told
 //! to stop for the next server.
 
-use std::io::IsTerminal;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -9,25 +8,19 @@ use std::time::{Duration, Instant};
 
 use nearside::{OpenOptions, Pool};
 use nearside_fuse::{Connection, Mount, MountOptions, Unmounter};
-use tracing_subscriber::EnvFilter;
 
 use crate::args::MountArgs;
 use crate::control;
 use crate::error::{self, Error, Result};
 use crate::keeper::channel::{Channel, ToKeeper, ToServer};
-use crate::output;
-use crate::place;
 use crate::server_lock::ServerLock;
 use crate::signals::Signals;
+use crate::{log, place};
 
 /// Time that programs have to close their files once a signal asked the server to end.
 const GRACE: Duration = Duration::from_secs(5);
 /// Time that the kernel has to take back its requests once the connection is cut.
 const CUT_GRACE: Duration = Duration::from_secs(1);
-/// Where more or less is asked of the log, as in `NEARSIDE_LOG=debug`.
-const LOG_VARIABLE: &str = "NEARSIDE_LOG";
-/// What is logged otherwise.
-const LOG_DEFAULT: &str = "info";
 
 enum Event {
     Ended(nearside_fuse::Result<()>),
@@ -52,7 +45,7 @@ enum End {
 
 /// Is the server that a keeper started.
 pub fn run(args: &MountArgs) -> Result<()> {
-    start_log();
+    log::start();
     if let Err(errno) = nix::sys::prctl::set_name(c"nearside") {
         tracing::warn!("prctl: {errno}");
     }
@@ -349,19 +342,4 @@ fn end(unmounter: &Unmounter) -> Duration {
         }
     }
     GRACE
-}
-
-/// Logs to stderr, which the background server has pointed at the pool's log file.
-fn start_log() {
-    let filter = EnvFilter::try_from_env(LOG_VARIABLE);
-    let filter = filter.unwrap_or_else(|_| EnvFilter::new(LOG_DEFAULT));
-    // Fails only when a log has been started already.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal() && output::may_colour())
-        // Else a log that cannot be written (a full disk) is told to stderr, which is that very
-        // log, and the thread panics.
-        .log_internal_errors(false)
-        .try_init();
 }

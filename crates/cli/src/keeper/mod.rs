@@ -28,6 +28,7 @@ use rustix::process::Signal;
 
 use crate::args::MountArgs;
 use crate::error::{Error, Result};
+use crate::log;
 use crate::server_lock::ServerLock;
 use crate::signals::Signals;
 
@@ -73,8 +74,9 @@ pub fn run(args: &MountArgs, ready: impl FnOnce() -> Result<()>) -> Result<()> {
     let signals = Signals::block().map_err(failed("sigprocmask"))?;
     let signals = signal_descriptor(signals.set()).map_err(failed("signalfd"))?;
     let lock = ServerLock::take(&args.pool, args.read_only)?;
+    log::start();
     let door = Door::open(&args.pool)
-        .inspect_err(|error| eprintln!("nearside: {error}; the server cannot be upgraded"))
+        .inspect_err(|error| tracing::warn!("{error}; the server cannot be upgraded"))
         .ok();
     let program = PathBuf::from(OURSELVES);
     let server = Server::spawn(&program, args).map_err(failed("the server"))?;
