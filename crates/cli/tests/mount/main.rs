@@ -8,6 +8,7 @@
 mod calls;
 mod commands;
 mod endings;
+mod keepers;
 mod kills;
 mod ordinary;
 mod programs;
