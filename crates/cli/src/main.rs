@@ -52,6 +52,7 @@ mod tree;
 mod umount;
 mod upgrade;
 mod verdict;
+mod whereabouts;
 mod xattrs;
 
 use std::process::ExitCode;

@@ -16,4 +16,5 @@ mod semantics;
 mod shell;
 mod support;
 mod takeover;
+mod unmounts;
 mod users;
