@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::args::MountArgs;
 use crate::error::{self, Error, Result};
-use crate::keeper;
+use crate::{keeper, output};
 
 /// Said when the mount answers.
 const READY: &str = "ready";
@@ -35,7 +35,7 @@ fn log_target(log: &Path) -> Stdio {
     match OpenOptions::new().create(true).append(true).open(log) {
         Ok(file) => file.into(),
         Err(error) => {
-            eprintln!("nearside: {}: {error}; going without a log", log.display());
+            output::complain(&format!("{}: {error}; going without a log", log.display()));
             Stdio::null()
         }
     }
@@ -63,11 +63,11 @@ fn wait_ready(mut child: Child, log: &Path) -> Result<()> {
 pub fn keep(args: &MountArgs) -> Result<()> {
     // Started through /proc/self/exe, it would be called "exe" in ps and in messages.
     if let Err(errno) = nix::sys::prctl::set_name(c"nearside-keeper") {
-        eprintln!("nearside: prctl: {errno}");
+        output::complain(&format!("prctl: {errno}"));
     }
     // A session of its own: the terminal and its signals stay behind.
     if let Err(errno) = nix::unistd::setsid() {
-        eprintln!("nearside: setsid: {errno}");
+        output::complain(&format!("setsid: {errno}"));
     }
     let mut reported = false;
     let outcome = keeper::run(args, || {
