@@ -215,7 +215,8 @@ Examples:
 
 The mount of a server that died is cleared, too.")]
 pub struct UmountArgs {
-    /// Directory that the pool is mounted on.
+    /// Directory that the pool is mounted on, or the pool's own.
+    #[arg(value_name = "DIR|POOL")]
     pub dir: PathBuf,
 }
 
@@ -230,7 +231,8 @@ Open files, locks and calls under way go on: they wait until the new server serv
 does not run as a server replaces nothing; where the new server cannot serve, the keeper starts the
 version with which it was mounted.")]
 pub struct UpgradeArgs {
-    /// Directory that the pool is mounted on.
+    /// Directory that the pool is mounted on, or the pool's own.
+    #[arg(value_name = "DIR|POOL")]
     pub dir: PathBuf,
     /// The program that is to serve [default: this one].
     #[arg(long, value_name = "PATH")]
@@ -249,7 +251,8 @@ Examples:
 
 The server of a mounted pool is asked: it tells the pool's owner and root.")]
 pub struct InfoArgs {
-    /// Directory of the pool.
+    /// A pool: its directory, or the one it is mounted on.
+    #[arg(value_name = "POOL|DIR")]
     pub pool: PathBuf,
     /// Print JSON; all sizes are bytes.
     #[arg(long)]
@@ -268,7 +271,8 @@ is in use: writers wait for half a megabyte to be read at most, and a pool that 
 run out of space sooner meanwhile, since what the check looks at is not used again before its end.
 The server tells the pool's owner and root. What was made after the check began is not looked at.")]
 pub struct CheckArgs {
-    /// Directory of the pool.
+    /// A pool: its directory, or the one it is mounted on.
+    #[arg(value_name = "POOL|DIR")]
     pub pool: PathBuf,
     /// Print JSON.
     #[arg(long)]

@@ -3,7 +3,8 @@
 //! A file with a new name is written under a name of its own and renamed when it is whole, so that
 //! a copy that fails leaves nothing under the final name. A file that exists is written anew in
 //! place, as cp(1) does: it keeps its mode, its owner and its other names. What a copy that was
-//! killed left behind is removed by the next one into the same directory.
+//! killed left behind is removed by the next one into the same directory. In a tree, what cannot be
+//! copied is told and left out, and the rest is copied.
 
 use std::collections::{HashMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
@@ -41,6 +42,8 @@ pub struct Copy<'a> {
     buffer: Vec<u8>,
     /// Pipes, sockets and devices that were left out.
     left_out: u64,
+    /// What could not be copied, as was told.
+    failed: u64,
     /// First copies of files of several names, with -a.
     copied: HashMap<(Option<u64>, u64), PathBuf>,
     /// Directories in which nothing is left of copies that were killed.
@@ -54,7 +57,8 @@ impl<'a> Copy<'a> {
         let buffer = vec![0; PIECE_BYTES];
         let (copied, cleared) = (HashMap::new(), HashSet::new());
         let bar = Bar::new("copying");
-        Copy { args, from, to, same, buffer, left_out: 0, copied, cleared, bar }
+        let (left_out, failed) = (0, 0);
+        Copy { args, from, to, same, buffer, left_out, failed, copied, cleared, bar }
     }
 
     /// Copies.
@@ -72,13 +76,16 @@ impl<'a> Copy<'a> {
             self.refuse_into_itself(&source, &path)?;
         }
         self.copy(from, &source, &path)?;
-        match self.left_out {
-            0 => Ok(()),
-            count => {
-                let reason = format!("all copied but {count} pipes, sockets or devices");
-                Err(refuse(shown(&self.args.from, from), reason))
-            }
-        }
+        let reason = match (self.failed, self.left_out) {
+            (0, 0) => return Ok(()),
+            (0, count) => format!("all copied but {count} pipes, sockets or devices"),
+            (count, 0) => format!("all copied but {count} files or directories, named above"),
+            (count, more) => format!(
+                "all copied but {count} files or directories, named above, and {more} pipes, \
+                 sockets or devices"
+            ),
+        };
+        Err(refuse(shown(&self.args.from, from), reason))
     }
 
     /// A new name needs a directory that is there.
@@ -149,10 +156,10 @@ impl<'a> Copy<'a> {
             }
         }
         for name in self.from.names(from).map_err(self.at_from(from))? {
-            let path = from.join(&name);
-            // None only if somebody removed it meanwhile.
-            if let Some(stat) = self.from.stat(&path, false).map_err(self.at_from(&path))? {
-                self.copy(&path, &stat, &to.join(&name))?;
+            // One that is damaged, say, keeps nobody from the others.
+            if let Err(error) = self.copy_entry(&from.join(&name), &to.join(&name)) {
+                self.failed += 1;
+                output::complain(&error.to_string());
             }
         }
         if made && !self.args.preserves() && source.mode & 0o700 != 0o700 {
@@ -163,9 +170,29 @@ impl<'a> Copy<'a> {
         self.preserve(from, source, to)
     }
 
+    fn copy_entry(&mut self, from: &Path, to: &Path) -> Result<()> {
+        match self.from.stat(from, false).map_err(self.at_from(from))? {
+            Some(stat) => self.copy(from, &stat, to),
+            // Somebody removed it meanwhile.
+            None => Ok(()),
+        }
+    }
+
     fn copy_link(&self, from: &Path, source: &Stat, to: &Path) -> Result<()> {
         let target = self.from.read_link(from).map_err(self.at_from(from))?;
-        self.to.make_link(&target, to).map_err(self.at_to(to))?;
+        match self.to.stat(to, false).map_err(self.at_to(to))? {
+            None => self.to.make_link(&target, to).map_err(self.at_to(to))?,
+            Some(stat) => {
+                self.refuse_over(&stat, source, to)?;
+                let scratch = to.with_file_name(keep::scratch_name());
+                let made = self.to.make_link(&target, &scratch);
+                let done = made.and_then(|()| self.to.rename(&scratch, to));
+                if done.is_err() {
+                    let _ = self.to.remove_file(&scratch);
+                }
+                done.map_err(self.at_to(to))?;
+            }
+        }
         if self.args.archive {
             keep::owner(source, self.to, to, false).map_err(self.at_to(to))?;
             self.to.set_times(to, source, false).map_err(self.at_to(to))?;
@@ -177,8 +204,9 @@ impl<'a> Copy<'a> {
     fn copy_one_of_several(&mut self, from: &Path, source: &Stat, to: &Path) -> Result<()> {
         let number = (source.device, source.ino);
         let Some(first) = self.copied.get(&number) else {
+            self.copy_file(from, source, to)?;
             self.copied.insert(number, to.to_path_buf());
-            return self.copy_file(from, source, to);
+            return Ok(());
         };
         if self.to.stat(to, false).map_err(self.at_to(to))?.is_none() {
             return self.to.hard_link(first, to).map_err(self.at_to(to));
@@ -194,14 +222,8 @@ impl<'a> Copy<'a> {
     fn copy_file(&mut self, from: &Path, source: &Stat, to: &Path) -> Result<()> {
         match self.to.stat(to, true).map_err(self.at_to(to))? {
             None => self.copy_new(from, source, to),
-            Some(stat) if stat.kind == FileKind::Directory => {
-                let reason = "is a directory; remove it first, or choose another name";
-                Err(refuse(shown(&self.args.to, to), reason))
-            }
-            Some(stat) if self.on_one(&stat, source) && stat.ino == source.ino => {
-                Err(refuse(shown(&self.args.to, to), "is the very file to be copied"))
-            }
             Some(stat) => {
+                self.refuse_over(&stat, source, to)?;
                 if stat.mode & SET_ID != 0 {
                     // Other content is not to run with the rights that this had.
                     let set = self.to.set_mode(to, stat.mode & !SET_ID);
@@ -211,6 +233,18 @@ impl<'a> Copy<'a> {
                 self.preserve(from, source, to)
             }
         }
+    }
+
+    /// What is at `to` may not be replaced if it is a directory, or what is to be copied.
+    fn refuse_over(&self, found: &Stat, source: &Stat, to: &Path) -> Result<()> {
+        let reason = match found.kind {
+            FileKind::Directory => "is a directory; remove it first, or choose another name",
+            _ if self.on_one(found, source) && found.ino == source.ino => {
+                "is the very file to be copied"
+            }
+            _ => return Ok(()),
+        };
+        Err(refuse(shown(&self.args.to, to), reason))
     }
 
     fn copy_new(&mut self, from: &Path, source: &Stat, to: &Path) -> Result<()> {
@@ -283,20 +317,19 @@ impl<'a> Copy<'a> {
         (to, target): (&Path, &mut Content),
         (start, end): (u64, u64),
     ) -> Result<()> {
-        let mut buffer = std::mem::take(&mut self.buffer);
+        let (at_from, at_to) = (self.at_from(from), self.at_to(to));
         let mut offset = start;
         while offset < end {
-            let most = (end - offset).min(buffer.len() as u64) as usize;
-            let piece = &mut buffer[..most];
-            let bytes = source.read(piece, offset).map_err(self.at_from(from))?;
+            let most = (end - offset).min(self.buffer.len() as u64) as usize;
+            let piece = &mut self.buffer[..most];
+            let bytes = source.read(piece, offset).map_err(&at_from)?;
             if bytes == 0 {
                 break;
             }
-            target.write(&piece[..bytes], offset).map_err(self.at_to(to))?;
+            target.write(&piece[..bytes], offset).map_err(&at_to)?;
             offset += bytes as u64;
             self.bar.add(bytes as u64);
         }
-        self.buffer = buffer;
         Ok(())
     }
 

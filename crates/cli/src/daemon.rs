@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use crate::args::MountArgs;
 use crate::error::{self, Error, Result};
 use crate::progress::Bar;
-use crate::{keeper, own_file};
+use crate::{keeper, output, own_file};
 
 /// Said when the mount answers.
 const READY: &str = "ready";
@@ -25,12 +25,10 @@ pub fn start(args: &MountArgs) -> Result<()> {
     let log = args.pool.join(LOG_NAME);
     if own_file::slices_open_to_others(&args.pool) > 0 {
         let pool = args.pool.display();
-        // Whoever started this may have no terminal any more.
-        let _ = writeln!(
-            std::io::stderr(),
-            "nearside: {pool}: other users can read its slices, and so every file in them, \
-             whatever its mode; chmod 700 {pool}"
-        );
+        output::complain(&format!(
+            "{pool}: other users can read its slices, and so every file in them, whatever its \
+             mode; chmod 700 {pool}"
+        ));
     }
     let mut command = Command::new("/proc/self/exe");
     command.arg0("nearside").args(keeper::arguments(args)).arg("--as-keeper");
@@ -45,7 +43,7 @@ fn log_target(log: &Path) -> Stdio {
     match own_file::open(log, OpenOptions::new().create(true).append(true)) {
         Ok(file) => file.into(),
         Err(error) => {
-            eprintln!("nearside: {}: {error}; going without a log", log.display());
+            output::complain(&format!("{}: {error}; going without a log", log.display()));
             Stdio::null()
         }
     }
@@ -76,11 +74,11 @@ fn wait_ready(mut child: Child, log: &Path) -> Result<()> {
 pub fn keep(args: &MountArgs) -> Result<()> {
     // Started through /proc/self/exe, it would be called "exe" in ps and in messages.
     if let Err(errno) = nix::sys::prctl::set_name(c"nearside-keeper") {
-        eprintln!("nearside: prctl: {errno}");
+        output::complain(&format!("prctl: {errno}"));
     }
     // A session of its own: the terminal and its signals stay behind.
     if let Err(errno) = nix::unistd::setsid() {
-        eprintln!("nearside: setsid: {errno}");
+        output::complain(&format!("setsid: {errno}"));
     }
     let mut reported = false;
     let outcome = keeper::run(args, || {

@@ -1,6 +1,6 @@
 //! `nearside df`: how much space there is, slice by slice.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::error::Result;
 use crate::facts::{Facts, SliceFacts};
 use crate::size::show;
-use crate::{access, output};
+use crate::{access, output, whereabouts};
 
 /// Arguments of `df`.
 #[derive(Debug, Args)]
@@ -22,7 +22,8 @@ still take: less than that of the slices by what is kept for checkpoints and for
 from a full pool. Inodes belong to the pool as a whole. The server of a mounted pool is asked: it
 tells the pool's owner and root.")]
 pub struct DfArgs {
-    /// Directory of the pool.
+    /// A pool: its directory, or the one it is mounted on.
+    #[arg(value_name = "POOL|DIR")]
     pub pool: PathBuf,
     /// Print JSON; all sizes are bytes.
     #[arg(long)]
@@ -81,11 +82,12 @@ impl Space {
 
 /// Shows the space of a pool.
 pub fn run(args: &DfArgs) -> Result<()> {
-    let report = report(args, access::facts(&args.pool)?);
+    let pool = whereabouts::pool_at(&args.pool)?;
+    let report = report(&pool, access::facts(&pool)?);
     if args.json { output::json(&report) } else { output::text(&text(&report)) }
 }
 
-fn report(args: &DfArgs, facts: Facts) -> Report {
+fn report(pool: &Path, facts: Facts) -> Report {
     let (free, kept) = (facts.blocks_free_in_slices(), facts.blocks_kept());
     let slice = |slice: &SliceFacts| Slice {
         index: slice.index,
@@ -93,7 +95,7 @@ fn report(args: &DfArgs, facts: Facts) -> Report {
         space: Space::new(slice.blocks, slice.blocks_free, 0, facts.block_bytes),
     };
     Report {
-        pool: args.pool.display().to_string(),
+        pool: pool.display().to_string(),
         space: Space::new(facts.blocks, free, kept, facts.block_bytes),
         kept_bytes: facts.bytes(kept),
         inodes: facts.inodes,

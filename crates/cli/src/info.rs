@@ -4,12 +4,12 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::access;
 use crate::args::InfoArgs;
 use crate::error::Result;
 use crate::facts::Facts;
 use crate::output::{self, table};
 use crate::size::show;
+use crate::{access, whereabouts};
 
 #[derive(Serialize)]
 struct Info<'a> {
@@ -46,8 +46,9 @@ struct Slice<'a> {
 
 /// Shows a pool.
 pub fn run(args: &InfoArgs) -> Result<()> {
-    let facts = access::facts(&args.pool)?;
-    let info = info(&args.pool, &facts);
+    let pool = whereabouts::pool_at(&args.pool)?;
+    let facts = access::facts(&pool)?;
+    let info = info(&pool, &facts);
     if args.json { output::json(&info) } else { output::text(&text(&info)) }
 }
 

@@ -50,10 +50,14 @@ pub fn clear(side: Side<'_>, dir: &Path) {
     for name in side.names(dir).unwrap_or_default() {
         let Some(process) = writer(&name) else { continue };
         let path = dir.join(&name);
-        let is_file = side
-            .stat(&path, false)
-            .is_ok_and(|stat| stat.is_some_and(|stat| stat.kind == FileKind::File));
-        if is_file && !Path::new(&format!("/proc/{process}")).exists() && !is_held(side, &path) {
+        let kind = side.stat(&path, false).ok().flatten().map(|stat| stat.kind);
+        let may_go = match kind {
+            Some(FileKind::File) => !is_held(side, &path),
+            // Made and renamed at once: nobody works at it for long.
+            Some(FileKind::Symlink) => true,
+            _ => false,
+        };
+        if may_go && !Path::new(&format!("/proc/{process}")).exists() {
             // Somebody else may have been quicker.
             let _ = side.remove_file(&path);
         }
@@ -119,12 +123,13 @@ mod tests {
             std::fs::write(dir.path().join(name), "x").unwrap();
         }
         std::fs::create_dir(dir.path().join(dead(3))).unwrap();
+        std::os::unix::fs::symlink("nowhere", dir.path().join(dead(4))).unwrap();
         let file = std::fs::File::open(dir.path().join(&names[1])).unwrap();
         let held = Content::Outside(file);
         hold(&held);
         let left = || std::fs::read_dir(dir.path()).unwrap().count();
         clear(Side::Outside, dir.path());
-        assert_eq!(left(), 4, "one is gone");
+        assert_eq!(left(), 4, "a file and a link are gone");
         assert!(!dir.path().join(&names[0]).exists());
         drop(held);
         clear(Side::Outside, dir.path());

@@ -24,6 +24,7 @@ mod info;
 mod inside;
 mod keep;
 mod keeper;
+mod log;
 mod ls;
 mod manual;
 mod metrics;
@@ -52,6 +53,7 @@ mod tree;
 mod umount;
 mod upgrade;
 mod verdict;
+mod whereabouts;
 mod xattrs;
 
 use std::process::ExitCode;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::args::{MountArgs, Part};
 use crate::error::{self, Error, Result};
 use crate::server_lock::{ServerLock, Watch};
-use crate::{daemon, keeper, place, server};
+use crate::{daemon, keeper, output, place, server};
 
 /// Mounts a pool.
 pub fn run(args: &MountArgs) -> Result<()> {
@@ -31,7 +31,8 @@ fn settle(pool: &Path, dir: &Path) -> Result<PathBuf> {
             let reason = format!("pool {} is mounted here; unmount it first", other.display());
             return Err(Error::Place { dir: dir.to_path_buf(), reason });
         }
-        eprintln!("nearside: {}: clearing the mount of a server that died", dir.display());
+        let shown = dir.display();
+        output::complain(&format!("{shown}: clearing the mount of a server that died"));
         nearside_fuse::mounts::clear(&entry.dir)?;
     }
     let dir = dir.canonicalize().map_err(error::io(dir))?;

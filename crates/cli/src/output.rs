@@ -43,7 +43,7 @@ pub fn shown(name: &[u8]) -> String {
 }
 
 /// Says on stderr what went wrong, or will be missing. A path in it may hold what commands a
-/// terminal; its lines stay lines.
+/// terminal; its lines stay lines. Nothing is broken off because stderr went away.
 pub fn complain(text: &str) {
     let lines: Vec<String> = text
         .split('\n')
@@ -52,7 +52,7 @@ pub fn complain(text: &str) {
             false => line.to_owned(),
         })
         .collect();
-    eprintln!("nearside: {}", lines.join("\n"));
+    let _ = writeln!(std::io::stderr(), "nearside: {}", lines.join("\n"));
 }
 
 /// Prints `value` as JSON on stdout.

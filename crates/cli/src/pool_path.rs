@@ -1,7 +1,7 @@
 //! `POOL:/path`: something in a pool, as the command line names it.
 //!
 //! The first `:/` ends the pool's directory. A file outside whose path holds `:/` is named from
-//! its own directory.
+//! its own directory. Where a pool is mounted names it as well as its directory does.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 
 use crate::error::Error;
+use crate::whereabouts;
 
 /// A place in a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,10 +92,15 @@ fn split(text: &OsStr) -> Option<(&Path, &Path)> {
     Some((part(&bytes[..at]), part(&bytes[at + 1..])))
 }
 
+/// The pool's directory. Here, so that all that comes later, messages too, speaks of the pool.
+fn meant(place: &Path) -> PathBuf {
+    whereabouts::pool_at(place).unwrap_or_else(|_| place.to_owned())
+}
+
 fn parse(text: OsString) -> Result<PoolPath, String> {
     match split(&text) {
         Some((pool, path)) if !pool.as_os_str().is_empty() => {
-            Ok(PoolPath { pool: pool.to_owned(), path: path.to_owned() })
+            Ok(PoolPath { pool: meant(pool), path: path.to_owned() })
         }
         _ => Err("write POOL:/path, like /data/pool:/notes/today".to_owned()),
     }
@@ -102,7 +108,9 @@ fn parse(text: OsString) -> Result<PoolPath, String> {
 
 fn parse_or_root(text: OsString) -> Result<PoolPath, String> {
     match split(&text) {
-        None if !text.is_empty() => Ok(PoolPath { pool: text.into(), path: "/".into() }),
+        None if !text.is_empty() => {
+            Ok(PoolPath { pool: meant(Path::new(&text)), path: "/".into() })
+        }
         _ => parse(text),
     }
 }

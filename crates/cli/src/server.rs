@@ -1,7 +1,6 @@
 //! The server: holds a pool open and its mount alive, until it is unmounted, told to end, or told
 //! to stop for the next server.
 
-use std::io::IsTerminal;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -9,26 +8,20 @@ use std::time::{Duration, Instant};
 
 use nearside::{OpenOptions, Pool};
 use nearside_fuse::{Connection, Mount, MountOptions, Unmounter};
-use tracing_subscriber::EnvFilter;
 
 use crate::args::MountArgs;
 use crate::control;
 use crate::error::{self, Error, Result};
 use crate::keeper::channel::{Channel, ToKeeper, ToServer};
-use crate::output;
 use crate::own_file;
-use crate::place;
 use crate::server_lock::ServerLock;
 use crate::signals::Signals;
+use crate::{log, place};
 
 /// Time that programs have to close their files once a signal asked the server to end.
 const GRACE: Duration = Duration::from_secs(5);
 /// Time that the kernel has to take back its requests once the connection is cut.
 const CUT_GRACE: Duration = Duration::from_secs(1);
-/// Where more or less is asked of the log, as in `NEARSIDE_LOG=debug`.
-const LOG_VARIABLE: &str = "NEARSIDE_LOG";
-/// What is logged otherwise.
-const LOG_DEFAULT: &str = "info";
 
 enum Event {
     Ended(nearside_fuse::Result<()>),
@@ -53,7 +46,7 @@ enum End {
 
 /// Is the server that a keeper started.
 pub fn run(args: &MountArgs) -> Result<()> {
-    start_log();
+    log::start();
     if let Err(errno) = nix::sys::prctl::set_name(c"nearside") {
         tracing::warn!("prctl: {errno}");
     }
@@ -94,9 +87,18 @@ impl Server<'_> {
     fn run(&mut self, start: Start, signals: Signals) -> Result<()> {
         let taken = start.connection.map(connection_of).transpose()?;
         let pool = open(self.args, taken.as_ref())?;
-        // Before the mount: a port that is taken leaves none behind.
-        let served = answer(&pool, self.args, start.lock.is_some())
-            .and_then(|_answering| self.serve(&pool, taken, start.lock, signals));
+        // Before the mount: a port that is taken leaves none behind. But a mount that is there is
+        // worth more than answers.
+        let takes_over = taken.is_some();
+        let served = match answer(&pool, self.args, start.lock.is_some(), takes_over) {
+            Err(error) if !takes_over => Err(error),
+            answering => {
+                if let Err(error) = &answering {
+                    tracing::warn!("{error}");
+                }
+                self.serve(&pool, taken, start.lock, signals)
+            }
+        };
         if let Ok(End::HandedOver) = served {
             tracing::info!("stopped for the next server");
             // As a kill would leave it: closing takes time, and programs wait.
@@ -246,13 +248,20 @@ fn options(args: &MountArgs) -> MountOptions {
 }
 
 /// Answers questions about the pool while it is mounted. `may_listen`: nobody else can be the
-/// pool's server.
-fn answer(pool: &Pool, args: &MountArgs, may_listen: bool) -> Result<control::Server> {
+/// pool's server. `may_wait`: the port of the metrics may come later.
+fn answer(
+    pool: &Pool,
+    args: &MountArgs,
+    may_listen: bool,
+    may_wait: bool,
+) -> Result<control::Server> {
     let subject = control::Subject::new(pool.fs().clone(), args.pool.clone(), args.dir.clone());
-    control::Server::start(&args.pool, subject, args.metrics, may_listen).map_err(|error| {
-        let asked = args.metrics.map_or_else(String::new, |it| format!(" (--metrics {it})"));
-        Error::Server(format!("cannot answer questions about the pool{asked}: {error}"))
-    })
+    control::Server::start(&args.pool, subject, args.metrics, may_listen, may_wait).map_err(
+        |error| {
+            let asked = args.metrics.map_or_else(String::new, |it| format!(" (--metrics {it})"));
+            Error::Server(format!("cannot answer questions about the pool{asked}: {error}"))
+        },
+    )
 }
 
 /// Takes a mount away that nobody serves.
@@ -336,19 +345,4 @@ fn end(unmounter: &Unmounter) -> Duration {
         }
     }
     GRACE
-}
-
-/// Logs to stderr, which the background server has pointed at the pool's log file.
-fn start_log() {
-    let filter = EnvFilter::try_from_env(LOG_VARIABLE);
-    let filter = filter.unwrap_or_else(|_| EnvFilter::new(LOG_DEFAULT));
-    // Fails only when a log has been started already.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal() && output::may_colour())
-        // Else a log that cannot be written (a full disk) is told to stderr, which is that very
-        // log, and the thread panics.
-        .log_internal_errors(false)
-        .try_init();
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::control::Client;
+use crate::control::{Client, is_served};
 use crate::error::{Error, Result};
 use crate::sample::Sample;
 use crate::size::show;
@@ -15,13 +15,13 @@ use crate::{access, output, place};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  nearside stats /mnt/near                          since the mount
+  nearside stats /mnt/near                          since its server began
   nearside stats /mnt/near --every 5                and then what happened in each 5 seconds
   nearside stats /data/pool --every 1 --count 60 --json
 
 p50 and p99 are the times that half and 99 % of the calls stayed below, to a quarter. Checkpoints
-are the whole pool's. With --json each look is one line. The server tells the pool's owner and
-root.")]
+are the whole pool's. With --json each look is one line. A server that follows another one (see
+nearside upgrade) counts from its own beginning. The server tells the pool's owner and root.")]
 pub struct StatsArgs {
     /// A mounted pool: its directory, or the one it is mounted on.
     #[arg(value_name = "DIR|POOL")]
@@ -32,7 +32,7 @@ pub struct StatsArgs {
     /// End after K looks [default: 1; with --every: until Ctrl-C].
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     pub count: Option<u32>,
-    /// Print JSON: what was counted since the mount, in every look.
+    /// Print JSON: what was counted since the server began, in every look.
     #[arg(long)]
     pub json: bool,
 }
@@ -43,11 +43,11 @@ pub fn run(args: &StatsArgs) -> Result<()> {
     let looks = args.count.unwrap_or(if args.every.is_some() { u32::MAX } else { 1 });
     let pause = Duration::from_secs(args.every.unwrap_or(1).into());
     let mut before: Option<Sample> = None;
-    for look in 0..looks {
-        if look > 0 {
+    for round in 0..looks {
+        if round > 0 {
             std::thread::sleep(pause);
         }
-        let sample = Client::connect(&pool)?.stats()?;
+        let sample = look(&pool)?;
         let goes_on = match args.json {
             true => output::json_line(&sample)?,
             false => {
@@ -61,6 +61,12 @@ pub fn run(args: &StatsArgs) -> Result<()> {
         before = Some(sample);
     }
     Ok(())
+}
+
+/// What the server has counted. One that goes away instead of answering is followed by another.
+pub fn look(pool: &Path) -> Result<Sample> {
+    let ask = || Client::connect(pool)?.stats();
+    ask().or_else(|error| if is_served(pool) { ask() } else { Err(error) })
 }
 
 /// The pool that is meant: mounted on `place`, or in it.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use crate::control::Client;
+use crate::control::{Client, is_served};
 use crate::error::{Error, Result};
 use crate::output;
 use crate::sample::{Sample, SliceSample};
@@ -42,7 +42,7 @@ pub struct TopArgs {
 /// Shows them until a key or a signal ends it.
 pub fn run(args: &TopArgs) -> Result<()> {
     let pool = stats::pool_of(&args.place)?;
-    let first = look(&pool)?;
+    let first = stats::look(&pool)?;
     if !screen::is_there() {
         output::complain("no terminal to draw on, so this is one table; see nearside stats");
         return output::text(&stats::text(&first));
@@ -51,16 +51,22 @@ pub fn run(args: &TopArgs) -> Result<()> {
     watch(&screen, &pool, first, Duration::from_secs(args.every.into()))
 }
 
-fn look(pool: &Path) -> Result<Sample> {
-    Client::connect(pool)?.stats()
+/// What is to be seen now; why nothing is, while the server is being replaced.
+fn look(pool: &Path) -> Result<std::result::Result<Sample, String>> {
+    match Client::connect_now(pool).and_then(|mut client| client.stats()) {
+        Ok(sample) => Ok(Ok(sample)),
+        Err(error) if is_served(pool) => Ok(Err(error.to_string())),
+        Err(error) => Err(error),
+    }
 }
 
 fn watch(screen: &Screen, pool: &Path, first: Sample, pause: Duration) -> Result<()> {
     // What came before the first look is shown until there is a second.
     let (mut before, mut shown) = (first.clone(), first);
+    let mut missing = None;
     let mut next = Instant::now() + pause;
     loop {
-        if screen.show(&frame(&shown, screen.size())).is_err() {
+        if screen.show(&frame(&shown, missing.as_deref(), screen.size())).is_err() {
             // Nobody sits there any more.
             return Ok(());
         }
@@ -69,17 +75,23 @@ fn watch(screen: &Screen, pool: &Path, first: Sample, pause: Duration) -> Result
             Event::End => return Ok(()),
             Event::Key(_) | Event::Resized => {}
             Event::Time => {
-                let now = look(pool)?;
-                shown = now.since(&before);
-                before = now;
+                missing = match look(pool)? {
+                    Ok(now) => {
+                        shown = now.since(&before);
+                        before = now;
+                        None
+                    }
+                    Err(why) => Some(why),
+                };
                 next = Instant::now() + pause;
             }
         }
     }
 }
 
-/// What fits a screen of this size: the slices and the calls share what the rest leaves.
-fn frame(sample: &Sample, size: Size) -> Vec<String> {
+/// What fits a screen of this size: the slices and the calls share what the rest leaves. `missing`
+/// says why there is nothing newer.
+fn frame(sample: &Sample, missing: Option<&str>, size: Size) -> Vec<String> {
     let count: u64 = sample.calls.iter().map(|call| call.count).sum();
     let bytes: u64 = sample.calls.iter().map(|call| call.bytes).sum();
     let mut lines = vec![
@@ -89,12 +101,15 @@ fn frame(sample: &Sample, size: Size) -> Vec<String> {
             printable(&sample.dir),
             sample.process
         ),
-        format!(
-            "{:.1} s: {:.0} calls/s, {}/s",
-            sample.serving_seconds,
-            sample.rate(count),
-            show(sample.rate(bytes) as u64)
-        ),
+        match missing {
+            Some(why) => format!("the server is being replaced: {}", printable(why)),
+            None => format!(
+                "{:.1} s: {:.0} calls/s, {}/s",
+                sample.serving_seconds,
+                sample.rate(count),
+                show(sample.rate(bytes) as u64)
+            ),
+        },
         String::new(),
     ];
     lines.extend(stats::pool_lines(sample).lines().map(str::to_owned));
@@ -173,18 +188,21 @@ mod tests {
         many.slices = (0..20).map(|index| SliceSample { index, ..slice.clone() }).collect();
         many.pool = "\x1b[31m/p".to_owned();
         for (rows, columns) in [(24, 80), (50, 132), (10, 40), (1, 1), (3, 200)] {
-            let lines = frame(&many, Size { columns, rows });
+            let lines = frame(&many, None, Size { columns, rows });
             assert!(lines.len() <= rows, "{rows}: {lines:#?}");
             assert!(!lines.concat().contains('\x1b'));
         }
-        let lines = frame(&many, Size { columns: 80, rows: 24 });
+        let lines = frame(&many, None, Size { columns: 80, rows: 24 });
         assert_eq!(lines.len(), 24);
         assert!(lines.iter().any(|line| line.starts_with("CALL")), "{lines:#?}");
         assert!(lines.iter().any(|line| line.starts_with("call0 ")), "{lines:#?}");
         assert!(lines.iter().any(|line| line.starts_with("0 ")), "{lines:#?}");
-        let few = frame(&sample(1000, 2.0), Size { columns: 80, rows: 24 });
+        let few = frame(&sample(1000, 2.0), None, Size { columns: 80, rows: 24 });
         assert!(few.iter().all(|line| line.chars().count() <= 80), "{few:#?}");
         assert!(few[1].contains("500 calls/s, 1.9 MiB/s"), "{few:?}");
+        let gone = frame(&sample(1000, 2.0), Some("\x1bgone"), Size { columns: 80, rows: 24 });
+        assert!(gone[1].contains("is being replaced") && !gone[1].contains('\x1b'), "{gone:?}");
+        assert_eq!(gone[2..], few[2..], "what was seen last stays");
         assert!(few.iter().any(|line| line.contains("###------- 25 %")), "{few:#?}");
     }
 }

@@ -2,39 +2,63 @@
 
 use std::path::Path;
 
-use nearside_fuse::mounts;
+use nearside_fuse::mounts::{self, MountEntry};
 
 use crate::args::UmountArgs;
 use crate::error::{Error, Result};
-use crate::place;
+use crate::progress::Bar;
 use crate::server_lock::{End, Watch};
+use crate::{output, place, whereabouts};
 
 /// Unmounts.
 pub fn run(args: &UmountArgs) -> Result<()> {
     let dir = &args.dir;
     let nothing = || place::nothing_here(dir);
-    let entry = place::mounted_on(dir)?.ok_or_else(nothing)?;
+    let entry = whereabouts::mount_at(dir)?.ok_or_else(nothing)?;
     let pool = place::pool_of(&entry).ok_or_else(nothing)?;
     match Watch::open(&pool) {
         Some(watch) if watch.is_served() => {
-            mounts::unmount(&entry.dir)?;
+            unmount(&entry)?;
+            let others = whereabouts::others_of(&entry)?;
+            if !others.is_empty() {
+                let others = whereabouts::listed(&others);
+                let text =
+                    format!("{}: still mounted on {others}; unmount it there", dir.display());
+                output::complain(&text);
+            }
+            let _bar = Bar::new("waiting for the server to close the pool");
             told(&pool, watch.wait())
         }
         Some(_) => clear(dir, &entry.dir),
         // A pool on read-only media has no such file.
         None if place::is_dead(&entry.dir) => clear(dir, &entry.dir),
-        None => Ok(mounts::unmount(&entry.dir)?),
+        None => unmount(&entry),
+    }
+}
+
+fn unmount(entry: &MountEntry) -> Result<()> {
+    let Err(error) = mounts::unmount(&entry.dir) else { return Ok(()) };
+    let inner = whereabouts::mounts_in(&entry.dir)?;
+    match error {
+        nearside_fuse::Error::Busy(dir) if !inner.is_empty() => {
+            let inner = whereabouts::listed(&inner);
+            Err(Error::Place {
+                dir,
+                reason: format!("mounted in it is {inner}; unmount that first"),
+            })
+        }
+        error => Err(error.into()),
     }
 }
 
 /// Takes the mount of a dead server away, whoever may still be in it.
 fn clear(dir: &Path, mounted: &Path) -> Result<()> {
     mounts::clear(mounted)?;
-    eprintln!(
-        "nearside: {}: the server had died; its mount is cleared, and the next mount recovers \
-         every acknowledged change",
+    output::complain(&format!(
+        "{}: the server had died; its mount is cleared, and the next mount recovers every \
+         acknowledged change",
         dir.display()
-    );
+    ));
     Ok(())
 }
 

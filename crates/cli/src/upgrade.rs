@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::args::UpgradeArgs;
 use crate::error::{self, Error, Result};
 use crate::keeper::{self, Reply, Request};
-use crate::{output, place};
+use crate::{output, place, whereabouts};
 
 #[derive(Serialize)]
 struct Upgraded<'a> {
@@ -22,7 +22,7 @@ struct Upgraded<'a> {
 /// Upgrades the server of a mount.
 pub fn run(args: &UpgradeArgs) -> Result<()> {
     let dir = &args.dir;
-    let entry = place::mounted_on(dir)?;
+    let entry = whereabouts::mount_at(dir)?;
     let pool = entry.as_ref().and_then(place::pool_of).ok_or_else(|| place::nothing_here(dir))?;
     let program = program(args.program.as_deref())?;
     match keeper::ask(&pool, &Request::Upgrade { program })? {

@@ -7,7 +7,8 @@ pub const PAGE: &str = "docs/operations.md";
 /// The crates whose messages people see; the others are tools for those who work on Nearside.
 const CRATES: [&str; 8] = ["pmem", "topology", "pool", "fs", "shm", "nearside", "fuse", "cli"];
 /// What a message stands in.
-const OPENINGS: [&str; 4] = ["#[error(", "tracing::warn!(", "tracing::error!(", "eprintln!("];
+const OPENINGS: [&str; 5] =
+    ["#[error(", "tracing::warn!(", "tracing::error!(", "eprintln!(", "complain("];
 /// Fewer letters than this are no words to search for: the message passes another one on.
 const LETTERS_MIN: usize = 5;
 
@@ -96,12 +97,13 @@ mod tests {
             "#[error(\n \"the é pool \\\n  is full\",\n path.display()\n)]",
             "fn f() { tracing::warn!(%error, \"the é pool is full\"); }",
             "fn f() { eprintln!(\"nearside: {}: the é pool is full; go\", pool(\"x\")); }",
+            "fn f() { output::complain(&format!(\"{}: the é pool is full\", x.display())); }",
         ];
         for text in texts {
             assert_eq!(findings(text, "the pool is empty"), 1, "{text}");
         }
         let page = "**the é pool\nis full; go**";
-        assert_eq!(texts.map(|text| findings(text, page)), [0; 4]);
+        assert_eq!(texts.map(|text| findings(text, page)), [0; 5]);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nearside::FileSystem;
@@ -18,6 +18,8 @@ use crate::verdict::Verdict;
 
 /// How often a check says how far it is.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(200);
+/// Checks at once: one is made, the others wait for their turn.
+const CHECKS_MAX: usize = 16;
 /// Longest time that a check waits for who asked to take its answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -28,14 +30,57 @@ pub struct Subject {
     pool: PathBuf,
     dir: PathBuf,
     began: Instant,
-    /// A check is under way.
-    checking: Arc<AtomicBool>,
+    checks: Arc<Checks>,
+}
+
+/// The checks that were asked for and have no answer yet. One at a time: what a check looks at is
+/// not used again before its end.
+#[derive(Debug, Default)]
+struct Checks {
+    count: AtomicUsize,
+    is_one_made: Mutex<bool>,
+    /// One has ended.
+    ended: Condvar,
+}
+
+/// The turn of a check.
+struct Turn<'a>(&'a Checks);
+
+impl Checks {
+    /// Waits for a turn, as long as `goes_on`, which is asked again and again.
+    fn turn(&self, goes_on: impl Fn() -> bool) -> Option<Turn<'_>> {
+        let mut is_made = self.lock();
+        while *is_made {
+            drop(is_made);
+            if !goes_on() {
+                return None;
+            }
+            is_made = self.lock();
+            if *is_made {
+                let waited = self.ended.wait_timeout(is_made, PROGRESS_PAUSE);
+                is_made = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+        *is_made = true;
+        Some(Turn(self))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.is_one_made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.0.lock() = false;
+        self.0.ended.notify_one();
+    }
 }
 
 impl Subject {
     /// The pool in `pool`, which is mounted on `dir`.
     pub fn new(fs: Arc<FileSystem>, pool: PathBuf, dir: PathBuf) -> Subject {
-        Subject { fs, pool, dir, began: Instant::now(), checking: Arc::default() }
+        Subject { fs, pool, dir, began: Instant::now(), checks: Arc::default() }
     }
 
     /// The line that answers a short question.
@@ -60,22 +105,27 @@ impl Subject {
         Sample::new(&self.fs.stats(), &self.pool, &self.dir, self.began.elapsed())
     }
 
-    /// Verifies all that is stored, in a thread of its own, and answers to `asking`.
+    /// Verifies all that is stored, in a thread of its own, and answers to `asking`. Waits for a
+    /// check that is under way: what was made after that began is to be looked at, too.
     pub fn check(&self, asking: UnixStream) {
-        if self.checking.swap(true, Ordering::AcqRel) {
-            let failed = Say::<()>::Failed("another check is under way; wait for it".to_owned());
+        if self.checks.count.fetch_add(1, Ordering::AcqRel) >= CHECKS_MAX {
+            self.checks.count.fetch_sub(1, Ordering::AcqRel);
+            let why = format!("{CHECKS_MAX} checks are under way; wait for them");
             // Who asked may have gone already.
-            let _ = say(&asking, failed);
+            let _ = say(&asking, Say::<()>::Failed(why));
             return;
         }
         let subject = self.clone();
         let work = move || {
-            subject.run_check(&asking);
-            subject.checking.store(false, Ordering::Release);
+            let waits = || say(&asking, Say::<()>::Progress(Progress { done: 0, of: 0 })).is_ok();
+            if let Some(_turn) = subject.checks.turn(waits) {
+                subject.run_check(&asking);
+            }
+            subject.checks.count.fetch_sub(1, Ordering::AcqRel);
         };
         if let Err(error) = std::thread::Builder::new().name("check".to_owned()).spawn(work) {
             tracing::error!("cannot start a check: {error}");
-            self.checking.store(false, Ordering::Release);
+            self.checks.count.fetch_sub(1, Ordering::AcqRel);
         }
     }
 

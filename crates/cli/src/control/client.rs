@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nearside::files::Timestamp;
 use serde::Deserialize;
@@ -13,10 +13,15 @@ use super::{ANSWER_BYTES_MAX, Answer, Ask, Progress, Question, Say, VERSION, soc
 use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::sample::Sample;
+use crate::server_lock::Watch;
 use crate::verdict::Verdict;
 
 /// Longest time without a word from the server.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest time that a server is waited for while it is replaced.
+const REPLACED_MAX: Duration = Duration::from_secs(15);
+/// Pause between two tries.
+const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// A connection to the server of a pool.
 pub struct Client {
@@ -25,17 +30,36 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the server of the pool in `dir`.
+    /// Connects to the server of the pool in `dir`; one that is being replaced is waited for.
     pub fn connect(dir: &Path) -> Result<Client> {
+        let until = Instant::now() + REPLACED_MAX;
+        loop {
+            match Client::attempt(dir) {
+                // Its socket is there and nobody listens: it has died, or made room for the next.
+                Err(error)
+                    if error.kind() == io::ErrorKind::ConnectionRefused
+                        && Instant::now() < until
+                        && is_served(dir) =>
+                {
+                    std::thread::sleep(RETRY_PAUSE);
+                }
+                done => return done.map_err(|error| refused(dir, error)),
+            }
+        }
+    }
+
+    /// Connects to the server that is there now, or not at all.
+    pub fn connect_now(dir: &Path) -> Result<Client> {
+        Client::attempt(dir).map_err(|error| refused(dir, error))
+    }
+
+    fn attempt(dir: &Path) -> io::Result<Client> {
         let connected = socket::connect(dir).and_then(|stream| {
             stream.set_read_timeout(Some(PATIENCE))?;
             stream.set_write_timeout(Some(PATIENCE))?;
             Ok(stream)
         });
-        match connected {
-            Ok(stream) => Ok(Client { pool: dir.to_path_buf(), stream: BufReader::new(stream) }),
-            Err(error) => Err(refused(dir, error)),
-        }
+        connected.map(|stream| Client { pool: dir.to_path_buf(), stream: BufReader::new(stream) })
     }
 
     /// What the pool says about itself.
@@ -84,6 +108,11 @@ impl Client {
             }
         }
     }
+}
+
+/// Whether the pool is mounted: by a server, or by a keeper that is about to have one.
+pub fn is_served(pool: &Path) -> bool {
+    Watch::open(pool).is_some_and(|watch| watch.is_served())
 }
 
 fn said<T: DeserializeOwned>(line: &[u8]) -> io::Result<Say<T>> {

@@ -12,13 +12,14 @@ mod answer;
 mod client;
 mod connection;
 mod http;
+mod port;
 mod server;
 mod socket;
 
 use serde::{Deserialize, Serialize};
 
 pub use answer::Subject;
-pub use client::Client;
+pub use client::{Client, is_served};
 pub use server::Server;
 
 /// The protocol's version; another one is refused.

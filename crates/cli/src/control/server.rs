@@ -5,7 +5,7 @@
 //! are connected and say nothing.
 
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::answer::Subject;
 use super::connection::{Connection, Stream};
+use super::port::Port;
 use super::{QUESTION_BYTES_MAX, Say, http, line, question, socket};
 
 /// Connections at once.
@@ -39,7 +40,7 @@ pub struct Server {
 struct Loop {
     subject: Subject,
     control: Option<UnixListener>,
-    metrics: Option<TcpListener>,
+    metrics: Port,
     /// Whom the control socket lets in, besides root.
     owner: u32,
     connections: Vec<Connection>,
@@ -50,18 +51,16 @@ struct Loop {
 
 impl Server {
     /// Answers questions about `subject`, the pool in `pool`; on `metrics`, if that is given, too.
-    /// Without a control socket it goes on, with a warning in the log; not without the port.
+    /// Without a control socket it goes on, with a warning in the log; without the port only if
+    /// it `may_wait` for that.
     pub fn start(
         pool: &Path,
         subject: Subject,
         metrics: Option<SocketAddr>,
         may_listen: bool,
+        may_wait: bool,
     ) -> io::Result<Server> {
-        let metrics = metrics.map(TcpListener::bind).transpose()?;
-        if let Some(listener) = &metrics {
-            listener.set_nonblocking(true)?;
-            tracing::info!(address = %listener.local_addr()?, "metrics");
-        }
+        let metrics = Port::open(metrics, may_wait)?;
         let control = match may_listen.then(|| socket::listen(pool)).transpose() {
             Ok(listener) => listener,
             Err(error) => {
@@ -128,6 +127,7 @@ impl Loop {
             if !metrics.is_empty() {
                 self.let_in_metrics(now);
             }
+            self.metrics.retry(now);
         }
     }
 
@@ -139,7 +139,7 @@ impl Loop {
         let listening = if paused.is_some() { PollFlags::empty() } else { PollFlags::IN };
         let end = self.end.as_fd();
         let control = self.control.as_ref().map(AsFd::as_fd);
-        let metrics = self.metrics.as_ref().map(AsFd::as_fd);
+        let metrics = self.metrics.listener().map(AsFd::as_fd);
         let mut polled = vec![PollFd::from_borrowed_fd(end, PollFlags::IN)];
         for listener in [control, metrics] {
             // Where there is none, the end stands in for it and is asked for nothing.
@@ -150,7 +150,7 @@ impl Loop {
             polled.push(PollFd::new(connection, connection.wanted()));
         }
         let silent = self.connections.iter().map(|it| it.moved + SILENCE_MAX).min();
-        let until = silent.into_iter().chain(paused).min();
+        let until = silent.into_iter().chain(paused).chain(self.metrics.due()).min();
         // A little later, so that what is due then is.
         let timeout = until.map(|at| at.saturating_duration_since(now) + Duration::from_millis(1));
         let timeout = timeout.and_then(|left| Timespec::try_from(left).ok());
@@ -179,7 +179,7 @@ impl Loop {
     }
 
     fn let_in_metrics(&mut self, now: Instant) {
-        let Some(listener) = &self.metrics else { return };
+        let Some(listener) = self.metrics.listener() else { return };
         match listener.accept() {
             Ok((stream, _)) => self.hold(Stream::Metrics(stream), now),
             Err(error) => self.not_let_in(&error, now),

@@ -1,14 +1,15 @@
 //! `POOL/nearside.keeper`: where a keeper is asked to upgrade its server.
 //!
 //! A line of JSON there and one back. The socket is the owner's and root's: the file's mode says
-//! so, and the kernel's word on who asks is looked at again.
+//! so, and the kernel's word on who asks is looked at again. Nobody is waited for here: the keeper
+//! has a server to look after.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -19,7 +20,7 @@ use crate::own_file;
 const NAME: &str = "nearside.keeper";
 /// Longest line, bytes: a path and what stands around it.
 const LINE_BYTES_MAX: u64 = 16 << 10;
-/// Longest time that one who asks may take for its line: the keeper does nothing else meanwhile.
+/// Longest time that one who asks may take for its line: nobody else is let in meanwhile.
 const LINE_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// What a keeper is asked.
@@ -63,6 +64,10 @@ pub struct Door {
 #[derive(Debug)]
 pub struct Asked {
     stream: UnixStream,
+    /// What it has said so far.
+    line: Vec<u8>,
+    /// When it has to have said all.
+    until: Instant,
 }
 
 /// A path of the socket that fits its 108 bytes, however long the pool's is.
@@ -77,34 +82,64 @@ impl Door {
         let named = |source| error::io(&path)(source);
         let dir = File::open(pool).map_err(&named)?;
         match std::fs::remove_file(&path) {
-            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(source) if source.kind() != ErrorKind::NotFound => {
                 return Err(named(source));
             }
             _ => {}
         }
         let listener = UnixListener::bind(short_path(&dir)).map_err(&named)?;
+        listener.set_nonblocking(true).map_err(&named)?;
         own_file::settle_socket(&path, 0o600, None).map_err(&named)?;
         Ok(Door { listener, path })
     }
 
-    /// Lets the next one in, and reads what it asks.
-    pub fn accept(&self) -> std::io::Result<(Asked, Request)> {
+    /// Lets the next one in.
+    pub fn accept(&self) -> std::io::Result<Asked> {
         let (stream, _) = self.listener.accept()?;
         let peer = rustix::net::sockopt::socket_peercred(&stream)?.uid;
         if !peer.is_root() && peer != rustix::process::geteuid() {
-            return Err(std::io::ErrorKind::PermissionDenied.into());
+            return Err(ErrorKind::PermissionDenied.into());
         }
-        stream.set_read_timeout(Some(LINE_TIME_MAX))?;
-        stream.set_write_timeout(Some(LINE_TIME_MAX))?;
-        let request = read_line(&stream)?;
-        Ok((Asked { stream }, request))
+        stream.set_nonblocking(true)?;
+        Ok(Asked { stream, line: Vec::new(), until: Instant::now() + LINE_TIME_MAX })
     }
 }
 
 impl Asked {
+    /// When it has to have said all.
+    pub fn until(&self) -> Instant {
+        self.until
+    }
+
+    /// Reads on: what it asks, once all of that is there.
+    pub fn hear(&mut self) -> std::io::Result<Option<Request>> {
+        let mut piece = [0; 4096];
+        loop {
+            match self.stream.read(&mut piece) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(bytes) => self.line.extend_from_slice(&piece[..bytes]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+            if let Some(end) = self.line.iter().position(|&byte| byte == b'\n') {
+                return Ok(Some(serde_json::from_slice(&self.line[..end])?));
+            }
+            if self.line.len() as u64 >= LINE_BYTES_MAX {
+                return Err(ErrorKind::InvalidData.into());
+            }
+        }
+    }
+
     /// Answers; whoever went away meanwhile gets none.
     pub fn answer(mut self, reply: &Reply) {
         let _ = write_line(&mut self.stream, reply);
+    }
+}
+
+impl AsFd for Asked {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 }
 
@@ -149,6 +184,7 @@ fn read_line<M: DeserializeOwned>(stream: &UnixStream) -> std::io::Result<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::event::{PollFd, PollFlags, poll};
 
     #[test]
     fn whoever_asks_is_answered_also_in_a_long_directory() {
@@ -160,7 +196,9 @@ mod tests {
         let door = Door::open(&pool).unwrap();
         std::thread::scope(|threads| {
             let asking = threads.spawn(|| ask(&pool, &request).unwrap());
-            let (asked, Request::Upgrade { program }) = door.accept().unwrap();
+            await_readable(&door);
+            let mut asked = door.accept().unwrap();
+            let Request::Upgrade { program } = heard(&mut asked).unwrap();
             asked.answer(&Reply::Refused(program.display().to_string()));
             let reply = asking.join().unwrap();
             assert!(matches!(reply, Reply::Refused(text) if text == "/bin/next"));
@@ -172,18 +210,52 @@ mod tests {
     }
 
     #[test]
-    fn one_who_talks_nonsense_or_nothing_is_sent_away() {
+    fn one_who_talks_nonsense_is_sent_away() {
         let root = tempfile::tempdir().unwrap();
         let door = Door::open(root.path()).unwrap();
         let connect = || UnixStream::connect(root.path().join(NAME)).unwrap();
+        assert!(door.accept().is_err(), "nobody is there");
         connect().write_all(b"\xff\xfe{}\n").unwrap();
-        assert!(door.accept().is_err());
+        assert!(heard(&mut door.accept().unwrap()).is_err());
         let mut long = connect();
         let writing = std::thread::spawn(move || long.write_all(&vec![b'['; 1 << 20]));
-        assert!(door.accept().is_err());
+        assert!(heard(&mut door.accept().unwrap()).is_err());
         assert!(writing.join().unwrap().is_err());
-        let silent = connect();
-        assert!(door.accept().is_err());
-        drop(silent);
+    }
+
+    #[test]
+    fn one_who_says_little_or_nothing_holds_nobody_up() {
+        let root = tempfile::tempdir().unwrap();
+        let door = Door::open(root.path()).unwrap();
+        let mut slow = UnixStream::connect(root.path().join(NAME)).unwrap();
+        let mut asked = door.accept().unwrap();
+        let until = asked.until();
+        assert!(asked.hear().unwrap().is_none());
+        let line = serde_json::to_vec(&Request::Upgrade { program: "/p".into() }).unwrap();
+        for byte in line {
+            slow.write_all(&[byte]).unwrap();
+            assert!(asked.hear().unwrap().is_none());
+        }
+        // What it has said wins it no time.
+        assert_eq!(asked.until(), until);
+        slow.write_all(b"\n").unwrap();
+        assert!(asked.hear().unwrap().is_some());
+        drop(slow);
+        assert!(asked.hear().is_err());
+    }
+
+    fn await_readable(what: &impl AsFd) {
+        let mut list = [PollFd::new(what, PollFlags::IN)];
+        assert_eq!(poll(&mut list, None), Ok(1));
+    }
+
+    /// What it asks, however many pieces that comes in.
+    fn heard(asked: &mut Asked) -> std::io::Result<Request> {
+        loop {
+            await_readable(asked);
+            if let Some(request) = asked.hear()? {
+                return Ok(request);
+            }
+        }
     }
 }

@@ -28,6 +28,7 @@ use rustix::process::Signal;
 
 use crate::args::MountArgs;
 use crate::error::{Error, Result};
+use crate::log;
 use crate::server_lock::ServerLock;
 use crate::signals::Signals;
 
@@ -58,11 +59,14 @@ struct Keeper<'a> {
     upgrade: Option<Upgrade>,
     /// The program that the running server was started from.
     program: PathBuf,
+    /// The running server takes signals: one that has only just begun would die of them.
+    greeted: bool,
     /// It has said its last.
     silent: bool,
     ready: bool,
-    /// A signal asked for the end: a server that dies now is not followed.
-    ending: bool,
+    /// The signal that asked for the end: a server that dies now is not followed, and one that
+    /// takes over is to end, too.
+    ending: Option<Signal>,
     /// What the server said of its end.
     ended: Option<Ending>,
     failed: Option<String>,
@@ -70,11 +74,12 @@ struct Keeper<'a> {
 
 /// Keeps the mount of `args` (both paths canonical) until it ends; calls `ready` when it answers.
 pub fn run(args: &MountArgs, ready: impl FnOnce() -> Result<()>) -> Result<()> {
+    log::start();
     let signals = Signals::block().map_err(failed("sigprocmask"))?;
     let signals = signal_descriptor(signals.set()).map_err(failed("signalfd"))?;
     let lock = ServerLock::take(&args.pool, args.read_only)?;
     let door = Door::open(&args.pool)
-        .inspect_err(|error| eprintln!("nearside: {error}; the server cannot be upgraded"))
+        .inspect_err(|error| tracing::warn!("{error}; the server cannot be upgraded"))
         .ok();
     let program = PathBuf::from(OURSELVES);
     let server = Server::spawn(&program, args).map_err(failed("the server"))?;
@@ -89,13 +94,15 @@ pub fn run(args: &MountArgs, ready: impl FnOnce() -> Result<()>) -> Result<()> {
         restarts: Restarts::default(),
         upgrade: None,
         program,
+        greeted: false,
         silent: false,
         ready: false,
-        ending: false,
+        ending: None,
         ended: None,
         failed: None,
     };
     let outcome = keeper.keep(ready);
+    keeper.refuse_upgrade("the mount has ended");
     match keeper.lock.take() {
         Some(lock) if keeper.ready => lock.finish(&outcome),
         Some(lock) => lock.withdraw(),
@@ -116,9 +123,10 @@ fn failed<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> Error + '_ {
 #[derive(Clone, Copy, Debug, Default)]
 struct Readable {
     signal: bool,
-    said: bool,
     gone: bool,
+    said: bool,
     asked: bool,
+    upgrade: bool,
 }
 
 impl Keeper<'_> {
@@ -146,21 +154,19 @@ impl Keeper<'_> {
             if readable.asked {
                 self.answer_door();
             }
-            self.kill_the_stuck();
+            self.advance_upgrade(readable.upgrade);
         }
     }
 
     /// Waits until something happens.
     fn wait(&self) -> Result<Readable> {
-        let mut list = vec![
-            PollFd::new(&self.signals, PollFlags::IN),
-            PollFd::from_borrowed_fd(self.server.process(), PollFlags::IN),
-        ];
-        let door = self.door.as_ref().filter(|_| self.upgrade.is_none());
-        list.extend(door.map(|door| PollFd::from_borrowed_fd(door.as_fd(), PollFlags::IN)));
-        if !self.silent {
-            list.push(PollFd::from_borrowed_fd(self.server.channel(), PollFlags::IN));
-        }
+        let channel = (!self.silent).then(|| self.server.channel());
+        // One at a time.
+        let door = self.door.as_ref().filter(|_| self.upgrade.is_none()).map(AsFd::as_fd);
+        let upgrade = self.upgrade.as_ref().and_then(Upgrade::waits_for);
+        let all = [Some(self.signals.as_fd()), Some(self.server.process()), channel, door, upgrade];
+        let polled = |fd| PollFd::from_borrowed_fd(fd, PollFlags::IN);
+        let mut list: Vec<PollFd<'_>> = all.into_iter().flatten().map(polled).collect();
         let until = self.upgrade.as_ref().and_then(Upgrade::deadline);
         let timeout = until.map(|at| at.saturating_duration_since(Instant::now()));
         let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
@@ -168,19 +174,16 @@ impl Keeper<'_> {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(failed("poll")(errno)),
         }
-        let has = |at: usize| list.get(at).is_some_and(|fd| !fd.revents().is_empty());
-        Ok(Readable {
-            signal: has(0),
-            gone: has(1),
-            asked: door.is_some() && has(2),
-            said: !self.silent && has(list.len() - 1),
-        })
+        let mut has = list.iter().map(|fd| !fd.revents().is_empty());
+        let [signal, gone, said, asked, upgrade] =
+            all.map(|fd| fd.is_some() && has.next().unwrap_or(false));
+        Ok(Readable { signal, gone, said, asked, upgrade })
     }
 
     /// Lets the server open the pool; `takes_over` gives it what the one before it left.
     fn start(&mut self, takes_over: bool) -> Result<()> {
         self.failed = None;
-        self.silent = false;
+        (self.silent, self.greeted) = (false, false);
         if let Some(lock) = &mut self.lock {
             lock.name(Some(std::process::id()), self.server.id());
         }
@@ -196,9 +199,20 @@ impl Keeper<'_> {
 
     fn pass_signals_on(&mut self) {
         while let Ok(Some(signal)) = self.signals.read_signal() {
-            self.ending = true;
             let number = i32::try_from(signal.ssi_signo).ok();
-            self.server.signal(number.and_then(Signal::from_named_raw).unwrap_or(Signal::TERM));
+            let signal = number.and_then(Signal::from_named_raw).unwrap_or(Signal::TERM);
+            self.ending = Some(signal);
+            if self.greeted {
+                self.server.signal(signal);
+            }
+        }
+    }
+
+    /// The running server has said that it takes signals: it gets the one that came before.
+    fn greet(&mut self) {
+        self.greeted = true;
+        if let Some(signal) = self.ending {
+            self.server.signal(signal);
         }
     }
 
@@ -210,7 +224,10 @@ impl Keeper<'_> {
             return Ok(false);
         };
         match message {
-            ToKeeper::Hello { version } => self.version = version,
+            ToKeeper::Hello { version } => {
+                self.version = version;
+                self.greet();
+            }
             ToKeeper::Keep => self.kept = descriptors,
             ToKeeper::Ready => {
                 self.ready = true;
@@ -229,16 +246,16 @@ impl Keeper<'_> {
         while self.hear()? {}
         let status = self.server.wait().map_err(failed("wait"))?;
         if let Some(ended) = self.ended.take() {
-            self.refuse_upgrade("the mount has ended");
             return Ok(Some(ended.map_err(Error::Server)));
         }
         let why = self.failed.take().unwrap_or_else(|| format!("the server died ({status})"));
         if let Some(next) = self.take_next() {
             self.server = next;
             self.start(true)?;
+            self.greet();
             return Ok(None);
         }
-        if !self.ready || self.ending || self.kept.is_empty() {
+        if !self.ready || self.ending.is_some() || self.kept.is_empty() {
             return Ok(Some(Err(Error::Server(why))));
         }
         self.restart(&why)
@@ -247,7 +264,7 @@ impl Keeper<'_> {
     /// Starts a server after one that died.
     fn restart(&mut self, why: &str) -> Result<Option<Result<()>>> {
         tracing::warn!("{why}; another one takes over");
-        if self.upgrade.is_some() {
+        if self.upgrade.as_ref().is_some_and(Upgrade::is_taking_over) {
             self.refuse_upgrade(why);
             // The program that worked until then.
             self.program = PathBuf::from(OURSELVES);

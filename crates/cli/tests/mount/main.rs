@@ -8,6 +8,7 @@
 mod calls;
 mod commands;
 mod endings;
+mod keepers;
 mod kills;
 mod ordinary;
 mod programs;
@@ -16,4 +17,5 @@ mod shell;
 mod strangers;
 mod support;
 mod takeover;
+mod unmounts;
 mod users;

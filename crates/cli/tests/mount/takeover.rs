@@ -52,6 +52,7 @@ fn open_files_outlive_their_server() {
     names.dedup();
     assert_eq!(names.len(), 300);
     drop((read, appended));
+    assert_eq!(scratch.log().matches("another one takes over").count(), 3, "{}", scratch.log());
     scratch.finish();
 }
 
@@ -139,6 +140,7 @@ fn an_upgrade_replaces_the_server_and_nobody_notices() {
     assert_eq!(std::fs::read(scratch.mnt().join("f")).unwrap(), b"before after");
     let text = scratch.run_ok(["upgrade", &mnt]);
     assert!(text.contains("serves, after"), "{text}");
+    assert_eq!(scratch.log().matches(" upgraded ").count(), 2, "{}", scratch.log());
     scratch.finish();
 }
 
@@ -158,6 +160,7 @@ fn a_program_that_is_no_server_replaces_nothing() {
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains("not upgraded") && said.contains(word), "{said}");
         assert_eq!(scratch.server(), server);
+        assert!(scratch.log().contains("no upgrade: "), "{}", scratch.log());
         assert_eq!(std::fs::read(scratch.mnt().join("f")).unwrap(), b"kept");
     }
     scratch.finish();

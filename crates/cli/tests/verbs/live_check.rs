@@ -1,9 +1,10 @@
 //! `check` on a pool that is mounted and in use.
 
 use std::os::unix::fs::FileExt;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::support::{Scratch, binary};
+use crate::support::{Scratch, binary, command, ok};
 
 #[test]
 fn a_pool_in_use_is_found_clean() {
@@ -52,6 +53,26 @@ fn a_pool_in_use_is_found_clean() {
     });
     scratch.umount();
     scratch.check();
+}
+
+/// The second one was refused, with the exit code of a pool that cannot be read.
+#[test]
+fn checks_at_once_wait_for_each_other() {
+    let Some(scratch) = Scratch::mounted() else { return };
+    std::fs::write(scratch.mnt().join("file"), binary(8 << 20)).unwrap();
+    let pool = scratch.pool();
+    let begin = || {
+        let mut check = command(["check".as_ref(), pool.as_os_str(), "--json".as_ref()]);
+        check.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let checks: Vec<_> = (0..8).map(|_| begin()).collect();
+    for check in checks {
+        let verdict = ok(check.wait_with_output().unwrap());
+        let verdict: serde_json::Value = serde_json::from_slice(&verdict).unwrap();
+        assert_eq!(verdict["clean"], true);
+        assert!(verdict["blocks"].as_u64().unwrap() >= 2048, "{verdict}");
+    }
+    scratch.umount();
 }
 
 /// Reads verify a block once; a check does it again, also of what was read before.

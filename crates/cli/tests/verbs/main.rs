@@ -13,4 +13,5 @@ mod names;
 mod removals;
 mod support;
 mod terminal;
+mod trees;
 mod watching;

@@ -7,6 +7,7 @@
 //! all other requests for it answer ESTALE.
 
 mod attributes;
+mod complaints;
 mod data;
 mod directories;
 mod names;
@@ -46,7 +47,7 @@ impl From<FsError> for Errno {
         let errno = error.errno();
         if errno == libc::EIO {
             // The caller sees two words; what went wrong, and where, is for the log.
-            tracing::error!("{error}");
+            complaints::log(&error.to_string());
         }
         Errno(errno)
     }
