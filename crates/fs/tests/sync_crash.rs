@@ -255,8 +255,8 @@ fn what_survives_a_machine_crash_is_a_prefix_of_history_with_all_that_was_synced
 const FILES: u64 = 6;
 const FILE_BLOCKS: u64 = 16;
 
-/// Overwrites, of which some only share a block, in a pool so full that a block freed is soon needed
-/// again. Gives how many crashes were survived, and how often an overwrite took a block that
+/// Overwrites, of which some only share a block, in a pool so full that a block freed is soon
+/// needed again. Gives how many crashes were survived, and how often an overwrite took a block that
 /// another one had freed.
 fn full_history(seed: u64, changes: usize, shares: u64) -> (usize, usize) {
     let mut dice = Dice(seed);
