@@ -33,8 +33,9 @@ fn path(path: &Path) -> String {
 fn umount_says_where_else_the_pool_is_mounted() {
     let Some(scratch) = Scratch::mounted() else { return };
     let other = Mounted::bound(&scratch.mnt(), &scratch.root().join("other"));
-    let mut umount = Command::new(env!("CARGO_BIN_EXE_nearside"))
-        .arg("umount")
+    // One that says nothing is not waited for without end.
+    let mut umount = Command::new("timeout")
+        .args(["60", env!("CARGO_BIN_EXE_nearside"), "umount"])
         .arg(scratch.mnt())
         .stderr(Stdio::piped())
         .spawn()
