@@ -53,10 +53,13 @@ impl Chain {
         let mut recorder = Recorder::new(&self.shape, 0)?;
         recorder.world.at_home(plant).map_err(|e| format!("planting: {e}"))?;
         for link in 0..self.crashes {
+            let chosen: Vec<_> = (0..self.ops).map(|_| ops[rng.below(ops.len())]).collect();
+            // What prepares an operation may be several changes, each of which may be the last.
+            for op in &chosen {
+                let _ = recorder.world.at_home(op.prepare);
+            }
             recorder.begin()?;
-            for _ in 0..self.ops {
-                let op = ops[rng.below(ops.len())];
-                let _ = recorder.operation("prepare", op.prepare)?;
+            for op in &chosen {
                 let _ = recorder.operation(op.name, op.run)?;
             }
             let recording = recorder.finish(format!("{} (link {link})", self.name()));
