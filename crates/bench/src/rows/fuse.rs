@@ -37,15 +37,15 @@ struct Calls {
     name: &'static str,
     bytes: usize,
     read_count: u64,
-    /// Small calls wrap a small log in the time that there is.
-    log_bytes: Option<u64>,
+    /// Small calls wrap the log of a small pool in the time that there is.
+    written_pool_bytes: u64,
     target: f64,
 }
 
 const LARGE: Calls =
-    Calls { name: "", bytes: 1 << 20, read_count: 256, log_bytes: None, target: 0.6 };
+    Calls { name: "", bytes: 1 << 20, read_count: 256, written_pool_bytes: 1 << 30, target: 0.6 };
 const SMALL: Calls =
-    Calls { name: "", bytes: 4096, read_count: 8192, log_bytes: Some(2 << 20), target: 0.7 };
+    Calls { name: "", bytes: 4096, read_count: 8192, written_pool_bytes: 256 << 20, target: 0.7 };
 
 /// Reads of 1 MiB.
 pub fn fuse_read_1m(options: &Options) -> Result<Row> {
@@ -217,7 +217,8 @@ fn read(calls: Calls, options: &Options) -> Result<Row> {
 }
 
 fn write(calls: Calls, options: &Options) -> Result<Row> {
-    let shape = Shape { log_bytes: calls.log_bytes, ..Shape::usual(options) };
+    let usual = Shape::usual(options);
+    let shape = Shape { bytes: calls.written_pool_bytes.min(usual.bytes), ..usual };
     let lab = Lab::new(options.dir(), shape)?;
     let (file, bytes) = lab.fill(FILE_NAME, 50)?;
     drop(file);
