@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::error::{self, Result};
 use crate::inside::Inside;
 use crate::pool_path::PoolPath;
+use crate::progress::Bar;
 use crate::{about, access, output};
 
 /// Arguments of `tree`.
@@ -55,7 +56,9 @@ pub fn run(args: &TreeArgs) -> Result<()> {
     if kind != FileKind::Directory {
         return Err(at.refuse("is no directory; nearside stat shows what it is"));
     }
+    let bar = Bar::new("listing");
     let root = node(&pool, at, at.path.as_os_str().as_bytes().to_vec(), kind)?;
+    drop(bar);
     if args.json {
         return output::json(&root);
     }

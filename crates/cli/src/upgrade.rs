@@ -1,13 +1,16 @@
 //! `nearside upgrade`: another program serves a mount from now on; its files stay in use.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nearside_fuse::mounts::MountEntry;
 use serde::Serialize;
 
 use crate::args::UpgradeArgs;
 use crate::error::{self, Error, Result};
 use crate::keeper::{self, Reply, Request};
+use crate::progress::Bar;
 use crate::{output, place, whereabouts};
 
 #[derive(Serialize)]
@@ -25,7 +28,18 @@ pub fn run(args: &UpgradeArgs) -> Result<()> {
     let entry = whereabouts::mount_at(dir)?;
     let pool = entry.as_ref().and_then(place::pool_of).ok_or_else(|| place::nothing_here(dir))?;
     let program = program(args.program.as_deref())?;
-    match keeper::ask(&pool, &Request::Upgrade { program })? {
+    if entry.is_some_and(|entry| lies_on(&program, &entry)) {
+        return Err(Error::Place {
+            dir: program,
+            reason: "lies on the mount that it is to serve: it would wait for itself; copy it \
+                     to another place"
+                .to_owned(),
+        });
+    }
+    let bar = Bar::new("waiting for the next server");
+    let reply = keeper::ask(&pool, &Request::Upgrade { program })?;
+    drop(bar);
+    match reply {
         Reply::Refused(reason) => {
             Err(Error::Server(format!("{}: not upgraded: {reason}", dir.display())))
         }
@@ -42,6 +56,11 @@ fn program(named: Option<&Path>) -> Result<PathBuf> {
         Some(path) => path.canonicalize().map_err(error::io(path)),
         None => std::env::current_exe().map_err(error::io(Path::new("/proc/self/exe"))),
     }
+}
+
+fn lies_on(program: &Path, mount: &MountEntry) -> bool {
+    let device = |id| (rustix::fs::major(id), rustix::fs::minor(id));
+    std::fs::metadata(program).is_ok_and(|file| device(file.dev()) == mount.device)
 }
 
 fn text(done: &Upgraded<'_>) -> String {

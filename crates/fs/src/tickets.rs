@@ -19,7 +19,8 @@ use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
 use pool::SliceBatch;
 use pool::tree::Change;
-use std::collections::{HashMap, HashSet};
+use smallvec::SmallVec;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Parts of the table with a lock each, so that requests on different CPUs seldom meet.
@@ -38,7 +39,30 @@ enum Place {
     Tree(u64),
 }
 
-type Shard = CachePadded<Mutex<HashMap<RequestId, Place>>>;
+type Shard = CachePadded<Mutex<Tray>>;
+
+/// Tickets by their ids, ascending. There are as many as requests in flight, so mostly one or none,
+/// and it lies beside its lock.
+#[derive(Debug, Default)]
+struct Tray(SmallVec<[(RequestId, Place); 1]>);
+
+impl Tray {
+    fn find(&self, id: &RequestId) -> std::result::Result<usize, usize> {
+        self.0.binary_search_by_key(id, |(id, _)| *id)
+    }
+
+    /// Adds it, unless it is there.
+    fn add(&mut self, id: RequestId, place: Place) {
+        if let Err(at) = self.find(&id) {
+            self.0.insert(at, (id, place));
+        }
+    }
+
+    fn remove(&mut self, id: &RequestId) -> Option<Place> {
+        let at = self.find(id).ok()?;
+        Some(self.0.remove(at).1)
+    }
+}
 
 /// The tickets of one pool.
 #[derive(Debug)]
@@ -85,7 +109,7 @@ impl Tickets {
     /// Recovery met the id in a record.
     pub fn met(&self, id: RequestId) {
         if self.asked.contains(&id) {
-            self.shard(&id).lock().entry(id).or_insert(Place::Log);
+            self.shard(&id).lock().add(id, Place::Log);
         }
     }
 
@@ -93,7 +117,10 @@ impl Tickets {
     fn met_in_tree(&self, id: RequestId, number: u64) {
         self.number_next.fetch_max(number + 1, Ordering::Relaxed);
         if self.asked.contains(&id) {
-            let before = self.shard(&id).lock().insert(id, Place::Tree(number));
+            let mut shard = self.shard(&id).lock();
+            let before = shard.remove(&id);
+            shard.add(id, Place::Tree(number));
+            drop(shard);
             let Some(Place::Tree(twice)) = before else { return };
             self.stale.lock().push(twice);
         } else {
@@ -105,13 +132,13 @@ impl Tickets {
     /// has to fold.
     fn made(&self, id: RequestId) -> u64 {
         let mut shard = self.shard(&id).lock();
-        shard.entry(id).or_insert(Place::Log);
-        u64::from(shard.len() > UNCOUNTED_MAX)
+        shard.add(id, Place::Log);
+        u64::from(shard.0.len() > UNCOUNTED_MAX)
     }
 
     /// Whether the request's change is durable, and its answer not confirmed.
     pub fn has(&self, id: RequestId) -> bool {
-        self.shard(&id).lock().contains_key(&id)
+        self.shard(&id).lock().find(&id).is_ok()
     }
 
     /// The answer is out: nobody asks for the id any more.
@@ -126,7 +153,7 @@ impl Tickets {
     pub fn forget(&self, client: u128) {
         for shard in &self.shards {
             let mut stale = Vec::new();
-            shard.lock().retain(|id, place| {
+            shard.lock().0.retain(|(id, place)| {
                 if let (true, Place::Tree(number)) = (id.client == client, *place) {
                     stale.push(number);
                 }
@@ -148,7 +175,7 @@ impl Tickets {
         let stale = std::mem::take(&mut *self.stale.lock());
         batch.changes.extend(stale.into_iter().map(|n| (keys::ticket(n), Change::Delete)));
         for shard in &self.shards {
-            for (id, place) in shard.lock().iter_mut() {
+            for (id, place) in &mut shard.lock().0 {
                 if *place == Place::Log {
                     let number = self.number_next.fetch_add(1, Ordering::Relaxed);
                     *place = Place::Tree(number);

@@ -19,7 +19,7 @@ mod upgrade;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -180,6 +180,19 @@ impl Keeper<'_> {
         Ok(Readable { signal, gone, said, asked, upgrade })
     }
 
+    /// Waits that long with no server running. A signal ends it: the next server takes over to end
+    /// the mount.
+    fn pause(&mut self, time: Duration) -> Result<()> {
+        self.greeted = false;
+        let mut signals = [PollFd::new(&self.signals, PollFlags::IN)];
+        let time = Timespec::try_from(time).ok();
+        if self.ending.is_none() {
+            poll(&mut signals, time.as_ref()).map_err(failed("poll"))?;
+            self.pass_signals_on();
+        }
+        Ok(())
+    }
+
     /// Lets the server open the pool; `takes_over` gives it what the one before it left.
     fn start(&mut self, takes_over: bool) -> Result<()> {
         self.failed = None;
@@ -273,7 +286,7 @@ impl Keeper<'_> {
             let text = format!("{why}; it keeps dying, so the mount is given up");
             return Ok(Some(Err(Error::Server(text))));
         };
-        std::thread::sleep(pause);
+        self.pause(pause)?;
         self.server = Server::spawn(&self.program, self.args)
             .or_else(|_| Server::spawn(Path::new(OURSELVES), self.args))
             .map_err(failed("the server"))?;

@@ -127,7 +127,12 @@ impl Scratch {
 
     /// The server's process.
     pub fn server(&self) -> Pid {
-        self.processes().pop().unwrap()
+        self.server_now().unwrap()
+    }
+
+    /// The same; nothing while another one is being written down, or when there is none.
+    pub fn server_now(&self) -> Option<Pid> {
+        self.processes().pop()
     }
 
     /// Processes of the mount, as the pid file says: the keeper and its server, or a server alone.

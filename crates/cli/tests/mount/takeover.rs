@@ -19,7 +19,9 @@ fn kill_and_wait(scratch: &Scratch) -> Duration {
     // Any call that asks the server will do.
     nix::sys::statvfs::statvfs(&scratch.mnt()).unwrap();
     let gap = started.elapsed();
-    wait_until("the pid file names another server", || scratch.server() != server);
+    wait_until("the pid file names another server", || {
+        scratch.server_now().is_some_and(|now| now != server)
+    });
     assert_eq!(scratch.keeper(), keeper);
     gap
 }
@@ -163,6 +165,13 @@ fn a_program_that_is_no_server_replaces_nothing() {
         assert!(scratch.log().contains("no upgrade: "), "{}", scratch.log());
         assert_eq!(std::fs::read(scratch.mnt().join("f")).unwrap(), b"kept");
     }
+    let inside = scratch.mnt().join("program");
+    std::fs::copy("/bin/true", &inside).unwrap();
+    let (mnt, program) = (scratch.mnt(), inside.as_os_str());
+    let output = scratch.run(["upgrade".as_ref(), mnt.as_os_str(), "--program".as_ref(), program]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains("it would wait for itself"), "{said}");
+    assert_eq!(scratch.server(), server);
     scratch.finish();
 }
 
@@ -193,12 +202,36 @@ fn a_server_that_keeps_dying_is_given_up() {
     let deadline = Instant::now() + Duration::from_secs(60);
     while is_running(keeper) {
         assert!(Instant::now() < deadline, "the keeper starts servers for ever");
-        if let Ok(()) = kill(scratch.server(), Signal::SIGKILL) {}
+        if let Some(server) = scratch.server_now() {
+            // It may be dead already.
+            let _ = kill(server, Signal::SIGKILL);
+        }
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(scratch.log().contains("it keeps dying"), "{}", scratch.log());
     assert!(scratch.end().starts_with("failed"), "{}", scratch.end());
     scratch.umount();
+    scratch.mount();
+    scratch.finish();
+}
+
+/// A server that died a fifth time is followed only after 8 s.
+#[test]
+fn a_signal_is_heard_while_the_next_server_is_waited_for() {
+    let Some(scratch) = Scratch::mounted() else { return };
+    let keeper = scratch.keeper();
+    let deaths = || scratch.log().matches("another one takes over").count();
+    for _ in 1..5 {
+        kill_and_wait(&scratch);
+    }
+    kill(scratch.server(), Signal::SIGKILL).unwrap();
+    wait_until("the keeper has seen it die", || deaths() == 5);
+    let asked = Instant::now();
+    kill(keeper, Signal::SIGTERM).unwrap();
+    wait_until("the end", || !is_running(keeper));
+    assert!(asked.elapsed() < Duration::from_secs(7), "{:?}", asked.elapsed());
+    assert!(!is_mounted(&scratch.mnt()));
+    assert!(!scratch.end().starts_with("failed"), "{}", scratch.end());
     scratch.mount();
     scratch.finish();
 }

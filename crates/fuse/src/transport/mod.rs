@@ -32,6 +32,8 @@ pub(crate) struct Transport {
     service: Service,
     locks: DoorLocks,
     notifier: OnceLock<Notifier>,
+    /// Requests that an earlier server was given and did not answer.
+    owed: OnceLock<Vec<u64>>,
     trusted_for: Duration,
     sole_door: bool,
 }
@@ -40,7 +42,8 @@ impl Transport {
     pub(crate) fn new(fs: Arc<FileSystem>, service: Service, sole_door: bool) -> Transport {
         let trusted_for = if sole_door { FOR_EVER } else { Duration::ZERO };
         let locks = DoorLocks::new(fs);
-        Transport { service, locks, notifier: OnceLock::new(), trusted_for, sole_door }
+        let (notifier, owed) = (OnceLock::new(), OnceLock::new());
+        Transport { service, locks, notifier, owed, trusted_for, sole_door }
     }
 
     /// What a server of ours asks of the kernel. It keeps the locks where there is no other door:
@@ -152,6 +155,7 @@ impl Server for Transport {
     fn connected(&self, mut connected: Connected) -> Result<()> {
         // Set once, before any request is read.
         let _ = self.notifier.set(connected.notifier.clone());
+        let _ = self.owed.set(connected.owed.clone());
         match connected.locks.take() {
             Some(memory) if self.wishes().locks => self.locks.take_over(memory, connected),
             _ => Ok(()),

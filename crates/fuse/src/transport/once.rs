@@ -39,7 +39,8 @@ impl Transport {
     /// Serves such a request, or answers for the server that has.
     pub(super) fn serve_once(&self, request: &Request<'_>, reply: Reply<'_>) {
         let unique = request.head.unique;
-        if self.service.was_done(unique) {
+        let may_be_done = self.owed.get().is_some_and(|owed| owed.contains(&unique));
+        if may_be_done && self.service.was_done(unique) {
             self.answer_for_another(request, reply);
         } else {
             self.service.within(unique, || self.dispatch(request, reply));
