@@ -1,6 +1,7 @@
 //! Chains: work, crash, recover, work on, crash again; what one crash leaves behind in the log, in
 //! free blocks and in the trees is there when the next one comes.
 
+use crate::arena::Arena;
 use crate::catalog::{catalog, plant};
 use crate::explore::{Settings, explore};
 use crate::images::Shape;
@@ -65,12 +66,13 @@ impl Chain {
             let recording = recorder.finish(format!("{} (link {link})", self.name()));
             let seed = rng.bits();
             report.add(explore(&recording, &Settings { seed, ..settings.clone() }));
-            let (crash, images, under) = pick(&recording, &mut rng);
+            let (crash, images, under) = pick(&recording, &mut rng)?;
             report.states += 1;
             let states = under.legal(&recording);
             let asked = Asked::at(&recording, under);
-            let depth = Depth { again: true, used: false };
-            if let Err(what) = verify(&images, &states, &asked, recording.blocks_free, depth) {
+            let depth = Depth { again: true, used: false, inside: false };
+            let arena = Arena::new(&images)?;
+            if let Err(what) = verify(&arena, &states, &asked, recording.blocks_free, depth) {
                 let violation = Violation {
                     workload: recording.name.clone(),
                     crash,

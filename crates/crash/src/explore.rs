@@ -1,5 +1,7 @@
 //! The exploration of one recording: all its crash points, and the images of each.
 
+use crate::arena::Arena;
+use crate::images::Images;
 use crate::model::{InFlight, Model};
 use crate::points::{Under, points, recovery_points};
 use crate::recording::Recording;
@@ -8,7 +10,7 @@ use crate::requests::Asked;
 use crate::rng::Rng;
 use crate::select::{Budget, choices};
 use crate::snapshot::Snapshot;
-use crate::verify::{Depth, verify, verify_again};
+use crate::verify::{Depth, Recovered, verify, verify_again};
 use std::collections::HashSet;
 use std::time::Instant;
 
@@ -81,6 +83,8 @@ struct Explorer<'r> {
     settings: &'r Settings,
     rng: Rng,
     seen: HashSet<(u64, Under)>,
+    /// For crashes inside recovery.
+    inner: Option<Model>,
     report: Report,
 }
 
@@ -88,48 +92,54 @@ struct Explorer<'r> {
 pub fn explore(recording: &Recording, settings: &Settings) -> Report {
     let rng = Rng::new(settings.seed);
     let report = Report { workloads: 1, ..Report::default() };
-    let mut explorer = Explorer { recording, settings, rng, seen: HashSet::new(), report };
-    points(recording, &mut |model, point, under| {
+    let (seen, inner) = (HashSet::new(), None);
+    let mut explorer = Explorer { recording, settings, rng, seen, inner, report };
+    let done = points(recording, &mut |model, point, under| {
         explorer.point(model, point, under);
         let stop = explorer.report.violations.len() >= VIOLATIONS_MAX || settings.late();
         !stop
     });
+    if let Err(what) = done {
+        explorer.report.add(Report::broken(&recording.name, what));
+    }
     explorer.report
 }
 
 /// Repeats exactly one crash.
 pub fn repeat(recording: &Recording, crash: &Crash, inner: Option<&Crash>) -> Report {
     let mut report = Report { workloads: 1, points: 1, states: 1, ..Report::default() };
-    points(recording, &mut |model, point, under| {
+    let done = points(recording, &mut |model, point, under| {
         if point != crash.point {
             return true;
         }
-        let lines = model.in_flight();
-        let images = model.with(&crash.kept, |images, _| images.to_vec());
         let legal = under.legal(recording);
         let asked = Asked::at(recording, under);
-        let depth = Depth { again: inner.is_none(), used: inner.is_none() };
-        let result = verify(&images, &legal, &asked, recording.blocks_free, depth);
-        let result = match (result, inner) {
-            (Ok(recovered), Some(inner)) => {
-                let mut result = Ok(());
-                recovery_points(&images, &recovered.events, &mut |model, point| {
-                    if point == inner.point {
-                        let images = model.with(&inner.kept, |images, _| images.to_vec());
-                        result = verify_again(&images, &recovered, &asked);
-                    }
-                    point < inner.point
-                });
-                result
-            }
-            (result, _) => result.map(|_| ()),
-        };
+        let inside = inner.is_some();
+        let depth = Depth { again: !inside, used: !inside, inside };
+        let verify = |arena: &Arena| verify(arena, &legal, &asked, recording.blocks_free, depth);
+        let result = model.with(&crash.kept, verify).and_then(|recovered| {
+            let Some(inner) = inner else { return Ok(()) };
+            let mut result = Ok(());
+            let mut within = Model::new(model.images_with(&crash.kept))?;
+            recovery_points(&mut within, &recovered.events, &mut |model, point| {
+                if point == inner.point {
+                    let verify = |arena: &Arena| verify_again(arena, &recovered, &asked);
+                    result = model.with(&inner.kept, verify);
+                }
+                point < inner.point
+            });
+            result
+        });
         if let Err(what) = result {
+            let lines = model.in_flight();
             let found = violation(recording, crash, inner, &lines, what);
             report.violations.push(found);
         }
         false
     });
+    if let Err(what) = done {
+        report.add(Report::broken(&recording.name, what));
+    }
     report
 }
 
@@ -162,7 +172,7 @@ fn violation(
 }
 
 impl Explorer<'_> {
-    fn point(&mut self, model: &mut Model, point: usize, under: Under) {
+    fn point(&mut self, model: &Model, point: usize, under: Under) {
         if self.rng.below(self.settings.point_every.max(1)) != 0 {
             return;
         }
@@ -175,55 +185,69 @@ impl Explorer<'_> {
             if many || self.settings.late() {
                 return;
             }
-            let seen = &mut self.seen;
-            let images = model
-                .with(&kept, |images, hash| seen.insert((hash, under)).then(|| images.to_vec()));
-            let Some(images) = images else { continue };
+            if !self.seen.insert((model.hash(&kept), under)) {
+                continue;
+            }
             let crash = Crash { point, kept };
-            self.image(&images, (&legal, &asked), &crash, &lines);
+            if let Err((inner, what)) = self.image(model, (&legal, &asked), &crash) {
+                let found = violation(self.recording, &crash, inner.as_ref(), &lines, what);
+                self.report.violations.push(found);
+            }
         }
     }
 
     fn image(
         &mut self,
-        images: &Vec<Vec<u8>>,
+        model: &Model,
         (legal, asked): (&[&Snapshot], &Asked),
         crash: &Crash,
-        lines: &[InFlight],
-    ) {
+    ) -> Result<(), (Option<Crash>, String)> {
         self.report.states += 1;
         let turn = |every: usize| every != 0 && self.report.states.is_multiple_of(every as u64);
         let (again, used) = (turn(self.settings.again_every), turn(self.settings.use_every));
         let inside = turn(self.settings.inner_every);
         self.report.used += u64::from(used);
-        let depth = Depth { again, used };
+        let depth = Depth { again, used, inside };
         let blocks_free = self.recording.blocks_free;
-        let recovered = match verify(images, legal, asked, blocks_free, depth) {
-            Ok(recovered) => recovered,
-            Err(what) => {
-                let found = violation(self.recording, crash, None, lines, what);
-                return self.report.violations.push(found);
-            }
-        };
-        if !inside {
-            return;
+        let verify = |arena: &Arena| verify(arena, legal, asked, blocks_free, depth);
+        let recovered = model.with(&crash.kept, verify).map_err(|what| (None, what))?;
+        if inside {
+            self.inside(model.images_with(&crash.kept), &recovered, asked)?;
         }
-        let mut seen = HashSet::new();
-        recovery_points(images, &recovered.events, &mut |model, point| {
+        Ok(())
+    }
+
+    /// Crashes inside the recovery of `images`.
+    fn inside(
+        &mut self,
+        images: Images,
+        recovered: &Recovered,
+        asked: &Asked,
+    ) -> Result<(), (Option<Crash>, String)> {
+        let mut model = match self.inner.take() {
+            Some(mut model) => {
+                model.renew(&images);
+                model
+            }
+            None => Model::new(images).map_err(|what| (None, what))?,
+        };
+        let (mut seen, mut result) = (HashSet::new(), Ok(()));
+        recovery_points(&mut model, &recovered.events, &mut |model, point| {
             for kept in choices(&model.in_flight(), &self.settings.inner, &mut self.rng) {
-                let images =
-                    model.with(&kept, |images, hash| seen.insert(hash).then(|| images.to_vec()));
-                let Some(images) = images else { continue };
+                if !seen.insert(model.hash(&kept)) {
+                    continue;
+                }
                 self.report.states += 1;
                 self.report.inner_states += 1;
-                if let Err(what) = verify_again(&images, &recovered, asked) {
-                    let inner = Crash { point, kept };
-                    let found = violation(self.recording, crash, Some(&inner), lines, what);
-                    self.report.violations.push(found);
+                let verify = |arena: &Arena| verify_again(arena, recovered, asked);
+                if let Err(what) = model.with(&kept, verify) {
+                    result = Err((Some(Crash { point, kept }), what));
                     return false;
                 }
             }
             true
         });
+        self.inner = Some(model);
+        result
     }
 }

@@ -1,10 +1,9 @@
-//! A pool in memory: its slices' bytes, opened and checked.
+//! The bytes of a pool's slices.
 
+use crate::arena::Arena;
 use crate::events::{Trace, apply_all};
-use fs::{FileSystem, TakeOver, check_candidates, format_mappings};
-use pmem::{Domain, Mapping};
-use pool::{Atime, Candidate, FormatOptions, OpenOptions, SliceSpec};
-use std::path::Path;
+use fs::format_mappings;
+use pool::{FormatOptions, SliceSpec};
 use std::sync::Arc;
 
 /// The bytes of each slice.
@@ -50,64 +49,12 @@ pub fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> String + '_ {
     move |error| format!("{what}: {error}")
 }
 
-/// Memory with these images; `trace` is told of every store.
-fn mappings(images: &Images, trace: Option<&Arc<Trace>>) -> Outcome<Vec<Mapping>> {
-    let mut mappings = Vec::new();
-    for (index, image) in images.iter().enumerate() {
-        let mapping = Mapping::memory_from(image, Domain::CpuFlush);
-        let mapping = mapping.map_err(|error| failed("mapping memory")(&error))?;
-        mapping.set_id(index as u32);
-        if let Some(trace) = trace {
-            mapping.set_recorder(Some(trace.clone()));
-        }
-        mappings.push(mapping);
-    }
-    Ok(mappings)
-}
-
-fn candidates(images: &Images, trace: Option<&Arc<Trace>>, look: bool) -> Outcome<Vec<Candidate>> {
-    mappings(images, trace)?
-        .into_iter()
-        .map(|mapping| Candidate::from_mapping(Path::new("memory"), mapping, look))
-        .collect::<pool::Result<_>>()
-        .map_err(|error| failed("reading the superblock")(&error))
-}
-
 /// The images of an empty pool.
 pub fn format(shape: &Shape) -> Outcome<Images> {
     let mut images = vec![vec![0; shape.slice_bytes]; shape.slices];
     let trace = Arc::new(Trace::default());
-    let mappings = mappings(&images, Some(&trace))?;
+    let mappings = Arena::new(&images)?.mappings(Some(&trace))?;
     format_mappings(mappings, &shape.format_options()).map_err(|error| failed("format")(&error))?;
     apply_all(&trace.events(), &mut images);
     Ok(images)
-}
-
-/// Opens and recovers; `trace` is told of every store, those of recovery included.
-pub fn open(images: &Images, trace: Option<&Arc<Trace>>) -> Outcome<FileSystem> {
-    take_over(images, trace, &TakeOver::default())
-}
-
-/// The same where a server was killed.
-pub fn take_over(
-    images: &Images,
-    trace: Option<&Arc<Trace>>,
-    asked: &TakeOver,
-) -> Outcome<FileSystem> {
-    let options =
-        OpenOptions { memory_bytes: Some(64 << 20), atime: Atime::Never, ..OpenOptions::default() };
-    FileSystem::take_over_candidates(candidates(images, trace, false)?, &options, asked, false)
-        .map_err(|error| failed("open")(&error))
-}
-
-/// An error unless `check` finds nothing.
-pub fn check(images: &Images) -> Outcome<()> {
-    let report = check_candidates(candidates(images, None, true)?)
-        .map_err(|error| failed("check")(&error))?;
-    if report.findings.is_empty() {
-        return Ok(());
-    }
-    let findings: Vec<String> =
-        report.findings.iter().take(5).map(|f| format!("{}: {}", f.place, f.what)).collect();
-    Err(format!("check found {}: {}", report.findings.len(), findings.join("; ")))
 }

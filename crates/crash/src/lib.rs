@@ -9,6 +9,7 @@
 //! those have the same shape and come later.
 #![forbid(unsafe_code)]
 
+pub mod arena;
 pub mod catalog;
 pub mod chain;
 pub mod events;

@@ -8,7 +8,9 @@
 //!
 //! A line's state is a number of *steps*: how many of its pending 8-byte pieces are durable.
 
+use crate::arena::Arena;
 use crate::events::{Event, Kind};
+use crate::images::{Images, Outcome};
 use crate::rng::hash;
 use std::collections::BTreeMap;
 
@@ -34,9 +36,11 @@ pub struct Pending {
 pub type LineId = (u32, u64);
 
 /// The lines' contents and what is in flight.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Model {
-    images: Vec<Vec<u8>>,
+    images: Images,
+    /// The same bytes, to be opened; changed only during a look.
+    arena: Arena,
     pending: BTreeMap<LineId, Vec<Pending>>,
     hash: u64,
 }
@@ -54,8 +58,18 @@ pub struct InFlight {
 
 impl Model {
     /// These images, all durable.
-    pub fn new(images: Vec<Vec<u8>>) -> Model {
-        Model { images, pending: BTreeMap::new(), hash: 0 }
+    pub fn new(images: Images) -> Outcome<Model> {
+        Ok(Model { arena: Arena::new(&images)?, images, pending: BTreeMap::new(), hash: 0 })
+    }
+
+    /// The same anew, of images of the same sizes.
+    pub fn renew(&mut self, images: &Images) {
+        self.images.clone_from(images);
+        for (slice, image) in images.iter().enumerate() {
+            self.arena.settle(slice as u32, 0, image);
+        }
+        self.pending.clear();
+        self.hash = 0;
     }
 
     /// What is certainly durable.
@@ -125,6 +139,7 @@ impl Model {
     fn put(&mut self, (slice, number): LineId, content: &[u8; LINE]) {
         let at = number as usize * LINE;
         self.images[slice as usize][at..at + LINE].copy_from_slice(content);
+        self.arena.settle(slice, at, content);
     }
 
     /// The lines in flight, in order.
@@ -140,37 +155,47 @@ impl Model {
         self.pending.iter().map(line).collect()
     }
 
-    /// Runs `look` on the images in which each line in flight has made as many steps as `steps`
-    /// says (in the order of `in_flight`), with a hash of them; then undoes that.
-    pub fn with<T>(&mut self, steps: &[u16], look: impl FnOnce(&[Vec<u8>], u64) -> T) -> T {
-        let mut undo = Vec::new();
-        let mut sum = self.hash;
-        let changed: Vec<(LineId, [u8; LINE])> = self
-            .pending
-            .iter()
-            .zip(steps)
-            .filter(|(_, steps)| **steps > 0)
-            .map(|((line, stores), steps)| {
-                let mut content = self.line(*line);
-                let mut left = usize::from(*steps);
-                for store in stores {
-                    store.apply(&mut content, left);
-                    left = left.saturating_sub(store.words);
-                }
-                (*line, content)
-            })
-            .collect();
-        for (line, content) in &changed {
-            let before = self.line(*line);
-            sum = sum.wrapping_sub(hash(place(*line), &before));
-            sum = sum.wrapping_add(hash(place(*line), content));
-            undo.push((*line, before));
-            self.put(*line, content);
+    /// The lines that are not as in the durable images when each line in flight has made as many
+    /// steps as `steps` says (in the order of `in_flight`).
+    fn changed<'m>(&'m self, steps: &'m [u16]) -> impl Iterator<Item = (LineId, [u8; LINE])> + 'm {
+        let kept = self.pending.iter().zip(steps).filter(|(_, steps)| **steps > 0);
+        kept.map(|((line, stores), steps)| {
+            let mut content = self.line(*line);
+            let mut left = usize::from(*steps);
+            for store in stores {
+                store.apply(&mut content, left);
+                left = left.saturating_sub(store.words);
+            }
+            (*line, content)
+        })
+    }
+
+    /// A hash of the images with so many steps made.
+    pub fn hash(&self, steps: &[u16]) -> u64 {
+        self.changed(steps).fold(self.hash, |sum, (line, content)| {
+            let before = hash(place(line), &self.line(line));
+            sum.wrapping_sub(before).wrapping_add(hash(place(line), &content))
+        })
+    }
+
+    /// A copy of the images with so many steps made.
+    pub fn images_with(&self, steps: &[u16]) -> Images {
+        let mut images = self.images.clone();
+        for ((slice, number), content) in self.changed(steps) {
+            let at = number as usize * LINE;
+            images[slice as usize][at..at + LINE].copy_from_slice(&content);
         }
-        let result = look(&self.images, sum);
-        for (line, content) in &undo {
-            self.put(*line, content);
+        images
+    }
+
+    /// Runs `look` on memory that holds the images with so many steps made. What it opens there it
+    /// drops; what that stored is taken back.
+    pub fn with<T>(&self, steps: &[u16], look: impl FnOnce(&Arena) -> T) -> T {
+        for ((slice, number), content) in self.changed(steps) {
+            self.arena.put(slice, number as usize * LINE, &content);
         }
+        let result = look(&self.arena);
+        self.arena.restore(&self.images);
         result
     }
 }
@@ -211,7 +236,7 @@ mod tests {
     }
 
     fn model(events: &[Event]) -> Model {
-        let mut model = Model::new(vec![vec![0; 256]]);
+        let mut model = Model::new(vec![vec![0; 256]]).unwrap();
         events.iter().enumerate().for_each(|(index, event)| model.event(index, event));
         model
     }
@@ -243,29 +268,41 @@ mod tests {
 
     #[test]
     fn a_line_keeps_a_prefix_of_its_words_and_is_put_back_after() {
-        let mut model = model(&[store(1, 4, &[7; 20], false), store(1, 0, &[9; 8], false)]);
+        let model = model(&[store(1, 4, &[7; 20], false), store(1, 0, &[9; 8], false)]);
         assert_eq!(model.in_flight()[0].stores, [(0, 3), (1, 4)]);
-        let seen = |model: &mut Model, steps| model.with(&[steps], |i, _| i[0][..32].to_vec());
+        let bytes = |arena: &Arena| arena.mappings(None).unwrap()[0].copy_image();
+        let seen = |steps| {
+            let seen = model.with(&[steps], |arena| {
+                // what is stored during a look goes back, too
+                let mapping = arena.mappings(None).unwrap().remove(0);
+                let _ = pmem::fence(mapping.write(192, &[5; 9]));
+                assert_eq!(mapping.copy_image()[192..201], [5; 9]);
+                bytes(arena)[..32].to_vec()
+            });
+            assert_eq!(model.images_with(&[steps])[0][..32], seen);
+            assert_eq!(model.with(&[0], bytes), vec![0; 256]);
+            seen
+        };
         let mut expected = vec![0; 32];
-        assert_eq!(seen(&mut model, 0), expected);
+        assert_eq!(seen(0), expected);
         expected[4..8].fill(7);
-        assert_eq!(seen(&mut model, 1), expected);
+        assert_eq!(seen(1), expected);
         expected[4..16].fill(7);
-        assert_eq!(seen(&mut model, 2), expected);
+        assert_eq!(seen(2), expected);
         expected[4..24].fill(7);
-        assert_eq!(seen(&mut model, 3), expected);
+        assert_eq!(seen(3), expected);
         expected[..8].fill(9);
-        assert_eq!(seen(&mut model, 4), expected);
+        assert_eq!(seen(4), expected);
         assert_eq!(model.images()[0], vec![0; 256]);
     }
 
     #[test]
     fn equal_images_have_equal_hashes_whether_committed_or_in_flight() {
         let stores = [store(1, 0, &[1; 64], true), store(1, 64, &[2; 64], true)];
-        let mut open = model(&stores);
-        let mut closed = model(&[stores.as_slice(), &[fence(1)]].concat());
-        let all = open.with(&[8, 8], |_, hash| hash);
-        assert_eq!(all, closed.with(&[], |_, hash| hash));
-        assert_ne!(all, open.with(&[8, 0], |_, hash| hash));
+        let open = model(&stores);
+        let closed = model(&[stores.as_slice(), &[fence(1)]].concat());
+        assert_eq!(open.hash(&[8, 8]), closed.hash(&[]));
+        assert_ne!(open.hash(&[8, 8]), open.hash(&[8, 0]));
+        assert_eq!(open.images_with(&[8, 8]), closed.images_with(&[]));
     }
 }

@@ -5,7 +5,7 @@
 //! was not made yet is like one that was lost.
 
 use crate::events::{Event, Kind};
-use crate::images::Images;
+use crate::images::{Images, Outcome};
 use crate::model::Model;
 use crate::recording::Recording;
 use crate::report::Crash;
@@ -31,8 +31,11 @@ impl Under {
 }
 
 /// Calls `each` at every crash point with its number and what is under way, until it says false.
-pub fn points(recording: &Recording, each: &mut dyn FnMut(&mut Model, usize, Under) -> bool) {
-    let mut model = Model::new(recording.base.clone());
+pub fn points(
+    recording: &Recording,
+    each: &mut dyn FnMut(&Model, usize, Under) -> bool,
+) -> Outcome<()> {
+    let mut model = Model::new(recording.base.clone())?;
     let mut under = Under { done: 0, under_way: false };
     for (index, event) in recording.events.iter().enumerate() {
         let crash = match event.kind {
@@ -47,22 +50,22 @@ pub fn points(recording: &Recording, each: &mut dyn FnMut(&mut Model, usize, Und
             Kind::Fence | Kind::Sync { .. } => index >= recording.first,
             _ => false,
         };
-        if crash && !each(&mut model, index, under) {
-            return;
+        if crash && !each(&model, index, under) {
+            break;
         }
         model.event(index, event);
     }
+    Ok(())
 }
 
-/// The same inside recovery.
+/// The same inside recovery, in a model of the images that it found.
 pub fn recovery_points(
-    images: &[Vec<u8>],
+    model: &mut Model,
     events: &[Event],
-    each: &mut dyn FnMut(&mut Model, usize) -> bool,
+    each: &mut dyn FnMut(&Model, usize) -> bool,
 ) {
-    let mut model = Model::new(images.to_vec());
     for (index, event) in events.iter().enumerate() {
-        if matches!(event.kind, Kind::Fence | Kind::Sync { .. }) && !each(&mut model, index) {
+        if matches!(event.kind, Kind::Fence | Kind::Sync { .. }) && !each(model, index) {
             return;
         }
         model.event(index, event);
@@ -71,12 +74,12 @@ pub fn recovery_points(
 
 /// A crash point and one image of it, by chance, with what is under way:
 /// to go on from there.
-pub fn pick(recording: &Recording, rng: &mut Rng) -> (Crash, Images, Under) {
+pub fn pick(recording: &Recording, rng: &mut Rng) -> Outcome<(Crash, Images, Under)> {
     let mut count = 0;
     points(recording, &mut |_, _, _| {
         count += 1;
         true
-    });
+    })?;
     let chosen = rng.below(count.max(1));
     let start = Under { done: 0, under_way: false };
     let mut picked = (Crash { point: 0, kept: Choice::new() }, recording.base.clone(), start);
@@ -86,11 +89,11 @@ pub fn pick(recording: &Recording, rng: &mut Rng) -> (Crash, Images, Under) {
         if at == chosen {
             let all = choices(&model.in_flight(), &single, rng);
             let kept = all[rng.below(all.len())].clone();
-            let images = model.with(&kept, |images, _| images.to_vec());
+            let images = model.images_with(&kept);
             picked = (Crash { point, kept }, images, legal);
         }
         at += 1;
         at <= chosen
-    });
-    picked
+    })?;
+    Ok(picked)
 }

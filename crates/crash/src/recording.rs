@@ -1,5 +1,6 @@
 //! A workload, run once and recorded.
 
+use crate::arena::Arena;
 use crate::catalog::{Op, plant};
 use crate::events::{Event, Kind, Trace, apply_all};
 use crate::images::{self, Images, Outcome, Shape, failed};
@@ -101,14 +102,14 @@ impl Recorder {
     /// An empty pool; `home` counts the allowed CPUs.
     pub fn new(shape: &Shape, home: usize) -> Outcome<Recorder> {
         let base = images::format(shape)?;
-        let blocks_free = images::open(&base, None)?.statfs().blocks_free;
+        let blocks_free = Arena::new(&base)?.open(None)?.statfs().blocks_free;
         Recorder::on(base, blocks_free, home)
     }
 
     /// The pool in these images.
     pub fn on(base: Images, blocks_free: u64, home: usize) -> Outcome<Recorder> {
         let trace = Arc::new(Trace::default());
-        let world = World::new(images::open(&base, Some(&trace))?, cpu(home), cpu(home + 1));
+        let world = World::new(Arena::new(&base)?.open(Some(&trace))?, cpu(home), cpu(home + 1));
         let (states, requests) = (Vec::new(), None);
         Ok(Recorder { world, trace, base, first: 0, states, requests, blocks_free })
     }
@@ -119,7 +120,7 @@ impl Recorder {
         let trace = Arc::new(Trace::default());
         // what closing them stores comes after the crash
         self.world.handles.clear();
-        self.world.fs = Arc::new(images::open(&self.base, Some(&trace))?);
+        self.world.fs = Arc::new(Arena::new(&self.base)?.open(Some(&trace))?);
         self.trace = trace;
         Ok(())
     }

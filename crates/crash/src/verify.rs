@@ -3,8 +3,9 @@
 //! `check` finds nothing; it opens; what it shows is a legal state; opened again after recovery it
 //! shows the same; it can be used; and when everything in it is deleted all space is free again.
 
-use crate::events::{Event, Trace, apply_all};
-use crate::images::{self, Images, Outcome, failed};
+use crate::arena::Arena;
+use crate::events::{Event, Trace};
+use crate::images::{Outcome, failed};
 use crate::requests::{Asked, CLIENT};
 use crate::snapshot::Snapshot;
 use crate::world::{BY, pattern};
@@ -17,7 +18,7 @@ use std::sync::{Arc, Once};
 /// What recovery of an image did.
 #[derive(Debug)]
 pub struct Recovered {
-    /// Its stores.
+    /// Its stores, where they were asked for.
     pub events: Vec<Event>,
     /// What it shows.
     pub state: Snapshot,
@@ -32,41 +33,41 @@ pub struct Depth {
     pub again: bool,
     /// Use it, and delete everything.
     pub used: bool,
+    /// Note the stores of recovery.
+    pub inside: bool,
 }
 
-/// Verifies one image.
+/// Verifies the image in `arena`.
 pub fn verify(
-    images: &Images,
+    arena: &Arena,
     legal: &[&Snapshot],
     asked: &Asked,
     blocks_free: u64,
     depth: Depth,
 ) -> Outcome<Recovered> {
     guarded(|| {
-        images::check(images)?;
-        let trace = Arc::new(Trace::default());
-        let fs = images::take_over(images, Some(&trace), &asked.take_over())?;
+        arena.check()?;
+        let trace = depth.inside.then(Arc::<Trace>::default);
+        let mut fs = arena.take_over(trace.as_ref(), &asked.take_over())?;
         let state = Snapshot::of(&fs).map_err(|e| failed("after recovery")(&e))?;
         compare(&state, legal)?;
         count(&fs, &state)?;
         let done = asked.done(&fs);
         asked.agree(&done, &state, legal)?;
-        let recovered = Recovered { events: trace.events(), state, done };
+        let events = trace.map_or_else(Vec::new, |trace| trace.take());
+        let recovered = Recovered { events, state, done };
         if depth.again {
-            let mut after = images.clone();
-            apply_all(&recovered.events, &mut after);
-            again(&after, &recovered, asked).map_err(|e| failed("recovered twice")(&e))?;
+            drop(fs);
+            fs = again(arena, &recovered, asked).map_err(|e| failed("recovered twice")(&e))?;
         }
         if depth.used {
             fs.forget_client(CLIENT);
             use_it(&fs).map_err(|e| failed("using it")(&e))?;
             all_free(&fs, blocks_free).map_err(|e| failed("after deleting everything")(&e))?;
             drop(fs);
-            let mut after = images.clone();
-            apply_all(&trace.take(), &mut after);
             let empty = || {
-                images::check(&after)?;
-                all_free(&images::open(&after, None)?, blocks_free)
+                arena.check()?;
+                all_free(&arena.open(None)?, blocks_free)
             };
             empty().map_err(|e| failed("opened again after deleting everything")(&e))?;
         }
@@ -75,17 +76,17 @@ pub fn verify(
 }
 
 /// The same of an image that a crash inside recovery left.
-pub fn verify_again(images: &Images, recovered: &Recovered, asked: &Asked) -> Outcome<()> {
-    guarded(|| again(images, recovered, asked))
+pub fn verify_again(arena: &Arena, recovered: &Recovered, asked: &Asked) -> Outcome<()> {
+    guarded(|| again(arena, recovered, asked).map(drop))
 }
 
-fn again(images: &Images, recovered: &Recovered, asked: &Asked) -> Outcome<()> {
-    images::check(images)?;
-    let fs = images::take_over(images, None, &asked.take_over())?;
+fn again(arena: &Arena, recovered: &Recovered, asked: &Asked) -> Outcome<FileSystem> {
+    arena.check()?;
+    let fs = arena.take_over(None, &asked.take_over())?;
     compare(&Snapshot::of(&fs)?, &[&recovered.state])?;
     count(&fs, &recovered.state)?;
     match asked.done(&fs) {
-        done if done == recovered.done => Ok(()),
+        done if done == recovered.done => Ok(fs),
         done => Err(format!("requests done were {:?}, and now {done:?}", recovered.done)),
     }
 }

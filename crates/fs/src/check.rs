@@ -67,9 +67,9 @@ pub fn check(dir: &Path) -> Result<CheckReport> {
     check_pool(pool, &recovery)
 }
 
-/// The same for slices that are mapped already.
-pub fn check_candidates(candidates: Vec<Candidate>) -> Result<CheckReport> {
-    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+/// The same for slices that are mapped already, opened as `options` say, but to be read only.
+pub fn check_candidates(candidates: Vec<Candidate>, options: &OpenOptions) -> Result<CheckReport> {
+    let options = OpenOptions { read_only: true, ..options.clone() };
     let (pool, recovery) = Pool::open_candidates(candidates, &options)?;
     check_pool(pool, &recovery)
 }

@@ -8,6 +8,7 @@
 //! what takes longer falls into the last.
 
 use crossbeam_utils::CachePadded;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use topology::place_of;
@@ -182,7 +183,10 @@ impl Default for Counters {
 
 impl Default for Meter {
     fn default() -> Meter {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        // Asked once: the answer takes several files to read.
+        static CPUS: OnceLock<usize> = OnceLock::new();
+        let cpus = || std::thread::available_parallelism().map_or(1, usize::from);
+        let cpus = *CPUS.get_or_init(cpus);
         let shard = |_| CachePadded::new(std::array::from_fn(|_| Counters::default()));
         Meter { shards: (0..cpus.min(SHARDS_MAX)).map(shard).collect() }
     }

@@ -115,7 +115,7 @@ impl Machine {
 
     fn findings(&self) -> Vec<String> {
         let candidates = self.dimm.candidates(&self.image, self.domain, &Arc::default());
-        let report = fs::check_candidates(candidates).unwrap();
+        let report = fs::check_candidates(candidates, &OpenOptions::default()).unwrap();
         report.findings.into_iter().map(|finding| finding.what).collect()
     }
 }

@@ -5,7 +5,7 @@ use crate::corpus::{open, read, requests, take_over, write};
 use crate::image::Image;
 use crate::seen::{Seen, State};
 use fs::{Creation, Fallocate, FileSystem, Ino, NewNode, RenameMode, SetAttr, XattrMode};
-use pool::Candidate;
+use pool::{Candidate, OpenOptions};
 use std::path::Path;
 
 /// How far an image came.
@@ -96,7 +96,8 @@ fn check(dir: &Path, slices: usize) -> Vec<String> {
     let path = |slice| crate::corpus::slice_path(dir, slice);
     let candidates: pool::Result<Vec<Candidate>> =
         (0..slices).map(|slice| Candidate::open(&path(slice), true)).collect();
-    match candidates.map_err(fs::Error::from).and_then(fs::check_candidates) {
+    let report = candidates.map_err(fs::Error::from);
+    match report.and_then(|found| fs::check_candidates(found, &OpenOptions::default())) {
         Ok(report) => {
             for finding in &report.findings {
                 assert!(!finding.place.is_empty() && finding.what.len() > 8, "{finding:?}");

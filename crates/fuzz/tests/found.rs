@@ -57,7 +57,7 @@ impl Victim {
     /// Findings of a check, or why it could not be made.
     fn findings(&self) -> String {
         let candidate = Candidate::open(&slice_path(&self.dir(), 0), true).unwrap();
-        match fs::check_candidates(vec![candidate]) {
+        match fs::check_candidates(vec![candidate], &pool::OpenOptions::default()) {
             Ok(report) => format!("{:?}", report.findings),
             Err(error) => error.to_string(),
         }

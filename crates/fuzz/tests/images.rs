@@ -57,7 +57,8 @@ fn canary_the_corpus_has_requests_and_orphans() {
     let dir = scratch.path().join("image");
     write(&seed.image, &dir);
     let candidate = pool::Candidate::open(&slice_path(&dir, 0), true).unwrap();
-    let in_trees = fs::check_candidates(vec![candidate]).unwrap().requests;
+    let in_trees =
+        fs::check_candidates(vec![candidate], &pool::OpenOptions::default()).unwrap().requests;
     let fs = take_over(&dir, 1).unwrap();
     let done = requests().filter(|id| fs.was_done(*id)).count() as u64;
     assert!(in_trees > 10 && done > in_trees, "{done} done, {in_trees} in the trees");

@@ -42,6 +42,7 @@ mod kernel;
 mod lock;
 mod map;
 mod mapping;
+mod memory;
 mod open;
 #[cfg(feature = "recorder")]
 pub mod recorder;
@@ -56,6 +57,7 @@ pub use domain::{Domain, Medium};
 pub use error::{Error, Result};
 pub use lock::Holder;
 pub use mapping::Mapping;
+pub use memory::Memory;
 pub use open::MapOptions;
 pub use state::{Clean, Deferred, Dirty, InFlight, fence};
 pub use sysfs::Sysfs;

@@ -3,15 +3,18 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
 /// A range of this process's addresses, unmapped at the end.
 #[derive(Debug)]
 pub(crate) struct Addresses {
     base: *mut u8,
     len: usize,
+    /// Who unmaps them, if it is not this value.
+    owner: Option<Arc<Addresses>>,
 }
 
-// SAFETY: the range belongs to this value alone until it is dropped, whichever thread it is on.
+// SAFETY: the range is mapped until this value is dropped, whichever thread it is on.
 unsafe impl Send for Addresses {}
 // SAFETY: a shared value gives out no more than its address and length.
 unsafe impl Sync for Addresses {}
@@ -54,7 +57,12 @@ impl Addresses {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Addresses { base: base.cast(), len })
+        Ok(Addresses { base: base.cast(), len, owner: None })
+    }
+
+    /// The same addresses once more.
+    pub(crate) fn shared(owner: &Arc<Addresses>) -> Addresses {
+        Addresses { base: owner.base, len: owner.len, owner: Some(owner.clone()) }
     }
 
     #[inline(always)]
@@ -72,7 +80,11 @@ const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
 impl Drop for Addresses {
     fn drop(&mut self) {
-        // SAFETY: the range was mapped by `new`, and no address of it outlives its owner.
+        if self.owner.is_some() {
+            return;
+        }
+        // SAFETY: the range was mapped by `new`, and no address of it outlives its owner: whoever
+        // shares it holds that.
         unsafe { libc::munmap(self.base.cast(), self.len) };
     }
 }

@@ -2,10 +2,11 @@
 
 use crate::cpu::{self, Cpu};
 use crate::domain::{Domain, Medium};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernel::{Flush, Kernels};
 use crate::lock::Locked;
 use crate::map::Addresses;
+use crate::memory;
 use crate::open::{self, MapOptions};
 use crate::sysfs::{Backing, Device, Sysfs};
 use crate::through_file;
@@ -97,8 +98,11 @@ impl Mapping {
     }
 
     pub(crate) fn memory_on(len: usize, domain: Domain, cpu: Cpu) -> Result<Mapping> {
-        let addresses = Addresses::anonymous(len)
-            .map_err(|source| Error::Io { what: format!("map {len} bytes of memory"), source })?;
+        Ok(Mapping::of_addresses(memory::anonymous(len)?, domain, cpu))
+    }
+
+    /// Over memory that is there.
+    pub(crate) fn of_addresses(addresses: Addresses, domain: Domain, cpu: Cpu) -> Mapping {
         let parts = Parts {
             addresses,
             read_only: false,
@@ -107,7 +111,7 @@ impl Mapping {
             backing: Backing::default(),
             file: None,
         };
-        Ok(Mapping::from_parts(parts, cpu))
+        Mapping::from_parts(parts, cpu)
     }
 
     /// Memory of a file's length that is not the file's: it shows which of them a call is about.

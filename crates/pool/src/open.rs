@@ -62,7 +62,7 @@ impl Pool {
         let slots = slots?;
         let roots = choose_roots(&candidates, &slots)?;
         let highest = highest_generation(&slots);
-        let topology = machine(&candidates)?;
+        let topology = machine(&candidates, options)?;
         let near = near_slices(&topology, &candidates);
         let mut recovery = Recovery::default();
         let mut slices = Vec::new();
@@ -279,8 +279,11 @@ fn check_last(roots: &Roots, slots: &[Slots], complete: u64) -> Result<()> {
 }
 
 /// The machine, or the virtual nodes that the pool was made for.
-fn machine(candidates: &[Candidate]) -> Result<Topology> {
-    let machine = Topology::system()?;
+fn machine(candidates: &[Candidate], options: &OpenOptions) -> Result<Topology> {
+    let machine = match &options.machine {
+        Some(known) => Topology::clone(known),
+        None => Topology::system()?,
+    };
     let nodes = candidates.first().map_or(0, |c| c.superblock.virtual_nodes.get());
     Ok(if nodes == 0 { machine } else { machine.with_virtual_nodes(nodes)? })
 }

@@ -1,6 +1,8 @@
 //! What a pool is made and opened with, and what it says about itself.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use topology::Topology;
 
 /// One slice to be made.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +54,8 @@ pub struct OpenOptions {
     pub memory_bytes: Option<u64>,
     /// When a read moves the time of the last read on.
     pub atime: Atime,
+    /// The machine, for who opens pools by the thousand; `None`: it is looked at.
+    pub machine: Option<Arc<Topology>>,
 }
 
 /// When a read moves an inode's time of the last read on.

@@ -262,12 +262,11 @@ impl Groups {
                 return Box::new([u64::MAX; WORDS]);
             }
             // blocks of the group that are outside the slice's data are never free
-            let mut bits = Box::new([0u64; WORDS]);
-            for bit in 0..GROUP_BLOCKS {
-                if !space.contains(group as u64 * GROUP_BLOCKS + bit) {
-                    bits[bit as usize / 64] |= 1 << (bit % 64);
-                }
-            }
+            let mut bits = Box::new([u64::MAX; WORDS]);
+            let start = group as u64 * GROUP_BLOCKS;
+            let first = space.first.clamp(start, start + GROUP_BLOCKS) - start;
+            let end = space.end.clamp(start, start + GROUP_BLOCKS) - start;
+            (first..end).for_each(|bit| bits[bit as usize / 64] &= !(1 << (bit % 64)));
             bits
         })
     }

@@ -12,6 +12,7 @@ use crate::error::Result;
 use crate::superblock::{BLOCK_BYTES, STATE_BLOCK};
 use pmem::{Domain, Mapping};
 use std::mem::offset_of;
+use std::sync::OnceLock;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -59,8 +60,11 @@ pub enum Left {
 
 /// This boot's id.
 fn boot_id() -> [u8; 16] {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    uuid::Uuid::parse_str(text.trim()).map(|id| *id.as_bytes()).unwrap_or_default()
+    static ID: OnceLock<[u8; 16]> = OnceLock::new();
+    *ID.get_or_init(|| {
+        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        uuid::Uuid::parse_str(text.trim()).map(|id| *id.as_bytes()).unwrap_or_default()
+    })
 }
 
 impl State {

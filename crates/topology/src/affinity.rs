@@ -25,7 +25,13 @@ pub fn allowed_cpus() -> Result<Vec<u32>> {
     if rc != 0 {
         return Err(Error::Affinity { what: "read", source: io::Error::last_os_error() });
     }
-    Ok((0..CPU_LIMIT).filter(|&cpu| mask[word(cpu)] & bit(cpu) != 0).collect())
+    // Most of the mask is empty on most machines.
+    let words = (0u32..).zip(mask).filter(|(_, word)| *word != 0);
+    let cpus = words.flat_map(|(number, word)| {
+        let first = number * u64::BITS;
+        (first..first + u64::BITS).filter(move |cpu| word & bit(*cpu) != 0)
+    });
+    Ok(cpus.collect())
 }
 
 /// Lets the calling thread run on `cpus` only, and returns where it was allowed before: handing

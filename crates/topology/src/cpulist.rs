@@ -9,12 +9,14 @@ pub fn parse_cpulist(text: &str) -> Result<Vec<u32>> {
     if text.is_empty() {
         return Ok(Vec::new());
     }
-    let mut present = vec![false; CPU_LIMIT as usize];
+    let mut present = Vec::new();
     for item in text.split(',') {
         let (first, last) = range(item.trim())?;
+        present.resize(present.len().max(last as usize + 1), false);
         present[first as usize..=last as usize].fill(true);
     }
-    Ok((0..CPU_LIMIT).filter(|&n| present[n as usize]).collect())
+    let numbers = (0..).zip(present).filter(|(_, present)| *present);
+    Ok(numbers.map(|(number, _)| number).collect())
 }
 
 /// One item, `7` or `2-5`, as its first and last number.

@@ -113,7 +113,8 @@ impl Server {
 /// Checks what a kill left; nothing may be wrong with it.
 #[track_caller]
 pub fn assert_clean(images: &Images) -> CheckReport {
-    let report = fs::check_candidates(candidates(images, None, true)).unwrap();
+    let report =
+        fs::check_candidates(candidates(images, None, true), &OpenOptions::default()).unwrap();
     assert!(report.findings.is_empty(), "check found: {:#?}", report.findings);
     report
 }
