@@ -29,10 +29,15 @@ pub struct CatArgs {
 pub fn run(args: &CatArgs) -> Result<()> {
     for group in args.files.chunk_by(|one, next| one.pool == next.pool) {
         let pool = access::reading(&group[0].pool)?;
-        for at in group {
-            if !print(&pool, at)? {
-                return Ok(());
+        let mut is_read = true;
+        output::each_of(group, |at| {
+            if is_read {
+                is_read = print(&pool, at)?;
             }
+            Ok(())
+        })?;
+        if !is_read {
+            return Ok(());
         }
     }
     Ok(())

@@ -55,6 +55,20 @@ pub fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "nearside: {}", lines.join("\n"));
 }
 
+/// Does `act` with each of these, also after one that fails: its error is told at once, the last
+/// one's is returned.
+pub fn each_of<T>(all: &[T], mut act: impl FnMut(&T) -> Result<()>) -> Result<()> {
+    let mut failed = None;
+    for one in all {
+        if let Err(error) = act(one)
+            && let Some(before) = failed.replace(error)
+        {
+            complain(&before.to_string());
+        }
+    }
+    failed.map_or(Ok(()), Err)
+}
+
 /// Prints `value` as JSON on stdout.
 pub fn json(value: &impl Serialize) -> Result<()> {
     let mut line = serde_json::to_string_pretty(value)

@@ -97,11 +97,11 @@ fn act_on_all(args: &RmArgs, would: &mut Vec<Doomed>) -> Result<()> {
             true => {
                 let (pool, mut each) = (access::reading(dir)?, |it| would.push(it));
                 let mut act = Act::Tell(&mut each);
-                group.iter().try_for_each(|at| remove(&pool, at, args, &mut act))?;
+                output::each_of(group, |at| remove(&pool, at, args, &mut act))?;
             }
             false => access::changing(dir, |pool| {
                 let _bar = Bar::new("removing");
-                group.iter().try_for_each(|at| remove(pool, at, args, &mut Act::Remove))
+                output::each_of(group, |at| remove(pool, at, args, &mut Act::Remove))
             })?,
         }
     }

@@ -40,6 +40,8 @@ pub enum End {
     Failed(String),
     /// It was killed, or the machine stopped.
     Died,
+    /// There was no room to say it.
+    Untold,
 }
 
 fn path(pool: &Path) -> PathBuf {
@@ -203,6 +205,7 @@ impl Watch {
 fn end(text: &str) -> End {
     match text.trim_end() {
         CLOSED => End::Closed,
+        "" => End::Untold,
         line => match line.strip_prefix(FAILED) {
             Some(reason) => End::Failed(reason.to_owned()),
             None => End::Died,
@@ -256,7 +259,7 @@ mod tests {
 
     #[test]
     fn ends_are_told_apart() {
-        assert_eq!(end(""), End::Died);
+        assert_eq!(end(""), End::Untold);
         assert_eq!(end("12\nserver 13\n"), End::Died);
         assert_eq!(end("closed\n"), End::Closed);
         assert_eq!(end("failed: no space\n"), End::Failed("no space".to_owned()));

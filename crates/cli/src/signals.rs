@@ -14,6 +14,12 @@ impl Signals {
             set.add(signal);
         }
         set.thread_block()?;
+        // Of no use here, and nothing to die of.
+        let mut others = SigSet::empty();
+        for signal in [Signal::SIGUSR1, Signal::SIGUSR2, Signal::SIGALRM] {
+            others.add(signal);
+        }
+        others.thread_block()?;
         Ok(Signals(set))
     }
 

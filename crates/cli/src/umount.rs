@@ -17,6 +17,10 @@ pub fn run(args: &UmountArgs) -> Result<()> {
     let entry = whereabouts::mount_at(dir)?.ok_or_else(nothing)?;
     let pool = place::pool_of(&entry).ok_or_else(nothing)?;
     match Watch::open(&pool) {
+        // Served on another mount; this one's server died.
+        Some(_) if whereabouts::is_elsewhere(&pool, &entry)? && place::is_dead(&entry.dir) => {
+            clear(dir, &entry.dir)
+        }
         Some(watch) if watch.is_served() => {
             unmount(&entry)?;
             let others = whereabouts::others_of(&entry)?;
@@ -69,6 +73,13 @@ fn told(pool: &Path, end: std::io::Result<End>) -> Result<()> {
         Ok(End::Failed(reason)) => Err(Error::Server(format!(
             "unmounted, but closing the pool failed: {reason}; see {pool}/nearside.log"
         ))),
+        Ok(End::Untold) => {
+            output::complain(&format!(
+                "unmounted; there was no room in {pool} to say how the server ended: \
+                 nearside check tells"
+            ));
+            Ok(())
+        }
         Ok(End::Died) => Err(Error::Server(format!(
             "unmounted, but the server died before it had closed {pool}; the next mount recovers \
              every acknowledged change; see {pool}/nearside.log"

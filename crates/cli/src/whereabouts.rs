@@ -33,6 +33,14 @@ pub fn others_of(entry: &MountEntry) -> Result<Vec<PathBuf>> {
     Ok(mounts()?.into_iter().filter(is_other).map(|it| it.dir).collect())
 }
 
+/// Whether the pool is mounted once more, apart from the file system of `entry`.
+pub fn is_elsewhere(pool: &Path, entry: &MountEntry) -> Result<bool> {
+    let is_apart = |it: &MountEntry| {
+        it.device != entry.device && place::pool_of(it).is_some_and(|of| of == pool)
+    };
+    Ok(mounts()?.iter().any(is_apart))
+}
+
 /// What is mounted below `dir`.
 pub fn mounts_in(dir: &Path) -> Result<Vec<PathBuf>> {
     let is_inner = |it: &MountEntry| it.dir.starts_with(dir) && it.dir != dir;

@@ -243,8 +243,9 @@ impl Checker<'_> {
             return self.counted(slice, key, value);
         }
         if key.object == 0 {
+            let known = value == keys::UNLINKED || value == keys::UNNAMED;
             let fine = key.kind == keys::ORPHAN && keys::home(Ino(key.index)) == slice;
-            if !fine {
+            if !(fine && known) {
                 self.report.add(format!("slice {slice}, tree"), format!("{key:?} makes no sense"));
             }
             self.state.orphans.insert(Ino(key.index));

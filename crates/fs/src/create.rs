@@ -14,7 +14,7 @@ use crate::keys;
 use crate::namespace::{Touched, check_directory, check_name};
 use crate::short_name::ShortName;
 use crate::types::{
-    Attr, Creation, FileKind, Ino, LINKS_MAX, NewNode, SYMLINK_BYTES_MAX, Timestamp,
+    Attr, Creation, DIRECTORY_LINKS_MAX, FileKind, Ino, NewNode, SYMLINK_BYTES_MAX, Timestamp,
 };
 use crate::xattr::XattrChange;
 use pool::tree::Change;
@@ -68,7 +68,7 @@ impl Core {
                 return Err(Error::Exists);
             }
             self.check_room()?;
-            if kind == FileKind::Directory && meta.links >= LINKS_MAX {
+            if kind == FileKind::Directory && meta.links >= DIRECTORY_LINKS_MAX {
                 return Err(Error::TooManyLinks);
             }
             let links = if kind == FileKind::Directory { 2 } else { 1 };
@@ -114,10 +114,10 @@ impl Core {
             let mut record = RecordBuffer::new(KIND_CHANGE, new.time);
             let inode = self.push_new(&mut record, &dir, &mut meta, &new)?;
             let orphan = keys::orphan(inode.ino);
-            item::push_put(&mut record, orphan.object, orphan.kind, orphan.index, &[]);
+            item::push_put(&mut record, orphan.object, orphan.kind, orphan.index, keys::UNNAMED);
             let mut own = inode.meta.write();
             (own.orphan, own.nameable) = (true, true);
-            own.pending.insert(orphan, Change::Put(Vec::new()));
+            own.pending.insert(orphan, Change::Put(keys::UNNAMED.to_vec()));
             inode.opens.store(1, Ordering::Relaxed);
             // above the stamps of what made the directory as it is
             self.log(&mut record, &[&dir, &inode], || self.was_born(&inode))?;

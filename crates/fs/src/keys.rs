@@ -50,6 +50,11 @@ pub fn orphan(ino: Ino) -> Key {
     Key::new(0, ORPHAN, ino.0)
 }
 
+/// Its value where the inode lost its last name.
+pub const UNLINKED: &[u8] = &[];
+/// Its value where the inode never had a name, and may be given one.
+pub const UNNAMED: &[u8] = &[1];
+
 /// The key of a ticket.
 pub fn ticket(number: u64) -> Key {
     Key::new(0, TICKET, number)

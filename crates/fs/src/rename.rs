@@ -10,7 +10,7 @@ use crate::keys;
 use crate::namespace::{Locked, Touched, check_directory, check_name, lock_all};
 use crate::short_name::ShortName;
 use crate::slot::Freed;
-use crate::types::{Attr, FileKind, Ino, LINKS_MAX, RenameMode, Timestamp};
+use crate::types::{Attr, DIRECTORY_LINKS_MAX, FileKind, Ino, RenameMode, Timestamp};
 use crate::unlink::{NameLoss, check_removable};
 use pool::{KIND_CHANGE, RecordBuffer};
 use std::sync::Arc;
@@ -187,7 +187,7 @@ impl Core {
             let from_touched = self.counts(locked, &from.dir, -subdir, stays - 1);
             (Some(from_touched), self.counts(locked, &to.dir, subdir - lost_dir, 1 - lost))
         };
-        if to_touched.links > LINKS_MAX {
+        if to_touched.links > DIRECTORY_LINKS_MAX {
             return Err(Error::TooManyLinks);
         }
         let mut record = RecordBuffer::new(KIND_CHANGE, time);

@@ -269,7 +269,7 @@ impl Core {
         let inode = self.replayed_inode(ino, record)?;
         let mut meta = inode.meta.write();
         if object == 0 {
-            meta.orphan = true;
+            (meta.orphan, meta.nameable) = (true, value == keys::UNNAMED);
         } else if kind == keys::DIRENT {
             let (Some(dir), Some(entry)) = (&mut meta.dir, Dirent::decode(value)) else {
                 return Err(damaged_record(record));
@@ -326,7 +326,7 @@ impl Core {
         } else {
             if object == 0 {
                 // it was given its first name
-                meta.orphan = false;
+                (meta.orphan, meta.nameable) = (false, false);
             }
             meta.xattrs = None;
             meta.pending.insert(pool::tree::Key::new(object, kind, index), Change::Delete);
@@ -372,16 +372,18 @@ impl Core {
                 pool::tree::Key::new(0, keys::ORPHAN, 0),
                 pool::tree::Key::new(0, keys::ORPHAN + 1, 0),
             );
-            self.pool.scan(slice as u8, from, to, &mut |key, _| {
-                orphans.push(Ino(key.index));
+            self.pool.scan(slice as u8, from, to, &mut |key, value| {
+                orphans.push((Ino(key.index), value == keys::UNNAMED));
                 true
             })?;
-            for ino in orphans {
+            for (ino, nameable) in orphans {
                 let inode = self.inode(ino).map_err(|error| match error {
                     Error::NotFound => damaged_value(&keys::orphan(ino)),
                     error => error,
                 })?;
-                inode.meta.write().orphan = true;
+                let mut meta = inode.meta.write();
+                (meta.orphan, meta.nameable) = (true, nameable);
+                drop(meta);
                 inodes.push(inode);
             }
         }

@@ -226,7 +226,8 @@ impl Core {
         self.drop_leaves(inode, 0, freed)
     }
 
-    /// Reserves (nothing to do: space is taken when written), punches or zeroes a range.
+    /// Reserves, punches or zeroes a range. Of a reservation only the size is made, and only where
+    /// there is room for it: space is taken when it is written.
     pub fn fallocate(
         &self,
         inode: &Arc<Inode>,
@@ -245,12 +246,24 @@ impl Core {
             return Err(Error::Invalid("the range is empty"));
         }
         match mode {
-            Fallocate::Allocate { keep_size: true } => Ok(()),
-            Fallocate::Allocate { keep_size: false } => self.extend(inode, end),
+            Fallocate::Allocate { keep_size } => {
+                self.check_room_for(inode, offset, end)?;
+                if keep_size { Ok(()) } else { self.extend(inode, end) }
+            }
             Fallocate::PunchHole | Fallocate::Zero { keep_size: true } => {
                 self.zero(inode, offset, end, 0)
             }
             Fallocate::Zero { keep_size: false } => self.zero(inode, offset, end, end),
+        }
+    }
+
+    /// An error if the pool has less free than the file lacks for sure in this range.
+    fn check_room_for(&self, inode: &Inode, offset: u64, end: u64) -> Result<()> {
+        let wanted = end.div_ceil(BLOCK_BYTES) - offset / BLOCK_BYTES;
+        let lacking = wanted.saturating_sub(inode.blocks.load(Ordering::Relaxed));
+        match lacking > self.pool.blocks().1 {
+            true => Err(pool::Error::NoSpace.into()),
+            false => Ok(()),
         }
     }
 

@@ -14,6 +14,8 @@ pub const FILE_BYTES_MAX: u64 = 64 << 40;
 pub const ATOMIC_WRITE_BYTES_MAX: usize = 2 << 20;
 /// Most hard links of one inode.
 pub const LINKS_MAX: u32 = 65_000;
+/// Links of a directory: two, and one of each directory in it.
+pub const DIRECTORY_LINKS_MAX: u32 = u32::MAX - 1;
 
 /// The number of an inode: unique in its pool, never used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

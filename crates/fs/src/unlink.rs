@@ -133,7 +133,7 @@ impl Core {
         } else if inode.opens.load(Ordering::Acquire) > 0 {
             self.push_links(record, inode, meta, 0, time);
             let orphan = keys::orphan(inode.ino);
-            item::push_put(record, orphan.object, orphan.kind, orphan.index, &[]);
+            item::push_put(record, orphan.object, orphan.kind, orphan.index, keys::UNLINKED);
             NameLoss::Orphan
         } else {
             item::push_drop(record, inode.ino);
@@ -161,7 +161,7 @@ impl Core {
                 self.mark_dirty(inode);
                 meta.links = 0;
                 meta.orphan = true;
-                meta.pending.insert(keys::orphan(inode.ino), Change::Put(Vec::new()));
+                meta.pending.insert(keys::orphan(inode.ino), Change::Put(keys::UNLINKED.to_vec()));
                 Ok(())
             }
             NameLoss::Gone => self.gone(inode, meta, freed),

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{BY, TestPool, content, find, make, pattern};
-use fs::{Creation, FileSystem, Ino, SetAttr};
+use fs::{Creation, FileSystem, Ino, NewNode, SetAttr, TakeOver};
 
 const MIB: u64 = 1 << 20;
 
@@ -45,6 +45,33 @@ fn it_is_gone_with_its_last_handle_and_so_is_its_space() {
     drop(fs);
     let report = pool.assert_clean();
     assert_eq!((report.inodes, report.blocks), (1, 0));
+}
+
+/// Its opener may still give it a name when the next server has taken over.
+#[test]
+fn one_that_is_kept_over_a_crash_can_still_be_named() {
+    for folded in [false, true] {
+        let mut pool = TestPool::new(2, 8 * MIB);
+        let fs = pool.start_alone();
+        let handle = unnamed(&fs, &pattern(5, 50_000));
+        let removed = fs.create(Ino::ROOT, b"removed", NewNode::File, BY).unwrap().ino;
+        let open = fs.open(removed).unwrap();
+        fs.unlink(Ino::ROOT, b"removed").unwrap();
+        let ino = handle.ino();
+        if folded {
+            fs.checkpoint().unwrap();
+        }
+        pool.kill();
+        drop((handle, open, fs));
+        let fs = pool.take_over(&TakeOver { keep_orphans: true, ..TakeOver::default() });
+        assert!(matches!(fs.link(removed, Ino::ROOT, b"again"), Err(fs::Error::NotFound)));
+        assert_eq!(fs.link(ino, Ino::ROOT, b"named").unwrap().links, 1);
+        fs.release_orphan(ino).unwrap();
+        assert_eq!(content(&fs, &find(&fs, "named")), pattern(5, 50_000));
+        fs.close().unwrap();
+        drop(fs);
+        pool.assert_clean();
+    }
 }
 
 #[test]

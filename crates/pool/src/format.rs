@@ -49,17 +49,27 @@ fn log_line(mapping: &Mapping, asked: Option<u32>) -> Result<usize> {
 
 /// Makes a pool in directory `dir` (made if it is missing).
 pub fn format(dir: &Path, options: &FormatOptions) -> Result<()> {
-    let io = |source| Error::Io { path: dir.to_path_buf(), source };
     if options.slices.is_empty() || options.slices.len() > SLICES_MAX {
         return Err(Error::Size(format!(
             "a pool has 1 to {SLICES_MAX} slices, not {}",
             options.slices.len()
         )));
     }
-    // For its owner only: whoever reads the slices reads every file, whatever its mode.
+    let is_new = !dir.exists();
+    let formatted = format_in(dir, options);
+    if formatted.is_err() && is_new {
+        // Only if it is empty.
+        let _ = std::fs::remove_dir(dir);
+    }
+    formatted
+}
+
+fn format_in(dir: &Path, options: &FormatOptions) -> Result<()> {
+    let io = |source| Error::Io { path: dir.to_path_buf(), source };
     if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         std::fs::create_dir_all(parent).map_err(io)?;
     }
+    // For its owner only: whoever reads the slices reads every file, whatever its mode.
     match std::fs::DirBuilder::new().mode(0o700).create(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && dir.is_dir() => {}
         made => made.map_err(io)?,

@@ -244,6 +244,7 @@ impl Keeper<'_> {
             ToKeeper::Keep => self.kept = descriptors,
             ToKeeper::Ready => {
                 self.ready = true;
+                self.restarts.serves(Instant::now());
                 self.finish_upgrade();
             }
             ToKeeper::Failed(reason) => self.failed = Some(reason),

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -36,6 +36,11 @@ fn rename_has_all_its_modes() {
     assert_eq!(rename(&b, &a, RenameFlags::empty()), Err(Errno::EISDIR));
     rename(&b, &missing, no_replace).unwrap();
     assert_eq!(std::fs::read(&missing).unwrap(), b"a");
+    rename(&missing, &b, RenameFlags::RENAME_WHITEOUT).unwrap();
+    assert_eq!(std::fs::read(&b).unwrap(), b"a");
+    let left = std::fs::symlink_metadata(&missing).unwrap();
+    assert!(left.file_type().is_char_device());
+    assert_eq!((left.rdev(), left.uid()), (0, nix::unistd::geteuid().as_raw()));
     scratch.finish();
 }
 
@@ -46,6 +51,9 @@ fn ranges_are_reserved_punched_and_zeroed() {
     fallocate(&file, FallocateFlags::empty(), 0, 100_000).unwrap();
     assert_eq!(file.metadata().unwrap().len(), 100_000);
     fallocate(&file, FallocateFlags::FALLOC_FL_KEEP_SIZE, 0, 200_000).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 100_000);
+    let too_much = fallocate(&file, FallocateFlags::empty(), 0, 1 << 40);
+    assert_eq!(too_much, Err(Errno::ENOSPC));
     assert_eq!(file.metadata().unwrap().len(), 100_000);
     file.write_all_at(&[7; 100_000], 0).unwrap();
     let punch = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;

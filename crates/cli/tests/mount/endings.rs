@@ -126,6 +126,28 @@ fn umount_clears_the_mount_of_a_dead_server() {
     scratch.finish();
 }
 
+/// Its pool may be in use elsewhere by then.
+#[test]
+fn the_mount_of_a_dead_server_is_cleared_while_the_pool_is_mounted_elsewhere() {
+    let Some(scratch) = Scratch::mounted() else { return };
+    std::fs::write(scratch.mnt().join("f"), "kept").unwrap();
+    let held = File::open(scratch.mnt().join("f")).unwrap();
+    scratch.kill_both();
+    let other = scratch.root().join("other");
+    std::fs::create_dir(&other).unwrap();
+    let (pool, mnt) = (scratch.pool(), scratch.mnt());
+    scratch.run_ok(["mount".as_ref(), pool.as_os_str(), other.as_os_str()]);
+    let output = scratch.run(["umount".as_ref(), mnt.as_os_str()]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("its mount is cleared"), "{said}");
+    assert!(!is_mounted(&mnt) && is_mounted(&other));
+    assert_eq!(std::fs::read(other.join("f")).unwrap(), b"kept");
+    drop(held);
+    scratch.run_ok(["umount".as_ref(), other.as_os_str()]);
+    scratch.mount();
+    scratch.finish();
+}
+
 /// Whoever unmounts with the system's own command leaves the pool closed all the same.
 #[test]
 fn a_plain_umount_ends_the_server() {

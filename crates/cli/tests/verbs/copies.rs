@@ -217,6 +217,13 @@ fn cat_says_what_it_cannot_print() {
         scratch.fails(&["cat", ":/file/x"], 1, &["not a directory"]);
         scratch.fails(&["cat", "file"], 2, &["POOL:/path"]);
         scratch.fails(&["cat"], 2, &["POOL:/PATH"]);
+        scratch.put(":/one", b"one");
+        let paths = ["/one", "/no", "/one", "/nor-this"].map(|path| scratch.inside(path));
+        let words = [OsString::from("cat")].into_iter().chain(paths);
+        let output = command(words).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), &output.stdout[..]), (Some(1), &b"oneone"[..]), "{said}");
+        assert!(said.contains(":/no: ") && said.contains(":/nor-this: "), "{said}");
         // A reader that goes away is no error, a disk that is full is.
         let mut child = command([OsString::from("cat"), scratch.inside("/file")])
             .stdout(Stdio::piped())

@@ -1,7 +1,7 @@
 //! What the tests of the file system share: pools to play with, and ways to end them.
 #![allow(dead_code)]
 
-use fs::{CheckReport, Creation, FileSystem, Handle, Ino, NewNode};
+use fs::{CheckReport, Creation, FileSystem, Handle, Ino, NewNode, TakeOver};
 use pool::{Candidate, FormatOptions, OpenOptions, SliceSpec};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,6 +67,12 @@ impl TestPool {
     pub fn start_alone(&self) -> FileSystem {
         let candidates = candidates(&self.dir(), false).unwrap();
         FileSystem::open_candidates(candidates, &self.open, false).unwrap()
+    }
+
+    /// Goes on where a server was killed.
+    pub fn take_over(&self, asked: &TakeOver) -> FileSystem {
+        let candidates = candidates(&self.dir(), false).unwrap();
+        FileSystem::take_over_candidates(candidates, &self.open, asked, false).unwrap()
     }
 
     /// What a kill at this moment leaves is the pool from now on: the slices are copied as they

@@ -137,6 +137,9 @@ impl Service {
 /// Names belong to classes, and unknown classes to nobody. Of `system.` there are the ACLs.
 fn supported(name: &[u8]) -> Served<()> {
     let classes = [b"user.".as_slice(), b"security.", TRUSTED];
+    if classes.contains(&name) {
+        return Err(Errno(libc::EINVAL));
+    }
     match classes.iter().any(|class| name.starts_with(class)) || ACLS.contains(&name) {
         true => Ok(()),
         false => Err(FsError::Unsupported("extended attributes of this class").into()),

@@ -63,12 +63,19 @@ impl Service {
     }
 
     /// Renames, with the flags of renameat2(2).
-    pub(crate) fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), flags: u32) -> Served<()> {
+    pub(crate) fn rename(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        flags: u32,
+        by: Caller,
+    ) -> Served<()> {
         let mode = match flags {
             0 => RenameMode::Replace,
             libc::RENAME_NOREPLACE => RenameMode::NoReplace,
             libc::RENAME_EXCHANGE => RenameMode::Exchange,
-            // RENAME_WHITEOUT is for the upper layer of an overlay.
+            // For the upper layer of an overlay.
+            libc::RENAME_WHITEOUT => RenameMode::Whiteout { uid: by.uid, gid: by.gid },
             _ => return Err(Errno(libc::EINVAL)),
         };
         self.removed(self.fs.rename(from, to, mode)?)

@@ -24,7 +24,8 @@ impl Transport {
             Operation::Rmdir { name } => answer_done(service.rmdir(parent, name), reply),
             Operation::Rename { name, new_parent, new_name, flags } => {
                 let to = (Ino(*new_parent), *new_name);
-                answer_done(service.rename((parent, name), to, *flags), reply);
+                let by = caller(request);
+                answer_done(service.rename((parent, name), to, *flags, by), reply);
             }
             Operation::Link { of, name } => {
                 self.answer_entry(service.link(Ino(*of), parent, name), reply);
