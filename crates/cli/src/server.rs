@@ -20,6 +20,8 @@ use crate::{log, place};
 
 /// Time that programs have to close their files once a signal asked the server to end.
 const GRACE: Duration = Duration::from_secs(5);
+/// Pause between two attempts to unmount in that time.
+const RETRY_PAUSE: Duration = Duration::from_millis(250);
 /// Time that the kernel has to take back its requests once the connection is cut.
 const CUT_GRACE: Duration = Duration::from_secs(1);
 
@@ -172,22 +174,37 @@ impl Server<'_> {
         loop {
             let event = match deadline {
                 None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(at) => inbox.recv_timeout(at.saturating_duration_since(Instant::now())),
+                Some(at) => {
+                    let left = at.saturating_duration_since(Instant::now());
+                    inbox.recv_timeout(left.min(RETRY_PAUSE))
+                }
             };
             match event {
                 Ok(Event::Ended(outcome)) => return Ok(outcome.map(|()| End::Unmounted)?),
                 Ok(Event::Signal(name)) => {
                     tracing::info!("{name}: unmounting");
                     // A second signal means: now.
-                    let grace = if deadline.is_some() { Duration::ZERO } else { end(unmounter) };
+                    let grace = if deadline.is_some() { Duration::ZERO } else { GRACE };
                     deadline = Some(Instant::now() + grace);
+                    if let Err(error) = unmounter.unmount() {
+                        tracing::warn!("{error}; waiting {} s", grace.as_secs());
+                    }
                 }
                 // An end that is under way goes first.
                 Ok(Event::HandOver) if deadline.is_some() => {}
                 Ok(Event::HandOver) => return Ok(End::HandedOver),
                 Ok(Event::KeeperGone) => self.go_on_alone(lock.take()),
+                Err(RecvTimeoutError::Timeout)
+                    if deadline.is_some_and(|at| Instant::now() < at) =>
+                {
+                    // The last file may have been closed.
+                    let _ = unmounter.unmount();
+                }
                 Err(RecvTimeoutError::Timeout) if !cut => {
                     tracing::warn!("files are still open; cutting the connection");
+                    if let Err(error) = unmounter.detach() {
+                        tracing::warn!("{error}");
+                    }
                     if let Err(error) = unmounter.abort() {
                         tracing::info!(%error, "cannot cut it; the end of the process does");
                         return Ok(End::Unmounted);
@@ -331,18 +348,4 @@ fn watch(mount: Mount, events: Sender<Event>) -> std::io::Result<()> {
         let _ = events.send(Event::Ended(mount.wait()));
     };
     std::thread::Builder::new().name("mount".to_owned()).spawn(wait).map(drop)
-}
-
-/// Unmounts, or hides the mount while its files are open; returns the time to wait for the end.
-fn end(unmounter: &Unmounter) -> Duration {
-    match unmounter.unmount() {
-        Ok(()) => {}
-        Err(error) => {
-            tracing::warn!("{error}; waiting {} s", GRACE.as_secs());
-            if let Err(error) = unmounter.detach() {
-                tracing::warn!("{error}");
-            }
-        }
-    }
-    GRACE
 }

@@ -19,10 +19,10 @@ pub(crate) struct Agreed {
 }
 
 /// What the kernel is asked to do, where it can. Not among it: the write-back cache, opens that
-/// the server does not see, and files that the kernel reads by itself.
+/// the server does not see, files that the kernel reads by itself; and opens that cut the file,
+/// before the kernel has looked whether that may be: whether the file is a program that runs.
 fn wanted(wishes: Wishes) -> Capabilities {
     let mut wanted = Capabilities::ASYNC_READ
-        .and(Capabilities::ATOMIC_O_TRUNC)
         .and(Capabilities::BIG_WRITES)
         .and(Capabilities::DO_READDIRPLUS)
         .and(Capabilities::READDIRPLUS_AUTO)

@@ -6,7 +6,9 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, FallocateFlags, RenameFlags, copy_file_range, fallocate, renameat2};
+use nix::fcntl::{
+    AT_FDCWD, FallocateFlags, OFlag, RenameFlags, copy_file_range, fallocate, renameat2,
+};
 use nix::unistd::{Whence, lseek};
 
 use crate::support::Scratch;
@@ -41,6 +43,25 @@ fn rename_has_all_its_modes() {
     let left = std::fs::symlink_metadata(&missing).unwrap();
     assert!(left.file_type().is_char_device());
     assert_eq!((left.rdev(), left.uid()), (0, nix::unistd::geteuid().as_raw()));
+    scratch.finish();
+}
+
+/// FUSE can have an open cut the file at once; then the program would lose its pages first.
+#[test]
+fn a_program_that_runs_is_not_cut() {
+    let Some(scratch) = Scratch::mounted() else { return };
+    let program = scratch.mnt().join("program");
+    std::fs::copy("/bin/sleep", &program).unwrap();
+    let bytes = std::fs::metadata(&program).unwrap().len();
+    let mut running = std::process::Command::new(&program).arg("60").spawn().unwrap();
+    for how in [OFlag::O_WRONLY, OFlag::O_RDWR, OFlag::O_TRUNC, OFlag::O_WRONLY | OFlag::O_TRUNC] {
+        let opened = nix::fcntl::open(&program, how, nix::sys::stat::Mode::empty());
+        assert_eq!(opened.err(), Some(Errno::ETXTBSY), "{how:?}");
+        assert_eq!(std::fs::metadata(&program).unwrap().len(), bytes, "{how:?}");
+    }
+    assert!(running.try_wait().unwrap().is_none());
+    running.kill().unwrap();
+    running.wait().unwrap();
     scratch.finish();
 }
 

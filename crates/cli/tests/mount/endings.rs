@@ -98,6 +98,24 @@ fn a_signal_ends_a_server_whose_files_stay_open() {
     scratch.finish();
 }
 
+/// Nothing that is written meanwhile lands in the directory below.
+#[test]
+fn a_mount_whose_end_waits_for_its_files_stays_until_they_are_closed() {
+    let Some(scratch) = Scratch::mounted() else { return };
+    let (keeper, mnt) = (scratch.keeper(), scratch.mnt());
+    let held = File::create(mnt.join("held")).unwrap();
+    kill(scratch.server(), Signal::SIGTERM).unwrap();
+    wait_until("it waits", || scratch.log().contains("waiting 5 s"));
+    std::fs::write(mnt.join("later"), "in the pool").unwrap();
+    drop(held);
+    wait_until("it has ended", || !is_running(keeper) && !is_mounted(&mnt));
+    assert!(!scratch.log().contains("cutting"), "{}", scratch.log());
+    assert_eq!(std::fs::read_dir(&mnt).unwrap().count(), 0);
+    scratch.mount();
+    assert_eq!(std::fs::read(mnt.join("later")).unwrap(), b"in the pool");
+    scratch.finish();
+}
+
 #[test]
 fn a_busy_mount_is_not_unmounted() {
     let Some(scratch) = Scratch::mounted() else { return };

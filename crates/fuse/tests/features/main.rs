@@ -53,18 +53,18 @@ fn truncated(asked: &Asked) -> bool {
 }
 
 #[test]
-fn without_atomic_truncation_a_file_is_opened_and_then_cut() {
+fn a_file_is_opened_and_then_cut_whatever_the_kernel_could() {
     let prepare = |at: &Mounted| std::fs::write(at.at("f"), "content").unwrap();
     let calls = |at: &Mounted| {
         let file = OpenOptions::new().write(true).truncate(true).open(at.at("f")).unwrap();
         assert_eq!(file.metadata().unwrap().size(), 0);
     };
-    let Some([with, without]) = with_and_without(Capabilities::ATOMIC_O_TRUNC, prepare, calls)
-    else {
+    let Some(both) = with_and_without(Capabilities::ATOMIC_O_TRUNC, prepare, calls) else {
         return;
     };
-    assert_eq!((with.count(truncated), with.has(&Asked::Resize)), (1, false), "{with:?}");
-    assert_eq!((without.count(truncated), without.has(&Asked::Resize)), (0, true), "{without:?}");
+    for asked in both {
+        assert_eq!((asked.count(truncated), asked.has(&Asked::Resize)), (0, true), "{asked:?}");
+    }
 }
 
 fn names_of(dir: &Path) -> Vec<String> {
