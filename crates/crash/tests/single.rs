@@ -1,4 +1,4 @@
-//! Every single operation, from every start, crashed at its points.
+//! Every single operation, from every start, crashed at every point.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -9,60 +9,34 @@ use crash::explore::{Settings, explore};
 use crash::recording::{Start, Workload, record};
 use crash::report::Report;
 
-/// Every second operation, from the first or from the second on: two tests share the work.
-fn operations(start: Start, from: usize) {
+fn every_operation(start: Start) {
     let mut report = Report::default();
-    for op in catalog().into_iter().skip(from).step_by(2) {
-        // Files that share blocks make long workloads: every second of their points is crashed
-        // here, and all of them by `nearside-crash run`.
-        let shares = op.name.starts_with("copy") || op.name.starts_with("shared");
-        let quick = Settings::quick(1);
-        let point_every = if shares { quick.point_every * 2 } else { quick.point_every };
+    for op in catalog() {
         let recording = record(&Workload::single(start, op)).unwrap();
-        report.add(explore(&recording, &Settings { point_every, ..quick }));
+        report.add(explore(&recording, &Settings::quick(1)));
     }
     eprintln!("{}: {} states in {} workloads", start.name(), report.states, report.workloads);
     none(&report);
 }
 
 #[test]
-fn one_half_of_all_operations_on_a_logged_tree() {
-    operations(Start::Logged, 0);
+fn every_operation_on_a_logged_tree() {
+    every_operation(Start::Logged);
 }
 
 #[test]
-fn the_other_half_on_a_logged_tree() {
-    operations(Start::Logged, 1);
+fn every_operation_on_a_folded_tree() {
+    every_operation(Start::Folded);
 }
 
 #[test]
-fn one_half_of_all_operations_on_a_folded_tree() {
-    operations(Start::Folded, 0);
+fn every_operation_on_a_recovered_tree() {
+    every_operation(Start::Recovered);
 }
 
 #[test]
-fn the_other_half_on_a_folded_tree() {
-    operations(Start::Folded, 1);
-}
-
-#[test]
-fn one_half_of_all_operations_on_a_recovered_tree() {
-    operations(Start::Recovered, 0);
-}
-
-#[test]
-fn the_other_half_on_a_recovered_tree() {
-    operations(Start::Recovered, 1);
-}
-
-#[test]
-fn one_half_of_all_operations_on_a_log_of_long_lines() {
-    operations(Start::LongLines, 0);
-}
-
-#[test]
-fn the_other_half_on_a_log_of_long_lines() {
-    operations(Start::LongLines, 1);
+fn every_operation_on_a_log_of_long_lines() {
+    every_operation(Start::LongLines);
 }
 
 /// The same seed makes the same workloads, and crashes them at the same points.
