@@ -65,6 +65,37 @@ fn a_program_that_runs_is_not_cut() {
     scratch.finish();
 }
 
+/// A name is looked up in one request and used in another, and stands for another file by then.
+#[test]
+fn a_file_that_is_replaced_over_and_over_can_be_used_at_any_time() {
+    let Some(scratch) = Scratch::mounted() else { return };
+    let name = scratch.mnt().join("name");
+    let replace = |new: &Path| {
+        std::fs::write(new, "content").unwrap();
+        std::fs::rename(new, &name).unwrap();
+    };
+    replace(&scratch.mnt().join("first"));
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for use_it in [
+            |name: &Path| assert_eq!(std::fs::read(name).unwrap(), b"content"),
+            |name: &Path| assert_eq!(open(name).metadata().unwrap().len(), 7),
+            |name: &Path| std::fs::set_permissions(name, PermissionsExt::from_mode(0o600)).unwrap(),
+        ] {
+            let (name, is_over) = (&name, &is_over);
+            scope.spawn(move || {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    use_it(name);
+                }
+            });
+        }
+        let new = scratch.mnt().join("new");
+        (0..5000).for_each(|_| replace(&new));
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    scratch.finish();
+}
+
 #[test]
 fn ranges_are_reserved_punched_and_zeroed() {
     let Some(scratch) = Scratch::mounted() else { return };

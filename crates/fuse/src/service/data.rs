@@ -37,17 +37,29 @@ impl Service {
         (flags, drops_set_id): (i32, bool),
         caller: Caller,
     ) -> Served<(Attr, u64)> {
-        match self.fs.create(parent, name, NewNode::File, caller.creates(mode)) {
-            Ok(attr) => Ok((attr, self.handles.insert(self.fs.open(attr.ino)?))),
-            Err(FsError::Exists) if flags & libc::O_EXCL == 0 => {
-                let found = self.fs.lookup(parent, name)?;
-                if drops_set_id && flags & libc::O_TRUNC != 0 {
-                    self.drop_set_id(found.ino)?;
+        // Until it was not taken away again, or replaced, before it was open.
+        loop {
+            let made = self.fs.create(parent, name, NewNode::File, caller.creates(mode));
+            let (found, is_new) = match made {
+                Err(FsError::Exists) if flags & libc::O_EXCL == 0 => {
+                    (self.fs.lookup(parent, name), false)
                 }
-                let number = self.open(found.ino, flags)?;
-                Ok((self.fs.getattr(found.ino)?, number))
+                made => (Ok(made?), true),
+            };
+            match found.and_then(|attr| self.fs.open(attr.ino)) {
+                Ok(handle) => {
+                    if !is_new && flags & libc::O_TRUNC != 0 {
+                        if drops_set_id {
+                            self.drop_set_id(handle.ino())?;
+                        }
+                        self.empty(handle.ino())?;
+                    }
+                    let attr = self.fs.getattr(handle.ino())?;
+                    return Ok((attr, self.handles.insert(handle)));
+                }
+                Err(FsError::NotFound) => {}
+                Err(error) => return Err(error.into()),
             }
-            Err(error) => Err(error.into()),
         }
     }
 

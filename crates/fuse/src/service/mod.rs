@@ -4,7 +4,7 @@
 //! asks. Numbers of inodes are the engine's own: they are never used twice, so nothing need be
 //! remembered between a lookup and its forget. An inode whose last name is gone lives on while a
 //! handle is open; without one its attributes can still be asked for until the kernel forgets it,
-//! all other requests for it answer ESTALE.
+//! all other requests for it answer ESTALE, upon which the kernel looks the path up again.
 
 mod attributes;
 mod complaints;
@@ -13,6 +13,7 @@ mod directories;
 mod names;
 mod once;
 mod remains;
+mod retries;
 #[cfg(test)]
 mod tests;
 
@@ -28,6 +29,7 @@ pub(crate) use attributes::Change;
 pub(crate) use data::REQUEST_BYTES_MAX;
 pub(crate) use directories::Listed;
 use remains::Remains;
+use retries::Retries;
 
 /// Stands for the handle of a directory that is gone; more than any table of handles holds.
 const NO_HANDLE: u64 = u64::MAX;
@@ -58,6 +60,8 @@ impl From<FsError> for Errno {
 pub(crate) struct Caller {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
+    /// Its thread; 0 where that has no number in the server's namespace.
+    pub(crate) thread: u32,
 }
 
 impl Caller {
@@ -89,13 +93,15 @@ pub(crate) struct Service {
     handles: Handles,
     /// Only where nobody else takes names away.
     remains: Option<Remains>,
+    retries: Retries,
 }
 
 impl Service {
     /// The service of the server whose turn it is on its connection.
     pub(crate) fn new(fs: Arc<FileSystem>, sole_door: bool, turn: Turn) -> Service {
         let remains = sole_door.then(Remains::default);
-        Service { fs, client: turn.client, handles: Handles::new(turn.number), remains }
+        let (handles, retries) = (Handles::new(turn.number), Retries::default());
+        Service { fs, client: turn.client, handles, remains, retries }
     }
 
     /// Serves a request and counts it; what it gives back says whether it was refused.

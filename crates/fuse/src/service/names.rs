@@ -8,12 +8,29 @@ use crate::convert::kind_of_mode;
 
 impl Service {
     /// What `name` in `parent` is; `None` when there is no such name.
-    pub(crate) fn lookup(&self, parent: Ino, name: &[u8]) -> Served<Option<Attr>> {
-        match self.fs.lookup(parent, name) {
-            Ok(attr) => Ok(Some(attr)),
-            Err(FsError::NotFound) => Ok(None),
-            Err(error) => Err(error.into()),
+    pub(crate) fn lookup(&self, parent: Ino, name: &[u8], by: Caller) -> Served<Option<Attr>> {
+        loop {
+            let attr = match self.fs.lookup(parent, name) {
+                Ok(attr) => attr,
+                Err(FsError::NotFound) => return Ok(None),
+                Err(error) => return Err(error.into()),
+            };
+            if !self.retries.expects(by.thread) {
+                return Ok(Some(attr));
+            }
+            match self.fs.open(attr.ino) {
+                Ok(handle) => self.retries.hold(by.thread, handle),
+                // Replaced since.
+                Err(FsError::NotFound) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            return Ok(Some(attr));
         }
+    }
+
+    /// `by` is about to be told that what it found is gone, and will look again.
+    pub(crate) fn tells_stale(&self, by: Caller) {
+        self.retries.expect(by.thread);
     }
 
     /// Makes a directory or symbolic link.

@@ -5,7 +5,7 @@ use crate::Turn;
 use nearside::files::{Ino, NewNode};
 use nearside::{FormatOptions, Pool, SliceSpec};
 
-const BY: Caller = Caller { uid: 0, gid: 0 };
+const BY: Caller = Caller { uid: 0, gid: 0, thread: 1 };
 
 fn with_service(sole_door: bool, test: impl FnOnce(&Service)) {
     let root = tempfile::tempdir().unwrap();
@@ -86,8 +86,35 @@ fn extended_attributes_have_a_known_class_and_trusted_ones_are_roots() {
         }
         let all = b"security.a\0trusted.a\0user.a\0".to_vec();
         assert_eq!(service.listxattr(Ino::ROOT, BY), Ok(all));
-        let other = Caller { uid: 1, gid: 0 };
+        let other = Caller { uid: 1, ..BY };
         let seen = b"security.a\0user.a\0".to_vec();
         assert_eq!(service.listxattr(Ino::ROOT, other), Ok(seen));
+    });
+}
+
+#[test]
+fn who_was_told_that_a_file_is_gone_finds_one_that_stays() {
+    with_service(true, |service| {
+        let mode = Mode { asked: 0o600, umask: 0 };
+        let make = || service.make(Ino::ROOT, b"name", NewNode::File, mode, BY).unwrap().ino;
+        let lookup = |by| service.lookup(Ino::ROOT, b"name", by).unwrap().unwrap().ino;
+        let gone = Err(Errno(libc::ESTALE));
+        let other = Caller { thread: 2, ..BY };
+
+        make();
+        let found = lookup(BY);
+        service.unlink(Ino::ROOT, b"name").unwrap();
+        assert_eq!(service.open(found, libc::O_RDONLY), gone);
+        service.tells_stale(BY);
+
+        let made = make();
+        assert_eq!((lookup(other), lookup(BY)), (made, made));
+        service.unlink(Ino::ROOT, b"name").unwrap();
+        assert_ne!(service.open(made, libc::O_RDONLY), gone);
+
+        let made = make();
+        assert_eq!(lookup(other), made);
+        service.unlink(Ino::ROOT, b"name").unwrap();
+        assert_eq!(service.open(made, libc::O_RDONLY), gone);
     });
 }

@@ -140,7 +140,8 @@ fn answer_size(served: Served<u32>, reply: Reply<'_>) {
 }
 
 fn caller(request: &Request<'_>) -> Caller {
-    Caller { uid: request.head.uid, gid: request.head.gid }
+    let head = &request.head;
+    Caller { uid: head.uid, gid: head.gid, thread: head.pid }
 }
 
 fn node(request: &Request<'_>) -> Ino {
@@ -164,7 +165,13 @@ impl Server for Transport {
 
     fn serve(&self, request: &Request<'_>, reply: Reply<'_>) {
         let refused = Cell::new(false);
-        let reply = reply.noting(&refused);
+        let note = |errno| {
+            refused.set(errno != 0);
+            if errno == libc::ESTALE {
+                self.service.tells_stale(caller(request));
+            }
+        };
+        let reply = reply.noting(&note);
         self.service.metered(calls::call(&request.operation), || {
             match self.changes(request) {
                 true => self.serve_once(request, reply),

@@ -10,7 +10,7 @@ impl Transport {
     pub(super) fn serve_names(&self, request: &Request<'_>, reply: Reply<'_>) {
         let (service, parent) = (&self.service, node(request));
         match &request.operation {
-            Operation::Lookup { name } => self.lookup(parent, name, reply),
+            Operation::Lookup { name } => self.lookup(request, name, reply),
             Operation::Create { .. } => self.create(request, reply),
             Operation::Tmpfile { mode, umask, .. } => {
                 let served = service.create_unnamed(
@@ -38,8 +38,8 @@ impl Transport {
         }
     }
 
-    fn lookup(&self, parent: Ino, name: &[u8], reply: Reply<'_>) {
-        match self.service.lookup(parent, name) {
+    fn lookup(&self, request: &Request<'_>, name: &[u8], reply: Reply<'_>) {
+        match self.service.lookup(node(request), name, caller(request)) {
             Ok(Some(attr)) => reply.entry(&self.entry(&attr)),
             // The kernel remembers that there is no such name.
             Ok(None) if self.sole_door => reply.no_entry(self.trusted_for),

@@ -7,9 +7,7 @@
 //! A request that asks for several changes makes those before the last ones that can be repeated.
 //! Copies are not here: they read what they write, so doing them again is doing them.
 
-use nearside::files::Ino;
-
-use super::{Transport, node};
+use super::{Transport, caller, node};
 use crate::wire::{Operation, Reply, Request};
 
 impl Transport {
@@ -64,7 +62,7 @@ impl Transport {
             Operation::Mknod { name, .. }
             | Operation::Mkdir { name, .. }
             | Operation::Symlink { name, .. }
-            | Operation::Link { name, .. } => self.answer_named(ino, name, reply),
+            | Operation::Link { name, .. } => self.answer_named(request, name, reply),
             Operation::Open { flags, .. } => {
                 let served = service.open(ino, flags & !libc::O_TRUNC);
                 self.answer_opened(served, false, reply);
@@ -76,8 +74,8 @@ impl Transport {
     }
 
     /// The entry that was made; somebody else may have taken it away again.
-    fn answer_named(&self, parent: Ino, name: &[u8], reply: Reply<'_>) {
-        match self.service.lookup(parent, name) {
+    fn answer_named(&self, request: &Request<'_>, name: &[u8], reply: Reply<'_>) {
+        match self.service.lookup(node(request), name, caller(request)) {
             Ok(Some(attr)) => reply.entry(&self.entry(&attr)),
             Ok(None) => reply.error(libc::ENOENT),
             Err(errno) => reply.error(errno.0),

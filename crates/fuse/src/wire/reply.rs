@@ -1,6 +1,5 @@
 //! Replies, and the device that takes them.
 
-use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -54,31 +53,36 @@ impl AsFd for Channel {
 
 /// The place for the answer to one request. One that is dropped without an answer answers EIO, so
 /// that nobody waits for ever.
-#[derive(Debug)]
 #[must_use = "the caller waits for the answer"]
 pub struct Reply<'c> {
     channel: &'c Arc<Channel>,
     unique: u64,
     answered: bool,
-    refused: Option<&'c Cell<bool>>,
+    note: Option<&'c dyn Fn(i32)>,
+}
+
+impl std::fmt::Debug for Reply<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Reply").field("unique", &self.unique).finish_non_exhaustive()
+    }
 }
 
 impl<'c> Reply<'c> {
     pub(crate) fn new(channel: &'c Arc<Channel>, unique: u64) -> Reply<'c> {
-        Reply { channel, unique, answered: false, refused: None }
+        Reply { channel, unique, answered: false, note: None }
     }
 
-    /// Notes there whether the request was refused.
-    pub(crate) fn noting(mut self, refused: &'c Cell<bool>) -> Reply<'c> {
-        self.refused = Some(refused);
+    /// Tells `note` the errno of the answer, 0 for none, just before it is sent.
+    pub(crate) fn noting(mut self, note: &'c dyn Fn(i32)) -> Reply<'c> {
+        self.note = Some(note);
         self
     }
 
     /// Sends the answer; false if nobody takes it any more.
     fn send(&mut self, errno: i32, parts: &[&[u8]]) -> bool {
         self.answered = true;
-        if let Some(refused) = self.refused {
-            refused.set(errno != 0);
+        if let Some(note) = self.note {
+            note(errno);
         }
         let error = match self.channel.send(self.unique, -errno, parts) {
             Ok(()) => return true,

@@ -1,0 +1,83 @@
+//! Callers that were told ESTALE, and what they find when they look again.
+//!
+//! A lookup holds nothing: a file may lose its last name before the kernel asks to open it. Then
+//! the answer is ESTALE, and the kernel walks the path once more, asking for each name anew; a
+//! second ESTALE it shows to the program. Where a name is replaced over and over, as programs
+//! replace a file that others read, that would happen now and then. So what such a caller looks up
+//! within the next moment is held open for it, and cannot be gone when it asks for more.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use nearside::files::Handle;
+use parking_lot::Mutex;
+
+/// For how long a caller is expected to look again.
+const EXPECTED_FOR: Duration = Duration::from_millis(500);
+/// Callers that are remembered at once, and what is held for each: the latest.
+const CALLERS_MAX: usize = 64;
+const HELD_MAX: usize = 64;
+
+#[derive(Default)]
+pub(crate) struct Retries {
+    /// Callers in the list.
+    expected: AtomicUsize,
+    callers: Mutex<Vec<Expected>>,
+}
+
+struct Expected {
+    thread: u32,
+    until: Instant,
+    held: Vec<Arc<Handle>>,
+}
+
+impl Retries {
+    /// `thread` is about to be told ESTALE.
+    pub(crate) fn expect(&self, thread: u32) {
+        let until = Instant::now() + EXPECTED_FOR;
+        let mut callers = self.callers.lock();
+        let held = match callers.iter().position(|caller| caller.thread == thread) {
+            Some(at) => callers.remove(at).held,
+            None => Vec::new(),
+        };
+        let surplus = (callers.len() >= CALLERS_MAX).then(|| callers.remove(0));
+        callers.push(Expected { thread, until, held });
+        self.expected.store(callers.len(), Ordering::Release);
+        drop(callers);
+        // What was held may be deleted now, which takes other locks.
+        drop(surplus);
+    }
+
+    /// Whether `thread` was told ESTALE a moment ago. Those for whom it is too long ago are
+    /// forgotten, with what was held for them.
+    #[inline]
+    pub(crate) fn expects(&self, thread: u32) -> bool {
+        // Acquire: pairs with the store before the answer that had the caller look again.
+        self.expected.load(Ordering::Acquire) != 0 && self.is_listed(thread)
+    }
+
+    #[cold]
+    fn is_listed(&self, thread: u32) -> bool {
+        let now = Instant::now();
+        let mut callers = self.callers.lock();
+        let late: Vec<Expected> = callers.extract_if(.., |caller| caller.until < now).collect();
+        self.expected.store(callers.len(), Ordering::Release);
+        let is_listed = callers.iter().any(|caller| caller.thread == thread);
+        drop(callers);
+        drop(late);
+        is_listed
+    }
+
+    /// Holds what `thread` has found.
+    pub(crate) fn hold(&self, thread: u32, handle: Arc<Handle>) {
+        let mut callers = self.callers.lock();
+        let Some(caller) = callers.iter_mut().find(|caller| caller.thread == thread) else {
+            return;
+        };
+        let surplus = (caller.held.len() >= HELD_MAX).then(|| caller.held.remove(0));
+        caller.held.push(handle);
+        drop(callers);
+        drop(surplus);
+    }
+}
