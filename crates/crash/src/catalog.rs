@@ -69,7 +69,8 @@ pub fn plant(world: &mut World) -> Result<()> {
 
 /// All operations.
 pub fn catalog() -> Vec<Op> {
-    [names(), unnamed(), renames(), writes(), sizes(), copies(), shared(), attributes()].concat()
+    [names(), unnamed(), renames(), writes(), sizes(), reserved(), copies(), shared(), attributes()]
+        .concat()
 }
 
 /// The operation of this name.
@@ -211,6 +212,59 @@ fn sizes() -> Vec<Op> {
         op!("allocate", |w| {
             w.fallocate("/file", Fallocate::Allocate { keep_size: false }, 0, 9 * BLOCK)
         }),
+    ]
+}
+
+const KEEP_SIZE: Fallocate = Fallocate::Allocate { keep_size: true };
+
+/// A file with blocks that are reserved between written ones and behind its end.
+fn reserve(w: &mut World) -> Result<()> {
+    w.fallocate("/file", Fallocate::PunchHole, BLOCK, 2 * BLOCK)?;
+    w.fallocate("/file", KEEP_SIZE, 0, 8 * BLOCK)
+}
+
+fn reserve_folded(w: &mut World) -> Result<()> {
+    reserve(w)?;
+    w.fs.checkpoint()
+}
+
+fn reserve_write(w: &mut World) -> Result<()> {
+    reserve(w)?;
+    w.write("/file", BLOCK, &pattern(9, 4096))
+}
+
+fn reserved() -> Vec<Op> {
+    let patched = |w: &mut World| w.write("/attrs", 3 * BLOCK + 9, b"a patch");
+    vec![
+        op!("reserve-behind", |w| w.fallocate("/file", KEEP_SIZE, 2 * BLOCK, 9 * BLOCK)),
+        op!("reserve-patched", patched, |w| w.fallocate("/attrs", KEEP_SIZE, 0, 8 * BLOCK)),
+        op!("reserved-write", reserve, |w| w.write("/file", BLOCK, &pattern(9, 4096))),
+        op!("reserved-write-folded", reserve_folded, |w| {
+            w.write("/file", BLOCK, &pattern(9, 4096))
+        }),
+        op!("reserved-write-inside", reserve_folded, |w| w.write("/file", BLOCK + 9, b"inside")),
+        op!("reserved-write-many", reserve, |w| w.write("/file", 700, &pattern(9, 4 * 4096))),
+        op!("reserved-write-behind", reserve_folded, |w| {
+            w.write("/file", 6 * BLOCK, &pattern(9, 5000))
+        }),
+        op!("reserved-overwrite", reserve_write, |w| w.write("/file", BLOCK, &pattern(7, 4096))),
+        op!("reserved-append", reserve, |w| {
+            w.fs.append(&*w.open("/file")?, &pattern(9, 6000)).map(|_| ())
+        }),
+        op!("reserved-truncate", reserve_folded, |w| w.truncate("/file", BLOCK + 1000)),
+        op!("reserved-extend", reserve, |w| w.truncate("/file", 6 * BLOCK)),
+        op!("reserved-punch", reserve_folded, |w| {
+            w.fallocate("/file", Fallocate::PunchHole, 1000, 7 * BLOCK)
+        }),
+        op!("reserved-zero", reserve, |w| {
+            w.fallocate("/file", Fallocate::Zero { keep_size: true }, 1000, 5 * BLOCK)
+        }),
+        op!("reserved-copy-over", reserve, |w| {
+            let (far, file) = (w.open("/fardir/far")?, w.open("/file")?);
+            w.fs.copy((&*far, 0), (&*file, BLOCK), 2 * BLOCK).map(|_| ())
+        }),
+        op!("reserved-unlink", reserve_folded, |w| w.unlink("/file")),
+        op!("reserved-checkpoint", reserve_write, |w| w.fs.checkpoint()),
     ]
 }
 

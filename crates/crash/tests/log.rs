@@ -104,9 +104,11 @@ fn a_full_pool_takes_an_unlink_and_then_a_write() {
         let full = recorder.world.at_home(fill);
         assert!(matches!(full, Err(fs::Error::NoSpace)), "{full:?}");
         recorder.begin().unwrap();
-        let write = |w: &mut World| w.write("/keep", 4096, &pattern(4, 8192));
-        let result = recorder.operation("overwrite", write).unwrap();
+        let write = |w: &mut World| w.write("/keep", 4096, &pattern(4, 9000));
+        let result = recorder.operation("append", write).unwrap();
         assert!(matches!(result, Err(fs::Error::NoSpace)), "{result:?}");
+        let overwrite = |w: &mut World| w.write("/keep", 4096, &pattern(5, 8192));
+        recorder.operation("overwrite", overwrite).unwrap().unwrap();
         recorder.operation("truncate", |w| w.truncate("/keep", 5000)).unwrap().unwrap();
         recorder.operation("unlink", |w| w.unlink("/victim")).unwrap().unwrap();
         recorder.operation("checkpoint", |w| w.fs.checkpoint()).unwrap().unwrap();

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::item::Placed;
 use crate::keys;
 use crate::leaf;
-use crate::leaf_value::{self, Named};
+use crate::leaf_value::{self, Named, Part};
 use crate::patches::Patches;
 use crate::request::RequestId;
 use crate::tickets;
@@ -318,13 +318,19 @@ impl Checker<'_> {
         if !self.core.pool.contains(addr) {
             return self.report.add(file_place, "names a block that the pool does not have");
         }
-        if named.shared {
+        if named.part == Part::Shared {
             let places = self.state.shared.entry(addr).or_default();
             places.found += 1;
             places.ino = Some(ino);
         } else if let Some(other) = self.state.owners.insert(addr.bits(), ino) {
             let other = if other.0 == 0 { "the trees".into() } else { inode_place(other) };
             self.report.add(place(addr), format!("belongs to {} and to {other}", inode_place(ino)));
+        }
+        if named.part == Part::Reserved {
+            if patches.is_some() {
+                self.report.add(file_place, "is overlaid, but not written");
+            }
+            return;
         }
         if self.state.leaves.is_some() {
             return;

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::inode::{Inode, NOTHING_VOID};
 use crate::keys;
 use crate::leaf::{self, LEAF_BLOCKS};
-use crate::leaf_value;
+use crate::leaf_value::{self, Part};
 use crate::references;
 use pool::tree::{Change, Key};
 use pool::{BlockAddr, DataBlocks, SliceBatch};
@@ -25,7 +25,8 @@ impl DataBlocks for FileBlocks {
         if key.kind == keys::MAP && key.object != 0 && key.index <= leaf::LEAF_INDEX_MAX {
             // blocks that may have several places are the counts', who name each once
             let named = leaf_value::decode(value).unwrap_or_default();
-            named.iter().filter(|named| !named.shared).for_each(|named| each(named.placed.addr));
+            let own = named.iter().filter(|named| named.part != Part::Shared);
+            own.for_each(|named| each(named.placed.addr));
         } else if key.object == 0 && key.kind == keys::REFERENCES {
             references::decode(key.index, value).iter().flatten().for_each(|(addr, _)| each(*addr));
         }

@@ -129,8 +129,8 @@ pub fn adapt(pool: &Pool) {
 /// until all pages of the tree are written anew; and each brings its own bytes, in pages that are
 /// half full.
 pub fn dirty_max(pool: &Pool) -> u64 {
-    let at_hand = |slice: &pool::Slice| slice.space.reserve().min(slice.space.free());
-    let pages = pool.slices().iter().map(at_hand).min().unwrap_or(0) * 2 / 3;
+    let spaces = pool.slices().iter().map(|slice| &slice.space);
+    let pages = spaces.map(|space| space.for_checkpoint()).min().unwrap_or(0) * 2 / 3;
     let tree = pool.tree_pages();
     let many = pages.saturating_sub(tree) * UNITS_PER_PAGE;
     let in_memory = (pool.options().memory() / MEMORY_PER_UNIT).min(DIRTY_MAX);
@@ -226,14 +226,15 @@ impl Core {
     /// After a change was refused with `error`: what was missing is there, and it may try again.
     #[cold]
     fn make_way(&self, refusals: &mut Refusals, error: Arc<pool::Error>) -> Result<()> {
+        use pool::Error::{Lent, LogFull, NoSpace};
         refusals.count += 1;
+        let is_full = matches!(*error, LogFull | NoSpace | Lent);
         match *error {
-            pool::Error::LogFull | pool::Error::NoSpace if refusals.count > REFUSALS_MAX => {
-                Err(Error::NoSpace)
-            }
-            pool::Error::LogFull => self.wait_for_checkpoint(),
-            pool::Error::NoSpace if refusals.gathered => Err(Error::NoSpace),
-            pool::Error::NoSpace => {
+            _ if is_full && refusals.count > REFUSALS_MAX => Err(Error::NoSpace),
+            LogFull => self.wait_for_checkpoint(),
+            Lent => self.gather(),
+            NoSpace if refusals.gathered => Err(Error::NoSpace),
+            NoSpace => {
                 // what waits for an epoch, a reader or a checkpoint may be just what is missing
                 refusals.gathered = true;
                 self.gather()

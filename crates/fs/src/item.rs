@@ -15,6 +15,7 @@
 //! write inline tag 11, flags, 0 u16, crc u32        | ino | block | addr | end | 4096 bytes
 //! request      tag 10, 0                            | client u128 | sequence
 //! share        tag 12, 0, 0 u16, blocks u32         | ino | block | end | from ino | from block
+//! reserve      tag 13, 0, count u16, 0              | ino | count x (block, addr, blocks)
 //! ```
 //!
 //! `crc` of a patch is the checksum of the whole block with the patch over it. `end` is where the
@@ -39,6 +40,7 @@ pub const DROP: u8 = 9;
 pub const REQUEST: u8 = 10;
 pub const WRITE_INLINE: u8 = 11;
 pub const SHARE: u8 = 12;
+pub const RESERVE: u8 = 13;
 
 /// Bytes that the id of a request takes in a record.
 pub const REQUEST_BYTES: usize = 32;
@@ -153,6 +155,13 @@ pub enum Item {
     },
     /// Blocks of a file are now those of another range, too.
     Share(Share),
+    /// Blocks are set aside for holes of the file.
+    Reserve {
+        /// The file.
+        ino: Ino,
+        /// The holes, and the blocks for them.
+        runs: Vec<ReservedRun>,
+    },
     /// The change was made for this request. (In bytes, so that no item is aligned to 16.)
     Request {
         /// Who sent it.
@@ -160,6 +169,20 @@ pub enum Item {
         /// Its number.
         sequence: u64,
     },
+}
+
+/// Bytes that a run of reserved blocks takes in a record.
+pub const RESERVED_RUN_BYTES: usize = 24;
+
+/// Neighbouring blocks that are set aside for a hole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReservedRun {
+    /// The hole's first block in the file.
+    pub block: u64,
+    /// The first block that is set aside.
+    pub addr: BlockAddr,
+    /// How many.
+    pub blocks: u64,
 }
 
 /// Blocks of a file are now those of another range, too.
@@ -328,6 +351,15 @@ pub fn push_drop(record: &mut RecordBuffer, ino: Ino) {
 pub fn push_share(record: &mut RecordBuffer, share: &Share) {
     head(record, SHARE, 0, 0, share.blocks);
     push_words(record, [share.ino.0, share.block, share.end, share.from.0, share.first]);
+}
+
+/// Adds blocks that are set aside for holes.
+pub fn push_reserve(record: &mut RecordBuffer, ino: Ino, runs: &[ReservedRun]) {
+    head(record, RESERVE, 0, runs.len() as u16, 0);
+    push_words(record, [ino.0]);
+    for run in runs {
+        push_words(record, [run.block, run.addr.bits(), run.blocks]);
+    }
 }
 
 /// Adds the id of the request that the change is made for.

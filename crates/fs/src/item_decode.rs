@@ -71,6 +71,14 @@ fn decode_one(bytes: &mut Bytes<'_>, tag: u8, kind: u8, short: u16, long: u32) -
             let (from, first) = (Ino(bytes.u64()?), bytes.u64()?);
             Item::Share(Share { ino, block, blocks: long, end, from, first })
         }
+        RESERVE => {
+            let run = |bytes: &mut Bytes<'_>| {
+                let (block, addr) = (bytes.u64()?, BlockAddr::from_bits(bytes.u64()?)?);
+                Some(ReservedRun { block, addr, blocks: bytes.u64()? })
+            };
+            let runs = (0..short).map(|_| run(bytes)).collect::<Option<Vec<ReservedRun>>>()?;
+            Item::Reserve { ino, runs }
+        }
         REQUEST => {
             let client = u128::from(first) | u128::from(bytes.u64()?) << 64;
             Item::Request { client: client.to_le_bytes(), sequence: bytes.u64()? }

@@ -24,13 +24,18 @@ fn all_items_round_trip_in_one_record() {
     push_write_inline(&mut record, Ino(9), 5, two, &[7; 4096], 30_000);
     let share = Share { ino: Ino(9), block: 2, blocks: 70_000, end: 9000, from: Ino(7), first: 8 };
     push_share(&mut record, &share);
+    let runs = vec![
+        ReservedRun { block: 7, addr: BlockAddr::new(2, 5), blocks: 100 },
+        ReservedRun { block: 200, addr: BlockAddr::new(0, 1), blocks: 1 },
+    ];
+    push_reserve(&mut record, Ino(6), &runs);
     let before = record.payload_len();
     let id = RequestId { client: 0x0123_4567_89AB_CDEF_0011_2233_4455_6677, sequence: 8 };
     push_request(&mut record, id);
     assert_eq!(record.payload_len() - before, REQUEST_BYTES);
     let sealed = record.seal(1, 0, 64).to_vec();
     let items = decode(&sealed[24..]).expect("just encoded");
-    assert_eq!(items.len(), 12);
+    assert_eq!(items.len(), 13);
     let blocks = smallvec![two, one, two];
     assert_eq!(items[1], Item::Write { ino: Ino(9), block: 6, placed: blocks, end: 30_000 });
     let data = b"hello".to_vec();
@@ -44,7 +49,8 @@ fn all_items_round_trip_in_one_record() {
     assert_eq!(items[9], inline);
     let client = id.client.to_le_bytes();
     assert_eq!(items[10], Item::Share(share));
-    assert_eq!(items[11], Item::Request { client, sequence: 8 });
+    assert_eq!(items[11], Item::Reserve { ino: Ino(6), runs });
+    assert_eq!(items[12], Item::Request { client, sequence: 8 });
 }
 
 #[test]

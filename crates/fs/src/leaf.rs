@@ -11,15 +11,20 @@
 //!   the patches' bytes lies in the block already.
 
 use crate::item::Placed;
-use crate::leaf_value;
+use crate::leaf_value::{self, Named, Part};
 use crate::patches::Patches;
-use crate::sequence::{Sequence, SequenceLock};
-use crate::slot::{Freed, Published, SlotChange, SlotView};
+use crate::sequence::Sequence;
+use crate::slot::{Freed, SlotView};
 use crate::types::FILE_BYTES_MAX;
 use arc_swap::ArcSwapOption;
 use pool::BlockAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+
+#[path = "leaf_lock.rs"]
+mod lock;
+
+pub use lock::LeafLock;
 
 /// Blocks of a leaf.
 pub const LEAF_BLOCKS: u64 = 128;
@@ -41,6 +46,9 @@ const PATCH_STORED: u64 = 1 << 60;
 const UNWRITTEN: u64 = 1 << 59;
 /// The block may have other places: its references are counted, and its bytes never change.
 const SHARED: u64 = 1 << 58;
+/// The block is set aside for this slot and not written: a hole to all but the writer who fills it.
+/// Neither verified nor patched nor shared.
+const RESERVED: u64 = 1 << 57;
 
 #[derive(Debug, Default)]
 struct Slot {
@@ -57,14 +65,9 @@ pub struct Leaf {
     in_place: AtomicU64,
     /// Changed since the last cut.
     pub dirty: AtomicBool,
+    /// Some slot may be reserved.
+    reserves: AtomicBool,
     slots: Box<[Slot]>,
-}
-
-/// A leaf, locked for publication. Readers wait for its end: only stores in between.
-#[derive(Debug)]
-pub struct LeafLock<'l> {
-    leaf: &'l Leaf,
-    lock: SequenceLock<'l>,
 }
 
 impl Leaf {
@@ -75,6 +78,7 @@ impl Leaf {
             sequence: Sequence::new(),
             in_place: AtomicU64::new(0),
             dirty: AtomicBool::new(false),
+            reserves: AtomicBool::new(false),
             slots: (0..room).map(|_| Slot::default()).collect(),
         }
     }
@@ -99,7 +103,7 @@ impl Leaf {
     /// Locks it for publication; `None` if it is dead.
     #[inline]
     pub fn lock(&self) -> Option<LeafLock<'_>> {
-        Some(LeafLock { leaf: self, lock: self.sequence.lock()? })
+        Some(LeafLock::new(self, self.sequence.lock()?))
     }
 
     /// The number to read under; `None` if the leaf is dead.
@@ -136,11 +140,13 @@ impl Leaf {
     pub fn view(&self, slot: usize) -> SlotView {
         let Some(slot) = self.slots.get(slot) else { return SlotView::default() };
         let word = slot.word.load(Ordering::Relaxed);
+        let reserved = word & RESERVED != 0;
         SlotView {
-            addr: addr_in(word),
+            addr: if reserved { BlockAddr::NONE } else { addr_in(word) },
             crc: slot.crc.load(Ordering::Relaxed),
             verified: word & VERIFIED != 0,
             shared: word & SHARED != 0,
+            reserved,
             patches: if word & PATCHED == 0 { None } else { slot.patches.load_full() },
         }
     }
@@ -162,6 +168,22 @@ impl Leaf {
         let addr = addr_in(word);
         let own = word & (VERIFIED | PATCHED | SHARED) == VERIFIED && !addr.is_none();
         own.then(|| Placed { addr, crc: slot.crc.load(Ordering::Relaxed) })
+    }
+
+    /// The block that is set aside for the slot and not written. The caller holds the slot's range.
+    #[inline]
+    pub fn reserved(&self, slot: usize) -> Option<BlockAddr> {
+        if !self.reserves.load(Ordering::Relaxed) {
+            return None;
+        }
+        let word = self.slots.get(slot)?.word.load(Ordering::Relaxed);
+        (word & RESERVED != 0).then(|| addr_in(word))
+    }
+
+    /// Whether some slot may be reserved.
+    #[inline]
+    pub fn reserves(&self) -> bool {
+        self.reserves.load(Ordering::Relaxed)
     }
 
     /// The block's checksum fits: later reads need not look again.
@@ -188,6 +210,7 @@ impl Leaf {
             to.patches.store(from.patches.load_full());
         }
         larger.dirty.store(self.dirty.load(Ordering::Relaxed), Ordering::Relaxed);
+        larger.reserves.store(self.reserves(), Ordering::Relaxed);
         larger
     }
 
@@ -207,16 +230,21 @@ impl Leaf {
     pub fn find(&self, from: usize, data: bool) -> Option<usize> {
         (from..LEAF_BLOCKS as usize).find(|slot| {
             let word = self.slots.get(*slot).map_or(0, |slot| slot.word.load(Ordering::Relaxed));
-            (word & (ADDR_BITS | PATCHED) != 0) == data
+            (word & (ADDR_BITS | PATCHED) != 0 && word & RESERVED == 0) == data
         })
     }
 
     /// As a value of the tree; `None`: it names no block.
     pub fn encode(&self) -> Option<Vec<u8>> {
-        leaf_value::encode(self.slots.iter().map(|slot| {
+        leaf_value::encode(self.slots.iter().enumerate().filter_map(|(index, slot)| {
             let word = slot.word.load(Ordering::Relaxed);
-            let crc = slot.crc.load(Ordering::Relaxed);
-            (Placed { addr: addr_in(word), crc }, word & SHARED != 0)
+            let placed = Placed { addr: addr_in(word), crc: slot.crc.load(Ordering::Relaxed) };
+            let part = match word & (SHARED | RESERVED) {
+                0 => Part::Own,
+                SHARED => Part::Shared,
+                _ => Part::Reserved,
+            };
+            (!placed.addr.is_none()).then_some(Named { slot: index, placed, part })
         }))
     }
 
@@ -252,130 +280,30 @@ impl Leaf {
         let leaf = Leaf::new(last.unwrap_or(0));
         for named in blocks {
             let slot = leaf.slots.get(named.slot)?;
-            let shared = if named.shared { SHARED } else { 0 };
-            slot.word.store(named.placed.addr.bits() | shared, Ordering::Relaxed);
+            let flags = match named.part {
+                Part::Own => 0,
+                Part::Shared => SHARED,
+                Part::Reserved => RESERVED,
+            };
+            slot.word.store(named.placed.addr.bits() | flags, Ordering::Relaxed);
             slot.crc.store(named.placed.crc, Ordering::Relaxed);
+            if named.part == Part::Reserved {
+                leaf.reserves.store(true, Ordering::Relaxed);
+            }
         }
         for (slot, patches) in patches {
             let slot = leaf.slots.get(*slot)?;
             slot.patches.store(Some(patches.clone()));
             let word = slot.word.fetch_or(PATCHED | PATCH_STORED, Ordering::Relaxed);
+            if word & RESERVED != 0 {
+                return None;
+            }
             if addr_in(word).is_none() {
                 slot.crc.store(patches.crc_over_zeros(), Ordering::Relaxed);
             }
         }
         Some(leaf)
     }
-}
-
-impl LeafLock<'_> {
-    /// Changes one slot. For a change in place, the bytes are to be stored before the lock ends.
-    #[inline(always)] // most callers know which change it is: little of this is left there
-    pub fn publish(&self, slot: usize, change: &SlotChange<'_>) -> Published {
-        let Some(slot) = self.leaf.slots.get(slot) else { return Published::default() };
-        let word = slot.word.load(Ordering::Relaxed);
-        let keep = word & PATCH_STORED;
-        match change {
-            SlotChange::Place(placed) => {
-                slot.word.store(placed.addr.bits() | VERIFIED | keep, Ordering::Relaxed);
-                slot.crc.store(placed.crc, Ordering::Relaxed);
-            }
-            SlotChange::Recover(placed) => {
-                slot.word.store(placed.addr.bits() | keep, Ordering::Relaxed);
-                slot.crc.store(placed.crc, Ordering::Relaxed);
-            }
-            SlotChange::Unwritten(placed, patches) => {
-                slot.patches.store(Some(patches.clone()));
-                slot.crc.store(placed.crc, Ordering::Relaxed);
-                let flags = VERIFIED | PATCHED | UNWRITTEN | keep;
-                slot.word.store(placed.addr.bits() | flags, Ordering::Relaxed);
-                return replaced(word);
-            }
-            SlotChange::Patch(patches, crc) => {
-                slot.patches.store(Some(patches.clone()));
-                slot.crc.store(*crc, Ordering::Relaxed);
-                // the block may have been written since the patches were looked at (`inline.rs`):
-                // it is to be written again with all of them
-                let all = patches.cover_all() && !addr_in(word).is_none();
-                let unwritten = if all { UNWRITTEN } else { 0 };
-                slot.word.store(word | PATCHED | PATCH_DIRTY | unwritten, Ordering::Relaxed);
-                return Published { first_patch: word & PATCH_DIRTY == 0, ..Published::default() };
-            }
-            SlotChange::InPlace(change) => {
-                slot.crc.store(change.crc, Ordering::Relaxed);
-                self.count();
-                return Published::default();
-            }
-            SlotChange::Share(view) => {
-                let all = view.patches.as_ref().is_some_and(|patches| patches.cover_all());
-                let verified = if view.verified { VERIFIED } else { 0 };
-                let patched = if view.patches.is_some() { PATCHED } else { 0 };
-                let flags = SHARED | verified | patched | if all { UNWRITTEN } else { 0 };
-                slot.patches.store(view.patches.clone());
-                slot.crc.store(view.crc, Ordering::Relaxed);
-                slot.word.store(view.addr.bits() | flags | keep, Ordering::Relaxed);
-                return replaced(word);
-            }
-            SlotChange::Mark => {
-                if !addr_in(word).is_none() {
-                    slot.word.store(word | SHARED, Ordering::Relaxed);
-                }
-                return Published::default();
-            }
-            SlotChange::Clear => {
-                slot.word.store(keep, Ordering::Relaxed);
-                slot.crc.store(0, Ordering::Relaxed);
-            }
-        }
-        if word & PATCHED != 0 {
-            slot.patches.store(None);
-        }
-        replaced(word)
-    }
-
-    /// Takes the patches off a slot whose block is to hold their bytes.
-    pub fn take_patches(&self, slot: usize) -> Option<Arc<Patches>> {
-        let slot = self.leaf.slots.get(slot)?;
-        let word = slot.word.load(Ordering::Relaxed);
-        if word & PATCHED == 0 || addr_in(word).is_none() {
-            return None;
-        }
-        slot.word.store(word & !(PATCHED | PATCH_DIRTY | UNWRITTEN), Ordering::Relaxed);
-        self.count();
-        slot.patches.swap(None)
-    }
-
-    /// The slot's block was written with what `unwritten` said: it needs no patches any more. Not
-    /// if the slot changed since.
-    pub fn written(&self, slot: usize, addr: BlockAddr, patches: &Arc<Patches>) {
-        let now = self.leaf.unwritten(slot);
-        let same = |(now_addr, now): &(BlockAddr, Arc<Patches>)| {
-            *now_addr == addr && Arc::ptr_eq(now, patches)
-        };
-        if now.as_ref().is_some_and(same) {
-            self.take_patches(slot);
-        }
-    }
-
-    /// Bytes of a block are about to change in place.
-    #[inline]
-    fn count(&self) {
-        self.leaf.in_place.store(self.leaf.in_place() + 1, Ordering::Relaxed);
-        // ordering: the count moves before the bytes do
-        fence(Ordering::Release);
-    }
-
-    /// The leaf is replaced or gone when this lock ends.
-    pub fn kill(self) {
-        self.count();
-        self.lock.kill();
-    }
-}
-
-/// What was in a slot of this word has lost its place.
-#[inline]
-fn replaced(word: u64) -> Published {
-    Published { old: addr_in(word), shared: word & SHARED != 0, first_patch: false }
 }
 
 fn addr_in(word: u64) -> BlockAddr {

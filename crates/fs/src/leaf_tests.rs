@@ -1,6 +1,7 @@
 //! Tests of a leaf.
 
 use super::*;
+use crate::slot::SlotChange;
 
 fn placed(block: u64) -> Placed {
     Placed { addr: BlockAddr::new(1, block), crc: block as u32 * 3 }

@@ -1,47 +1,69 @@
 //! A leaf as a value of the tree: `runs u8`, then `(first u8, count-1 u8, addr 48 bits)` each, then
-//! the checksums of all blocks in order, 32 bits each. The highest bit of `count-1` says that the
-//! run's blocks may have other places, too: then the references to them are counted.
+//! the checksums of all blocks that are written, in order, 32 bits each. The highest bit of
+//! `count-1` says that the run's blocks may have other places, too: then the references to them are
+//! counted. That of `first` says that they are reserved: not written, and read as zeros.
 
 use crate::bytes::Bytes;
 use crate::item::Placed;
 use crate::leaf::LEAF_BLOCKS;
 use pool::BlockAddr;
 
-/// Of a run: its blocks may have other places.
+/// Of a run, in its count: its blocks may have other places.
 const SHARED: u8 = 0x80;
+/// Of a run, in its first slot: its blocks are reserved.
+const RESERVED: u8 = 0x80;
 
-/// A block that a stored leaf names.
+/// A block that a leaf names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Named {
     /// In which slot.
     pub slot: usize,
     /// The block.
     pub placed: Placed,
-    /// Whether it may have other places.
-    pub shared: bool,
+    /// What it is to the leaf.
+    pub part: Part,
 }
 
-/// The value of a leaf with these slots, of which some may have other places; `None`: it names no
-/// block.
-pub fn encode(slots: impl Iterator<Item = (Placed, bool)>) -> Option<Vec<u8>> {
-    let mut runs: Vec<(u8, u8, u64)> = Vec::new();
-    let mut crcs = Vec::new();
-    for (index, (placed, shared)) in slots.enumerate() {
-        let mark = if shared { SHARED } else { 0 };
-        let addr = placed.addr.bits();
-        if addr == 0 {
-            continue;
+/// What a block is to the leaf that names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// Its own.
+    Own,
+    /// One that may have other places, too.
+    Shared,
+    /// Its own, but not written: it has no checksum, and zeros are read in its place.
+    Reserved,
+}
+
+impl Part {
+    fn marks(self) -> (u8, u8) {
+        match self {
+            Part::Own => (0, 0),
+            Part::Shared => (0, SHARED),
+            Part::Reserved => (RESERVED, 0),
         }
-        crcs.extend_from_slice(&placed.crc.to_le_bytes());
+    }
+}
+
+/// The value of a leaf that names these blocks, in the order of their slots; `None`: there are
+/// none.
+pub fn encode(blocks: impl Iterator<Item = Named>) -> Option<Vec<u8>> {
+    let mut runs: Vec<(Named, u8)> = Vec::new();
+    let mut crcs = Vec::new();
+    for named in blocks {
+        if named.part != Part::Reserved {
+            crcs.extend_from_slice(&named.placed.crc.to_le_bytes());
+        }
         match runs.last_mut() {
-            Some((first, more, start))
-                if *more & SHARED == mark
-                    && usize::from(*first) + usize::from(*more & !SHARED) + 1 == index
-                    && *start + u64::from(*more & !SHARED) + 1 == addr =>
+            Some((first, more))
+                if first.part == named.part
+                    && first.slot + usize::from(*more) + 1 == named.slot
+                    && first.placed.addr.bits() + u64::from(*more) + 1
+                        == named.placed.addr.bits() =>
             {
                 *more += 1;
             }
-            _ => runs.push((index as u8, mark, addr)),
+            _ => runs.push((named, 0)),
         }
     }
     if runs.is_empty() {
@@ -49,9 +71,10 @@ pub fn encode(slots: impl Iterator<Item = (Placed, bool)>) -> Option<Vec<u8>> {
     }
     let mut out = Vec::with_capacity(1 + runs.len() * 8 + crcs.len());
     out.push(runs.len() as u8);
-    for (first, more, addr) in runs {
-        out.extend_from_slice(&[first, more]);
-        out.extend_from_slice(&addr.to_le_bytes()[..6]);
+    for (first, more) in runs {
+        let (reserved, shared) = first.part.marks();
+        out.extend_from_slice(&[first.slot as u8 | reserved, more | shared]);
+        out.extend_from_slice(&first.placed.addr.bits().to_le_bytes()[..6]);
     }
     out.extend_from_slice(&crcs);
     Some(out)
@@ -63,8 +86,14 @@ pub fn decode(value: &[u8]) -> Option<Vec<Named>> {
     let runs = bytes.u8()?;
     let mut blocks: Vec<Named> = Vec::new();
     for _ in 0..runs {
-        let (first, more) = (usize::from(bytes.u8()?), bytes.u8()?);
-        let (shared, more) = (more & SHARED != 0, u64::from(more & !SHARED));
+        let (first, more) = (bytes.u8()?, bytes.u8()?);
+        let part = match (first & RESERVED != 0, more & SHARED != 0) {
+            (false, false) => Part::Own,
+            (false, true) => Part::Shared,
+            (true, false) => Part::Reserved,
+            (true, true) => return None,
+        };
+        let (first, more) = (usize::from(first & !RESERVED), u64::from(more & !SHARED));
         let addr = BlockAddr::from_bits(word(bytes.take(6)?))?;
         let follows = blocks.last().is_none_or(|named| named.slot < first);
         if addr.is_none() || !follows || first as u64 + more >= LEAF_BLOCKS {
@@ -72,10 +101,10 @@ pub fn decode(value: &[u8]) -> Option<Vec<Named>> {
         }
         for i in 0..=more {
             let placed = Placed { addr: BlockAddr::from_bits(addr.bits() + i)?, crc: 0 };
-            blocks.push(Named { slot: first + i as usize, placed, shared });
+            blocks.push(Named { slot: first + i as usize, placed, part });
         }
     }
-    for named in &mut blocks {
+    for named in blocks.iter_mut().filter(|named| named.part != Part::Reserved) {
         named.placed.crc = bytes.u32()?;
     }
     (bytes.is_empty() && !blocks.is_empty()).then_some(blocks)
@@ -90,16 +119,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_of_sharing_part_runs_and_round_trip() {
-        let slot = |index: u64| {
-            let placed = Placed { addr: BlockAddr::new(1, 500 + index), crc: index as u32 };
-            (placed, (3..100).contains(&index))
+    fn marks_of_sharing_and_reservation_part_runs_and_round_trip() {
+        let slot = |slot: usize| {
+            let part = match slot {
+                3..100 => Part::Shared,
+                110..128 => Part::Reserved,
+                _ => Part::Own,
+            };
+            let crc = if part == Part::Reserved { 0 } else { slot as u32 };
+            let placed = Placed { addr: BlockAddr::new(1, 500 + slot as u64), crc };
+            Named { slot, placed, part }
         };
         let value = encode((0..128).map(slot)).expect("has blocks");
-        assert_eq!(value.len(), 1 + 3 * 8 + 128 * 4, "three runs");
+        assert_eq!(
+            value.len(),
+            1 + 4 * 8 + 110 * 4,
+            "four runs, and no checksum of what is reserved"
+        );
         let named = decode(&value).expect("just encoded");
-        let again = named.iter().map(|named| (named.placed, named.shared));
-        assert!(again.eq((0..128).map(slot)));
+        assert!(named.into_iter().eq((0..128).map(slot)));
     }
 
     #[test]
@@ -108,5 +146,9 @@ mod tests {
         assert_eq!(decode(&[0]), None);
         assert_eq!(decode(&[1, 127, 1, 1, 0, 0, 0, 0, 0]), None);
         assert_eq!(decode(&[255; 300]), None);
+        let reserved = [1, 0x83, 1, 9, 0, 0, 0, 0, 0];
+        assert_eq!(decode(&reserved).map(|named| named.len()), Some(2));
+        let both = [1, 0x83, 0x81, 9, 0, 0, 0, 0, 0];
+        assert_eq!(decode(&both), None, "nothing is shared that is not written");
     }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Units of a leaf's value at worst.
-const LEAF_UNITS: u64 = 26;
+pub const LEAF_UNITS: u64 = 26;
 
 /// Leaf and slot of a block of a file.
 #[inline]
@@ -172,7 +172,7 @@ impl Core {
         {
             let published =
                 self.publish_locked(inode, (index, leaf), lock, (slot, &change), finish);
-            if published.old.is_none() && change.places_a_block() {
+            if published.old.is_none() && !published.kept && change.places_a_block() {
                 inode.blocks.fetch_add(1, Ordering::Relaxed);
             }
             return Ok(published);
@@ -181,7 +181,7 @@ impl Core {
         self.publish_in(inode, index, slot, &[change], &mut freed, finish)?;
         let shared = !freed.shared.is_empty();
         let old = freed.all().next().unwrap_or_default();
-        Ok(Published { old, shared, first_patch: false })
+        Ok(Published { old, shared, ..Published::default() })
     }
 
     /// Changes one slot of a leaf, and lets go of its lock; `finish` runs before.
@@ -268,7 +268,7 @@ impl Core {
         if matches!(change, SlotChange::Patch(..)) {
             self.dirty_units.fetch_add(1, Ordering::Relaxed);
         }
-        match (had, change) {
+        match (had || published.kept, change) {
             (false, change) if change.places_a_block() => {
                 inode.blocks.fetch_add(1, Ordering::Relaxed);
             }

@@ -140,6 +140,7 @@ impl Core {
                 self.apply_blocks((*ino, *block, *end), &[*placed], changes, record, freed)
             }
             Item::Share(share) => self.apply_share(share, record, freed),
+            Item::Reserve { ino, runs } => self.apply_reserve(*ino, runs, record),
             Item::Patch { ino, offset, data, crc, end } => {
                 self.apply_patch((*ino, *offset, *end), data, *crc, record)
             }
@@ -148,7 +149,9 @@ impl Core {
                 if *size > FILE_BYTES_MAX {
                     return Err(damaged_record(record));
                 }
-                self.cut_off(&inode, u64::MAX, *size, freed)
+                // of what is reserved behind the file's end, one that grows leaves all
+                let old = inode.size.load(Ordering::Relaxed);
+                self.cut_off(&inode, old, *size, freed)
             }
             Item::Punch { ino, block, blocks } => {
                 let inode = self.replayed_file(*ino, record)?;
@@ -239,8 +242,8 @@ impl Core {
             return Err(damaged_record(record));
         }
         let view = self.view_block(&inode, block)?;
-        if view.shared {
-            // nobody patches a block that has other places
+        if view.shared || view.reserved {
+            // nobody patches a block that has other places, or none that is written
             return Err(damaged_record(record));
         }
         let patches = view.patches.as_deref().unwrap_or(&Patches::default()).with(at, data);

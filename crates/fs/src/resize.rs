@@ -1,66 +1,29 @@
-//! Truncating, extending, punching and asking where the holes are.
+//! Truncating and extending; blocks that become zero in part, or holes.
 
-use crate::core::{Core, now};
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::item::{self, Placed};
 use crate::keys;
 use crate::leaf::LEAF_BLOCKS;
+use crate::leaf_value::{self, Part};
 use crate::leaves::leaf_of;
-use crate::request;
 use crate::slot::{Freed, SlotChange};
-use crate::types::{FILE_BYTES_MAX, Fallocate, FileKind};
+use crate::types::FILE_BYTES_MAX;
 use pmem::InFlight;
-use pool::{BLOCK_BYTES, KIND_CHANGE, RecordBuffer};
+use pool::{BLOCK_BYTES, RecordBuffer};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
-/// Blocks that one record of a punch covers at most: a GiB.
-const PUNCH_BLOCKS_MAX: u64 = 1 << 18;
 
 /// A block written anew because a part of it became zero.
-struct Rewritten {
-    block: u64,
-    placed: Placed,
-}
-
-/// What zeroing a range means for the blocks in it.
-struct Zeroed {
-    /// First block that becomes a hole, and how many do.
-    first: u64,
-    blocks: u64,
-    /// Parts of blocks: block, from, to.
-    edges: Vec<(u64, usize, usize)>,
-    rewritten: Vec<Rewritten>,
-    in_flight: InFlight,
-}
-
-impl Zeroed {
-    /// The bytes `from..to` of a file of `size`; `to` is not behind its end.
-    fn of(from: u64, to: u64, size: u64) -> Zeroed {
-        let first = from.div_ceil(BLOCK_BYTES);
-        // what lies behind the end is zero already: the last block goes as a whole
-        let end = if to == size { to.div_ceil(BLOCK_BYTES) } else { to / BLOCK_BYTES };
-        let (head, tail) = ((from % BLOCK_BYTES) as usize, (to % BLOCK_BYTES) as usize);
-        let (head_block, tail_block) = (from / BLOCK_BYTES, to / BLOCK_BYTES);
-        let mut edges = Vec::new();
-        if head != 0 && head_block == tail_block {
-            edges.push((head_block, head, tail));
-        } else {
-            if head != 0 {
-                edges.push((head_block, head, BLOCK));
-            }
-            if tail != 0 && end == tail_block {
-                edges.push((tail_block, 0, tail));
-            }
-        }
-        edges.retain(|(_, from, to)| from < to);
-        let blocks = end.saturating_sub(first);
-        let (rewritten, in_flight) = (Vec::new(), InFlight::none());
-        Zeroed { first, blocks, edges, rewritten, in_flight }
-    }
+pub struct Rewritten {
+    /// Which.
+    pub block: u64,
+    /// Where it is now.
+    pub placed: Placed,
 }
 
 impl Core {
@@ -114,7 +77,7 @@ impl Core {
     }
 
     /// Writes `block` anew with zeros from `from` to `to`; nothing if it is a hole.
-    fn zero_part(
+    pub fn zero_part(
         &self,
         inode: &Inode,
         block: u64,
@@ -130,7 +93,7 @@ impl Core {
         let mut bytes = [0u8; BLOCK];
         self.copy_block(inode, block, &view, 0, &mut bytes)?;
         bytes[from..to].fill(0);
-        let addr = self.pool.reclaim().allocate_reserve(self.pool.near_slice())?;
+        let addr = self.pool.reclaim().exchange_one(self.pool.near_slice())?;
         let (in_flight, crc) = self.pool.write_block(addr, &bytes);
         let placed = Placed { addr, crc };
         item::push_write(record, inode.ino, block, &[placed], end);
@@ -206,10 +169,12 @@ impl Core {
         let (from, to) = keys::from_index(inode.ino, keys::MAP, first);
         self.pool.scan(keys::home(inode.ino), from, to, &mut |key, value| {
             if inode.map.in_tree(key.index) && !cached.contains(&key.index) {
-                let named = crate::leaf_value::decode(value).unwrap_or_default();
+                let named = leaf_value::decode(value).unwrap_or_default();
                 let fine = named.iter().all(|named| self.pool.contains(named.placed.addr));
                 if !named.is_empty() && fine {
-                    named.iter().for_each(|named| blocks.push(named.placed.addr, named.shared));
+                    for named in &named {
+                        blocks.push(named.placed.addr, named.part == Part::Shared);
+                    }
                 } else {
                     let damage = crate::core::damaged_value(&key);
                     self.pool.note(format!("{damage}; its blocks stay taken"));
@@ -224,143 +189,6 @@ impl Core {
     pub fn drop_data(&self, inode: &Arc<Inode>, freed: &mut Freed) -> Result<()> {
         inode.size.store(0, Ordering::Release);
         self.drop_leaves(inode, 0, freed)
-    }
-
-    /// Reserves, punches or zeroes a range. Of a reservation only the size is made, and only where
-    /// there is room for it: space is taken when it is written.
-    pub fn fallocate(
-        &self,
-        inode: &Arc<Inode>,
-        mode: Fallocate,
-        offset: u64,
-        len: u64,
-    ) -> Result<()> {
-        let end =
-            offset.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX).ok_or(Error::TooBig)?;
-        match inode.kind {
-            FileKind::File => {}
-            FileKind::Directory => return Err(Error::IsDirectory),
-            _ => return Err(Error::Invalid("only a regular file holds data")),
-        }
-        if len == 0 {
-            return Err(Error::Invalid("the range is empty"));
-        }
-        match mode {
-            Fallocate::Allocate { keep_size } => {
-                self.check_room_for(inode, offset, end)?;
-                if keep_size { Ok(()) } else { self.extend(inode, end) }
-            }
-            Fallocate::PunchHole | Fallocate::Zero { keep_size: true } => {
-                self.zero(inode, offset, end, 0)
-            }
-            Fallocate::Zero { keep_size: false } => self.zero(inode, offset, end, end),
-        }
-    }
-
-    /// An error if the pool has less free than the file lacks for sure in this range.
-    fn check_room_for(&self, inode: &Inode, offset: u64, end: u64) -> Result<()> {
-        let wanted = end.div_ceil(BLOCK_BYTES) - offset / BLOCK_BYTES;
-        let lacking = wanted.saturating_sub(inode.blocks.load(Ordering::Relaxed));
-        match lacking > self.pool.blocks().1 {
-            true => Err(pool::Error::NoSpace.into()),
-            false => Ok(()),
-        }
-    }
-
-    /// The file is at least `end` bytes long.
-    fn extend(&self, inode: &Arc<Inode>, end: u64) -> Result<()> {
-        self.change(|| {
-            let _range = inode.ranges.lock(0, u64::MAX);
-            if inode.size.load(Ordering::Acquire) >= end {
-                return Ok(());
-            }
-            let time = now();
-            let mut record = RecordBuffer::new(KIND_CHANGE, time);
-            self.truncate(inode, end, &mut record, || inode.touch(time))
-        })
-    }
-
-    /// The bytes `offset..end` read as zeros, and the file is at least `size_min` bytes long: one
-    /// record for each GiB, the last of which sets the size.
-    pub fn zero(&self, inode: &Arc<Inode>, offset: u64, end: u64, size_min: u64) -> Result<()> {
-        let mut at = offset;
-        loop {
-            let step = end.min((at / BLOCK_BYTES + PUNCH_BLOCKS_MAX) * BLOCK_BYTES);
-            let last = step >= end.min(inode.size.load(Ordering::Acquire));
-            if last {
-                return self.change(|| self.zero_step(inode, at, step, size_min));
-            }
-            request::repeatable(|| self.change(|| self.zero_step(inode, at, step, 0)))?;
-            // on to where there is something to zero
-            let next = self.first_leaf(inode, step / BLOCK_BYTES / LEAF_BLOCKS)?;
-            at = step.max((next * LEAF_BLOCKS * BLOCK_BYTES).min(end - 1));
-        }
-    }
-
-    fn zero_step(&self, inode: &Arc<Inode>, from: u64, to: u64, size_min: u64) -> Result<()> {
-        let last = if size_min > 0 { u64::MAX } else { (to - 1) / BLOCK_BYTES };
-        let _range = inode.ranges.lock(from / BLOCK_BYTES, last);
-        let size = inode.size.load(Ordering::Acquire);
-        let grows = size_min > size;
-        if from >= size && !grows {
-            return Ok(());
-        }
-        let time = now();
-        let mut record = RecordBuffer::new(KIND_CHANGE, time);
-        let mut zeroed = Zeroed::of(from, to.min(size).max(from), size);
-        let edges = self.zero_edges(inode, &mut zeroed, &mut record);
-        if zeroed.blocks > 0 {
-            item::push_punch(&mut record, inode.ino, zeroed.first, zeroed.blocks);
-        }
-        if grows {
-            item::push_truncate(&mut record, inode.ino, size_min);
-        }
-        if edges.is_ok() && record.payload_len() == 0 {
-            // all of it is hole already
-            return Ok(());
-        }
-        let in_flight = std::mem::replace(&mut zeroed.in_flight, InFlight::none());
-        let mut freed = Freed::default();
-        let mut published = Ok(());
-        let logged = edges.and_then(|()| {
-            self.log_after(&mut record, &[inode], in_flight, || {
-                published = self.publish_zeroed(inode, &zeroed, &mut freed);
-                if grows {
-                    inode.size.store(size_min, Ordering::Release);
-                }
-                inode.touch(time);
-                self.mark_dirty(inode);
-            })
-        });
-        if let Err(error) = logged {
-            zeroed.rewritten.into_iter().for_each(|r| self.give_rewritten(Some(r)));
-            return Err(error);
-        }
-        self.retire(&freed);
-        self.published(published)
-    }
-
-    /// Writes the blocks anew of which only a part becomes zero.
-    fn zero_edges(
-        &self,
-        inode: &Inode,
-        zeroed: &mut Zeroed,
-        record: &mut RecordBuffer,
-    ) -> Result<()> {
-        for (block, from, to) in zeroed.edges.clone() {
-            let (done, written) = self.zero_part(inode, block, from, to, record, 0)?;
-            let before = std::mem::replace(&mut zeroed.in_flight, InFlight::none());
-            zeroed.in_flight = before.and(written);
-            zeroed.rewritten.extend(done);
-        }
-        Ok(())
-    }
-
-    fn publish_zeroed(&self, inode: &Arc<Inode>, zeroed: &Zeroed, freed: &mut Freed) -> Result<()> {
-        self.clear_blocks(inode, zeroed.first, zeroed.blocks, freed)?;
-        zeroed.rewritten.iter().try_for_each(|r| {
-            self.publish(inode, r.block, &[SlotChange::Place(r.placed)], freed, || {})
-        })
     }
 
     /// Takes effect in DRAM: whole blocks are holes. The same at run time and in replay.

@@ -11,7 +11,7 @@ const ZEROS_CRC: u32 = pmem::crc32c_of_zeros(BLOCK_BYTES);
 /// One slot, copied out.
 #[derive(Clone, Debug, Default)]
 pub struct SlotView {
-    /// Where the block is; none: a hole.
+    /// Where the block is; none: a hole, for which a block may be reserved.
     pub addr: BlockAddr,
     /// Checksum of the block with the patches over it.
     pub crc: u32,
@@ -19,6 +19,8 @@ pub struct SlotView {
     pub verified: bool,
     /// Whether the block may have other places, too: then its bytes never change.
     pub shared: bool,
+    /// Whether a block is set aside for it, which is not written.
+    pub reserved: bool,
     /// What overlays it.
     pub patches: Option<Arc<Patches>>,
 }
@@ -45,6 +47,8 @@ pub enum SlotChange<'d> {
     Recover(Placed),
     /// A block took its place that is not written yet: the patches are all that it is to hold.
     Unwritten(Placed, Arc<Patches>),
+    /// This block is set aside for it: it is a hole.
+    Reserve(BlockAddr),
     /// Patches overlay it, and this is the checksum of what is seen.
     Patch(Arc<Patches>, u32),
     /// Bytes of the block change.
@@ -58,12 +62,12 @@ pub enum SlotChange<'d> {
 }
 
 impl SlotChange<'_> {
-    /// Whether there is a block afterwards, and not the one before.
+    /// Whether there is a block afterwards, and not the one before, unless that was reserved.
     #[inline]
     pub fn places_a_block(&self) -> bool {
         match self {
             SlotChange::Place(_) | SlotChange::Recover(_) => true,
-            SlotChange::Unwritten(..) | SlotChange::Share(_) => true,
+            SlotChange::Unwritten(..) | SlotChange::Share(_) | SlotChange::Reserve(_) => true,
             SlotChange::Patch(..) | SlotChange::InPlace(_) => false,
             SlotChange::Mark | SlotChange::Clear => false,
         }
@@ -90,6 +94,8 @@ pub struct Published {
     pub old: BlockAddr,
     /// That block may have other places.
     pub shared: bool,
+    /// The slot has the block that it had: it was reserved.
+    pub kept: bool,
     /// The slot has patches to be folded, and had none before.
     pub first_patch: bool,
 }

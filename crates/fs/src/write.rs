@@ -12,9 +12,8 @@ use crate::inode::Inode;
 use crate::item::{self, Placed};
 use crate::patches::{PATCH_BYTES_MAX, Patches};
 use crate::range_lock::RangeGuard;
-use crate::request;
 use crate::slot::{Freed, InPlace, SlotChange, SlotView};
-use crate::types::{ATOMIC_WRITE_BYTES_MAX, FILE_BYTES_MAX, FileKind};
+use crate::types::{FILE_BYTES_MAX, FileKind};
 use pmem::InFlight;
 use pool::{BLOCK_BYTES, BlockAddr, Extent, KIND_CHANGE, RecordBuffer};
 use std::sync::Arc;
@@ -56,51 +55,6 @@ struct Prepared<'d> {
 }
 
 impl Core {
-    /// Writes all of `data`, in pieces that are each atomic; returns bytes written.
-    pub fn write(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<usize> {
-        check_write(inode, offset, data.len())?;
-        // the short ways know no requests: this look is all that they pay for them
-        if data.len() > ATOMIC_WRITE_BYTES_MAX || request::is_current() {
-            return self.write_pieces(inode, offset, data);
-        }
-        if !data.is_empty() {
-            self.write_piece(inode, offset, data)?;
-        }
-        Ok(data.len())
-    }
-
-    /// The same in any number of pieces, for a request or not.
-    #[cold]
-    fn write_pieces(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<usize> {
-        let mut done = 0;
-        for piece in data.chunks(ATOMIC_WRITE_BYTES_MAX) {
-            let at = offset + done as u64;
-            let (first, last) = blocks_of(at, piece.len());
-            let write = || {
-                self.change(|| {
-                    let _range = inode.ranges.lock(first, last);
-                    self.write_asked(inode, at, piece)
-                })
-            };
-            let ends = done + piece.len() == data.len();
-            match if ends { write() } else { request::repeatable(write) } {
-                Ok(()) => done += piece.len(),
-                Err(Error::NoSpace) if done > 0 => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(done)
-    }
-
-    #[inline]
-    fn write_piece(&self, inode: &Arc<Inode>, offset: u64, piece: &[u8]) -> Result<()> {
-        let (first, last) = blocks_of(offset, piece.len());
-        self.change(|| {
-            let range = inode.ranges.lock(first, last);
-            self.write_locked(inode, &range, offset, piece)
-        })
-    }
-
     /// One atomic write under its range's lock, for a request or not.
     #[cold]
     pub fn write_asked(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<()> {
@@ -148,7 +102,11 @@ impl Core {
         let block = offset / BLOCK_BYTES;
         let end = offset + BLOCK_BYTES;
         let time = now();
-        let addr = self.pool.reclaim().allocate_one(self.pool.near_slice())?;
+        let reserved = self.reserved(inode, block)?;
+        let addr = match reserved {
+            Some(addr) => addr,
+            None => self.take_one(inode, block)?,
+        };
         let after = inode.stamp_now();
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
         let (mut lane, slice) = self.pool.lane();
@@ -165,7 +123,9 @@ impl Core {
         let (stamp, placed) = match logged {
             Ok(logged) => logged,
             Err(error) => {
-                self.pool.reclaim().give_one(addr);
+                if reserved.is_none() {
+                    self.pool.reclaim().give_one(addr);
+                }
                 return Err(error.into());
             }
         };
@@ -227,16 +187,12 @@ impl Core {
             rest = more;
             at = 0;
         }
-        let wanted = pieces.iter().filter(|piece| piece.takes_a_block()).count();
+        let takers = pieces.iter().zip(first..).filter(|(piece, _)| piece.takes_a_block());
         let mut extents = Vec::new();
-        let (reclaim, near) = (self.pool.reclaim(), self.pool.near_slice());
-        match wanted {
-            1 => extents.push(Extent { addr: reclaim.allocate_one(near)?, count: 1 }),
-            _ => reclaim.allocate(wanted as u64, near, &mut extents)?,
-        }
-        let mut addrs = extents.iter().flat_map(Extent::blocks).collect::<Vec<_>>().into_iter();
+        let addrs = self.take_blocks(inode, takers.map(|(_, block)| block), &mut extents)?;
+        let inline = self.inlines(inode, addrs.len());
+        let mut addrs = addrs.into_iter();
         let mut in_flight = InFlight::none();
-        let inline = self.inlines(inode, wanted);
         let mut changes = Vec::with_capacity(pieces.len());
         for piece in &pieces {
             let bytes: &[u8] = match piece {
@@ -274,8 +230,9 @@ impl Core {
         if let Some(change) = self.in_place(inode, block, &view, at, data)? {
             return Ok(Piece::InPlace(change));
         }
-        // patches may be put into the block later: not where it has other places
-        let patches = data.len() <= PATCH_PIECE_BYTES_MAX && !view.shared;
+        // patches may be put into the block later: not where it has other places, and not where it
+        // is not written
+        let patches = data.len() <= PATCH_PIECE_BYTES_MAX && !view.shared && !view.reserved;
         if patches && !self.begins_a_block(inode, block, at, &view) {
             let patches = match &view.patches {
                 Some(patches) => patches.with(at, data),

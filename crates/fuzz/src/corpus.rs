@@ -376,11 +376,10 @@ impl Story {
         new: &[u8],
     ) -> fs::Result<()> {
         let handle = self.fs.open(ino)?;
-        let offset = (self.random.below(12) * 4096) as u64;
-        let few = 1 + self.random.below(200);
-        let small = self.random.bytes(few);
-        let fs = &self.fs;
-        match self.random.below(16) {
+        let (block, few) = (self.random.below(12), 1 + self.random.below(200));
+        let offset = (block * 4096) as u64;
+        let (small, fs) = (self.random.bytes(few), &self.fs);
+        match self.random.below(17) {
             0..4 => fs.write(&handle, offset, &self.random.bytes(4096)).map(|_| ()),
             4..7 => fs.write(&handle, offset + 100, &small).map(|_| ()),
             7 => fs.write(&handle, offset, &self.random.bytes(9000)).map(|_| ()),
@@ -394,6 +393,7 @@ impl Story {
             12 => fs.rename((parent, name), (dir, new), RenameMode::Replace).map(|_| ()),
             13 => fs.link(ino, dir, new).map(|_| ()),
             14 => fs.fallocate(&handle, Fallocate::PunchHole, offset, 8192),
+            15 => fs.fallocate(&handle, Fallocate::Allocate { keep_size: true }, offset, 30_000),
             _ => fs.unlink(parent, name).map(|_| ()),
         }
     }

@@ -184,6 +184,9 @@ fn change_one(fs: &FileSystem, ino: Ino) -> Vec<fs::Result<()>> {
         done.push(fs.write(&handle, 33, b"few").map(|_| ()));
         done.push(fs.append(&handle, b"more").map(|_| ()));
         done.push(fs.fallocate(&handle, Fallocate::PunchHole, 8192, 100_000));
+        let keep_size = Fallocate::Allocate { keep_size: true };
+        done.push(fs.fallocate(&handle, keep_size, 12_288, 50_000));
+        done.push(fs.write(&handle, 20_000, &DATA[..4096]).map(|_| ()));
         let size = Some(size / 2 + 1);
         done.push(fs.setattr(ino, &SetAttr { size, ..SetAttr::default() }).map(|_| ()));
     }

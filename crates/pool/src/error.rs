@@ -74,6 +74,10 @@ pub enum Error {
     /// No block is free.
     #[error("the pool is full: free space, or add a slice")]
     NoSpace,
+    /// No block is free, and none to lend: those that are lent come back soon. The caller lets go
+    /// of its locks, gathers what came back, tries again.
+    #[error("the pool is full, and what it lends for overwriting is lent out")]
+    Lent,
     /// The log has no room until a checkpoint; the caller lets go of its locks, waits, tries again.
     #[error("the log is full until the next checkpoint")]
     LogFull,
@@ -100,7 +104,7 @@ impl Error {
             Error::Topology(error) => error.errno(),
             Error::NoPool(_) => libc::ENOENT,
             Error::Exists(_) => libc::EEXIST,
-            Error::NoSpace => libc::ENOSPC,
+            Error::NoSpace | Error::Lent => libc::ENOSPC,
             Error::ReadOnly => libc::EROFS,
             Error::LogFull => libc::EAGAIN,
             Error::Superblock { .. }

@@ -75,7 +75,7 @@ impl FoldPages<'_> {
         let slices = self.pool.slices.len();
         (0..slices).map(|step| (usize::from(self.slice) + step) % slices).find_map(|slice| {
             let mut runs = Vec::with_capacity(1);
-            self.pool.slices[slice].space.take(1, true, &mut runs);
+            self.pool.slices[slice].space.take(1, crate::space::Purpose::Checkpoint, &mut runs);
             runs.first().map(|run| BlockAddr::new(slice as u8, run.first))
         })
     }

@@ -13,7 +13,7 @@
 
 use crate::addr::BlockAddr;
 use crate::error::{Error, Result};
-use crate::space::{Run, Space};
+use crate::space::{Purpose, Run, Space};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, epoch, recent_cpu, sleep, yield_now};
 use crossbeam_utils::CachePadded;
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl Reclaim {
         // a small share of what is left, so that no CPU sits on blocks that another needs
         let want = (space.free() / (4 * self.cpus.len() as u64)).clamp(1, CACHE_BLOCKS);
         let mut runs = Vec::new();
-        space.take(want, false, &mut runs);
+        space.take(want, Purpose::Data, &mut runs);
         // popped from the back: descending, so that they are given out in ascending order
         cpu.free.extend(runs.iter().flat_map(|run| run.first..run.first + run.count));
         cpu.free.reverse();
@@ -121,43 +121,58 @@ impl Reclaim {
     /// `count` blocks in as few extents as can be had, on `near` first, then on the others.
     /// All or nothing.
     pub fn allocate(&self, count: u64, near: u8, extents: &mut Vec<Extent>) -> Result<()> {
-        for attempt in 0..2 {
-            let mut left = count;
-            let slices = self.spaces.len();
-            for step in 0..slices {
-                let slice = (usize::from(near) + step) % slices;
-                left -= self.take(slice, left, extents);
-                if left == 0 {
-                    return Ok(());
-                }
-            }
-            self.give_extents(extents);
-            if attempt == 0 {
-                self.gather(GATHER_ROUNDS_LOCKED);
-            }
+        if count == 0 || self.allocate_for(count, near, Purpose::Data, extents) {
+            return Ok(());
         }
-        Err(Error::NoSpace)
+        self.gather(GATHER_ROUNDS_LOCKED);
+        match self.allocate_for(count, near, Purpose::Data, extents) {
+            true => Ok(()),
+            false => Err(Error::NoSpace),
+        }
     }
 
-    /// One block, from what is kept for checkpoints if need be: for truncation on a full pool.
-    pub fn allocate_reserve(&self, near: u8) -> Result<BlockAddr> {
+    /// The same for blocks that take the places of as many others, on a full pool: some of what is
+    /// kept back for checkpoints is lent to them.
+    pub fn exchange(&self, count: u64, near: u8, extents: &mut Vec<Extent>) -> Result<()> {
+        if self.allocate_for(count, near, Purpose::Exchange, extents) {
+            return Ok(());
+        }
+        let loan: u64 = self.spaces.iter().map(|space| space.loan()).sum();
+        Err(if count <= loan { Error::Lent } else { Error::NoSpace })
+    }
+
+    /// One block that takes the place of another.
+    pub fn exchange_one(&self, near: u8) -> Result<BlockAddr> {
         self.allocate_one(near).or_else(|error| {
-            let mut runs = Vec::new();
-            let slices = self.spaces.len();
-            let found = (0..slices)
-                .map(|step| (usize::from(near) + step) % slices)
-                .find(|slice| self.spaces[*slice].take(1, true, &mut runs) == 1);
-            let run = runs.first().ok_or(error)?;
-            Ok(BlockAddr::new(found.unwrap_or(0) as u8, run.first))
+            let mut extents = Vec::with_capacity(1);
+            self.exchange(1, near, &mut extents)?;
+            extents.first().map(|extent| extent.addr).ok_or(error)
         })
     }
 
-    fn take(&self, slice: usize, want: u64, extents: &mut Vec<Extent>) -> u64 {
-        if want == 0 {
-            return 0;
+    fn allocate_for(
+        &self,
+        count: u64,
+        near: u8,
+        purpose: Purpose,
+        extents: &mut Vec<Extent>,
+    ) -> bool {
+        let mut left = count;
+        let slices = self.spaces.len();
+        for step in 0..slices {
+            let slice = (usize::from(near) + step) % slices;
+            left -= self.take(slice, left, purpose, extents);
+            if left == 0 {
+                return true;
+            }
         }
+        self.give_extents(extents);
+        false
+    }
+
+    fn take(&self, slice: usize, want: u64, purpose: Purpose, extents: &mut Vec<Extent>) -> u64 {
         let mut runs: Vec<Run> = Vec::new();
-        let taken = self.spaces[slice].take(want, false, &mut runs);
+        let taken = self.spaces[slice].take(want, purpose, &mut runs);
         extents.extend(
             runs.iter().map(|run| Extent {
                 addr: BlockAddr::new(slice as u8, run.first),

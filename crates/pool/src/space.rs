@@ -18,6 +18,9 @@ const BATCH_BLOCKS_MAX: usize = 256;
 /// Most blocks that are kept back besides the least (256 MiB).
 const RESERVE_EXTRA_MAX: u64 = 1 << 16;
 
+/// The part of the least reserve that is lent to changes that give as much back.
+const LOAN_SHARE: u64 = 8;
+
 /// Blocks of one group (32 MiB).
 pub const GROUP_BLOCKS: u64 = 8192;
 /// Bytes of a group's bitmap.
@@ -42,6 +45,17 @@ pub fn bits_from_bytes(bytes: &[u8]) -> Option<GroupBits> {
 /// A group's bitmap as bytes for the tree.
 pub fn bits_to_bytes(bits: &GroupBits) -> Vec<u8> {
     bits.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+/// What blocks are taken for, and so how far down the reserve may go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// More data: the reserve stays.
+    Data,
+    /// Data that takes the place of as much, which is free soon: a part of the reserve is lent.
+    Exchange,
+    /// A checkpoint: it is what the reserve is for.
+    Checkpoint,
 }
 
 /// A run of blocks.
@@ -128,6 +142,16 @@ impl Space {
         self.reserve_min
     }
 
+    /// Blocks of the reserve that are lent, and not counted on by checkpoints.
+    pub fn loan(&self) -> u64 {
+        self.reserve_min / LOAN_SHARE
+    }
+
+    /// Blocks that a checkpoint finds for certain.
+    pub fn for_checkpoint(&self) -> u64 {
+        self.reserve().min(self.free()).saturating_sub(self.loan())
+    }
+
     /// Keeps back the least only: somebody needs what is left.
     pub fn least_reserve(&self) {
         self.reserve.store(self.reserve_min, Ordering::Relaxed);
@@ -185,10 +209,14 @@ impl Space {
         true
     }
 
-    /// Takes up to `want` blocks in as few runs as can be had, leaving the reserve unless
-    /// `checkpoint`; fewer are given when fewer are free.
-    pub fn take(&self, want: u64, checkpoint: bool, runs: &mut Vec<Run>) -> u64 {
-        let keep = if checkpoint { 0 } else { self.reserve() };
+    /// Takes up to `want` blocks in as few runs as can be had; fewer are given when fewer are free
+    /// beyond what is kept back.
+    pub fn take(&self, want: u64, purpose: Purpose, runs: &mut Vec<Run>) -> u64 {
+        let keep = match purpose {
+            Purpose::Data => self.reserve(),
+            Purpose::Exchange => self.reserve_min - self.loan(),
+            Purpose::Checkpoint => 0,
+        };
         let mut groups = self.groups.lock();
         let mut left = want.min(groups.free.saturating_sub(keep));
         let mut taken = 0;

@@ -7,9 +7,10 @@ fn every_block_is_given_out_once_and_comes_back() {
     let space = Space::new(10, 3 * GROUP_BLOCKS - 5, 16);
     let all = space.blocks();
     let mut runs = Vec::new();
-    assert_eq!(space.take(u64::MAX, false, &mut runs), all - 16);
-    assert_eq!(space.take(1, false, &mut Vec::new()), 0, "the reserve is kept back");
-    assert_eq!(space.take(u64::MAX, true, &mut runs), 16);
+    assert_eq!(space.take(u64::MAX, Purpose::Data, &mut runs), all - 16);
+    assert_eq!(space.take(1, Purpose::Data, &mut Vec::new()), 0, "the reserve is kept back");
+    assert_eq!(space.take(u64::MAX, Purpose::Exchange, &mut runs), 2, "an eighth of it is lent");
+    assert_eq!(space.take(u64::MAX, Purpose::Checkpoint, &mut runs), 14);
     let mut blocks: Vec<u64> = runs.iter().flat_map(|r| r.first..r.first + r.count).collect();
     blocks.sort_unstable();
     assert_eq!(blocks, (10..3 * GROUP_BLOCKS - 5).collect::<Vec<_>>());
@@ -21,7 +22,7 @@ fn every_block_is_given_out_once_and_comes_back() {
 fn an_empty_slice_gives_one_run() {
     let space = Space::new(0, GROUP_BLOCKS, 0);
     let mut runs = Vec::new();
-    space.take(512, false, &mut runs);
+    space.take(512, Purpose::Data, &mut runs);
     assert_eq!(runs, [Run { first: 0, count: 512 }]);
 }
 
@@ -36,7 +37,7 @@ fn a_group_all_used_or_all_free_has_no_bitmap() {
     let space = Space::new(GROUP_BLOCKS + 3, 5 * GROUP_BLOCKS - 7, 0);
     assert_eq!(bitmaps(&space), 0);
     let mut runs = Vec::new();
-    space.take(u64::MAX, false, &mut runs);
+    space.take(u64::MAX, Purpose::Data, &mut runs);
     assert_eq!((space.free(), bitmaps(&space)), (0, 0), "all used");
     let last = 5 * GROUP_BLOCKS - 8;
     space.give(&[2 * GROUP_BLOCKS, last]);
@@ -75,7 +76,7 @@ fn a_bitmap_round_trips_and_a_claimed_block_is_not_claimed_again() {
 fn a_block_given_back_twice_is_noticed_and_not_free_twice() {
     let space = Space::new(0, GROUP_BLOCKS, 0);
     let mut runs = Vec::new();
-    space.take(1, false, &mut runs);
+    space.take(1, Purpose::Data, &mut runs);
     space.give(&[0]);
     assert!(!space.freed_twice());
     space.give(&[0]);

@@ -99,6 +99,12 @@ mod space {
         pub count: u64,
     }
 
+    #[derive(Clone, Copy)]
+    pub enum Purpose {
+        Data,
+        Exchange,
+    }
+
     #[derive(Debug)]
     pub struct Space(Mutex<Vec<u64>>);
 
@@ -111,11 +117,15 @@ mod space {
             self.0.lock().len() as u64
         }
 
-        pub fn take(&self, want: u64, _checkpoint: bool, runs: &mut Vec<Run>) -> u64 {
+        pub fn take(&self, want: u64, _purpose: Purpose, runs: &mut Vec<Run>) -> u64 {
             let mut free = self.0.lock();
             let count = want.min(free.len() as u64);
             runs.extend((0..count).filter_map(|_| free.pop()).map(|first| Run { first, count: 1 }));
             count
+        }
+
+        pub fn loan(&self) -> u64 {
+            0
         }
 
         pub fn take_returned(&self) -> Option<Vec<u64>> {

@@ -6,6 +6,7 @@
 mod common;
 mod names;
 mod overwrite;
+mod reserved;
 
 use common::{TestPool, content, find, make, pattern};
 use fs::{FileSystem, Ino, SetAttr};

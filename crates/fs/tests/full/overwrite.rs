@@ -5,26 +5,16 @@ use crate::{MIB, fill};
 use fs::{FileSystem, Handle};
 
 /// Overwrites blocks and pieces of blocks of a full pool's largest file, more than the log holds
-/// many times over. Each is done or refused for want of space; the pool stays in order.
-fn overwrite(fs: &FileSystem, handle: &Handle, model: &mut [u8], len: usize, rounds: u64) -> u64 {
+/// many times over.
+fn overwrite(fs: &FileSystem, handle: &Handle, model: &mut [u8], len: usize, rounds: u64) {
     let mut state = len as u64;
-    let mut refused = 0;
     for round in 0..rounds {
         let slots = (model.len() / len) as u64;
         let at = (random(&mut state) % slots) as usize * len;
         let bytes = pattern(round, len);
-        match fs.write(handle, at as u64, &bytes) {
-            Ok(done) => {
-                assert_eq!(done, len);
-                model[at..at + len].copy_from_slice(&bytes);
-            }
-            Err(error) => {
-                assert_eq!(error.errno(), libc::ENOSPC, "round {round}: {error}");
-                refused += 1;
-            }
-        }
+        assert_eq!(fs.write(handle, at as u64, &bytes).unwrap(), len, "round {round}");
+        model[at..at + len].copy_from_slice(&bytes);
     }
-    refused
 }
 
 fn full_pool_takes_overwrites(len: usize, rounds: u64) {
@@ -34,7 +24,7 @@ fn full_pool_takes_overwrites(len: usize, rounds: u64) {
     let (name, ..) = written.iter().max_by_key(|(.., len)| *len).unwrap();
     let handle = find(&fs, name);
     let mut model = content(&fs, &handle);
-    let refused = overwrite(&fs, &handle, &mut model, len, rounds);
+    overwrite(&fs, &handle, &mut model, len, rounds);
     fs.checkpoint().unwrap();
     overwrite(&fs, &handle, &mut model, len, rounds / 4);
     assert!(content(&fs, &handle) == model);
@@ -43,7 +33,7 @@ fn full_pool_takes_overwrites(len: usize, rounds: u64) {
     drop(fs);
     pool.assert_clean();
     let fs = pool.start();
-    assert!(content(&fs, &find(&fs, name)) == model, "{refused} refused");
+    assert!(content(&fs, &find(&fs, name)) == model);
     for (name, ..) in &written {
         fs.unlink(fs::Ino::ROOT, name.as_bytes()).unwrap();
     }
@@ -62,7 +52,42 @@ fn small_pieces_are_overwritten_on_a_full_pool() {
     full_pool_takes_overwrites(512, 8000);
 }
 
+/// Larger than what a full pool has to lend.
+#[test]
+fn large_pieces_are_overwritten_on_a_full_pool() {
+    full_pool_takes_overwrites(200_000, 400);
+}
+
 #[test]
 fn unaligned_pieces_are_overwritten_on_a_full_pool() {
     full_pool_takes_overwrites(1000, 4000);
+}
+
+/// What is lent to one is not to be missing to another for good.
+#[test]
+fn many_threads_overwrite_on_a_full_pool() {
+    let pool = TestPool::new(1, 12 * MIB);
+    let fs = pool.start();
+    let written = fill(&fs, 0);
+    let (name, _, bytes) = written.iter().max_by_key(|(.., len)| *len).unwrap();
+    let handle = find(&fs, name);
+    let share = bytes / 4;
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (fs, handle) = (&fs, &handle);
+            scope.spawn(move || {
+                let mut state = thread as u64 + 1;
+                for round in 0..600 {
+                    let len = [4096, 700, 65_536][round % 3];
+                    let at = thread * share + random(&mut state) as usize % (share - len);
+                    let done = fs.write(handle, at as u64, &pattern(round as u64, len));
+                    assert_eq!(done.unwrap(), len, "thread {thread}, round {round}");
+                }
+            });
+        }
+    });
+    drop(handle);
+    fs.close().unwrap();
+    drop(fs);
+    pool.assert_clean();
 }

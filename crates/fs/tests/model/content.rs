@@ -12,6 +12,8 @@ pub struct Content {
     pub size: u64,
     /// Blocks by number.
     pub blocks: BTreeMap<u64, Vec<u8>>,
+    /// Blocks that were set aside, by number; false where a copy may have let go of it.
+    pub reserved: BTreeMap<u64, bool>,
 }
 
 impl Content {
@@ -52,6 +54,7 @@ impl Content {
     pub fn truncate(&mut self, size: u64) {
         if size < self.size {
             self.blocks.split_off(&size.div_ceil(BLOCK));
+            self.reserved.split_off(&size.div_ceil(BLOCK));
             if let Some(block) = self.blocks.get_mut(&(size / BLOCK)) {
                 block[(size % BLOCK) as usize..].fill(0);
             }
@@ -62,6 +65,9 @@ impl Content {
     /// Zeroes the bytes `offset..end`; whole blocks (the last one of the file counts as whole)
     /// become holes.
     pub fn punch(&mut self, offset: u64, end: u64) {
+        let last = if end >= self.size { self.size.div_ceil(BLOCK) } else { 0 };
+        let gone = offset.div_ceil(BLOCK)..last.max(end / BLOCK);
+        self.reserved.retain(|number, _| !gone.contains(number));
         let end = end.min(self.size);
         if offset >= end {
             return;
@@ -79,6 +85,25 @@ impl Content {
                 block[low as usize..high as usize].fill(0);
             }
         }
+    }
+
+    /// Sets blocks aside.
+    pub fn reserve(&mut self, offset: u64, end: u64) {
+        self.reserved.extend((offset / BLOCK..end.div_ceil(BLOCK)).map(|number| (number, true)));
+    }
+
+    /// A copy went there.
+    pub fn copied(&mut self, offset: u64, end: u64) {
+        for (_, surely) in self.reserved.range_mut(offset / BLOCK..end.div_ceil(BLOCK)) {
+            *surely = false;
+        }
+    }
+
+    /// How many blocks it takes, at least and at most.
+    pub fn takes(&self) -> (u64, u64) {
+        let least = self.reserved.values().filter(|surely| **surely).count();
+        let more = self.reserved.keys().filter(|number| !self.blocks.contains_key(number)).count();
+        (least as u64, (self.blocks.len() + more) as u64)
     }
 
     /// First data or hole at or after `offset`; `None`: there is none.

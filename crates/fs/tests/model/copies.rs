@@ -54,6 +54,7 @@ impl Model {
             node.content.write(to.1, &source.read(from.1, len as usize));
             return Ok(len);
         }
+        node.content.copied(to.1, to.1 + len);
         let mut done = 0;
         while done < len {
             let (from, to) = (from.1 + done, to.1 + done);

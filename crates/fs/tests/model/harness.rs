@@ -322,16 +322,7 @@ impl Harness {
                 same("truncate", done, self.model.setattr(ino, &change).map(|()| size))
             }
             Op::Fallocate { handle, mode, place, len } => {
-                let Some((ino, handle)) = self.handle(handle) else { return Ok(()) };
-                let offset = self.offset(ino, place);
-                let done = self.fs().fallocate(&handle, mode, offset, len);
-                // Refused where there cannot be room, and only there.
-                let has_room = len / 4096 + 2 <= self.fs().statfs().blocks_free;
-                if done.as_ref().is_err_and(|error| error.errno() == libc::ENOSPC) && !has_room {
-                    return compare::node(self.fs(), ino, &self.model.nodes[&ino]);
-                }
-                same("fallocate", done, self.model.fallocate(ino, mode, offset, len))?;
-                compare::node(self.fs(), ino, &self.model.nodes[&ino])
+                self.step_fallocate(handle, mode, place, len)
             }
             Op::Seek { handle, place, data } => {
                 let Some((ino, handle)) = self.handle(handle) else { return Ok(()) };

@@ -12,6 +12,7 @@ mod harness;
 mod links;
 mod ops;
 mod reference;
+mod reserve;
 mod steps;
 
 use harness::{Harness, Setup};

@@ -355,6 +355,9 @@ impl Model {
         if !matches!(mode, Fallocate::Allocate { .. }) {
             node.content.punch(offset, end);
         }
+        if !matches!(mode, Fallocate::PunchHole) {
+            node.content.reserve(offset, end);
+        }
         if !keep_size && end > node.content.size {
             node.content.truncate(end);
         }
@@ -389,6 +392,6 @@ impl Model {
 
     /// Blocks of data.
     pub fn blocks(&self) -> u64 {
-        self.nodes.values().map(|node| node.content.blocks.len() as u64).sum()
+        self.nodes.values().map(|node| node.content.takes().1).sum()
     }
 }

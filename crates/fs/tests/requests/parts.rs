@@ -8,6 +8,7 @@ use fs::{
     ATOMIC_WRITE_BYTES_MAX, Fallocate, FileSystem, Handle, Ino, NewNode, RequestId, TakeOver,
 };
 
+const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const ID: RequestId = RequestId { client: 7 << 64 | 9, sequence: 12 };
 
@@ -79,27 +80,35 @@ fn a_write_of_several_pieces_is_repeated_until_its_last_is_durable() {
     });
 }
 
-/// A file with data in each of several GiB.
-fn sparse() -> Images {
-    with_file(|fs, file| {
-        for gib in 0..4 {
-            fs.write(file, gib * GIB + 100, &pattern(gib, 9000)).unwrap();
-        }
-        fs.checkpoint().unwrap();
-    })
+/// Data in each of several parts of a file.
+fn write_parts(fs: &FileSystem, file: &Handle, part_bytes: u64) {
+    for part in 0..4 {
+        fs.write(file, part * part_bytes + 100, &pattern(part, 9000)).unwrap();
+    }
+    fs.checkpoint().unwrap();
 }
 
 #[test]
 fn a_punch_of_several_gib_is_repeated_until_its_last_is_durable() {
-    kill_everywhere(&sparse(), 1, |fs| {
+    let images = with_file(|fs, file| write_parts(fs, file, GIB));
+    kill_everywhere(&images, 1, |fs| {
         fs.fallocate(&find(fs, "f"), Fallocate::PunchHole, 5000, 3 * GIB)
     });
 }
 
 #[test]
-fn zeros_of_several_gib_that_extend_the_file_are_repeated_until_the_last_are_durable() {
-    kill_everywhere(&sparse(), 1, |fs| {
-        fs.fallocate(&find(fs, "f"), Fallocate::Zero { keep_size: false }, 300, 5 * GIB)
+fn zeros_of_several_mib_that_extend_the_file_are_repeated_until_the_last_are_durable() {
+    let images = with_file(|fs, file| write_parts(fs, file, MIB));
+    kill_everywhere(&images, 1, |fs| {
+        fs.fallocate(&find(fs, "f"), Fallocate::Zero { keep_size: false }, 300, 7 * MIB)
+    });
+}
+
+#[test]
+fn a_reservation_of_several_mib_is_repeated_until_its_last_is_durable() {
+    let images = with_file(|fs, file| write_parts(fs, file, MIB));
+    kill_everywhere(&images, 1, |fs| {
+        fs.fallocate(&find(fs, "f"), Fallocate::Allocate { keep_size: false }, 300, 7 * MIB)
     });
 }
 

@@ -1,0 +1,365 @@
+//! fallocate(2): reserving, punching and zeroing ranges of a file, in steps that are each atomic.
+//!
+//! A step is one record: parts of blocks that become zero are written anew, whole blocks become
+//! holes, and where the call reserves, holes are given blocks (`reserve.rs`). The last step makes
+//! the file as long as was asked for.
+
+use crate::core::{Core, now};
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::item::{self, ReservedRun};
+use crate::leaf::{LEAF_BLOCKS, LEAF_INDEX_MAX};
+use crate::leaves::LEAF_UNITS;
+use crate::request;
+use crate::resize::Rewritten;
+use crate::slot::{Freed, SlotChange, SlotView};
+use crate::types::{FILE_BYTES_MAX, Fallocate, FileKind};
+use pmem::InFlight;
+use pool::{BLOCK_BYTES, Extent, KIND_CHANGE, RecordBuffer};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+/// Blocks that one record of a punch covers at most: a GiB.
+const PUNCH_BLOCKS_MAX: u64 = 1 << 18;
+/// Blocks that one record reserves at most: 16 MiB.
+pub const RESERVE_BLOCKS_MAX: u64 = 4096;
+/// Leaves in which one record may reserve, in any pool.
+const LEAVES_MIN: u64 = 4;
+/// A part of what may change before a checkpoint.
+const CHANGES_SHARE: u64 = 8;
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+struct Asked {
+    /// Where the range ends.
+    end: u64,
+    /// The file is to be so long, at least.
+    size_min: u64,
+    zeroes: bool,
+    reserves: bool,
+}
+
+/// What one step changes.
+struct Step {
+    /// Where it ends.
+    end: u64,
+    /// Blocks that become holes.
+    holes: Range<u64>,
+    rewritten: Vec<Rewritten>,
+    extents: Vec<Extent>,
+    runs: Vec<ReservedRun>,
+    in_flight: InFlight,
+}
+
+impl Core {
+    /// Reserves, punches or zeroes a range.
+    pub fn fallocate(
+        &self,
+        inode: &Arc<Inode>,
+        mode: Fallocate,
+        offset: u64,
+        len: u64,
+    ) -> Result<()> {
+        let end =
+            offset.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX).ok_or(Error::TooBig)?;
+        match inode.kind {
+            FileKind::File => {}
+            FileKind::Directory => return Err(Error::IsDirectory),
+            _ => return Err(Error::Invalid("only a regular file holds data")),
+        }
+        if len == 0 {
+            return Err(Error::Invalid("the range is empty"));
+        }
+        let (zeroes, keep_size, reserves) = match mode {
+            Fallocate::Allocate { keep_size } => (false, keep_size, true),
+            Fallocate::PunchHole => (true, true, false),
+            Fallocate::Zero { keep_size } => (true, keep_size, true),
+        };
+        let size_min = if keep_size { 0 } else { end };
+        let asked = Asked { end, size_min, zeroes, reserves };
+        if reserves {
+            self.check_room_for(inode, offset..end)?;
+        }
+        match self.fallocate_steps(inode, asked, offset) {
+            Err(Error::NoSpace) if zeroes && reserves => {
+                // what becomes zero is given back first, and then reserved
+                let asked = Asked { reserves: false, ..asked };
+                request::repeatable(|| self.fallocate_steps(inode, asked, offset))?;
+                let asked = Asked { zeroes: false, reserves: true, ..asked };
+                self.fallocate_steps(inode, asked, offset)
+            }
+            result => result,
+        }
+    }
+
+    /// The bytes `offset..end` read as zeros, without a block where that can be, and the file is at
+    /// least `size_min` bytes long.
+    pub fn zero(&self, inode: &Arc<Inode>, offset: u64, end: u64, size_min: u64) -> Result<()> {
+        let asked = Asked { end, size_min, zeroes: true, reserves: false };
+        self.fallocate_steps(inode, asked, offset)
+    }
+
+    /// An error if the pool has fewer free blocks than there are holes in these bytes.
+    fn check_room_for(&self, inode: &Inode, bytes: Range<u64>) -> Result<()> {
+        let (first, end) = (bytes.start / BLOCK_BYTES, bytes.end.div_ceil(BLOCK_BYTES));
+        let room = self.pool.blocks().1;
+        // nobody looks through a range that no pool has room for
+        let least = (end - first).saturating_sub(inode.blocks.load(Ordering::Relaxed));
+        let mut holes = 0;
+        if least <= room {
+            for block in first..end {
+                holes += u64::from(lacks_a_block(&self.view_block(inode, block)?));
+            }
+        }
+        if holes.max(least) > room { Err(pool::Error::NoSpace.into()) } else { Ok(()) }
+    }
+
+    fn fallocate_steps(&self, inode: &Arc<Inode>, asked: Asked, offset: u64) -> Result<()> {
+        let mut at = offset;
+        loop {
+            let to = asked.end.min((at / BLOCK_BYTES + self.blocks_max(asked)) * BLOCK_BYTES);
+            // a punch goes on to where there is something to zero, be it behind the file's end
+            let next = match to < asked.end && !asked.reserves {
+                true => self.first_leaf(inode, to / BLOCK_BYTES / LEAF_BLOCKS)?,
+                false => 0,
+            };
+            let nothing = next > LEAF_INDEX_MAX && to >= inode.size.load(Ordering::Acquire);
+            let last = to == asked.end || nothing;
+            let step = || self.change(|| self.fallocate_step(inode, asked, at..to, last));
+            let done = if last { step()? } else { request::repeatable(step)? };
+            if last && done == to {
+                return Ok(());
+            }
+            at = done.max((next * LEAF_BLOCKS * BLOCK_BYTES).min(asked.end - 1));
+        }
+    }
+
+    fn blocks_max(&self, asked: Asked) -> u64 {
+        if !asked.reserves {
+            return PUNCH_BLOCKS_MAX;
+        }
+        let leaves = self.dirty_max.load(Ordering::Relaxed) / CHANGES_SHARE / LEAF_UNITS;
+        (leaves.max(LEAVES_MIN) * LEAF_BLOCKS).min(RESERVE_BLOCKS_MAX)
+    }
+
+    /// Makes one step, which may end before `bytes` do; gives where. The caller is inside the gate.
+    fn fallocate_step(
+        &self,
+        inode: &Arc<Inode>,
+        asked: Asked,
+        bytes: Range<u64>,
+        last: bool,
+    ) -> Result<u64> {
+        let grows_maybe = last && asked.size_min > 0;
+        let lock_end = if grows_maybe { u64::MAX } else { (bytes.end - 1) / BLOCK_BYTES };
+        let _range = inode.ranges.lock(bytes.start / BLOCK_BYTES, lock_end);
+        let size = inode.size.load(Ordering::Acquire);
+        let time = now();
+        let mut record = RecordBuffer::new(KIND_CHANGE, time);
+        let mut step = Step::to(bytes.end);
+        let planned = self.plan_step(inode, asked, (bytes.clone(), size), &mut step, &mut record);
+        let ends = last && step.end == bytes.end;
+        let grows = ends && asked.size_min > size;
+        if grows {
+            item::push_truncate(&mut record, inode.ino, asked.size_min);
+        }
+        let mut freed = Freed::default();
+        let mut published = Ok(());
+        let in_flight = std::mem::replace(&mut step.in_flight, InFlight::none());
+        let log = || {
+            if record.payload_len() == 0 {
+                // all of it is as it is to be
+                return Ok(());
+            }
+            self.log_after(&mut record, &[inode], in_flight, || {
+                published = self.publish_step(inode, &step, &mut freed);
+                if grows {
+                    inode.size.store(asked.size_min, Ordering::Release);
+                }
+                inode.touch(time);
+                self.mark_dirty(inode);
+            })
+        };
+        let logged = planned.and_then(|()| if ends { log() } else { request::repeatable(log) });
+        if let Err(error) = logged {
+            self.pool.reclaim().give_extents(&mut step.extents);
+            step.rewritten.iter().for_each(|r| self.pool.reclaim().give_one(r.placed.addr));
+            return Err(error);
+        }
+        self.retire(&freed);
+        self.published(published).map(|()| step.end)
+    }
+
+    /// Takes the blocks that the step needs, writes what is written anew, and describes it all.
+    fn plan_step(
+        &self,
+        inode: &Inode,
+        asked: Asked,
+        (bytes, size): (Range<u64>, u64),
+        step: &mut Step,
+        record: &mut RecordBuffer,
+    ) -> Result<()> {
+        if asked.reserves && !asked.zeroes {
+            self.settle_patches(inode, bytes.start, step, record)?;
+        }
+        let mut zeroed = Zeroed::default();
+        if asked.zeroes {
+            zeroed = self.zeroed(inode, bytes.start..step.end, size)?;
+        }
+        if asked.reserves {
+            self.take_for_holes(inode, bytes.start, &zeroed.holes, step)?;
+        }
+        if asked.zeroes {
+            zeroed = self.zeroed(inode, bytes.start..step.end, size)?;
+            for (block, from, to) in &zeroed.edges {
+                let (done, written) = self.zero_part(inode, *block, *from, *to, record, 0)?;
+                step.flies(written);
+                step.rewritten.extend(done);
+            }
+        }
+        if !zeroed.holes.is_empty() {
+            let count = zeroed.holes.end - zeroed.holes.start;
+            item::push_punch(record, inode.ino, zeroed.holes.start, count);
+            step.holes = zeroed.holes;
+        }
+        if !step.runs.is_empty() {
+            item::push_reserve(record, inode.ino, &step.runs);
+        }
+        Ok(())
+    }
+
+    /// What zeroing these bytes of a file of `size` means for its blocks.
+    fn zeroed(&self, inode: &Inode, bytes: Range<u64>, size: u64) -> Result<Zeroed> {
+        let mut zeroed = Zeroed::of(bytes.start, bytes.end.min(size).max(bytes.start), size);
+        let behind = zeroed.holes.end..bytes.end / BLOCK_BYTES;
+        if bytes.end > size && self.reserves_any(inode, behind.clone())? {
+            zeroed.holes.end = behind.end;
+        }
+        Ok(zeroed)
+    }
+
+    /// Takes effect in DRAM.
+    fn publish_step(&self, inode: &Arc<Inode>, step: &Step, freed: &mut Freed) -> Result<()> {
+        let holes = &step.holes;
+        self.clear_blocks(inode, holes.start, holes.end - holes.start, freed)?;
+        for rewritten in &step.rewritten {
+            let change = [SlotChange::Place(rewritten.placed)];
+            self.publish(inode, rewritten.block, &change, freed, || {})?;
+        }
+        self.publish_runs(inode, &step.runs)
+    }
+
+    /// Writes blocks anew that are nothing but patches over a hole: none can be reserved below.
+    fn settle_patches(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        step: &mut Step,
+        record: &mut RecordBuffer,
+    ) -> Result<()> {
+        for block in offset / BLOCK_BYTES..step.end.div_ceil(BLOCK_BYTES) {
+            let view = self.view_block(inode, block)?;
+            if !lacks_a_block(&view) || view.patches.is_none() {
+                continue;
+            }
+            if record.payload_len() > self.payload_max / 4 {
+                // the others are the next record's
+                step.end = block * BLOCK_BYTES;
+                break;
+            }
+            let (rewritten, written) = self.zero_part(inode, block, 0, 0, record, 0)?;
+            step.flies(written);
+            step.rewritten.extend(rewritten);
+        }
+        Ok(())
+    }
+
+    /// Takes blocks for what is a hole then, as far as a record can name them.
+    fn take_for_holes(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        zeroed: &Range<u64>,
+        step: &mut Step,
+    ) -> Result<()> {
+        let mut holes = Vec::new();
+        for block in offset / BLOCK_BYTES..step.end.div_ceil(BLOCK_BYTES) {
+            let view = self.view_block(inode, block)?;
+            if zeroed.contains(&block) || lacks_a_block(&view) && view.patches.is_none() {
+                holes.push(block);
+            }
+        }
+        let near = self.pool.near_slice();
+        self.pool.reclaim().allocate(holes.len() as u64, near, &mut step.extents)?;
+        let (runs, left) = self.runs_of(&holes, &step.extents);
+        step.runs = runs;
+        if let Some(left) = left {
+            for addr in step.extents.iter().flat_map(Extent::blocks).skip(left) {
+                self.pool.reclaim().give_one(addr);
+            }
+            let extent = |run: &ReservedRun| Extent { addr: run.addr, count: run.blocks };
+            step.extents = step.runs.iter().map(extent).collect();
+            step.end = holes[left] * BLOCK_BYTES;
+        }
+        Ok(())
+    }
+}
+
+impl Step {
+    fn to(end: u64) -> Step {
+        Step {
+            end,
+            holes: 0..0,
+            rewritten: Vec::new(),
+            extents: Vec::new(),
+            runs: Vec::new(),
+            in_flight: InFlight::none(),
+        }
+    }
+
+    /// More is on its way that the record's fence is to cover.
+    fn flies(&mut self, written: InFlight) {
+        let before = std::mem::replace(&mut self.in_flight, InFlight::none());
+        self.in_flight = before.and(written);
+    }
+}
+
+/// What zeroing a range means for the blocks in it.
+#[derive(Default)]
+struct Zeroed {
+    /// Blocks that become holes.
+    holes: Range<u64>,
+    /// Parts of blocks: block, from, to.
+    edges: Vec<(u64, usize, usize)>,
+}
+
+impl Zeroed {
+    /// The bytes `from..to` of a file of `size`; `to` is not behind its end.
+    fn of(from: u64, to: u64, size: u64) -> Zeroed {
+        let first = from.div_ceil(BLOCK_BYTES);
+        // what lies behind the end is zero already: the last block goes as a whole
+        let end = if to == size { to.div_ceil(BLOCK_BYTES) } else { to / BLOCK_BYTES };
+        let (head, tail) = ((from % BLOCK_BYTES) as usize, (to % BLOCK_BYTES) as usize);
+        let (head_block, tail_block) = (from / BLOCK_BYTES, to / BLOCK_BYTES);
+        let mut edges = Vec::new();
+        if head != 0 && head_block == tail_block {
+            edges.push((head_block, head, tail));
+        } else {
+            if head != 0 {
+                edges.push((head_block, head, BLOCK));
+            }
+            if tail != 0 && end == tail_block {
+                edges.push((tail_block, 0, tail));
+            }
+        }
+        edges.retain(|(_, from, to)| from < to);
+        Zeroed { holes: first..end.max(first), edges }
+    }
+}
+
+/// Whether there is a hole that no block is reserved for.
+pub fn lacks_a_block(view: &SlotView) -> bool {
+    view.addr.is_none() && !view.reserved
+}

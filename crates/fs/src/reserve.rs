@@ -1,0 +1,209 @@
+//! Space that is set aside, and the blocks that a write takes.
+//!
+//! A hole that is reserved has a block, which nobody has written: it is read as zeros, and counts
+//! as taken. Who writes there writes into that block; so a pool that is full is in nobody's way
+//! who reserved in time.
+//!
+//! What is written in which order, and what a crash between leaves:
+//! 1. one record that names the holes and their blocks; one fence;
+//! 2. in DRAM: the slots name their blocks.
+//!
+//! A write into such a block stores its data there before its record names it as written, as it
+//! does with any block that it took: a crash between leaves a hole, whatever lies in the block.
+//!
+//! Patches have no block, so one cannot be reserved below them: a block with patches over a hole is
+//! written anew, whole, with the record that reserves. A patch is never put over a reserved block.
+//!
+//! Written blocks are overwritten in blocks of their own, which takes as many free ones as it sets
+//! free. On a full pool they are lent some of what is kept back for checkpoints.
+
+use crate::core::Core;
+use crate::error::Result;
+use crate::fallocate::{RESERVE_BLOCKS_MAX, lacks_a_block};
+use crate::inode::Inode;
+use crate::item::{RESERVED_RUN_BYTES, ReservedRun};
+use crate::leaf::{LEAF_BLOCKS, Leaf};
+use crate::leaves::leaf_of;
+use crate::replay::damaged_record;
+use crate::slot::{Freed, SlotChange};
+use crate::types::{FILE_BYTES_MAX, Ino};
+use pool::{BLOCK_BYTES, BlockAddr, Extent, Record};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Most runs of one record.
+const RUNS_MAX: usize = 256;
+
+impl Core {
+    /// Neighbouring holes, and the blocks for them, as far as a record can name them; then also the
+    /// index of the first hole that it cannot.
+    pub fn runs_of(&self, holes: &[u64], extents: &[Extent]) -> (Vec<ReservedRun>, Option<usize>) {
+        let runs_max = RUNS_MAX.min(self.payload_max / 2 / RESERVED_RUN_BYTES);
+        let mut runs: Vec<ReservedRun> = Vec::new();
+        let addrs = extents.iter().flat_map(Extent::blocks);
+        for (index, (block, addr)) in holes.iter().copied().zip(addrs).enumerate() {
+            if let Some(run) = runs.last_mut().filter(|run| run.goes_on(block, addr)) {
+                run.blocks += 1;
+            } else if runs.len() < runs_max {
+                runs.push(ReservedRun { block, addr, blocks: 1 });
+            } else {
+                return (runs, Some(index));
+            }
+        }
+        (runs, None)
+    }
+
+    /// Takes effect in DRAM: the holes have these blocks. The same at run time and in replay.
+    pub fn publish_runs(&self, inode: &Arc<Inode>, runs: &[ReservedRun]) -> Result<()> {
+        let mut none = Freed::default();
+        for run in runs {
+            let mut done = 0;
+            while done < run.blocks {
+                let in_leaf = LEAF_BLOCKS - (run.block + done) % LEAF_BLOCKS;
+                let part = done..run.blocks.min(done + in_leaf);
+                let changes: Vec<SlotChange<'_>> =
+                    part.clone().map(|i| SlotChange::Reserve(run.addr_at(i))).collect();
+                self.publish(inode, run.block + done, &changes, &mut none, || {})?;
+                done = part.end;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replays the record of a reservation.
+    pub fn apply_reserve(&self, ino: Ino, runs: &[ReservedRun], record: &Record) -> Result<()> {
+        let inode = self.replayed_file(ino, record)?;
+        let blocks = runs.iter().try_fold(0u64, |sum, run| sum.checked_add(run.blocks));
+        if blocks.is_none_or(|blocks| blocks > RESERVE_BLOCKS_MAX) {
+            return Err(damaged_record(record));
+        }
+        for run in runs {
+            let last = run.block.saturating_add(run.blocks);
+            let fits = last <= FILE_BYTES_MAX / BLOCK_BYTES && run.has_addrs();
+            let there = fits && (0..run.blocks).all(|i| self.pool.contains(run.addr_at(i)));
+            if !there {
+                return Err(damaged_record(record));
+            }
+            for block in run.block..last {
+                let view = self.view_block(&inode, block)?;
+                if !lacks_a_block(&view) || view.patches.is_some() {
+                    return Err(damaged_record(record));
+                }
+            }
+        }
+        inode.touch(record.time_ns);
+        self.publish_runs(&inode, runs)
+    }
+
+    /// The block that is reserved for one of a file. The caller holds its range.
+    #[inline]
+    pub fn reserved(&self, inode: &Inode, block: u64) -> Result<Option<BlockAddr>> {
+        let (index, slot) = leaf_of(block);
+        if let Some(lent) = inode.map.lent(index)
+            && let Some(leaf) = lent.as_ref()
+        {
+            return Ok(leaf.reserved(slot));
+        }
+        Ok(self.leaf(inode, index)?.and_then(|leaf| leaf.reserved(slot)))
+    }
+
+    /// Whether a block is reserved for any of these. The caller holds their range.
+    pub fn reserves_any(&self, inode: &Inode, blocks: Range<u64>) -> Result<bool> {
+        let mut block = blocks.start;
+        while block < blocks.end {
+            let (index, first) = leaf_of(block);
+            let end = blocks.end.min((index + 1) * LEAF_BLOCKS);
+            let slots = first..first + (end - block) as usize;
+            let leaf = self.leaf(inode, index)?;
+            if leaf.is_some_and(|leaf| slots.into_iter().any(|slot| leaf.reserved(slot).is_some()))
+            {
+                return Ok(true);
+            }
+            block = end;
+        }
+        Ok(false)
+    }
+
+    /// One block to be written in the place of `block`, where none is reserved.
+    #[inline]
+    pub fn take_one(&self, inode: &Inode, block: u64) -> Result<BlockAddr> {
+        let near = self.pool.near_slice();
+        self.pool.reclaim().allocate_one(near).or_else(|error| {
+            match self.sets_one_free(inode, block)? {
+                true => Ok(self.pool.reclaim().exchange_one(near)?),
+                false => Err(error.into()),
+            }
+        })
+    }
+
+    /// Blocks to be written in the places of these, in their order: those that are reserved for
+    /// them, others from what is free. The latter go to `extents`.
+    pub fn take_blocks(
+        &self,
+        inode: &Inode,
+        blocks: impl Iterator<Item = u64> + Clone,
+        extents: &mut Vec<Extent>,
+    ) -> Result<Vec<BlockAddr>> {
+        let mut addrs = Vec::new();
+        let mut wanted = 0;
+        // those of a write lie side by side: a leaf is found once for many
+        let mut last: Option<(u64, Option<Arc<Leaf>>)> = None;
+        for block in blocks.clone() {
+            let (index, slot) = leaf_of(block);
+            if last.as_ref().is_none_or(|(found, _)| *found != index) {
+                last = Some((index, self.leaf(inode, index)?));
+            }
+            let leaf = last.as_ref().and_then(|(_, leaf)| leaf.as_ref());
+            let addr = leaf.and_then(|leaf| leaf.reserved(slot)).unwrap_or_default();
+            wanted += u64::from(addr.is_none());
+            addrs.push(addr);
+        }
+        let (reclaim, near) = (self.pool.reclaim(), self.pool.near_slice());
+        let taken = match wanted {
+            1 => reclaim.allocate_one(near).map(|addr| extents.push(Extent { addr, count: 1 })),
+            _ => reclaim.allocate(wanted, near, extents),
+        };
+        if let Err(error) = taken {
+            for (block, addr) in blocks.zip(&addrs) {
+                if addr.is_none() && !self.sets_one_free(inode, block)? {
+                    return Err(error.into());
+                }
+            }
+            reclaim.exchange(wanted, near, extents)?;
+        }
+        let mut new = extents.iter().flat_map(Extent::blocks);
+        for addr in addrs.iter_mut().filter(|addr| addr.is_none()) {
+            *addr = new.next().unwrap_or_default();
+        }
+        Ok(addrs)
+    }
+
+    /// Whether a block is written there that a full pool has room for.
+    pub fn needs_no_more(&self, inode: &Inode, block: u64) -> Result<bool> {
+        let _range = inode.ranges.lock(block, block);
+        Ok(self.reserved(inode, block)?.is_some() || self.sets_one_free(inode, block)?)
+    }
+
+    /// Whether a block that is written there takes the place of one that is then free.
+    #[cold]
+    fn sets_one_free(&self, inode: &Inode, block: u64) -> Result<bool> {
+        let view = self.view_block(inode, block)?;
+        Ok(!view.addr.is_none() && !view.shared)
+    }
+}
+
+impl ReservedRun {
+    fn goes_on(&self, block: u64, addr: BlockAddr) -> bool {
+        self.block + self.blocks == block && self.addr.bits() + self.blocks == addr.bits()
+    }
+
+    /// Whether all its addresses are ones.
+    fn has_addrs(&self) -> bool {
+        let last = self.addr.bits().checked_add(self.blocks);
+        !self.addr.is_none() && last.is_some_and(|last| BlockAddr::from_bits(last).is_some())
+    }
+
+    fn addr_at(&self, index: u64) -> BlockAddr {
+        BlockAddr::from_bits(self.addr.bits() + index).unwrap_or_default()
+    }
+}

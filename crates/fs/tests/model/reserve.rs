@@ -1,0 +1,32 @@
+//! Reserving, punching and zeroing, against the reference.
+
+use crate::compare;
+use crate::harness::{Harness, Verdict, same};
+use crate::ops::{Pick, Place};
+use fs::Fallocate;
+
+impl Harness {
+    pub fn step_fallocate(
+        &mut self,
+        handle: Pick,
+        mode: Fallocate,
+        place: Place,
+        len: u64,
+    ) -> Verdict {
+        let Some((ino, handle)) = self.handle(handle) else { return Ok(()) };
+        let offset = self.offset(ino, place);
+        let blocks = len / 4096 + 2;
+        // Refused where there cannot be room, and only there.
+        let has_room = blocks <= self.fs().statfs().blocks_free;
+        let takes = !matches!(mode, Fallocate::PunchHole);
+        if takes && has_room && self.model.blocks() + blocks > self.blocks_max {
+            return Ok(());
+        }
+        let done = self.fs().fallocate(&handle, mode, offset, len);
+        if done.as_ref().is_err_and(|error| error.errno() == libc::ENOSPC) && !has_room {
+            return compare::node(self.fs(), ino, &self.model.nodes[&ino]);
+        }
+        same("fallocate", done, self.model.fallocate(ino, mode, offset, len))?;
+        compare::node(self.fs(), ino, &self.model.nodes[&ino])
+    }
+}
