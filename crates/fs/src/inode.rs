@@ -87,6 +87,8 @@ pub struct Inode {
     pub dirty_leaves: Mutex<Vec<u64>>,
     /// Lowest leaf that a truncation cut off since the last cut.
     pub void_from: AtomicU64,
+    /// A leaf was met that has reserved blocks (`reserve.rs`).
+    pub reserves: AtomicBool,
     /// Handles.
     pub opens: AtomicU32,
     /// Writes since the last sync, as far as it matters (`inline.rs`).
@@ -128,6 +130,7 @@ impl Inode {
             stored: AtomicBool::new(in_tree),
             dirty_leaves: Mutex::default(),
             void_from: AtomicU64::new(NOTHING_VOID),
+            reserves: AtomicBool::new(false),
             opens: AtomicU32::new(0),
             unsynced: AtomicU32::new(UNSYNCED_MAX),
         }

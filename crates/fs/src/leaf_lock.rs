@@ -25,11 +25,8 @@ impl LeafLock<'_> {
         let word = slot.word.load(Ordering::Relaxed);
         let keep = word & PATCH_STORED;
         match change {
-            SlotChange::Place(placed) | SlotChange::Recover(placed) => {
-                let seen = if matches!(change, SlotChange::Place(_)) { VERIFIED } else { 0 };
-                slot.word.store(placed.addr.bits() | seen | keep, Ordering::Relaxed);
-                slot.crc.store(placed.crc, Ordering::Relaxed);
-            }
+            SlotChange::Place(placed) => return place(slot, placed, VERIFIED),
+            SlotChange::Recover(placed) => return place(slot, placed, 0),
             SlotChange::Unwritten(placed, patches) => {
                 slot.patches.store(Some(patches.clone()));
                 slot.crc.store(placed.crc, Ordering::Relaxed);
@@ -82,12 +79,7 @@ impl LeafLock<'_> {
         if word & PATCHED != 0 {
             slot.patches.store(None);
         }
-        match change {
-            SlotChange::Place(placed) | SlotChange::Recover(placed) => {
-                replaced_by(word, placed.addr)
-            }
-            _ => replaced(word),
-        }
+        replaced(word)
     }
 
     /// Takes the patches off a slot whose block is to hold their bytes.
@@ -127,6 +119,19 @@ impl LeafLock<'_> {
         self.count();
         self.lock.kill();
     }
+}
+
+/// A written block takes the slot.
+#[inline(always)]
+fn place(slot: &Slot, placed: &Placed, flags: u64) -> Published {
+    let word = slot.word.load(Ordering::Relaxed);
+    let flags = flags | word & PATCH_STORED;
+    slot.word.store(placed.addr.bits() | flags, Ordering::Relaxed);
+    slot.crc.store(placed.crc, Ordering::Relaxed);
+    if word & PATCHED != 0 {
+        slot.patches.store(None);
+    }
+    replaced_by(word, placed.addr)
 }
 
 /// What was in a slot of this word has lost its place.

@@ -67,6 +67,9 @@ impl Core {
             return Ok(None);
         }
         let leaf = Leaf::load(value.as_deref(), &patches).ok_or_else(|| damaged_value(&key))?;
+        if leaf.reserves() {
+            inode.reserves.store(true, Ordering::Relaxed);
+        }
         match leaf.blocks().all().all(|addr| self.pool.contains(addr)) {
             true => Ok(Some(leaf)),
             false => Err(damaged_value(&key)),

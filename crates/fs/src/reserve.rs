@@ -22,7 +22,7 @@ use crate::error::Result;
 use crate::fallocate::{RESERVE_BLOCKS_MAX, lacks_a_block};
 use crate::inode::Inode;
 use crate::item::{RESERVED_RUN_BYTES, ReservedRun};
-use crate::leaf::{LEAF_BLOCKS, Leaf};
+use crate::leaf::LEAF_BLOCKS;
 use crate::leaves::leaf_of;
 use crate::replay::damaged_record;
 use crate::slot::{Freed, SlotChange};
@@ -30,6 +30,7 @@ use crate::types::{FILE_BYTES_MAX, Ino};
 use pool::{BLOCK_BYTES, BlockAddr, Extent, Record};
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Most runs of one record.
 const RUNS_MAX: usize = 256;
@@ -55,6 +56,7 @@ impl Core {
 
     /// Takes effect in DRAM: the holes have these blocks. The same at run time and in replay.
     pub fn publish_runs(&self, inode: &Arc<Inode>, runs: &[ReservedRun]) -> Result<()> {
+        inode.reserves.store(true, Ordering::Relaxed);
         let mut none = Freed::default();
         for run in runs {
             let mut done = 0;
@@ -124,16 +126,45 @@ impl Core {
         Ok(false)
     }
 
-    /// One block to be written in the place of `block`, where none is reserved.
-    #[inline]
-    pub fn take_one(&self, inode: &Inode, block: u64) -> Result<BlockAddr> {
-        let near = self.pool.near_slice();
-        self.pool.reclaim().allocate_one(near).or_else(|error| {
-            match self.sets_one_free(inode, block)? {
-                true => Ok(self.pool.reclaim().exchange_one(near)?),
-                false => Err(error.into()),
-            }
-        })
+    /// The block that is reserved there, where that is cheap to say: of a file without a reserved
+    /// block nothing is looked at, and one whose leaf is not in DRAM is only missed where space is.
+    fn known_reserved(&self, inode: &Inode, block: u64) -> Result<Option<BlockAddr>> {
+        // ordering: a guess
+        match inode.reserves.load(Ordering::Relaxed) {
+            true => self.reserved(inode, block),
+            false => Ok(None),
+        }
+    }
+
+    /// One block to be written in the place of `block`, and whether it was reserved for it.
+    #[inline(always)]
+    pub fn take_one(&self, inode: &Inode, block: u64) -> Result<(BlockAddr, bool)> {
+        // ordering: a guess
+        if inode.reserves.load(Ordering::Relaxed)
+            && let Some(addr) = self.known_reserved(inode, block)?
+        {
+            return Ok((addr, true));
+        }
+        match self.pool.reclaim().allocate_one(self.pool.near_slice()) {
+            Ok(addr) => Ok((addr, false)),
+            Err(error) => self.take_one_when_full(inode, block, error),
+        }
+    }
+
+    #[cold]
+    fn take_one_when_full(
+        &self,
+        inode: &Inode,
+        block: u64,
+        error: pool::Error,
+    ) -> Result<(BlockAddr, bool)> {
+        if let Some(addr) = self.reserved(inode, block)? {
+            return Ok((addr, true));
+        }
+        match self.sets_one_free(inode, block)? {
+            true => Ok((self.pool.reclaim().exchange_one(self.pool.near_slice())?, false)),
+            false => Err(error.into()),
+        }
     }
 
     /// Blocks to be written in the places of these, in their order: those that are reserved for
@@ -145,31 +176,22 @@ impl Core {
         extents: &mut Vec<Extent>,
     ) -> Result<Vec<BlockAddr>> {
         let mut addrs = Vec::new();
-        let mut wanted = 0;
-        // those of a write lie side by side: a leaf is found once for many
-        let mut last: Option<(u64, Option<Arc<Leaf>>)> = None;
         for block in blocks.clone() {
-            let (index, slot) = leaf_of(block);
-            if last.as_ref().is_none_or(|(found, _)| *found != index) {
-                last = Some((index, self.leaf(inode, index)?));
-            }
-            let leaf = last.as_ref().and_then(|(_, leaf)| leaf.as_ref());
-            let addr = leaf.and_then(|leaf| leaf.reserved(slot)).unwrap_or_default();
-            wanted += u64::from(addr.is_none());
-            addrs.push(addr);
+            addrs.push(self.known_reserved(inode, block)?.unwrap_or_default());
         }
         let (reclaim, near) = (self.pool.reclaim(), self.pool.near_slice());
-        let taken = match wanted {
+        let taken = match lacking(&addrs) {
             1 => reclaim.allocate_one(near).map(|addr| extents.push(Extent { addr, count: 1 })),
-            _ => reclaim.allocate(wanted, near, extents),
+            wanted => reclaim.allocate(wanted, near, extents),
         };
         if let Err(error) = taken {
-            for (block, addr) in blocks.zip(&addrs) {
+            for (block, addr) in blocks.zip(&mut addrs) {
+                *addr = self.reserved(inode, block)?.unwrap_or_default();
                 if addr.is_none() && !self.sets_one_free(inode, block)? {
                     return Err(error.into());
                 }
             }
-            reclaim.exchange(wanted, near, extents)?;
+            reclaim.exchange(lacking(&addrs), near, extents)?;
         }
         let mut new = extents.iter().flat_map(Extent::blocks);
         for addr in addrs.iter_mut().filter(|addr| addr.is_none()) {
@@ -206,4 +228,8 @@ impl ReservedRun {
     fn addr_at(&self, index: u64) -> BlockAddr {
         BlockAddr::from_bits(self.addr.bits() + index).unwrap_or_default()
     }
+}
+
+fn lacking(addrs: &[BlockAddr]) -> u64 {
+    addrs.iter().filter(|addr| addr.is_none()).count() as u64
 }

@@ -102,11 +102,7 @@ impl Core {
         let block = offset / BLOCK_BYTES;
         let end = offset + BLOCK_BYTES;
         let time = now();
-        let reserved = self.reserved(inode, block)?;
-        let addr = match reserved {
-            Some(addr) => addr,
-            None => self.take_one(inode, block)?,
-        };
+        let (addr, was_reserved) = self.take_one(inode, block)?;
         let after = inode.stamp_now();
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
         let (mut lane, slice) = self.pool.lane();
@@ -123,7 +119,7 @@ impl Core {
         let (stamp, placed) = match logged {
             Ok(logged) => logged,
             Err(error) => {
-                if reserved.is_none() {
+                if !was_reserved {
                     self.pool.reclaim().give_one(addr);
                 }
                 return Err(error.into());
@@ -306,6 +302,7 @@ impl Prepared<'_> {
 }
 
 /// First and last block of `len` bytes at `offset`.
+#[inline]
 pub fn blocks_of(offset: u64, len: usize) -> (u64, u64) {
     (offset / BLOCK_BYTES, (offset + (len as u64).max(1) - 1) / BLOCK_BYTES)
 }
@@ -321,6 +318,7 @@ pub fn grow(inode: &Inode, end: u64, time: i64) {
 }
 
 /// An error unless bytes can be written there.
+#[inline]
 pub fn check_write(inode: &Inode, offset: u64, len: usize) -> Result<()> {
     if inode.kind != FileKind::File {
         return Err(Error::Invalid("only a regular file holds data"));
