@@ -149,7 +149,8 @@ Examples:
   nearside mount /data/pool /mnt/near --metrics 127.0.0.1:9399    for Prometheus
 
 The log goes to POOL/nearside.log, the process ids of the keeper and of its server to
-POOL/nearside.pid. SIGTERM to either unmounts cleanly. NEARSIDE_LOG=debug says more. Over
+POOL/nearside.pid. SIGTERM to either unmounts cleanly. NEARSIDE_LOG=debug tells of each call
+that is refused, too, NEARSIDE_LOG=trace of every call. Over
 POOL/nearside.sock the server answers the pool's owner and root: nearside stats, top, info, df and
 check ask there. With --metrics it answers GET /metrics of everybody who can reach the address,
 without a password.")]

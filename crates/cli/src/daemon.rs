@@ -18,7 +18,7 @@ use crate::{keeper, output, own_file};
 /// Said when the mount answers.
 const READY: &str = "ready";
 /// The log's name in the pool's directory.
-const LOG_NAME: &str = "nearside.log";
+pub const LOG_NAME: &str = "nearside.log";
 
 /// Starts a keeper and waits until its mount answers.
 pub fn start(args: &MountArgs) -> Result<()> {

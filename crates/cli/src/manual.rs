@@ -38,7 +38,15 @@ pub struct ManArgs {
 pub fn completions(args: &CompletionsArgs) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "nearside", &mut script);
-    output::bytes(&script)
+    // bash's generator does not leave out what is hidden
+    let command = Cli::command();
+    let options = command.get_subcommands().flat_map(clap::Command::get_arguments);
+    let hidden = options.filter(|option| option.is_hide_set()).filter_map(clap::Arg::get_long);
+    let mut script = String::from_utf8_lossy(&script).into_owned();
+    for long in hidden {
+        script = script.replace(&format!(" --{long}"), "");
+    }
+    output::bytes(script.as_bytes())
 }
 
 /// Prints the manual, or writes it.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::args::{MountArgs, Part};
 use crate::error::{self, Error, Result};
 use crate::server_lock::{ServerLock, Watch};
-use crate::{daemon, keeper, output, place, server};
+use crate::{daemon, keeper, log, output, place, server};
 
 /// Mounts a pool.
 pub fn run(args: &MountArgs) -> Result<()> {
@@ -14,6 +14,7 @@ pub fn run(args: &MountArgs) -> Result<()> {
         Part::Keeper => return daemon::keep(args),
         Part::Server => return server::run(args),
     }
+    log::judge()?;
     let pool = args.pool.canonicalize().map_err(error::io(&args.pool))?;
     let dir = settle(&pool, &args.dir)?;
     ServerLock::refuse_if_served(&pool)?;

@@ -129,7 +129,7 @@ pub fn calls(sample: &Sample, most: usize) -> String {
 
 /// The slices.
 pub fn slices(sample: &Sample) -> String {
-    let heads = ["SLICE", "LOG", "IN USE", "%", "RECORDS", "RECORDS/S", "BLOCKS", "FREE", "USE"];
+    let heads = ["SLICE", "LOG", "IN USE", "%", "WRITTEN", "WRITTEN/S", "BLOCKS", "FREE", "USE"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     for slice in &sample.slices {
         let used = slice.blocks.saturating_sub(slice.blocks_free);

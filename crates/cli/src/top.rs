@@ -125,7 +125,7 @@ fn frame(sample: &Sample, missing: Option<&str>, size: Size) -> Vec<String> {
 }
 
 fn slice_table(sample: &Sample, most: usize) -> String {
-    let heads = ["SLICE", "LOG", "FILL", "RECORDS/S", "BLOCKS", "FREE"];
+    let heads = ["SLICE", "LOG", "FILL", "WRITTEN/S", "BLOCKS", "FREE"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     for slice in sample.slices.iter().take(most) {
         rows.push(vec![

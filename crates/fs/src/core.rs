@@ -11,6 +11,7 @@ use crate::item::REQUEST_BYTES;
 use crate::locks::Locks;
 use crate::meter::Meter;
 use crate::references::References;
+use crate::refused::Refusals;
 use crate::request;
 use crate::stats::CheckpointTimes;
 use crate::tickets::Tickets;
@@ -35,9 +36,6 @@ const MEMORY_PER_DIRENT: u64 = 8 * DIRENT_BYTES;
 
 /// How long an epoch of the `sync` domain stays open at most.
 const EPOCH_AGE_MAX: std::time::Duration = std::time::Duration::from_secs(5);
-
-/// How often, at most, a change waits for a checkpoint before it gives up.
-const REFUSALS_MAX: u32 = 100;
 
 /// The engine of one file system.
 #[derive(Debug)]
@@ -110,13 +108,6 @@ struct Signal {
     /// Checkpoints begun, and the last one that ended.
     begun: u64,
     finished: u64,
-}
-
-/// How often a change was refused, and whether all free blocks were gathered for it.
-#[derive(Debug, Default)]
-struct Refusals {
-    count: u32,
-    gathered: bool,
 }
 
 /// Adapts what is kept back for checkpoints to what is free.
@@ -223,40 +214,10 @@ impl Core {
         Ok(())
     }
 
-    /// After a change was refused with `error`: what was missing is there, and it may try again.
-    #[cold]
-    fn make_way(&self, refusals: &mut Refusals, error: Arc<pool::Error>) -> Result<()> {
-        use pool::Error::{Lent, LogFull, NoSpace};
-        refusals.count += 1;
-        let is_full = matches!(*error, LogFull | NoSpace | Lent);
-        match *error {
-            _ if is_full && refusals.count > REFUSALS_MAX => Err(Error::NoSpace),
-            LogFull => self.wait_for_checkpoint(),
-            Lent => self.gather(),
-            NoSpace if refusals.gathered => Err(Error::NoSpace),
-            NoSpace => {
-                // what waits for an epoch, a reader or a checkpoint may be just what is missing
-                refusals.gathered = true;
-                self.gather()
-            }
-            _ => Err(Error::Pool(error)),
-        }
-    }
-
     /// An error if what a change adds to the trees might not fit: data leaves that room free.
     #[inline]
     pub fn check_room(&self) -> Result<()> {
         if self.pool.has_room() { Ok(()) } else { Err(pool::Error::NoSpace.into()) }
-    }
-
-    /// Brings all free blocks back to where they can be taken from.
-    fn gather(&self) -> Result<()> {
-        self.wait_for_checkpoint()?;
-        self.sync()?;
-        self.pool.reclaim().gather_all();
-        self.pool.slices().iter().for_each(|slice| slice.space.least_reserve());
-        self.dirty_max.store(dirty_max(&self.pool), Ordering::Relaxed);
-        Ok(())
     }
 
     /// Appends one record that concerns `inodes`, and publishes.

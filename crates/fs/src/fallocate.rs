@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::item::{self, ReservedRun};
 use crate::leaf::{LEAF_BLOCKS, LEAF_INDEX_MAX};
-use crate::leaves::LEAF_UNITS;
+use crate::leaves::{LEAF_UNITS, leaf_of};
 use crate::request;
 use crate::resize::Rewritten;
 use crate::slot::{Freed, SlotChange, SlotView};
@@ -80,15 +80,15 @@ impl Core {
         let size_min = if keep_size { 0 } else { end };
         let asked = Asked { end, size_min, zeroes, reserves };
         if reserves {
-            self.check_room_for(inode, offset..end)?;
+            self.check_room_for(inode, offset..end, zeroes)?;
         }
         match self.fallocate_steps(inode, asked, offset) {
             Err(Error::NoSpace) if zeroes && reserves => {
                 // what becomes zero is given back first, and then reserved
-                let asked = Asked { reserves: false, ..asked };
-                request::repeatable(|| self.fallocate_steps(inode, asked, offset))?;
-                let asked = Asked { zeroes: false, reserves: true, ..asked };
-                self.fallocate_steps(inode, asked, offset)
+                let zeroes = Asked { size_min: 0, reserves: false, ..asked };
+                request::repeatable(|| self.fallocate_steps(inode, zeroes, offset))?;
+                let reserves = Asked { zeroes: false, ..asked };
+                self.fallocate_steps(inode, reserves, offset)
             }
             result => result,
         }
@@ -101,19 +101,45 @@ impl Core {
         self.fallocate_steps(inode, asked, offset)
     }
 
-    /// An error if the pool has fewer free blocks than there are holes in these bytes.
-    fn check_room_for(&self, inode: &Inode, bytes: Range<u64>) -> Result<()> {
-        let (first, end) = (bytes.start / BLOCK_BYTES, bytes.end.div_ceil(BLOCK_BYTES));
+    /// An error if the pool has fewer free blocks than it takes that all of these bytes have one of
+    /// their own.
+    fn check_room_for(&self, inode: &Inode, bytes: Range<u64>, zeroes: bool) -> Result<()> {
+        let blocks = bytes.start / BLOCK_BYTES..bytes.end.div_ceil(BLOCK_BYTES);
         let room = self.pool.blocks().1;
         // nobody looks through a range that no pool has room for
-        let least = (end - first).saturating_sub(inode.blocks.load(Ordering::Relaxed));
-        let mut holes = 0;
+        let least =
+            (blocks.end - blocks.start).saturating_sub(inode.blocks.load(Ordering::Relaxed));
+        let mut wanted = 0;
         if least <= room {
-            for block in first..end {
-                holes += u64::from(lacks_a_block(&self.view_block(inode, block)?));
-            }
+            self.each_view(inode, blocks, &mut |_, view| {
+                wanted += u64::from(lacks_a_block(&view) || zeroes && view.shared);
+            })?;
         }
-        if holes.max(least) > room { Err(pool::Error::NoSpace.into()) } else { Ok(()) }
+        if wanted.max(least) > room { Err(pool::Error::NoSpace.into()) } else { Ok(()) }
+    }
+
+    /// Calls `each` with the slots of these blocks. The caller holds their range, or wants a guess.
+    fn each_view(
+        &self,
+        inode: &Inode,
+        blocks: Range<u64>,
+        each: &mut dyn FnMut(u64, SlotView),
+    ) -> Result<()> {
+        let mut block = blocks.start;
+        while block < blocks.end {
+            let end = blocks.end.min((block / LEAF_BLOCKS + 1) * LEAF_BLOCKS);
+            // a leaf is asked for once: the tree is searched for one that is not there
+            match self.leaf(inode, leaf_of(block).0)? {
+                None => (block..end).for_each(|block| each(block, SlotView::default())),
+                Some(_) => {
+                    for block in block..end {
+                        each(block, self.view_block(inode, block)?);
+                    }
+                }
+            }
+            block = end;
+        }
+        Ok(())
     }
 
     fn fallocate_steps(&self, inode: &Arc<Inode>, asked: Asked, offset: u64) -> Result<()> {
@@ -201,14 +227,12 @@ impl Core {
         step: &mut Step,
         record: &mut RecordBuffer,
     ) -> Result<()> {
-        if asked.reserves && !asked.zeroes {
-            self.settle_patches(inode, bytes.start, step, record)?;
-        }
         let mut zeroed = Zeroed::default();
         if asked.zeroes {
             zeroed = self.zeroed(inode, bytes.start..step.end, size)?;
         }
         if asked.reserves {
+            self.settle_patches(inode, bytes.start, &zeroed, (step, record))?;
             self.take_for_holes(inode, bytes.start, &zeroed.holes, step)?;
         }
         if asked.zeroes {
@@ -251,19 +275,23 @@ impl Core {
         self.publish_runs(inode, &step.runs)
     }
 
-    /// Writes blocks anew that are nothing but patches over a hole: none can be reserved below.
+    /// Writes blocks anew that are nothing but patches over a hole, and of which nothing becomes
+    /// zero: none can be reserved below.
     fn settle_patches(
         &self,
         inode: &Inode,
         offset: u64,
-        step: &mut Step,
-        record: &mut RecordBuffer,
+        zeroed: &Zeroed,
+        (step, record): (&mut Step, &mut RecordBuffer),
     ) -> Result<()> {
-        for block in offset / BLOCK_BYTES..step.end.div_ceil(BLOCK_BYTES) {
-            let view = self.view_block(inode, block)?;
-            if !lacks_a_block(&view) || view.patches.is_none() {
-                continue;
+        let mut patched = Vec::new();
+        let blocks = offset / BLOCK_BYTES..step.end.div_ceil(BLOCK_BYTES);
+        self.each_view(inode, blocks, &mut |block, view| {
+            if lacks_a_block(&view) && view.patches.is_some() && !zeroed.concerns(block) {
+                patched.push(block);
             }
+        })?;
+        for block in patched {
             if record.payload_len() > self.payload_max / 4 {
                 // the others are the next record's
                 step.end = block * BLOCK_BYTES;
@@ -285,12 +313,12 @@ impl Core {
         step: &mut Step,
     ) -> Result<()> {
         let mut holes = Vec::new();
-        for block in offset / BLOCK_BYTES..step.end.div_ceil(BLOCK_BYTES) {
-            let view = self.view_block(inode, block)?;
+        let blocks = offset / BLOCK_BYTES..step.end.div_ceil(BLOCK_BYTES);
+        self.each_view(inode, blocks, &mut |block, view| {
             if zeroed.contains(&block) || lacks_a_block(&view) && view.patches.is_none() {
                 holes.push(block);
             }
-        }
+        })?;
         let near = self.pool.near_slice();
         self.pool.reclaim().allocate(holes.len() as u64, near, &mut step.extents)?;
         let (runs, left) = self.runs_of(&holes, &step.extents);
@@ -336,6 +364,10 @@ struct Zeroed {
 }
 
 impl Zeroed {
+    fn concerns(&self, block: u64) -> bool {
+        self.holes.contains(&block) || self.edges.iter().any(|edge| edge.0 == block)
+    }
+
     /// The bytes `from..to` of a file of `size`; `to` is not behind its end.
     fn of(from: u64, to: u64, size: u64) -> Zeroed {
         let first = from.div_ceil(BLOCK_BYTES);

@@ -190,7 +190,7 @@ impl Leaf {
     pub fn set_verified(&self, slot: usize, addr: BlockAddr) {
         let Some(slot) = self.slots.get(slot) else { return };
         let word = slot.word.load(Ordering::Relaxed);
-        if addr_in(word) == addr {
+        if addr_in(word) == addr && word & RESERVED == 0 {
             // ordering: a hint; a writer that comes between wins and the hint is lost
             let _ = slot.word.compare_exchange(
                 word,

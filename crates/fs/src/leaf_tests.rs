@@ -50,3 +50,31 @@ fn a_reader_notices_a_publication_and_a_dead_leaf() {
     assert!(leaf.begin_read().is_none());
     assert!(leaf.lock().is_none());
 }
+
+/// A block that is reserved is a hole to all, until it is written: then the slot has what it had.
+#[test]
+fn a_reserved_slot_is_a_hole_that_has_a_block() {
+    let leaf = Leaf::new(3);
+    let lock = leaf.lock().expect("alive");
+    let addr = placed(77).addr;
+    assert!(lock.publish(2, &SlotChange::Reserve(addr)).old.is_none());
+    let view = leaf.view(2);
+    assert!(view.is_hole() && view.reserved && !view.shared);
+    assert_eq!((leaf.reserved(2), leaf.reserved(1)), (Some(addr), None));
+    assert_eq!((leaf.plain(2), leaf.find(0, true), leaf.find(2, false)), (None, None, Some(2)));
+    lock.publish(2, &SlotChange::Mark);
+    leaf.set_verified(2, addr);
+    assert!(leaf.plain(2).is_none() && !leaf.view(2).shared);
+    assert_eq!(leaf.blocks().blocks, [addr]);
+    let loaded = Leaf::load(leaf.encode().as_deref(), &[]).expect("just encoded");
+    assert_eq!(loaded.reserved(2), Some(addr));
+    assert_eq!(leaf.grown(100).reserved(2), Some(addr));
+    let patches = [(2, Arc::new(Patches::whole(&[1; 4096])))];
+    assert!(Leaf::load(leaf.encode().as_deref(), &patches).is_none(), "nobody patches it");
+    let filled = lock.publish(2, &SlotChange::Place(placed(77)));
+    assert!(filled.kept && filled.old.is_none());
+    assert_eq!((leaf.reserved(2), leaf.plain(2)), (None, Some(addr)));
+    lock.publish(3, &SlotChange::Reserve(placed(80).addr));
+    let elsewhere = lock.publish(3, &SlotChange::Place(placed(81)));
+    assert_eq!((elsewhere.old, elsewhere.kept), (placed(80).addr, false));
+}

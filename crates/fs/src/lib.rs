@@ -56,6 +56,7 @@ mod range_lock;
 mod range_lock_tests;
 mod read;
 mod references;
+mod refused;
 mod rename;
 mod replay;
 mod request;

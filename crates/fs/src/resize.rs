@@ -109,7 +109,9 @@ impl Core {
         freed: &mut Freed,
     ) -> Result<()> {
         let block_end = size.div_ceil(BLOCK_BYTES);
-        if size >= old && block_end >= old.div_ceil(BLOCK_BYTES) {
+        // what is reserved behind the end stays where the file grows
+        let same = size == old && inode.blocks.load(Ordering::Relaxed) == 0;
+        if size > old || same {
             inode.size.store(size, Ordering::Release);
             return Ok(());
         }

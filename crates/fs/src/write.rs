@@ -234,7 +234,9 @@ impl Core {
                 Some(patches) => patches.with(at, data),
                 None => Patches::default().with(at, data),
             };
-            if !patches.too_large() || patches.cover_all() {
+            let fits = !patches.too_large() || patches.cover_all();
+            // on a full pool a block that is there is written anew: that takes no more than there is
+            if fits && (view.addr.is_none() || self.pool.has_room()) {
                 self.check_room()?;
                 let crc = self.crc_with(inode, block, &view, at, data)?;
                 return Ok(Piece::Patch(at, data, Arc::new(patches), crc));

@@ -105,7 +105,10 @@ impl Reclaim {
             cpu.free.clear();
             cpu.slice = near;
         }
-        if let Some(batch) = space.take_returned() {
+        if !space.has_room() {
+            // what came back may be what the reserve lent
+            space.settle();
+        } else if let Some(batch) = space.take_returned() {
             cpu.free = batch;
             return;
         }

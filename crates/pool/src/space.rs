@@ -214,7 +214,7 @@ impl Space {
     pub fn take(&self, want: u64, purpose: Purpose, runs: &mut Vec<Run>) -> u64 {
         let keep = match purpose {
             Purpose::Data => self.reserve(),
-            Purpose::Exchange => self.reserve_min - self.loan(),
+            Purpose::Exchange => self.reserve() - self.loan(),
             Purpose::Checkpoint => 0,
         };
         let mut groups = self.groups.lock();

@@ -124,6 +124,10 @@ mod space {
             count
         }
 
+        pub fn has_room(&self) -> bool {
+            true
+        }
+
         pub fn loan(&self) -> u64 {
             0
         }

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{self, Error, Result};
-use crate::own_file;
+use crate::{daemon, own_file};
 
 const NAME: &str = "nearside.keeper";
 /// Longest line, bytes: a path and what stands around it.
@@ -164,9 +164,15 @@ pub fn ask(pool: &Path, request: &Request) -> Result<Reply> {
         Error::Server(format!("{pool}: no keeper answers ({source}); is the pool mounted?"))
     };
     let mut stream = UnixStream::connect(short_path(&dir)).map_err(nobody)?;
-    write_line(&mut stream, request)
-        .and_then(|()| read_line(&stream))
-        .map_err(|source| error::io(&path)(source))
+    write_line(&mut stream, request).and_then(|()| read_line(&stream)).map_err(
+        |source| match source.kind() {
+            std::io::ErrorKind::UnexpectedEof => {
+                let log = pool.join(daemon::LOG_NAME);
+                Error::Server(format!("the keeper ended without an answer; see {}", log.display()))
+            }
+            _ => error::io(&path)(source),
+        },
+    )
 }
 
 fn write_line(stream: &mut UnixStream, message: &impl Serialize) -> std::io::Result<()> {
@@ -178,6 +184,9 @@ fn write_line(stream: &mut UnixStream, message: &impl Serialize) -> std::io::Res
 fn read_line<M: DeserializeOwned>(stream: &UnixStream) -> std::io::Result<M> {
     let mut line = Vec::new();
     BufReader::new(stream.take(LINE_BYTES_MAX)).read_until(b'\n', &mut line)?;
+    if line.is_empty() {
+        return Err(std::io::ErrorKind::UnexpectedEof.into());
+    }
     Ok(serde_json::from_slice(&line)?)
 }
 

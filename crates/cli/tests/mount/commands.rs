@@ -135,3 +135,28 @@ fn bad_mount_points_are_refused_and_nothing_is_left() {
     scratch.mount();
     scratch.finish();
 }
+
+#[test]
+fn the_log_says_as_much_as_was_asked_for() {
+    let Some(scratch) = Scratch::formatted() else { return };
+    let mount = |level: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nearside"));
+        command.arg("mount").arg(scratch.pool()).arg(scratch.mnt());
+        command.env("NEARSIDE_LOG", level).output().unwrap()
+    };
+    assert_fails(&mount("loud"), 2, &["NEARSIDE_LOG=loud", "debug"]);
+    let dir = scratch.mnt().join("dir");
+    for (level, refused, done) in
+        [("info", false, false), ("debug", true, false), ("trace", true, true)]
+    {
+        assert!(mount(level).status.success());
+        std::fs::create_dir_all(dir.join("sub")).unwrap();
+        std::fs::remove_dir(&dir).unwrap_err();
+        scratch.umount();
+        let log = scratch.log();
+        assert_eq!(log.contains("refused call=Rmdir"), refused, "{level}: {log}");
+        assert_eq!(log.contains("done call=Mkdir"), done, "{level}: {log}");
+    }
+    scratch.mount();
+    scratch.finish();
+}

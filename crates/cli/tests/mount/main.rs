@@ -12,6 +12,7 @@ mod keepers;
 mod kills;
 mod ordinary;
 mod programs;
+mod races;
 mod semantics;
 mod shell;
 mod strangers;

@@ -44,6 +44,7 @@ fn every_verb_has_help_with_examples() {
 #[test]
 fn bash_takes_the_completion() {
     let script = ok(run(["completions", "bash"]));
+    assert!(!String::from_utf8_lossy(&script).contains("--as-"), "what is hidden is offered");
     let mut bash = Command::new("bash");
     let tries = "source /dev/stdin && complete -p nearside && \
                  COMP_WORDS=(nearside st) COMP_CWORD=1 && _nearside nearside st nearside && \

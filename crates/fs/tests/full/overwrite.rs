@@ -1,6 +1,6 @@
 //! Overwriting on a full pool.
 
-use crate::common::{TestPool, content, find, pattern, random};
+use crate::common::{TestPool, content, find, options, pattern, random};
 use crate::{MIB, fill};
 use fs::{FileSystem, Handle};
 
@@ -18,7 +18,16 @@ fn overwrite(fs: &FileSystem, handle: &Handle, model: &mut [u8], len: usize, rou
 }
 
 fn full_pool_takes_overwrites(len: usize, rounds: u64) {
-    let mut pool = TestPool::new(1, 12 * MIB);
+    overwrites(TestPool::new(1, 12 * MIB), len, rounds);
+}
+
+/// In the domain `sync`, where what is freed waits for a sync.
+fn full_plain_file_takes_overwrites(len: usize, rounds: u64) {
+    let options = pool::FormatOptions { process: false, ..options(1, 12 * MIB) };
+    overwrites(TestPool::with(&options), len, rounds);
+}
+
+fn overwrites(mut pool: TestPool, len: usize, rounds: u64) {
     let fs = pool.start();
     let written = fill(&fs, 0);
     let (name, ..) = written.iter().max_by_key(|(.., len)| *len).unwrap();
@@ -52,6 +61,13 @@ fn small_pieces_are_overwritten_on_a_full_pool() {
     full_pool_takes_overwrites(512, 8000);
 }
 
+#[test]
+fn blocks_and_pieces_are_overwritten_on_a_full_pool_of_plain_files() {
+    for (len, rounds) in [(4096, 2000), (100, 1000), (5000, 500), (100_000, 50)] {
+        full_plain_file_takes_overwrites(len, rounds);
+    }
+}
+
 /// Larger than what a full pool has to lend.
 #[test]
 fn large_pieces_are_overwritten_on_a_full_pool() {
@@ -77,12 +93,19 @@ fn many_threads_overwrite_on_a_full_pool() {
             let (fs, handle) = (&fs, &handle);
             scope.spawn(move || {
                 let mut state = thread as u64 + 1;
+                let mut model = vec![0; share];
+                fs.read(handle, (thread * share) as u64, &mut model).unwrap();
                 for round in 0..600 {
                     let len = [4096, 700, 65_536][round % 3];
-                    let at = thread * share + random(&mut state) as usize % (share - len);
-                    let done = fs.write(handle, at as u64, &pattern(round as u64, len));
+                    let at = random(&mut state) as usize % (share - len);
+                    let bytes = pattern(round as u64, len);
+                    let done = fs.write(handle, (thread * share + at) as u64, &bytes);
                     assert_eq!(done.unwrap(), len, "thread {thread}, round {round}");
+                    model[at..at + len].copy_from_slice(&bytes);
                 }
+                let mut found = vec![0; share];
+                fs.read(handle, (thread * share) as u64, &mut found).unwrap();
+                assert!(found == model, "thread {thread}");
             });
         }
     });

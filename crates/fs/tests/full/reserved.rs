@@ -1,6 +1,6 @@
 //! Space that is reserved in time can be written when the pool is full.
 
-use crate::common::{TestPool, content, find, make, pattern, random};
+use crate::common::{TestPool, content, find, make, options, pattern, random};
 use crate::{MIB, fill, settled};
 use fs::{Fallocate, FileSystem, Handle, Ino};
 
@@ -31,7 +31,10 @@ fn write_all(fs: &FileSystem, handle: &Handle, model: &mut [u8], len: usize) {
 /// A file is reserved, the pool is filled, and the file is written all over in pieces of `len`.
 /// With `restart`, the pool is opened again in between, after a kill.
 fn reserved_bytes_are_written_on_a_full_pool(len: usize, restart: bool) {
-    let mut pool = TestPool::new(2, 12 * MIB);
+    reserved_bytes_are_written(TestPool::new(2, 12 * MIB), len, restart);
+}
+
+fn reserved_bytes_are_written(mut pool: TestPool, len: usize, restart: bool) {
     let fs = pool.start();
     let empty = settled(&fs);
     let handle = make(&fs, "reserved");
@@ -72,6 +75,15 @@ fn reserved_bytes_are_written_on_a_full_pool(len: usize, restart: bool) {
     fs.close().unwrap();
     drop(fs);
     pool.assert_clean();
+}
+
+/// In the domain `sync`, where what is freed waits for a sync.
+#[test]
+fn reserved_bytes_are_written_on_a_full_pool_of_plain_files() {
+    for (len, restart) in [(BLOCK, false), (90, false), (9000, true)] {
+        let options = pool::FormatOptions { process: false, ..options(2, 12 * MIB) };
+        reserved_bytes_are_written(TestPool::with(&options), len, restart);
+    }
 }
 
 #[test]

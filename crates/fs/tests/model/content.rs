@@ -52,9 +52,11 @@ impl Content {
 
     /// Cuts off or extends.
     pub fn truncate(&mut self, size: u64) {
+        if size <= self.size {
+            self.reserved.split_off(&size.div_ceil(BLOCK));
+        }
         if size < self.size {
             self.blocks.split_off(&size.div_ceil(BLOCK));
-            self.reserved.split_off(&size.div_ceil(BLOCK));
             if let Some(block) = self.blocks.get_mut(&(size / BLOCK)) {
                 block[(size % BLOCK) as usize..].fill(0);
             }

@@ -28,6 +28,11 @@ impl Service {
         }
     }
 
+    /// Lets go of what was held too long for those who were to look again.
+    pub(crate) fn lets_go(&self) {
+        self.retries.expire();
+    }
+
     /// `by` is about to be told that what it found is gone, and will look again.
     pub(crate) fn tells_stale(&self, by: Caller) {
         self.retries.expect(by.thread);

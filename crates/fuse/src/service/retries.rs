@@ -57,6 +57,15 @@ impl Retries {
         self.expected.load(Ordering::Acquire) != 0 && self.is_listed(thread)
     }
 
+    /// Forgets those for whom it is too long ago.
+    #[inline]
+    pub(crate) fn expire(&self) {
+        if self.expected.load(Ordering::Relaxed) != 0 {
+            // nobody's number
+            self.is_listed(u32::MAX);
+        }
+    }
+
     #[cold]
     fn is_listed(&self, thread: u32) -> bool {
         let now = Instant::now();

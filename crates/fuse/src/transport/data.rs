@@ -3,7 +3,7 @@
 use nearside::files::Ino;
 
 use super::{Transport, answer_done, answer_size, caller, node};
-use crate::service::Served;
+use crate::service::{Errno, Served};
 use crate::wire::{Operation, Reply, Request};
 
 impl Transport {
@@ -81,6 +81,10 @@ impl Transport {
             true => self.service.append(file, data)?,
             false => self.service.write(file, *offset, data)?,
         };
+        if *from_cache && bytes < data.len() {
+            // the kernel does not look how much of its pages was written
+            return Err(Errno(libc::ENOSPC));
+        }
         Ok(bytes as u32)
     }
 

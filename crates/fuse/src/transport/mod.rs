@@ -16,12 +16,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use nearside::FileSystem;
-use nearside::files::{Attr, Ino};
+use nearside::files::{Attr, Call, Ino};
 
 use crate::convert::node_attr;
 use crate::locks::DoorLocks;
 use crate::service::{Caller, Served, Service};
-use crate::wire::{AttrAnswer, EntryAnswer, Notifier, Operation, Reply, Request, open_flags};
+use crate::wire::{
+    AttrAnswer, EntryAnswer, Notifier, Operation, Reply, Request, RequestHead, open_flags,
+};
 use crate::{Connected, Result, Server, Wishes};
 
 /// How long the kernel trusts names and attributes when nobody else can change them: a year.
@@ -144,6 +146,16 @@ fn caller(request: &Request<'_>) -> Caller {
     Caller { uid: head.uid, gid: head.gid, thread: head.pid }
 }
 
+/// For the log: refused calls at the level debug, all at the level trace.
+#[inline]
+fn tell(request: &Request<'_>, call: Call, errno: i32) {
+    let RequestHead { node, uid, pid, unique, .. } = request.head;
+    match errno {
+        0 => tracing::trace!(?call, node, uid, pid, unique, "done"),
+        _ => tracing::debug!(?call, node, uid, pid, unique, errno, "refused"),
+    }
+}
+
 fn node(request: &Request<'_>) -> Ino {
     Ino(request.head.node)
 }
@@ -164,15 +176,18 @@ impl Server for Transport {
     }
 
     fn serve(&self, request: &Request<'_>, reply: Reply<'_>) {
+        self.service.lets_go();
         let refused = Cell::new(false);
+        let call = calls::call(&request.operation);
         let note = |errno| {
             refused.set(errno != 0);
+            tell(request, call, errno);
             if errno == libc::ESTALE {
                 self.service.tells_stale(caller(request));
             }
         };
         let reply = reply.noting(&note);
-        self.service.metered(calls::call(&request.operation), || {
+        self.service.metered(call, || {
             match self.changes(request) {
                 true => self.serve_once(request, reply),
                 false => self.dispatch(request, reply),

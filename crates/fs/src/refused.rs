@@ -1,0 +1,59 @@
+//! A change that was refused for want of space: what is missing is looked for, and it tries again.
+
+use crate::core::{Core, dirty_max};
+use crate::error::{Error, Result};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How often, at most, a change waits for a checkpoint before it gives up.
+const REFUSALS_MAX: u32 = 100;
+
+/// How often a change was refused, and whether all free blocks were gathered for it.
+#[derive(Debug, Default)]
+pub struct Refusals {
+    count: u32,
+    gathered: bool,
+}
+
+impl Core {
+    /// After a change was refused with `error`: what was missing is there, and it may try again.
+    #[cold]
+    pub fn make_way(&self, refusals: &mut Refusals, error: Arc<pool::Error>) -> Result<()> {
+        use pool::Error::{Lent, LogFull, NoSpace};
+        refusals.count += 1;
+        let is_full = matches!(*error, LogFull | NoSpace | Lent);
+        match *error {
+            _ if is_full && refusals.count > REFUSALS_MAX => Err(Error::NoSpace),
+            LogFull => self.wait_for_checkpoint(),
+            Lent if refusals.gathered => self.await_loan(),
+            NoSpace if refusals.gathered => Err(Error::NoSpace),
+            Lent | NoSpace => {
+                // what waits for an epoch, a reader or a checkpoint may be just what is missing
+                refusals.gathered = true;
+                self.gather()
+            }
+            _ => Err(Error::Pool(error)),
+        }
+    }
+
+    /// Waits for what is lent to come back.
+    fn await_loan(&self) -> Result<()> {
+        if self.pool.reclaim().held() > 0 {
+            return self.gather();
+        }
+        // others are writing into it
+        std::thread::sleep(Duration::from_millis(1));
+        Ok(())
+    }
+
+    /// Brings all free blocks back to where they can be taken from.
+    fn gather(&self) -> Result<()> {
+        self.wait_for_checkpoint()?;
+        self.sync()?;
+        self.pool.reclaim().gather_all();
+        self.pool.slices().iter().for_each(|slice| slice.space.least_reserve());
+        self.dirty_max.store(dirty_max(&self.pool), Ordering::Relaxed);
+        Ok(())
+    }
+}
