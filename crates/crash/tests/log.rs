@@ -104,15 +104,15 @@ fn a_full_pool_takes_an_unlink_and_then_a_write() {
         let full = recorder.world.at_home(fill);
         assert!(matches!(full, Err(fs::Error::NoSpace)), "{full:?}");
         recorder.begin().unwrap();
-        let write = |w: &mut World| w.write("/keep", 4096, &pattern(4, 9000));
-        let result = recorder.operation("append", write).unwrap();
+        let append = |w: &mut World| w.write("/keep", 3 * 4096, &pattern(4, 9000));
+        let result = recorder.operation("append", append).unwrap();
         assert!(matches!(result, Err(fs::Error::NoSpace)), "{result:?}");
         let overwrite = |w: &mut World| w.write("/keep", 4096, &pattern(5, 8192));
         recorder.operation("overwrite", overwrite).unwrap().unwrap();
         recorder.operation("truncate", |w| w.truncate("/keep", 5000)).unwrap().unwrap();
         recorder.operation("unlink", |w| w.unlink("/victim")).unwrap().unwrap();
         recorder.operation("checkpoint", |w| w.fs.checkpoint()).unwrap().unwrap();
-        recorder.operation("write", write).unwrap().unwrap();
+        recorder.operation("write", append).unwrap().unwrap();
         recorder.operation("unlink", |w| w.unlink("/filler")).unwrap().unwrap();
         clean(&recorder.finish(format!("full pool, {} slices", shape.slices)), &sparse(1, 9));
     }

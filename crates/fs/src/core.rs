@@ -121,7 +121,7 @@ pub fn adapt(pool: &Pool) {
 /// half full.
 pub fn dirty_max(pool: &Pool) -> u64 {
     let spaces = pool.slices().iter().map(|slice| &slice.space);
-    let pages = spaces.map(|space| space.for_checkpoint()).min().unwrap_or(0) * 2 / 3;
+    let pages = spaces.map(|space| space.promise_to_checkpoint()).min().unwrap_or(0) * 2 / 3;
     let tree = pool.tree_pages();
     let many = pages.saturating_sub(tree) * UNITS_PER_PAGE;
     let in_memory = (pool.options().memory() / MEMORY_PER_UNIT).min(DIRTY_MAX);

@@ -88,7 +88,8 @@ pub fn encode(blocks: impl Iterator<Item = Named>) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Most bytes of a value with these runs once any of what is reserved is written; none, if nothing is.
+/// Most bytes of a value with these runs once any of what is reserved is written; none where
+/// nothing is reserved.
 fn bytes_when_written(runs: &[(Named, u8)]) -> usize {
     let blocks = |(_, more): &(Named, u8)| usize::from(*more) + 1;
     let is_reserved = |run: &&(Named, u8)| run.0.part == Part::Reserved;

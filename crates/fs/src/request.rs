@@ -9,8 +9,8 @@
 //! made again without harm:
 //! - a write of more than `ATOMIC_WRITE_BYTES_MAX`: the same bytes go to the same place;
 //! - zeroing, punching or reserving in several steps: what is zero, or reserved, stays so; and a
-//!   write that a full pool takes in small pieces only: the same bytes. The last step may have nothing to
-//!   do and log nothing; then all of it is repeated;
+//!   write that a full pool takes in small pieces only: the same bytes. The last step may have
+//!   nothing to do and log nothing; then all of it is repeated;
 //! - an append of more than `ATOMIC_WRITE_BYTES_MAX` cannot be repeated, for its first record moves
 //!   the end of the file: within a request it is refused;
 //! - the end of an orphan at a close, which may come at the end of any request, carries no id: it

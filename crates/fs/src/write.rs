@@ -235,7 +235,7 @@ impl Core {
                 None => Patches::default().with(at, data),
             };
             let fits = !patches.too_large() || patches.cover_all();
-            // on a full pool a block that is there is written anew: that takes no more than there is
+            // on a full pool a block that is there is written anew: it takes no more than there is
             if fits && (view.addr.is_none() || self.pool.has_room()) {
                 self.check_room()?;
                 let crc = self.crc_with(inode, block, &view, at, data)?;

@@ -20,6 +20,8 @@ const RESERVE_EXTRA_MAX: u64 = 1 << 16;
 
 /// The part of the least reserve that is lent to changes that give as much back.
 const LOAN_SHARE: u64 = 8;
+/// Of the least reserve, the part below which nothing is lent.
+const LEAST_SHARE: u64 = 2;
 
 /// Blocks of one group (32 MiB).
 pub const GROUP_BLOCKS: u64 = 8192;
@@ -91,6 +93,8 @@ pub struct Space {
     reserve_min: u64,
     /// Blocks that are kept back now.
     reserve: AtomicU64,
+    /// Blocks that the next checkpoint counts on.
+    promised: AtomicU64,
     groups: Mutex<Groups>,
     returned: Mutex<Vec<Vec<u64>>>,
     /// Free blocks in the groups, as of the last change.
@@ -108,6 +112,7 @@ impl Space {
             end,
             reserve_min: reserve,
             reserve: AtomicU64::new(reserve),
+            promised: AtomicU64::new(reserve - reserve / LOAN_SHARE),
             groups,
             returned: Mutex::default(),
             free_hint,
@@ -147,9 +152,11 @@ impl Space {
         self.reserve_min / LOAN_SHARE
     }
 
-    /// Blocks that a checkpoint finds for certain.
-    pub fn for_checkpoint(&self) -> u64 {
-        self.reserve().min(self.free()).saturating_sub(self.loan())
+    /// How many blocks the next checkpoint may count on: from now on, nothing is lent of those.
+    pub fn promise_to_checkpoint(&self) -> u64 {
+        let promised = self.reserve().min(self.free()).saturating_sub(self.loan());
+        self.promised.store(promised, Ordering::Relaxed);
+        promised
     }
 
     /// Keeps back the least only: somebody needs what is left.
@@ -214,7 +221,9 @@ impl Space {
     pub fn take(&self, want: u64, purpose: Purpose, runs: &mut Vec<Run>) -> u64 {
         let keep = match purpose {
             Purpose::Data => self.reserve(),
-            Purpose::Exchange => self.reserve() - self.loan(),
+            Purpose::Exchange => {
+                self.promised.load(Ordering::Relaxed).max(self.reserve_min / LEAST_SHARE)
+            }
             Purpose::Checkpoint => 0,
         };
         let mut groups = self.groups.lock();
