@@ -34,6 +34,8 @@ pub const DIRENT_BYTES: u64 = 128;
 /// Entries of directories take an eighth of the memory for caches.
 const MEMORY_PER_DIRENT: u64 = 8 * DIRENT_BYTES;
 
+/// The part of what may change before a checkpoint that one record may.
+const RECORD_SHARE: u64 = 8;
 /// How long an epoch of the `sync` domain stays open at most.
 const EPOCH_AGE_MAX: std::time::Duration = std::time::Duration::from_secs(5);
 
@@ -212,6 +214,11 @@ impl Core {
         }
         self.ask_for_checkpoint();
         Ok(())
+    }
+
+    /// Units that one record may add, of those that are let in before a checkpoint.
+    pub fn record_units(&self) -> u64 {
+        self.dirty_max.load(Ordering::Relaxed) / RECORD_SHARE
     }
 
     /// An error if what a change adds to the trees might not fit: data leaves that room free.

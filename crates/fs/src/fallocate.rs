@@ -27,8 +27,6 @@ const PUNCH_BLOCKS_MAX: u64 = 1 << 18;
 pub const RESERVE_BLOCKS_MAX: u64 = 4096;
 /// Leaves in which one record may reserve, in any pool.
 const LEAVES_MIN: u64 = 4;
-/// A part of what may change before a checkpoint.
-const CHANGES_SHARE: u64 = 8;
 
 /// What is asked for.
 #[derive(Clone, Copy)]
@@ -166,7 +164,7 @@ impl Core {
         if !asked.reserves {
             return PUNCH_BLOCKS_MAX;
         }
-        let leaves = self.dirty_max.load(Ordering::Relaxed) / CHANGES_SHARE / LEAF_UNITS;
+        let leaves = self.record_units() / LEAF_UNITS;
         (leaves.max(LEAVES_MIN) * LEAF_BLOCKS).min(RESERVE_BLOCKS_MAX)
     }
 
@@ -235,13 +233,13 @@ impl Core {
             self.settle_patches(inode, bytes.start, &zeroed, (step, record))?;
             self.take_for_holes(inode, bytes.start, &zeroed.holes, step)?;
         }
-        if asked.zeroes {
+        if asked.zeroes && step.end < bytes.end {
             zeroed = self.zeroed(inode, bytes.start..step.end, size)?;
-            for (block, from, to) in &zeroed.edges {
-                let (done, written) = self.zero_part(inode, *block, *from, *to, record, 0)?;
-                step.flies(written);
-                step.rewritten.extend(done);
-            }
+        }
+        for (block, from, to) in &zeroed.edges {
+            let (done, written) = self.zero_part(inode, *block, *from, *to, record, 0)?;
+            step.flies(written);
+            step.rewritten.extend(done);
         }
         if !zeroed.holes.is_empty() {
             let count = zeroed.holes.end - zeroed.holes.start;

@@ -98,14 +98,8 @@ impl Core {
     }
 
     /// The block that is reserved for one of a file. The caller holds its range.
-    #[inline]
-    pub fn reserved(&self, inode: &Inode, block: u64) -> Result<Option<BlockAddr>> {
+    fn reserved(&self, inode: &Inode, block: u64) -> Result<Option<BlockAddr>> {
         let (index, slot) = leaf_of(block);
-        if let Some(lent) = inode.map.lent(index)
-            && let Some(leaf) = lent.as_ref()
-        {
-            return Ok(leaf.reserved(slot));
-        }
         Ok(self.leaf(inode, index)?.and_then(|leaf| leaf.reserved(slot)))
     }
 
@@ -128,6 +122,7 @@ impl Core {
 
     /// The block that is reserved there, where that is cheap to say: of a file without a reserved
     /// block nothing is looked at, and one whose leaf is not in DRAM is only missed where space is.
+    #[inline]
     fn known_reserved(&self, inode: &Inode, block: u64) -> Result<Option<BlockAddr>> {
         // ordering: a guess
         match inode.reserves.load(Ordering::Relaxed) {
@@ -139,10 +134,7 @@ impl Core {
     /// One block to be written in the place of `block`, and whether it was reserved for it.
     #[inline(always)]
     pub fn take_one(&self, inode: &Inode, block: u64) -> Result<(BlockAddr, bool)> {
-        // ordering: a guess
-        if inode.reserves.load(Ordering::Relaxed)
-            && let Some(addr) = self.known_reserved(inode, block)?
-        {
+        if let Some(addr) = self.known_reserved(inode, block)? {
             return Ok((addr, true));
         }
         match self.pool.reclaim().allocate_one(self.pool.near_slice()) {

@@ -104,7 +104,7 @@ impl Core {
     /// The slots of up to `blocks` blocks from `first` on, as far as they are to be shared.
     fn to_be_shared(&self, inode: &Inode, first: u64, blocks: u64) -> Result<Vec<SlotView>> {
         let mut views = Vec::new();
-        let units_max = UNITS_MIN.max(self.dirty_max.load(Ordering::Relaxed) / 8);
+        let units_max = UNITS_MIN.max(self.record_units());
         let (mut units, mut counts) = (LEAVES_UNITS, u64::MAX);
         for block in first..first + blocks {
             let view = self.view_block(inode, block)?;

@@ -8,7 +8,7 @@
 use crate::addr::BlockAddr;
 use crate::error::{Error, Result};
 use crate::pool::Pool;
-use crate::space::{GROUP_BLOCKS, GROUP_BYTES, GroupBits, bits_from_bytes, bits_to_bytes};
+use crate::space::{GROUP_BLOCKS, GROUP_BYTES, GroupBits, Purpose, bits_from_bytes, bits_to_bytes};
 use crate::tree::{self, Change, Key, PAGE_BYTES, PagePtr, PageRead, PageStore, Root, TreeError};
 use pmem::InFlight;
 use std::collections::HashMap;
@@ -75,7 +75,7 @@ impl FoldPages<'_> {
         let slices = self.pool.slices.len();
         (0..slices).map(|step| (usize::from(self.slice) + step) % slices).find_map(|slice| {
             let mut runs = Vec::with_capacity(1);
-            self.pool.slices[slice].space.take(1, crate::space::Purpose::Checkpoint, &mut runs);
+            self.pool.slices[slice].space.take(1, Purpose::Checkpoint, &mut runs);
             runs.first().map(|run| BlockAddr::new(slice as u8, run.first))
         })
     }

@@ -144,13 +144,11 @@ impl Reclaim {
         Err(if count <= loan { Error::Lent } else { Error::NoSpace })
     }
 
-    /// One block that takes the place of another.
+    /// The same for one block.
     pub fn exchange_one(&self, near: u8) -> Result<BlockAddr> {
-        self.allocate_one(near).or_else(|error| {
-            let mut extents = Vec::with_capacity(1);
-            self.exchange(1, near, &mut extents)?;
-            extents.first().map(|extent| extent.addr).ok_or(error)
-        })
+        let mut extents = Vec::with_capacity(1);
+        self.exchange(1, near, &mut extents)?;
+        extents.first().map(|extent| extent.addr).ok_or(Error::NoSpace)
     }
 
     fn allocate_for(

@@ -13,7 +13,8 @@ use nix::unistd::{Whence, lseek};
 
 use crate::support::Scratch;
 
-fn open(path: &Path) -> File {
+/// Opens a file to read and write, and makes it if need be.
+pub fn open(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path).unwrap()
 }
 

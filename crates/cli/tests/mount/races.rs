@@ -1,10 +1,10 @@
 //! Calls that meet others.
 
-use std::fs::OpenOptions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::calls::open;
 use crate::support::Scratch;
 
 /// A name is looked up in one request and used in another, and stands for another file by then.
@@ -21,20 +21,7 @@ fn a_file_that_is_replaced_over_and_over_can_be_used_at_any_time() {
     std::thread::scope(|scope| {
         for use_it in [
             |name: &Path| assert_eq!(std::fs::read(name).unwrap(), b"content"),
-            |name: &Path| {
-                assert_eq!(
-                    OpenOptions::new()
-                        .write(true)
-                        .create(true)
-                        .truncate(false)
-                        .open(name)
-                        .unwrap()
-                        .metadata()
-                        .unwrap()
-                        .len(),
-                    7
-                )
-            },
+            |name: &Path| assert_eq!(open(name).metadata().unwrap().len(), 7),
             |name: &Path| std::fs::set_permissions(name, PermissionsExt::from_mode(0o600)).unwrap(),
         ] {
             let (name, is_over) = (&name, &is_over);

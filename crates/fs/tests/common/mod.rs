@@ -46,6 +46,11 @@ impl TestPool {
         TestPool::with(&options(slices, slice_bytes))
     }
 
+    /// A new pool on plain files, in the domain `sync`.
+    pub fn synced(slices: usize, slice_bytes: u64) -> TestPool {
+        TestPool::with(&FormatOptions { process: false, ..options(slices, slice_bytes) })
+    }
+
     /// A new pool, made with these options.
     pub fn with(options: &FormatOptions) -> TestPool {
         let pool = TestPool { scratch: scratch(), lives: 0, open: OpenOptions::default() };
@@ -83,6 +88,15 @@ impl TestPool {
         std::fs::create_dir(self.dir()).unwrap();
         snapshot(&old, &self.dir());
         std::fs::remove_dir_all(old).unwrap();
+    }
+
+    /// Kills the server of `fs`, checks what that leaves, and starts another one.
+    #[track_caller]
+    pub fn killed(&mut self, fs: FileSystem) -> FileSystem {
+        self.kill();
+        drop(fs);
+        self.assert_clean();
+        self.start()
     }
 
     /// Checks it; nobody has it open.

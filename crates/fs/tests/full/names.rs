@@ -28,10 +28,7 @@ fn until_full(what: &str, mut one: impl FnMut(u64) -> fs::Result<()>) -> u64 {
 }
 
 fn ends_clean(mut pool: TestPool, fs: FileSystem) -> (TestPool, FileSystem) {
-    pool.kill();
-    drop(fs);
-    pool.assert_clean();
-    let fs = pool.start();
+    let fs = pool.killed(fs);
     fs.checkpoint().unwrap();
     (pool, fs)
 }
@@ -135,10 +132,7 @@ fn a_directory_of_100_000_entries_is_listed_changed_and_removed() {
     for number in 0..100_000 {
         fs.create(dir, format!("{number}").as_bytes(), NewNode::File, BY).unwrap();
     }
-    pool.kill();
-    drop(fs);
-    pool.assert_clean();
-    let fs = pool.start();
+    let fs = pool.killed(fs);
     let mut listed: Vec<u64> =
         names(&fs, dir).iter().map(|n| String::from_utf8_lossy(n).parse().unwrap()).collect();
     listed.sort_unstable();

@@ -1,6 +1,6 @@
 //! Overwriting on a full pool.
 
-use crate::common::{TestPool, content, find, options, pattern, random};
+use crate::common::{TestPool, content, find, pattern, random};
 use crate::{MIB, fill};
 use fs::{FileSystem, Handle};
 
@@ -21,12 +21,6 @@ fn full_pool_takes_overwrites(len: usize, rounds: u64) {
     overwrites(TestPool::new(1, 12 * MIB), len, rounds);
 }
 
-/// In the domain `sync`, where what is freed waits for a sync.
-fn full_plain_file_takes_overwrites(len: usize, rounds: u64) {
-    let options = pool::FormatOptions { process: false, ..options(1, 12 * MIB) };
-    overwrites(TestPool::with(&options), len, rounds);
-}
-
 fn overwrites(mut pool: TestPool, len: usize, rounds: u64) {
     let fs = pool.start();
     let written = fill(&fs, 0);
@@ -38,10 +32,7 @@ fn overwrites(mut pool: TestPool, len: usize, rounds: u64) {
     overwrite(&fs, &handle, &mut model, len, rounds / 4);
     assert!(content(&fs, &handle) == model);
     drop(handle);
-    pool.kill();
-    drop(fs);
-    pool.assert_clean();
-    let fs = pool.start();
+    let fs = pool.killed(fs);
     assert!(content(&fs, &find(&fs, name)) == model);
     for (name, ..) in &written {
         fs.unlink(fs::Ino::ROOT, name.as_bytes()).unwrap();
@@ -61,10 +52,11 @@ fn small_pieces_are_overwritten_on_a_full_pool() {
     full_pool_takes_overwrites(512, 8000);
 }
 
+/// In the domain `sync`, where what is freed waits for a sync.
 #[test]
 fn blocks_and_pieces_are_overwritten_on_a_full_pool_of_plain_files() {
     for (len, rounds) in [(4096, 2000), (100, 1000), (5000, 500), (100_000, 50)] {
-        full_plain_file_takes_overwrites(len, rounds);
+        overwrites(TestPool::synced(1, 12 * MIB), len, rounds);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Space that is reserved in time can be written when the pool is full.
 
-use crate::common::{TestPool, content, find, make, options, pattern, random};
+use crate::common::{TestPool, content, find, make, pattern, random};
 use crate::{MIB, fill, settled};
 use fs::{Fallocate, FileSystem, Handle, Ino};
 
@@ -50,24 +50,14 @@ fn reserved_bytes_are_written(mut pool: TestPool, len: usize, restart: bool) {
     assert!(content(&fs, &handle) == model);
     let written = fill(&fs, 0);
     drop(handle);
-    let fs = if restart {
-        pool.kill();
-        drop(fs);
-        pool.assert_clean();
-        pool.start()
-    } else {
-        fs
-    };
+    let fs = if restart { pool.killed(fs) } else { fs };
     let handle = find(&fs, "reserved");
     assert!(content(&fs, &handle) == model);
     write_all(&fs, &handle, &mut model, len);
     assert!(content(&fs, &handle) == model);
     assert_eq!(sectors(&fs, &handle), (bytes.div_ceil(BLOCK) * 8) as u64);
     drop(handle);
-    pool.kill();
-    drop(fs);
-    pool.assert_clean();
-    let fs = pool.start();
+    let fs = pool.killed(fs);
     assert!(content(&fs, &find(&fs, "reserved")) == model);
     fs.unlink(Ino::ROOT, b"reserved").unwrap();
     crate::remove(&fs, &written);
@@ -81,8 +71,7 @@ fn reserved_bytes_are_written(mut pool: TestPool, len: usize, restart: bool) {
 #[test]
 fn reserved_bytes_are_written_on_a_full_pool_of_plain_files() {
     for (len, restart) in [(BLOCK, false), (90, false), (9000, true)] {
-        let options = pool::FormatOptions { process: false, ..options(2, 12 * MIB) };
-        reserved_bytes_are_written(TestPool::with(&options), len, restart);
+        reserved_bytes_are_written(TestPool::synced(2, 12 * MIB), len, restart);
     }
 }
 
@@ -133,10 +122,7 @@ fn what_is_not_to_be_had_is_not_reserved() {
     assert_eq!(fs.write(&other, 0, &[1; BLOCK]).unwrap_err().errno(), libc::ENOSPC);
     assert_eq!(fs.write(&handle, 5 * 4096, &[1; 3 * BLOCK]).unwrap(), 3 * BLOCK);
     drop((handle, other));
-    pool.kill();
-    drop(fs);
-    pool.assert_clean();
-    let fs = pool.start();
+    let fs = pool.killed(fs);
     let handle = find(&fs, "f");
     assert_eq!(sectors(&fs, &handle), free * 8);
     fs.fallocate(&handle, Fallocate::PunchHole, 0, free * 4096).unwrap();
@@ -168,10 +154,7 @@ fn what_is_reserved_is_a_hole() {
     assert!(fs.seek(&one, 0, true).is_err());
     fs.checkpoint().unwrap();
     drop((one, two));
-    pool.kill();
-    drop(fs);
-    pool.assert_clean();
-    let fs = pool.start();
+    let fs = pool.killed(fs);
     let one = find(&fs, "one");
     assert!(content(&fs, &one) == vec![0; 1 << 20]);
     assert_eq!(sectors(&fs, &one), 2048);

@@ -71,10 +71,7 @@ fn small_appends_from_three_threads_are_all_there_once() {
     let lens = |seed: u64| HEAD + (seed.wrapping_mul(7919) % 700) as usize;
     let acknowledged = append_all(&fs, &Clock::start(), 6000, lens);
     assert_eq!(pieces(&content(&fs, &find(&fs, "file"))), acknowledged);
-    pool.kill();
-    drop(fs);
-    pool.assert_clean();
-    let fs = pool.start();
+    let fs = pool.killed(fs);
     assert_eq!(pieces(&content(&fs, &find(&fs, "file"))), acknowledged);
 }
 
@@ -86,10 +83,7 @@ fn appends_larger_than_a_record_are_all_there_once() {
     let lens = |seed: u64| (2 << 20) + 1000 + (seed % 5000) as usize;
     let acknowledged = append_all(&fs, &Clock::start(), 4, lens);
     assert_eq!(pieces(&content(&fs, &find(&fs, "file"))), acknowledged);
-    pool.kill();
-    drop(fs);
-    pool.assert_clean();
-    let fs = pool.start();
+    let fs = pool.killed(fs);
     assert_eq!(pieces(&content(&fs, &find(&fs, "file"))), acknowledged);
 }
 

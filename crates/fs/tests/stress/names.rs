@@ -7,10 +7,7 @@ use std::time::Duration;
 
 /// After a kill everything is as it was, and clean.
 fn killed(mut pool: TestPool, fs: FileSystem) -> (TestPool, FileSystem) {
-    pool.kill();
-    drop(fs);
-    pool.assert_clean();
-    let fs = pool.start();
+    let fs = pool.killed(fs);
     (pool, fs)
 }
 

@@ -52,10 +52,7 @@ fn behind_a_truncation_there_are_zeros_and_nothing_else() {
         scope.spawn(|| clock.checkpoints(&fs, Duration::from_millis(3)));
     });
     let before = content(&fs, &find(&fs, "file"));
-    pool.kill();
-    drop(fs);
-    pool.assert_clean();
-    let fs = pool.start();
+    let fs = pool.killed(fs);
     let after = content(&fs, &find(&fs, "file"));
     assert!(after == before, "another content after the kill");
     legal(&after);

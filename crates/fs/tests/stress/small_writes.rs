@@ -131,10 +131,7 @@ fn while_checkpoints_write_blocks_that_the_log_holds() {
         scope.spawn(move || clock.checkpoints(fs, Duration::from_millis(3)));
     });
     let seen: Vec<u8> = (0..8).map(|block| look(&fs, block)).collect();
-    pool.kill();
-    drop(fs);
-    pool.assert_clean();
-    let fs = pool.start();
+    let fs = pool.killed(fs);
     let after: Vec<u8> = (0..8).map(|block| look(&fs, block)).collect();
     assert_eq!(after, seen, "the last writes that returned");
 }

@@ -139,10 +139,7 @@ fn overlapping_writes_leave_whole_blocks_in_order() {
         scope.spawn(|| clock.checkpoints(&fs, Duration::from_millis(2)));
     });
     let before = content(&fs, &find(&fs, "file"));
-    pool.kill();
-    drop(fs);
-    pool.assert_clean();
-    let fs = pool.start();
+    let fs = pool.killed(fs);
     assert!(content(&fs, &find(&fs, "file")) == before, "another content after the kill");
 }
 
@@ -177,10 +174,7 @@ fn disjoint_small_writes_of_one_block_all_stay() {
         scope.spawn(|| clock.checkpoints(&fs, Duration::from_millis(2)));
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
-    pool.kill();
-    drop(fs);
-    pool.assert_clean();
-    let fs = pool.start();
+    let fs = pool.killed(fs);
     let found = content(&fs, &find(&fs, "file"));
     for (thread, bytes) in last.iter().enumerate() {
         assert!(found[thread * 1000..][..bytes.len()] == bytes[..], "thread {thread}");

@@ -49,33 +49,30 @@ impl Retries {
         drop(surplus);
     }
 
-    /// Whether `thread` was told ESTALE a moment ago. Those for whom it is too long ago are
-    /// forgotten, with what was held for them.
+    /// Whether `thread` was told ESTALE a moment ago.
     #[inline]
     pub(crate) fn expects(&self, thread: u32) -> bool {
         // Acquire: pairs with the store before the answer that had the caller look again.
-        self.expected.load(Ordering::Acquire) != 0 && self.is_listed(thread)
+        self.expected.load(Ordering::Acquire) != 0
+            && self.callers.lock().iter().any(|caller| caller.thread == thread)
     }
 
-    /// Forgets those for whom it is too long ago.
+    /// Forgets those for whom it is too long ago, with what was held for them.
     #[inline]
     pub(crate) fn expire(&self) {
         if self.expected.load(Ordering::Relaxed) != 0 {
-            // nobody's number
-            self.is_listed(u32::MAX);
+            self.forget_late();
         }
     }
 
     #[cold]
-    fn is_listed(&self, thread: u32) -> bool {
+    fn forget_late(&self) {
         let now = Instant::now();
         let mut callers = self.callers.lock();
         let late: Vec<Expected> = callers.extract_if(.., |caller| caller.until < now).collect();
         self.expected.store(callers.len(), Ordering::Release);
-        let is_listed = callers.iter().any(|caller| caller.thread == thread);
         drop(callers);
         drop(late);
-        is_listed
     }
 
     /// Holds what `thread` has found.
