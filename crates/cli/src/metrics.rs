@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use nearside::files::meter::{BUCKETS, bucket_end};
 
-use crate::sample::{CallSample, Sample};
+use crate::sample::{CallSample, Sample, SliceCall, SliceSample};
 
 /// Buckets of ours in one of theirs: a bucket for each power of four.
 const BUCKETS_JOINED: usize = 8;
@@ -85,30 +85,49 @@ fn calls(page: &mut Page, sample: &Sample) {
 }
 
 fn caches(page: &mut Page, sample: &Sample) {
-    let cache = &sample.cache;
-    page.one("cache_limit_bytes", "gauge", "DRAM that caches may use.", cache.limit_bytes);
-    page.heads("cache_bytes", "gauge", "DRAM in caches.");
-    for (name, bytes) in
-        [("maps", cache.map_bytes), ("entries", cache.entry_bytes), ("pages", cache.page_bytes)]
-    {
-        page.line("cache_bytes", &format!("of=\"{name}\""), bytes);
+    let limit = sample.cache.limit_bytes;
+    page.one("cache_limit_bytes", "gauge", "DRAM that caches may use.", limit);
+    page.heads("cache_bytes", "gauge", "DRAM in caches of what lies on a slice.");
+    for slice in &sample.slices {
+        let held = &slice.cache;
+        for (name, bytes) in
+            [("maps", held.map_bytes), ("entries", held.entry_bytes), ("pages", held.page_bytes)]
+        {
+            let labels = format!("of=\"{name}\",slice=\"{}\"", slice.index);
+            page.line("cache_bytes", &labels, bytes);
+        }
     }
-    page.one("cached_inodes", "gauge", "Inodes in DRAM.", cache.inodes);
 }
 
 fn slices(page: &mut Page, sample: &Sample) {
-    type Value = fn(&crate::sample::SliceSample) -> u64;
-    let rows: [(&str, &str, &str, Value); 5] = [
+    type Value = fn(&SliceSample) -> u64;
+    let rows: [(&str, &str, &str, Value); 6] = [
         ("log_bytes", "gauge", "Size of a slice's log.", |it| it.log_bytes),
         ("log_used_bytes", "gauge", "Bytes of it in use.", |it| it.log_used_bytes),
         ("log_written_bytes_total", "counter", "Bytes of records.", |it| it.log_written_bytes),
         ("blocks", "gauge", "Data blocks of 4 KiB of a slice.", |it| it.blocks),
         ("blocks_free", "gauge", "Free ones.", |it| it.blocks_free),
+        ("cached_inodes", "gauge", "Inodes in DRAM.", |it| it.cache.inodes),
     ];
     for (name, kind, help, value) in rows {
         page.heads(name, kind, help);
         for slice in &sample.slices {
             page.line(name, &format!("slice=\"{}\"", slice.index), value(slice));
+        }
+    }
+    type Count = fn(&SliceCall) -> u64;
+    let rows: [(&str, &str, Count); 2] = [
+        ("slice_calls_total", "Calls that were served on CPUs near a slice.", |it| it.count),
+        ("slice_call_bytes_total", "Bytes that these moved.", |it| it.bytes),
+    ];
+    for (name, help, count) in rows {
+        page.heads(name, "counter", help);
+        for slice in &sample.slices {
+            for call in &slice.calls {
+                let name_of_call = escaped(&call.call);
+                let labels = format!("slice=\"{}\",call=\"{name_of_call}\"", slice.index);
+                page.line(name, &labels, count(call));
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use nearside::files::meter::{BUCKETS, quantile};
-use nearside::files::{CallCount, Stats};
+use nearside::files::{CallCount, SliceStats, Stats};
 use serde::{Deserialize, Serialize};
 
 /// What a server has done and holds.
@@ -62,11 +62,19 @@ pub struct Checkpoints {
     pub age_seconds: Option<f64>,
 }
 
-/// DRAM in caches, bytes.
+/// DRAM in caches of the whole pool, bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cache {
     /// That they may use.
     pub limit_bytes: u64,
+    /// What they hold.
+    #[serde(flatten)]
+    pub held: Held,
+}
+
+/// What caches hold, bytes of DRAM.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Held {
     /// In block maps.
     pub map_bytes: u64,
     /// In entries of directories.
@@ -92,19 +100,33 @@ pub struct SliceSample {
     pub blocks: u64,
     /// Of these free.
     pub blocks_free: u64,
+    /// What caches hold of it.
+    #[serde(default)]
+    pub cache: Held,
+    /// Calls that were served on CPUs near it, by name.
+    #[serde(default)]
+    pub calls: Vec<SliceCall>,
+}
+
+/// One call, near one slice.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SliceCall {
+    /// Its name.
+    pub call: String,
+    /// How many there were.
+    pub count: u64,
+    /// How many failed.
+    pub errors: u64,
+    /// Bytes that they moved.
+    pub bytes: u64,
+    /// Time that all took, ns.
+    pub nanos: u64,
 }
 
 impl Sample {
     /// Of the pool in `pool`, mounted on `dir`.
     pub fn new(stats: &Stats, pool: &Path, dir: &Path, serving: Duration) -> Sample {
-        let slices = stats.slices.iter().map(|slice| SliceSample {
-            index: slice.index,
-            log_bytes: slice.log_bytes,
-            log_used_bytes: slice.log_used_bytes,
-            log_written_bytes: slice.log_written_bytes,
-            blocks: slice.blocks,
-            blocks_free: slice.blocks_free,
-        });
+        let slices: Vec<_> = stats.slices.iter().map(SliceSample::new).collect();
         Sample {
             pool: pool.display().to_string(),
             dir: dir.display().to_string(),
@@ -120,13 +142,10 @@ impl Sample {
             },
             syncs: stats.syncs,
             cache: Cache {
-                limit_bytes: stats.cache.limit_bytes,
-                map_bytes: stats.cache.map_bytes,
-                entry_bytes: stats.cache.entry_bytes,
-                page_bytes: stats.cache.page_bytes,
-                inodes: stats.cache.inodes,
+                limit_bytes: stats.cache_limit_bytes,
+                held: slices.iter().fold(Held::default(), |sum, slice| sum.and(&slice.cache)),
             },
-            slices: slices.collect(),
+            slices,
         }
     }
 
@@ -150,7 +169,7 @@ impl Sample {
         now.seconds = (now.seconds - old.seconds).max(0.0);
         new.syncs = new.syncs.saturating_sub(before.syncs);
         for (now, old) in new.slices.iter_mut().zip(&before.slices) {
-            now.log_written_bytes = now.log_written_bytes.saturating_sub(old.log_written_bytes);
+            now.subtract(old);
         }
         new
     }
@@ -158,6 +177,71 @@ impl Sample {
     /// So many a second.
     pub fn rate(&self, count: u64) -> f64 {
         if self.serving_seconds > 0.0 { count as f64 / self.serving_seconds } else { 0.0 }
+    }
+}
+
+impl Held {
+    fn and(self, other: &Held) -> Held {
+        Held {
+            map_bytes: self.map_bytes + other.map_bytes,
+            entry_bytes: self.entry_bytes + other.entry_bytes,
+            page_bytes: self.page_bytes + other.page_bytes,
+            inodes: self.inodes + other.inodes,
+        }
+    }
+
+    /// All that is counted in bytes.
+    pub fn bytes(&self) -> u64 {
+        // What a server says is not believed to fit.
+        self.map_bytes.saturating_add(self.entry_bytes).saturating_add(self.page_bytes)
+    }
+}
+
+impl SliceSample {
+    fn new(slice: &SliceStats) -> SliceSample {
+        let calls = slice.calls.iter().map(|call| SliceCall {
+            call: call.name.to_owned(),
+            count: call.count,
+            errors: call.errors,
+            bytes: call.bytes,
+            nanos: call.nanos,
+        });
+        SliceSample {
+            index: slice.index,
+            log_bytes: slice.log_bytes,
+            log_used_bytes: slice.log_used_bytes,
+            log_written_bytes: slice.log_written_bytes,
+            blocks: slice.blocks,
+            blocks_free: slice.blocks_free,
+            cache: Held {
+                map_bytes: slice.cache.map_bytes,
+                entry_bytes: slice.cache.entry_bytes,
+                page_bytes: slice.cache.page_bytes,
+                inodes: slice.cache.inodes,
+            },
+            calls: calls.collect(),
+        }
+    }
+
+    fn subtract(&mut self, old: &SliceSample) {
+        self.log_written_bytes = self.log_written_bytes.saturating_sub(old.log_written_bytes);
+        for call in &mut self.calls {
+            if let Some(old) = old.calls.iter().find(|old| old.call == call.call) {
+                call.count = call.count.saturating_sub(old.count);
+                call.errors = call.errors.saturating_sub(old.errors);
+                call.bytes = call.bytes.saturating_sub(old.bytes);
+                call.nanos = call.nanos.saturating_sub(old.nanos);
+            }
+        }
+        self.calls.retain(|call| call.count > 0);
+    }
+
+    /// Calls near it, and the bytes that they moved.
+    pub fn calls_and_bytes(&self) -> (u64, u64) {
+        // What a server says is not believed to fit.
+        self.calls.iter().fold((0, 0), |(count, bytes): (u64, u64), call| {
+            (count.saturating_add(call.count), bytes.saturating_add(call.bytes))
+        })
     }
 }
 
@@ -203,6 +287,8 @@ pub mod tests {
     use super::*;
 
     pub fn sample(count: u64, seconds: f64) -> Sample {
+        let held =
+            Held { map_bytes: 1 << 20, entry_bytes: 2 << 20, page_bytes: 4 << 20, inodes: 9 };
         Sample {
             pool: "/p".to_owned(),
             dir: "/mnt".to_owned(),
@@ -224,13 +310,7 @@ pub mod tests {
                 age_seconds: Some(3.0),
             },
             syncs: 4,
-            cache: Cache {
-                limit_bytes: 1 << 30,
-                map_bytes: 1 << 20,
-                entry_bytes: 2 << 20,
-                page_bytes: 4 << 20,
-                inodes: 9,
-            },
+            cache: Cache { limit_bytes: 1 << 30, held: held.clone() },
             slices: vec![SliceSample {
                 index: 0,
                 log_bytes: 64 << 20,
@@ -238,6 +318,14 @@ pub mod tests {
                 log_written_bytes: count,
                 blocks: 1000,
                 blocks_free: 250,
+                cache: held,
+                calls: vec![SliceCall {
+                    call: "read".to_owned(),
+                    count,
+                    errors: count / 10,
+                    bytes: count * 4096,
+                    nanos: count * 1000,
+                }],
             }],
         }
     }
@@ -252,10 +340,23 @@ pub mod tests {
         assert_eq!(call.buckets[..2], [(30, 1000), (60, 1000)]);
         assert_eq!(between.checkpoints.count, 20);
         assert_eq!(between.slices[0].blocks_free, 250);
-        assert!(second.since(&second).calls.is_empty());
+        assert_eq!(between.slices[0].calls_and_bytes(), (2000, 2000 * 4096));
+        assert_eq!(between.slices[0].log_written_bytes, 2000);
+        let none = second.since(&second);
+        assert!(none.calls.is_empty() && none.slices[0].calls.is_empty());
         // A server that began anew has counted from 0.
         let other = Sample { process: 8, ..sample(50, 1.0) };
         assert_eq!(other.since(&first).calls[0].count, 50);
+    }
+
+    #[test]
+    fn what_an_older_server_says_is_understood() {
+        let mut old = serde_json::to_value(sample(1000, 1.0)).unwrap();
+        assert_eq!(old["cache"]["page_bytes"], 4 << 20, "beside the limit, not below it");
+        let slice = old["slices"][0].as_object_mut().unwrap();
+        assert!(slice.remove("cache").is_some() && slice.remove("calls").is_some());
+        let read: Sample = serde_json::from_value(old).unwrap();
+        assert_eq!(read.slices[0].calls_and_bytes(), (0, 0));
     }
 
     #[test]

@@ -19,8 +19,9 @@ Examples:
   nearside stats /mnt/near --every 5                and then what happened in each 5 seconds
   nearside stats /data/pool --every 1 --count 60 --json
 
-p50 and p99 are the times that half and 99 % of the calls stayed below, to a quarter. Checkpoints
-are the whole pool's. With --json each look is one line. A server that follows another one (see
+p50 and p99 are the times that half and 99 % of the calls stayed below, to a quarter. A slice's
+calls are those that CPUs near it served, its cache is what DRAM holds of it; checkpoints are the
+whole pool's. With --json each look is one line. A server that follows another one (see
 nearside upgrade) counts from its own beginning. The server tells the pool's owner and root.")]
 pub struct StatsArgs {
     /// A mounted pool: its directory, or the one it is mounted on.
@@ -129,12 +130,28 @@ pub fn calls(sample: &Sample, most: usize) -> String {
 
 /// The slices.
 pub fn slices(sample: &Sample) -> String {
-    let heads = ["SLICE", "LOG", "IN USE", "%", "WRITTEN", "WRITTEN/S", "BLOCKS", "FREE", "USE"];
+    let heads = [
+        "SLICE",
+        "CALLS/S",
+        "BYTES/S",
+        "LOG",
+        "IN USE",
+        "%",
+        "WRITTEN",
+        "WRITTEN/S",
+        "BLOCKS",
+        "FREE",
+        "USE",
+        "CACHE",
+    ];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     for slice in &sample.slices {
         let used = slice.blocks.saturating_sub(slice.blocks_free);
+        let (calls, bytes) = slice.calls_and_bytes();
         rows.push(vec![
             slice.index.to_string(),
+            format!("{:.0}", sample.rate(calls)),
+            show(sample.rate(bytes) as u64),
             show(slice.log_bytes),
             show(slice.log_used_bytes),
             percent(slice.log_used_bytes, slice.log_bytes),
@@ -143,6 +160,7 @@ pub fn slices(sample: &Sample) -> String {
             slice.blocks.to_string(),
             slice.blocks_free.to_string(),
             percent(used, slice.blocks),
+            show(slice.cache.bytes()),
         ]);
     }
     output::table(&rows)
@@ -150,7 +168,8 @@ pub fn slices(sample: &Sample) -> String {
 
 /// What is the whole pool's.
 pub fn pool_lines(sample: &Sample) -> String {
-    let (done, cache) = (&sample.checkpoints, &sample.cache);
+    let (done, limit) = (&sample.checkpoints, sample.cache.limit_bytes);
+    let cache = &sample.cache.held;
     let seconds = |it: f64| nanos((it * 1e9) as u64);
     let age = done.age_seconds.map_or_else(|| "never".to_owned(), |age| format!("{age:.1} s ago"));
     format!(
@@ -166,11 +185,12 @@ pub fn pool_lines(sample: &Sample) -> String {
         show(cache.entry_bytes),
         show(cache.page_bytes),
         cache.inodes,
-        show(cache.limit_bytes),
+        show(limit),
     )
 }
 
-fn percent(part: u64, all: u64) -> String {
+/// A part of a hundred, rounded up.
+pub fn percent(part: u64, all: u64) -> String {
     format!("{} %", (u128::from(part) * 100).div_ceil(u128::from(all.max(1))))
 }
 

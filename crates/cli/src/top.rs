@@ -125,16 +125,19 @@ fn frame(sample: &Sample, missing: Option<&str>, size: Size) -> Vec<String> {
 }
 
 fn slice_table(sample: &Sample, most: usize) -> String {
-    let heads = ["SLICE", "LOG", "FILL", "WRITTEN/S", "BLOCKS", "FREE"];
+    let heads = ["SLICE", "CALLS/S", "BYTES/S", "LOG", "FILL", "WRITTEN/S", "FREE", "CACHE"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     for slice in sample.slices.iter().take(most) {
+        let (calls, bytes) = slice.calls_and_bytes();
         rows.push(vec![
             slice.index.to_string(),
+            format!("{:.0}", sample.rate(calls)),
+            show(sample.rate(bytes) as u64),
             show(slice.log_bytes),
             fill(slice),
             show(sample.rate(slice.log_written_bytes) as u64),
-            slice.blocks.to_string(),
-            slice.blocks_free.to_string(),
+            stats::percent(slice.blocks_free, slice.blocks),
+            show(slice.cache.bytes()),
         ]);
     }
     output::table(&rows)

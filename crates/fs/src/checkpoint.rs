@@ -109,7 +109,7 @@ impl Core {
             }
             if let Some(dir) = &mut meta.dir {
                 dir.folded();
-                self.count_entries(dir);
+                self.count_entries(inode.ino, dir);
             }
         }
         if self.cached_inodes() > self.inodes_max {
@@ -117,10 +117,10 @@ impl Core {
                 inode.dirty.load(Ordering::Relaxed) || Arc::strong_count(inode) > 1
             });
         }
-        if self.dirents.load(Ordering::Relaxed) > self.dirents_max {
+        if self.dirents.sum() > self.dirents_max {
             self.evict_entries();
         }
-        if self.leaf_bytes.load(Ordering::Relaxed) > self.leaf_bytes_max {
+        if self.leaf_bytes.sum() > self.leaf_bytes_max {
             self.evict_leaves();
         }
         self.references.evict(self.pool.options().memory());
@@ -128,11 +128,11 @@ impl Core {
 
     /// Lets go of all leaves that are as the tree has them.
     fn evict_leaves(&self) {
-        let mut kept = 0;
+        let mut kept_by_slice = vec![0; self.pool.slices().len()];
         self.retain_inodes(&mut |inode| {
             let _loading = inode.map.loading.lock();
             let mut clean = Vec::new();
-            kept += inode.map.inner_bytes();
+            let mut kept = inode.map.inner_bytes();
             inode.map.for_each(0, &mut |index, leaf| {
                 if leaf.dirty.load(Ordering::Relaxed) || !inode.map.in_tree(index) {
                     kept += leaf.memory_bytes() as u64;
@@ -148,9 +148,14 @@ impl Core {
                     lock.kill();
                 }
             }
+            if let Some(sum) = kept_by_slice.get_mut(usize::from(keys::home(inode.ino))) {
+                *sum += kept;
+            }
             true
         });
-        self.leaf_bytes.store(kept, Ordering::Relaxed);
+        for (slice, kept) in kept_by_slice.into_iter().enumerate() {
+            self.leaf_bytes.set(slice, kept);
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! publish in DRAM, let go. Nothing is published before its fence; nobody waits for log space or a
 //! checkpoint while holding a lock.
 
+use crate::by_slice::BySlice;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::inode_table::{self, InodeTable};
@@ -77,11 +78,11 @@ pub struct Core {
     /// Inodes that DRAM may cache.
     pub inodes_max: usize,
     /// Bytes of DRAM in leaves.
-    pub leaf_bytes: AtomicU64,
+    pub leaf_bytes: BySlice,
     /// More than that, and clean leaves are let go at a checkpoint.
     pub leaf_bytes_max: u64,
     /// Entries of directories in DRAM.
-    pub dirents: AtomicU64,
+    pub dirents: BySlice,
     /// More than that, and those that the tree has are let go at a checkpoint.
     pub dirents_max: u64,
     /// Whether reads move the time of the last read on.
@@ -150,7 +151,7 @@ impl Core {
         let superblock = pool.slices().first().map(|slice| slice.superblock);
         let payload_max = pool.slices().iter().map(|slice| slice.superblock.payload_bytes_max());
         let payload_max = payload_max.min().unwrap_or(0).saturating_sub(REQUEST_BYTES);
-        let memory = pool.options().memory();
+        let (memory, slices) = (pool.options().memory(), pool.slices().len());
         Core {
             hash_key: superblock.map(|s| s.pool_uuid).unwrap_or_default(),
             payload_max,
@@ -160,15 +161,15 @@ impl Core {
             dirty_units: AtomicU64::new(0),
             dirty_max: AtomicU64::new(dirty_max(&pool)),
             folded: Mutex::default(),
-            references: References::default(),
+            references: References::new(slices),
             tickets: Tickets::new(&[]),
             inodes: AtomicI64::new(pool.inodes_at_open() as i64),
             checkpointing: Mutex::new(()),
             background: AtomicBool::new(false),
             moves: Mutex::new(()),
-            leaf_bytes: AtomicU64::new(0),
+            leaf_bytes: BySlice::new(slices),
             leaf_bytes_max: memory / 16 * 7,
-            dirents: AtomicU64::new(0),
+            dirents: BySlice::new(slices),
             dirents_max: memory / MEMORY_PER_DIRENT,
             inodes_max: (memory / 2048).clamp(64, 1 << 24) as usize,
             keeps_accessed: pool.options().atime == Atime::Relatime && !pool.read_only(),
@@ -180,7 +181,7 @@ impl Core {
             checkpoint_bytes: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
             checkpoint_times: CheckpointTimes::default(),
-            meter: Meter::default(),
+            meter: Meter::new(pool.cpus()),
             pool,
         }
     }

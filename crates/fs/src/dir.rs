@@ -18,7 +18,6 @@ use siphasher::sip::SipHasher13;
 use std::collections::BTreeMap;
 use std::hash::Hasher;
 use std::ops::RangeInclusive;
-use std::sync::atomic::Ordering;
 
 /// Entries read from the tree at once.
 const BATCH: usize = 256;
@@ -117,7 +116,7 @@ impl Core {
     ) -> Result<Option<(u64, Ino)>> {
         let Meta { dir: Some(own), .. } = meta else { return Ok(None) };
         let entries = Self::entries(dir);
-        let room = self.dirents.load(Ordering::Relaxed).saturating_add(entries) <= self.dirents_max;
+        let room = self.dirents.sum().saturating_add(entries) <= self.dirents_max;
         let often = u64::from(own.missed()).saturating_mul(MISS_ENTRIES) >= entries;
         // who looked up a part of the names one by one is likely to want the others, too: then
         // all of them come at once, at a cost that is no more than what those look-ups took
@@ -162,17 +161,16 @@ impl Core {
             whole = own.slots() <= slots_max;
             damaged.is_none() && whole
         });
-        self.count_entries(own);
+        self.count_entries(dir.ino, own);
         scanned?;
         damaged.map_or(Ok(whole), |key| Err(crate::core::damaged_value(&key)))
     }
 
     /// Takes the entries of a directory into the account of DRAM.
-    pub fn count_entries(&self, own: &mut Dir) {
+    pub fn count_entries(&self, dir: Ino, own: &mut Dir) {
         let now = own.slots();
         let before = std::mem::replace(&mut own.counted, now);
-        // ordering: a hint; wraps where it falls
-        self.dirents.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+        self.dirents.add(keys::home(dir), now.wrapping_sub(before));
     }
 
     /// Lets go of all entries that are as the tree has them. The gate is closed, and what the last
@@ -183,7 +181,7 @@ impl Core {
                 && let Some(dir) = &mut inode.meta.write().dir
             {
                 dir.let_go();
-                self.count_entries(dir);
+                self.count_entries(inode.ino, dir);
             }
             true
         });

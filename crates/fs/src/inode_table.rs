@@ -81,6 +81,19 @@ impl Core {
         self.table.iter().map(|shard| shard.read().len()).sum()
     }
 
+    /// Inodes in DRAM, by slice.
+    pub fn cached_inodes_by_slice(&self) -> Vec<u64> {
+        let mut counts = vec![0; self.pool.slices().len()];
+        for shard in &self.table {
+            for ino in shard.read().keys() {
+                if let Some(count) = counts.get_mut(usize::from(keys::home(Ino(*ino)))) {
+                    *count += 1;
+                }
+            }
+        }
+        counts
+    }
+
     /// Lets go of inodes for which `keep` is false. Only with the gate closed.
     pub fn retain_inodes(&self, keep: &mut dyn FnMut(&Arc<Inode>) -> bool) {
         for shard in &self.table {
@@ -88,7 +101,7 @@ impl Core {
                 let kept = keep(inode);
                 if !kept && inode.kind == FileKind::Directory {
                     let counted = inode.meta.read().dir.as_ref().map_or(0, |dir| dir.counted);
-                    self.dirents.fetch_sub(counted, Ordering::Relaxed);
+                    self.dirents.add(keys::home(inode.ino), counted.wrapping_neg());
                 }
                 kept
             });

@@ -81,7 +81,7 @@ impl Core {
     fn cache_leaf(&self, inode: &Inode, index: u64, leaf: &Arc<Leaf>, before: usize) {
         let more = (leaf.memory_bytes() - before) as u64;
         let inner = inode.map.store(index, leaf.clone());
-        self.leaf_bytes.fetch_add(more + inner, Ordering::Relaxed);
+        self.leaf_bytes.add(keys::home(inode.ino), more + inner);
     }
 
     /// The leaf for writing slot `slot`: made or grown if need be.

@@ -8,15 +8,14 @@
 //! what takes longer falls into the last.
 
 use crossbeam_utils::CachePadded;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use topology::place_of;
 
 /// Buckets of times.
 pub const BUCKETS: usize = 128;
-/// Most groups of counters; each takes 30 KiB.
-const SHARDS_MAX: usize = 64;
+/// Most groups of counters; each takes 36 KiB.
+const SHARDS_MAX: usize = 256;
 
 /// A call that a door serves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -181,17 +180,6 @@ impl Default for Counters {
     }
 }
 
-impl Default for Meter {
-    fn default() -> Meter {
-        // Asked once: the answer takes several files to read.
-        static CPUS: OnceLock<usize> = OnceLock::new();
-        let cpus = || std::thread::available_parallelism().map_or(1, usize::from);
-        let cpus = *CPUS.get_or_init(cpus);
-        let shard = |_| CachePadded::new(std::array::from_fn(|_| Counters::default()));
-        Meter { shards: (0..cpus.min(SHARDS_MAX)).map(shard).collect() }
-    }
-}
-
 /// The bucket of a time.
 #[inline]
 fn bucket(nanos: u64) -> usize {
@@ -230,6 +218,12 @@ pub fn quantile(buckets: &[u64], part: f64) -> Option<u64> {
 }
 
 impl Meter {
+    /// Nothing counted yet, on a machine with so many CPUs.
+    pub fn new(cpus: usize) -> Meter {
+        let shard = |_| CachePadded::new(std::array::from_fn(|_| Counters::default()));
+        Meter { shards: (0..cpus.clamp(1, SHARDS_MAX)).map(shard).collect() }
+    }
+
     #[inline]
     fn counters(&self, call: Call) -> &Counters {
         // of the CPU that this thread was last seen on: any is right, its own is the cheapest
@@ -270,17 +264,21 @@ impl Meter {
         self.counters(call).bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// What calls have cost so far; those that nobody made are left out.
-    pub fn counts(&self) -> Vec<CallCount> {
-        let all = CALLS.iter().map(|&(call, name)| self.count(call, name));
+    /// What calls have cost so far that were served on CPUs for which `here` is true (those with
+    /// numbers of 256 and more count as others); calls that nobody made there are left out.
+    pub fn counts(&self, here: impl Fn(usize) -> bool) -> Vec<CallCount> {
+        let shards: Vec<_> = (0..).zip(&self.shards).filter(|(cpu, _)| here(*cpu)).collect();
+        let all = CALLS.iter().map(|&(call, name)| {
+            let counters = shards.iter().map(|(_, shard)| &shard[call as usize]);
+            Self::sum(name, counters)
+        });
         all.filter(|call| call.count > 0).collect()
     }
 
-    fn count(&self, call: Call, name: &'static str) -> CallCount {
+    fn sum<'a>(name: &'static str, shards: impl Iterator<Item = &'a Counters>) -> CallCount {
         let buckets = [0; BUCKETS];
         let mut sum = CallCount { name, count: 0, errors: 0, bytes: 0, nanos: 0, buckets };
-        for shard in &self.shards {
-            let counters = &shard[call as usize];
+        for counters in shards {
             // errors first: they are never more than the calls that are read after them
             sum.errors += counters.errors.load(Ordering::Relaxed);
             sum.bytes += counters.bytes.load(Ordering::Relaxed);
@@ -335,7 +333,7 @@ mod tests {
 
     #[test]
     fn calls_of_all_threads_are_counted() {
-        let meter = Meter::default();
+        let meter = Meter::new(2);
         std::thread::scope(|threads| {
             for thread in 0..4 {
                 let meter = &meter;
@@ -351,11 +349,15 @@ mod tests {
                 });
             }
         });
-        let counts = meter.counts();
+        let counts = meter.counts(|_| true);
         assert_eq!(counts.len(), 1, "only what was called");
         let read = &counts[0];
         assert_eq!((read.name, read.count, read.errors, read.bytes), ("read", 4000, 100, 12_000));
         assert!(read.nanos > 0);
         assert_eq!(read.buckets.iter().sum::<u64>(), 4000);
+        let by_cpu: Vec<u64> = (0..2)
+            .map(|own| meter.counts(|cpu| cpu == own).first().map_or(0, |read| read.count))
+            .collect();
+        assert_eq!(by_cpu.iter().sum::<u64>(), 4000, "{by_cpu:?}");
     }
 }

@@ -16,6 +16,7 @@
 //! values of the tree: `runs u8`, then `(first u8, blocks-1 u8, references u32)` each. Those that
 //! changed since the last cut stay in DRAM; others are let go at a cut when they are too many.
 
+use crate::by_slice::BySlice;
 use crate::bytes::Bytes;
 use crate::core::{Core, damaged_value};
 use crate::error::{Error, Result};
@@ -27,7 +28,7 @@ use parking_lot::Mutex;
 use pool::tree::{Change, Key};
 use pool::{BlockAddr, SliceBatch};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Parts of the table with a lock each.
 const SHARDS: usize = 64;
@@ -62,16 +63,7 @@ struct Part {
 pub struct References {
     parts: Box<[CachePadded<Mutex<Part>>]>,
     /// Bytes of DRAM that they take.
-    bytes: AtomicU64,
-}
-
-impl Default for References {
-    fn default() -> References {
-        let hash = InodeHash::new();
-        let part = || Part { counts: HashMap::with_hasher(hash.clone()), dirty: Vec::new() };
-        let parts = (0..SHARDS).map(|_| CachePadded::new(Mutex::new(part()))).collect();
-        References { parts, bytes: AtomicU64::new(0) }
-    }
+    pub bytes: BySlice,
 }
 
 /// As a value of the tree; `None`: there are none.
@@ -126,13 +118,16 @@ fn place_in(addr: BlockAddr) -> usize {
 }
 
 impl References {
-    fn part(&self, index: u64) -> &Mutex<Part> {
-        &self.parts[index as usize % SHARDS]
+    /// None yet, in a pool of so many slices.
+    pub fn new(slices: usize) -> References {
+        let hash = InodeHash::new();
+        let part = || Part { counts: HashMap::with_hasher(hash.clone()), dirty: Vec::new() };
+        let parts = (0..SHARDS).map(|_| CachePadded::new(Mutex::new(part()))).collect();
+        References { parts, bytes: BySlice::new(slices) }
     }
 
-    /// DRAM that the counts take, bytes.
-    pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+    fn part(&self, index: u64) -> &Mutex<Part> {
+        &self.parts[index as usize % SHARDS]
     }
 
     /// Adds what changed since the last cut to the batches of the slices. The gate is closed, or
@@ -154,15 +149,17 @@ impl References {
     /// Lets go of what the tree has, if they take more than their part of `memory`. The gate is
     /// closed, and no checkpoint is under way.
     pub fn evict(&self, memory: u64) {
-        if self.bytes() <= memory / MEMORY_SHARE {
+        if self.bytes.sum() <= memory / MEMORY_SHARE {
             return;
         }
         for part in &self.parts {
             let mut part = part.lock();
-            let before = part.counts.len();
-            part.counts.retain(|_, counts| counts.dirty);
-            let gone = (before - part.counts.len()) as u64 * COUNTS_BYTES;
-            self.bytes.fetch_sub(gone, Ordering::Relaxed);
+            part.counts.retain(|index, counts| {
+                if !counts.dirty {
+                    self.bytes.add(home(*index) as u8, COUNTS_BYTES.wrapping_neg());
+                }
+                counts.dirty
+            });
         }
     }
 }
@@ -176,7 +173,7 @@ impl Core {
                 counts[place_in(addr)] = count;
             }
         }
-        self.references.bytes.fetch_add(COUNTS_BYTES, Ordering::Relaxed);
+        self.references.bytes.add(home(index) as u8, COUNTS_BYTES);
         Ok(Counts { counts, dirty: false })
     }
 

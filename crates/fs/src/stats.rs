@@ -46,17 +46,15 @@ pub struct Stats {
     pub checkpoint_age: Option<Duration>,
     /// Syncs of the medium that closed an epoch (domain `sync`).
     pub syncs: u64,
-    /// DRAM in caches.
-    pub cache: CacheStats,
+    /// DRAM that caches may use, bytes.
+    pub cache_limit_bytes: u64,
     /// The slices.
     pub slices: Vec<SliceStats>,
 }
 
-/// DRAM in caches, bytes.
+/// DRAM in caches of what lies on a slice, bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CacheStats {
-    /// That they may use.
-    pub limit_bytes: u64,
     /// In block maps, and counts of references to blocks.
     pub map_bytes: u64,
     /// In entries of directories.
@@ -68,7 +66,7 @@ pub struct CacheStats {
 }
 
 /// One slice.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct SliceStats {
     /// Its place in the pool.
     pub index: u32,
@@ -82,6 +80,10 @@ pub struct SliceStats {
     pub blocks: u64,
     /// Of these free.
     pub blocks_free: u64,
+    /// DRAM in caches of what lies there.
+    pub cache: CacheStats,
+    /// Calls that were served on CPUs near it; see [`Meter::counts`].
+    pub calls: Vec<CallCount>,
 }
 
 impl FileSystem {
@@ -96,8 +98,17 @@ impl FileSystem {
         let core = &self.core;
         let times = *core.checkpoint_times.0.lock();
         let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        let slices = core.pool.slices().iter().map(|slice| {
+        let (pages, inodes) = (core.pool.cached_page_bytes(), core.cached_inodes_by_slice());
+        let caches =
+            pages.iter().zip(&inodes).enumerate().map(|(slice, (pages, inodes))| CacheStats {
+                map_bytes: core.leaf_bytes.of(slice) + core.references.bytes.of(slice),
+                entry_bytes: core.dirents.of(slice) * crate::core::DIRENT_BYTES,
+                page_bytes: *pages,
+                inodes: *inodes,
+            });
+        let slices = core.pool.slices().iter().zip(caches).map(|(slice, cache)| {
             let info = slice.info();
+            let near = |cpu| u32::from(core.pool.slice_near(cpu)) == info.index;
             SliceStats {
                 index: info.index,
                 log_bytes: info.log_bytes,
@@ -105,23 +116,19 @@ impl FileSystem {
                 log_written_bytes: slice.log.bytes_written(),
                 blocks: info.blocks,
                 blocks_free: info.blocks_free,
+                cache,
+                calls: core.meter.counts(near),
             }
         });
         Stats {
-            calls: core.meter.counts(),
+            calls: core.meter.counts(|_| true),
             checkpoints: load(&core.checkpoints),
             checkpoint_bytes: load(&core.checkpoint_bytes),
             checkpoint_time: times.all,
             checkpoint_last: times.last,
             checkpoint_age: times.ended.map(|ended| ended.elapsed()),
             syncs: core.pool.syncs(),
-            cache: CacheStats {
-                limit_bytes: core.pool.options().memory(),
-                map_bytes: load(&core.leaf_bytes) + core.references.bytes(),
-                entry_bytes: load(&core.dirents) * crate::core::DIRENT_BYTES,
-                page_bytes: core.pool.cached_page_bytes(),
-                inodes: core.cached_inodes() as u64,
-            },
+            cache_limit_bytes: core.pool.options().memory(),
             slices: slices.collect(),
         }
     }

@@ -181,7 +181,7 @@ impl Core {
         self.inodes.fetch_sub(1, Ordering::Relaxed);
         if let Some(dir) = &mut meta.dir {
             dir.clear();
-            self.count_entries(dir);
+            self.count_entries(inode.ino, dir);
         }
         if !inode.stored.load(Ordering::Relaxed) {
             self.forget_unstored(inode);

@@ -64,10 +64,18 @@ impl PageCache {
         }
     }
 
-    /// Bytes of memory in pages that are here.
-    pub fn bytes(&self) -> u64 {
-        let full = self.places.iter().filter(|place| place.load().is_some()).count();
-        full as u64 * PLACE_BYTES as u64
+    /// Bytes of memory in pages that are here, by slice.
+    pub fn bytes(&self, slices: usize) -> Vec<u64> {
+        let mut bytes = vec![0; slices];
+        for place in &self.places {
+            let page = place.load();
+            let slice =
+                page.as_ref().and_then(|it| bytes.get_mut(usize::from(it.ptr.addr.slice())));
+            if let Some(bytes) = slice {
+                *bytes += PLACE_BYTES as u64;
+            }
+        }
+        bytes
     }
 
     /// All pages that are here.

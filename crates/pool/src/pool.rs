@@ -110,9 +110,20 @@ impl Pool {
         self.tree_pages.load(Ordering::Relaxed)
     }
 
-    /// DRAM in pages of the trees that are cached, bytes.
-    pub fn cached_page_bytes(&self) -> u64 {
-        self.page_cache.bytes()
+    /// DRAM in pages of the trees that are cached, bytes, by the slice that they lie in.
+    pub fn cached_page_bytes(&self) -> Vec<u64> {
+        self.page_cache.bytes(self.slices.len())
+    }
+
+    /// CPUs that are told apart.
+    pub fn cpus(&self) -> usize {
+        self.near.len()
+    }
+
+    /// The slice nearest to a CPU.
+    #[inline]
+    pub fn slice_near(&self, cpu: usize) -> u8 {
+        self.near[place_of(cpu, self.near.len())]
     }
 
     /// Bytes of log in use.
@@ -139,7 +150,7 @@ impl Pool {
     /// The slice nearest to the CPU that runs this.
     #[inline]
     pub fn near_slice(&self) -> u8 {
-        self.near[place_of(topology::recent_cpu() as usize, self.near.len())]
+        self.slice_near(topology::recent_cpu() as usize)
     }
 
     /// Blocks between owners: allocation and retirement.

@@ -46,11 +46,23 @@ fn calls_and_checkpoints_are_counted() {
     let checkpoints = |sample: &Value| sample["checkpoints"]["count"].as_u64().unwrap();
     assert!(checkpoints(&after) > checkpoints(&before), "{after}");
     assert!(after["checkpoints"]["age_seconds"].as_f64().is_some());
+    let slices = |sample: &Value| sample["slices"].as_array().unwrap().clone();
     let written = |sample: &Value| -> u64 {
-        let slices = sample["slices"].as_array().unwrap();
-        slices.iter().map(|slice| slice["log_written_bytes"].as_u64().unwrap()).sum()
+        slices(sample).iter().map(|slice| number(slice, "log_written_bytes")).sum()
     };
     assert!(written(&after) > written(&before));
+    for name in ["write", "mkdir", "rmdir"] {
+        for key in ["count", "errors", "bytes"] {
+            let of_slices: u64 = slices(&after).iter().map(|it| number(call(it, name), key)).sum();
+            assert_eq!(of_slices, number(call(&after, name), key), "{name} {key}: {after}");
+        }
+    }
+    for key in ["map_bytes", "entry_bytes", "page_bytes", "inodes"] {
+        let of_slices: u64 = slices(&after).iter().map(|it| number(&it["cache"], key)).sum();
+        assert_eq!(of_slices, number(&after["cache"], key), "{key}: {after}");
+        // Entries are counted when they were folded.
+        assert!(of_slices > 0 || key == "entry_bytes", "{key}: {after}");
+    }
     assert_eq!(after["process"], scratch.server().as_raw());
     scratch.umount();
 }
