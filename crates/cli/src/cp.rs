@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::inside::Inside;
 use crate::pool_path::{self, Operand, PoolPath};
 use crate::side::Side;
+use crate::signals;
 
 /// Arguments of `cp`.
 #[derive(Debug, Args)]
@@ -61,6 +62,7 @@ impl CpArgs {
 
 /// Copies.
 pub fn run(args: &CpArgs) -> Result<()> {
+    signals::end_between_steps();
     match (&args.from, &args.to) {
         (Operand::Outside(_), Operand::Outside(_)) => Err(Error::Usage(
             "neither side is in a pool: write POOL:/path, or use cp(1)".to_owned(),

@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use nix::sys::signal::Signal;
+
 use crate::inside::Failure;
-use crate::pool_path;
+use crate::{pool_path, signals};
 
 /// Why a command failed; the text goes to stderr after `nearside: `.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +77,9 @@ pub enum Error {
     /// The server failed; the text is its own.
     #[error("{0}")]
     Server(String),
+    /// A signal ended the command between two steps.
+    #[error("stopped by {0}")]
+    Stopped(Signal),
     /// The output could not be written.
     #[error("cannot write the output: {0}")]
     Output(std::io::Error),
@@ -92,6 +97,7 @@ impl Error {
         match self {
             Error::Usage(_) | Error::Unchecked { .. } => 2,
             Error::Bench(error) if error.is_usage() => 2,
+            Error::Stopped(signal) => signals::code(*signal),
             _ => 1,
         }
     }

@@ -7,7 +7,7 @@ use crate::access;
 use crate::args::{Durability, FormatArgs};
 use crate::error::{self, Error, Result};
 use crate::progress::Bar;
-use crate::{output, plan, size};
+use crate::{output, plan, signals, size};
 
 #[derive(Serialize)]
 struct Made {
@@ -25,8 +25,17 @@ pub fn run(args: &FormatArgs) -> Result<()> {
         let plan = plan::plan(&args.pool, &options)?;
         return if args.json { output::json(&plan) } else { output::text(&plan::text(&plan)) };
     }
+    signals::end_between_steps();
     let bar = Bar::new("formatting");
-    Pool::format(&args.pool, &options).map_err(error::pool(&args.pool))?;
+    let mut each = |done, of| {
+        bar.set(done, of);
+        signals::asked_to_end().is_none()
+    };
+    let formatted = Pool::format_watched(&args.pool, &options, &mut each);
+    formatted.map_err(|error| match signals::asked_to_end() {
+        Some(signal) => Error::Stopped(signal),
+        None => error::pool(&args.pool)(error),
+    })?;
     let made = describe(args)?;
     drop(bar);
     if args.json {

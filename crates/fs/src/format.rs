@@ -5,14 +5,19 @@ use crate::core::{Core, now};
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::types::{FileKind, Ino, Timestamp};
-use pool::{Candidate, FormatOptions, OpenOptions, Pool, Recovery};
+use pool::{Candidate, EachStep, FormatOptions, OpenOptions, Pool, Recovery};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Makes an empty file system: a pool with a root directory.
 pub fn format(dir: &Path, options: &FormatOptions) -> Result<()> {
-    pool::format(dir, options)?;
+    format_watched(dir, options, &mut |_, _| true)
+}
+
+/// The same, step by step.
+pub fn format_watched(dir: &Path, options: &FormatOptions, each: EachStep<'_>) -> Result<()> {
+    pool::format(dir, options, each)?;
     let (pool, recovery) = Pool::open(dir, &OpenOptions::default())?;
     make_root(pool, &recovery)
 }

@@ -84,7 +84,7 @@ mod xattr;
 
 pub use check::{CheckReport, Finding, check, check_candidates};
 pub use error::{Error, Result};
-pub use format::{format, format_mappings};
+pub use format::{format, format_mappings, format_watched};
 pub use lock_types::{
     LIBRARY_DOOR, LockChange, LockClass, LockDone, LockKind, LockObserver, LockOwner, LockTicket,
 };

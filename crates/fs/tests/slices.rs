@@ -153,3 +153,22 @@ fn a_pool_in_use_is_refused_and_its_holder_named() {
     drop(holder);
     assert!(open(dir.path()).is_ok());
 }
+
+#[test]
+fn a_format_that_is_ended_leaves_nothing_and_then_works() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = dir.path().join("pool");
+    // Two steps a slice, the last one with all done.
+    for stop in 0..4 {
+        let mut told = Vec::new();
+        let ended = fs::format_watched(&pool, &options(2), &mut |done, of| {
+            told.push((done, of));
+            told.len() <= stop
+        });
+        assert_eq!(ended.unwrap_err().errno(), libc::EINTR);
+        assert_eq!(told[stop], ([0, BYTES, BYTES, 2 * BYTES][stop], 2 * BYTES));
+        assert!(!pool.exists(), "{stop}: {told:?}");
+    }
+    fs::format(&pool, &options(2)).unwrap();
+    open(&pool).unwrap().close().unwrap();
+}

@@ -26,6 +26,16 @@ impl Pool {
         Ok(fs::format(dir.as_ref(), options)?)
     }
 
+    /// The same. `each` is told how many bytes of the slices' files are set aside, of how many, and
+    /// ends it by returning false: then nothing is left of it.
+    pub fn format_watched(
+        dir: impl AsRef<Path>,
+        options: &FormatOptions,
+        each: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<()> {
+        Ok(fs::format_watched(dir.as_ref(), options, each)?)
+    }
+
     /// Opens the pool in directory `dir` for reading and writing, exclusively, and recovers it if
     /// it was not closed.
     pub fn open(dir: impl AsRef<Path>) -> Result<Pool> {

@@ -49,6 +49,9 @@ pub enum Error {
     /// The slices do not make one pool.
     #[error("the slices do not make one pool: {0}")]
     Slices(String),
+    /// Who had it made did not want it any more.
+    #[error("stopped; nothing is left of it")]
+    Stopped,
     /// A size that cannot work.
     #[error("{0}")]
     Size(String),
@@ -105,6 +108,7 @@ impl Error {
             Error::NoPool(_) => libc::ENOENT,
             Error::Exists(_) => libc::EEXIST,
             Error::NoSpace | Error::Lent => libc::ENOSPC,
+            Error::Stopped => libc::EINTR,
             Error::ReadOnly => libc::EROFS,
             Error::LogFull => libc::EAGAIN,
             Error::Superblock { .. }

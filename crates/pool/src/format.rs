@@ -12,8 +12,10 @@ use crate::superblock::{
     STATE_BLOCK, SUPERBLOCK_BLOCK, Superblock, features,
 };
 use pmem::{Domain, MapOptions, Mapping};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 use std::fs::OpenOptions as FileOptions;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromZeros, IntoBytes};
@@ -21,6 +23,8 @@ use zerocopy::{FromZeros, IntoBytes};
 /// Largest log that is chosen by itself, lines per slice: a small record takes one, and recovery
 /// stays near a second.
 const LOG_LINES_MAX: u64 = 3 << 19;
+/// Bytes of a file that get their blocks at once.
+const PIECE_BYTES: u64 = 64 << 20;
 
 /// Log and chunk sizes for a slice of `bytes`, with lines of `line` bytes in its log.
 fn log_layout(bytes: u64, line: usize, asked: Option<u64>) -> Result<(u64, u64)> {
@@ -47,8 +51,12 @@ fn log_line(mapping: &Mapping, asked: Option<u32>) -> Result<usize> {
     Err(Error::Size(format!("a log has lines of {short} or {long} bytes, not {bytes}")))
 }
 
+/// Is told how many bytes of the slices' files have their blocks, of how many, and ends a format by
+/// returning false: then nothing is left of it.
+pub type EachStep<'a> = &'a mut dyn FnMut(u64, u64) -> bool;
+
 /// Makes a pool in directory `dir` (made if it is missing).
-pub fn format(dir: &Path, options: &FormatOptions) -> Result<()> {
+pub fn format(dir: &Path, options: &FormatOptions, each: EachStep<'_>) -> Result<()> {
     if options.slices.is_empty() || options.slices.len() > SLICES_MAX {
         return Err(Error::Size(format!(
             "a pool has 1 to {SLICES_MAX} slices, not {}",
@@ -56,7 +64,7 @@ pub fn format(dir: &Path, options: &FormatOptions) -> Result<()> {
         )));
     }
     let is_new = !dir.exists();
-    let formatted = format_in(dir, options);
+    let formatted = format_in(dir, options, each);
     if formatted.is_err() && is_new {
         // Only if it is empty.
         let _ = std::fs::remove_dir(dir);
@@ -64,7 +72,7 @@ pub fn format(dir: &Path, options: &FormatOptions) -> Result<()> {
     formatted
 }
 
-fn format_in(dir: &Path, options: &FormatOptions) -> Result<()> {
+fn format_in(dir: &Path, options: &FormatOptions, each: EachStep<'_>) -> Result<()> {
     let io = |source| Error::Io { path: dir.to_path_buf(), source };
     if let Some(parent) = dir.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         std::fs::create_dir_all(parent).map_err(io)?;
@@ -79,10 +87,12 @@ fn format_in(dir: &Path, options: &FormatOptions) -> Result<()> {
         return Err(Error::Exists(path));
     }
     let mut made = Made::default();
+    let mut steps = Steps { each, before: 0, of: 0 };
+    steps.of = options.slices.iter().map(|it| it.bytes.unwrap_or(options.slice_bytes)).sum();
     let mut mappings = Vec::new();
     for (index, spec) in options.slices.iter().enumerate() {
         let path = dir.join(format!("slice.{index}"));
-        place(&path, spec, options.slice_bytes, &mut made)?;
+        place(&path, spec, options.slice_bytes, (&mut made, &mut steps))?;
         mappings.push(Mapping::open(
             &path,
             &MapOptions { read_only: false, process: options.process },
@@ -119,8 +129,30 @@ impl Drop for Made {
     }
 }
 
+/// How far the files are.
+struct Steps<'a> {
+    each: EachStep<'a>,
+    /// Bytes of the slices before this one.
+    before: u64,
+    of: u64,
+}
+
+impl Steps<'_> {
+    fn told(&mut self, done: u64) -> std::io::Result<()> {
+        match (self.each)(self.before + done, self.of) {
+            true => Ok(()),
+            false => Err(std::io::ErrorKind::Interrupted.into()),
+        }
+    }
+}
+
 /// Puts the file or link of one slice in its place.
-fn place(path: &Path, spec: &SliceSpec, bytes: u64, made: &mut Made) -> Result<()> {
+fn place(
+    path: &Path,
+    spec: &SliceSpec,
+    bytes: u64,
+    (made, steps): (&mut Made, &mut Steps<'_>),
+) -> Result<()> {
     let io = |source| Error::Io { path: path.to_path_buf(), source };
     let bytes = spec.bytes.unwrap_or(bytes);
     let target = match &spec.path {
@@ -153,30 +185,55 @@ fn place(path: &Path, spec: &SliceSpec, bytes: u64, made: &mut Made) -> Result<(
         Some(len) => made.grown.push((target.clone(), len)),
         None => made.paths.push(target.clone()),
     }
-    allocate(&file, bytes / BLOCK_BYTES * BLOCK_BYTES)
-        .map_err(|source| Error::Io { path: target, source })
+    allocate(&file, bytes / BLOCK_BYTES * BLOCK_BYTES, steps).map_err(|source| {
+        match source.kind() {
+            std::io::ErrorKind::Interrupted => Error::Stopped,
+            _ => Error::Io { path: target, source },
+        }
+    })?;
+    steps.before += bytes;
+    Ok(())
 }
 
 /// Gives the file all its blocks: a slice is never sparse, so that no store can find the disk full.
-fn allocate(file: &std::fs::File, bytes: u64) -> std::io::Result<()> {
-    use std::os::unix::fs::FileExt;
+fn allocate(file: &std::fs::File, bytes: u64, steps: &mut Steps<'_>) -> std::io::Result<()> {
+    check_room(file, bytes)?;
     file.set_len(bytes)?;
-    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, bytes)
-        .map_err(std::io::Error::from)
-    {
-        Ok(()) => Ok(()),
-        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-            let zeros = vec![0u8; 1 << 20];
-            let mut at = 0;
-            while at < bytes {
-                let len = zeros.len().min((bytes - at) as usize);
-                file.write_all_at(&zeros[..len], at)?;
-                at += len as u64;
-            }
-            Ok(())
+    let mut at = 0;
+    while at < bytes {
+        steps.told(at)?;
+        let piece = PIECE_BYTES.min(bytes - at);
+        match rustix::fs::fallocate(file, FallocateFlags::empty(), at, piece) {
+            // a signal that nobody waits for; it goes on where it was
+            Err(Errno::INTR) => continue,
+            Err(Errno::OPNOTSUPP) => write_zeros(file, at..at + piece)?,
+            allocated => allocated?,
         }
-        Err(error) => Err(error),
+        at += piece;
     }
+    steps.told(bytes)
+}
+
+/// Refuses what cannot fit before any of it is taken: on tmpfs that would be the machine's memory.
+fn check_room(file: &std::fs::File, bytes: u64) -> std::io::Result<()> {
+    let has = file.metadata()?.blocks().saturating_mul(512);
+    let room = rustix::fs::fstatvfs(file)?;
+    let free = room.f_bfree.saturating_mul(room.f_frsize);
+    // a file system without a limit says that it has no blocks at all
+    match room.f_blocks > 0 && bytes.saturating_sub(has) > free {
+        true => Err(Errno::NOSPC.into()),
+        false => Ok(()),
+    }
+}
+
+fn write_zeros(file: &std::fs::File, mut range: std::ops::Range<u64>) -> std::io::Result<()> {
+    let zeros = vec![0u8; 1 << 20];
+    while !range.is_empty() {
+        let len = zeros.len().min((range.end - range.start) as usize);
+        file.write_all_at(&zeros[..len], range.start)?;
+        range.start += len as u64;
+    }
+    Ok(())
 }
 
 /// Makes a pool in memory that is already mapped, a slice each.

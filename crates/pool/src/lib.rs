@@ -34,7 +34,7 @@ pub use checkpoint::{Cut, Written};
 pub use epoch::{Tail, records_until};
 pub use error::{Error, Result};
 pub use fold::{DataBlocks, FoldView, Folded, Pages, SliceBatch};
-pub use format::{format, format_mappings};
+pub use format::{EachStep, format, format_mappings};
 pub use gate::{Closed, Entered};
 pub use log::LaneGuard;
 pub use open::Recovery;

@@ -7,6 +7,7 @@ use crate::content::Content;
 use crate::error::Result;
 use crate::inside::Opening;
 use crate::keep;
+use crate::signals;
 
 /// Bytes that a pool is asked to copy at once.
 const SHARED_BYTES_MAX: u64 = 64 << 20;
@@ -52,6 +53,7 @@ impl Copy<'_> {
             }
             offset += bytes;
             self.bar.add(bytes);
+            signals::goes_on()?;
         }
         Ok(false)
     }
@@ -74,6 +76,7 @@ impl Copy<'_> {
             target.write(&piece[..bytes], offset).map_err(&at_to)?;
             offset += bytes as u64;
             self.bar.add(bytes as u64);
+            signals::goes_on()?;
         }
         Ok(())
     }

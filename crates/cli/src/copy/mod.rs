@@ -2,8 +2,9 @@
 //!
 //! A file with a new name is written under a name of its own and renamed when it is whole, so that
 //! a copy that fails leaves nothing under the final name. A file that exists is written anew in
-//! place, as cp(1) does: it keeps its mode, its owner and its other names. What a copy that was
-//! killed left behind is removed by the next one into the same directory. In a tree, what cannot be
+//! place, as cp(1) does: it keeps its mode, its owner and its other names. A signal ends a copy
+//! between two pieces, and nothing is left of the file that it was at. What a copy that was killed
+//! left behind is removed by the next one into the same directory. In a tree, what cannot be
 //! copied is told and left out, and the rest is copied.
 
 mod bytes;
@@ -23,6 +24,7 @@ use crate::output;
 use crate::pool_path::{self, Operand};
 use crate::progress::Bar;
 use crate::side::{Side, Stat, means_directory};
+use crate::signals;
 
 /// Bytes copied at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -157,6 +159,7 @@ impl<'a> Copy<'a> {
         for name in self.from.names(from).map_err(self.at_from(from))? {
             // One that is damaged, say, keeps nobody from the others.
             if let Err(error) = self.copy_entry(&from.join(&name), &to.join(&name)) {
+                signals::goes_on()?;
                 self.failed += 1;
                 output::complain(&error.to_string());
             }
@@ -170,6 +173,7 @@ impl<'a> Copy<'a> {
     }
 
     fn copy_entry(&mut self, from: &Path, to: &Path) -> Result<()> {
+        signals::goes_on()?;
         match self.from.stat(from, false).map_err(self.at_from(from))? {
             Some(stat) => self.copy(from, &stat, to),
             // Somebody removed it meanwhile.
@@ -256,7 +260,9 @@ impl<'a> Copy<'a> {
         let mode = Opening::New(source.mode & MODE_BITS);
         let filled = self
             .fill(from, &scratch, to, mode)
-            .and_then(|()| self.preserve(from, source, &scratch));
+            .and_then(|()| self.preserve(from, source, &scratch))
+            // A pipe ends with its writer, whom the same signal may have ended.
+            .and_then(|()| signals::goes_on());
         let done = filled.and_then(|()| self.to.rename(&scratch, to).map_err(self.at_to(to)));
         if done.is_err() {
             // The first error is what matters; it may even be that nothing was made.
