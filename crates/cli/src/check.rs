@@ -32,7 +32,8 @@ fn look(pool: &Path) -> Result<Verdict> {
         let mut each = |progress: crate::control::Progress| bar.set(progress.done, progress.of);
         return Client::connect(pool)?.check(&mut each);
     }
-    nearside::check(pool).map(Verdict::from).map_err(error::pool(pool))
+    let checked = nearside::check_watched(pool, &mut |done, of| bar.set(done, of));
+    checked.map(Verdict::from).map_err(error::pool(pool))
 }
 
 fn text(pool: &Path, verdict: &Verdict) -> String {

@@ -62,19 +62,28 @@ impl CheckReport {
 
 /// Verifies everything that a closed pool stores; changes nothing.
 pub fn check(dir: &Path) -> Result<CheckReport> {
+    check_watched(dir, &mut |_, _| ())
+}
+
+/// The same. `each` is told how many bytes of data are done, of how many at most.
+pub fn check_watched(dir: &Path, each: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     let (pool, recovery) = Pool::open(dir, &options)?;
-    check_pool(pool, &recovery)
+    check_pool(pool, &recovery, each)
 }
 
 /// The same for slices that are mapped already, opened as `options` say, but to be read only.
 pub fn check_candidates(candidates: Vec<Candidate>, options: &OpenOptions) -> Result<CheckReport> {
     let options = OpenOptions { read_only: true, ..options.clone() };
     let (pool, recovery) = Pool::open_candidates(candidates, &options)?;
-    check_pool(pool, &recovery)
+    check_pool(pool, &recovery, &mut |_, _| ())
 }
 
-fn check_pool(pool: Pool, recovery: &Recovery) -> Result<CheckReport> {
+fn check_pool(
+    pool: Pool,
+    recovery: &Recovery,
+    each: &mut dyn FnMut(u64, u64),
+) -> Result<CheckReport> {
     let mut report = CheckReport::default();
     if recovery.left < Some(pool::Left::Crashed) {
         for damage in &recovery.damage {
@@ -111,7 +120,7 @@ fn check_pool(pool: Pool, recovery: &Recovery) -> Result<CheckReport> {
     };
     let view = FoldView::new(&core.pool, &pages);
     let state = State { overlays, ..State::default() };
-    let mut checker = Checker { core: &core, report, state };
+    let mut checker = Checker { core: &core, report, state, each };
     checker.trees(&view, &folded);
     checker.names();
     checker.places();
@@ -198,6 +207,8 @@ pub struct Checker<'c> {
     pub report: CheckReport,
     /// What was seen so far.
     pub state: State,
+    /// Is told how many bytes of data are done, of how many at most.
+    pub each: &'c mut dyn FnMut(u64, u64),
 }
 
 impl Checker<'_> {
@@ -336,6 +347,10 @@ impl Checker<'_> {
             return;
         }
         self.report.blocks += 1;
+        if self.report.blocks.is_multiple_of(leaf::LEAF_BLOCKS) {
+            let (all, free) = self.core.pool.blocks();
+            (self.each)(self.report.blocks * BLOCK_BYTES, all.saturating_sub(free) * BLOCK_BYTES);
+        }
         match self.core.crc_under(addr, patches) {
             Ok(found) if found == crc => {}
             Ok(_) => self.report.add(file_place, format!("the data at {} is damaged", place(addr))),

@@ -47,7 +47,8 @@ impl Core {
         let pages = Pages::in_memory();
         let view = FoldView::new(&self.pool, &pages);
         let state = State { leaves: Some(Vec::new()), ..State::default() };
-        let mut checker = Checker { core: self, report: CheckReport::default(), state };
+        let report = CheckReport::default();
+        let mut checker = Checker { core: self, report, state, each: &mut |_, _| () };
         checker.trees(&view, &folded);
         checker.names();
         checker.places();

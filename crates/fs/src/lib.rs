@@ -82,7 +82,7 @@ mod write;
 mod write_pieces;
 mod xattr;
 
-pub use check::{CheckReport, Finding, check, check_candidates};
+pub use check::{CheckReport, Finding, check, check_candidates, check_watched};
 pub use error::{Error, Result};
 pub use format::{format, format_mappings, format_watched};
 pub use lock_types::{

@@ -99,3 +99,20 @@ fn what_is_let_go_of_is_not_counted_any_more() {
     }
     fs.close().unwrap();
 }
+
+#[test]
+fn a_check_tells_how_far_it_is() {
+    let pool = TestPool::new(SLICES, 12 << 20);
+    let fs = pool.start();
+    fs.write(&make(&fs, "file"), 0, &pattern(7, 4 << 20)).unwrap();
+    fs.close().unwrap();
+    drop(fs);
+    let mut told = Vec::new();
+    let report = fs::check_watched(&pool.dir(), &mut |done, of| told.push((done, of))).unwrap();
+    assert_eq!(report.blocks, 1024);
+    assert!(told.is_sorted() && told.len() == 8, "{told:?}");
+    let (done, of) = told[7];
+    assert_eq!(done, 4 << 20);
+    // The trees have some blocks, too.
+    assert!(of >= done && of < done + (1 << 20), "{told:?}");
+}

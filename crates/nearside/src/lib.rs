@@ -56,7 +56,7 @@ pub use fs::{
 };
 pub use metadata::Metadata;
 pub use pool::{Atime, FormatOptions, OpenOptions, PoolInfo, SliceInfo, SliceSpec};
-pub use pool_door::{Pool, check};
+pub use pool_door::{Pool, check, check_watched};
 pub use read_dir::{DirEntry, ReadDir};
 
 #[cfg(doctest)]

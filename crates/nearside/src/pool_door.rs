@@ -122,6 +122,11 @@ pub fn check(dir: impl AsRef<Path>) -> Result<CheckReport> {
     Ok(fs::check(dir.as_ref())?)
 }
 
+/// The same. `each` is told how many bytes of data are done, of how many at most.
+pub fn check_watched(dir: impl AsRef<Path>, each: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
+    Ok(fs::check_watched(dir.as_ref(), each)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
