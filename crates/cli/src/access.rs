@@ -4,13 +4,14 @@
 //! that is mounted here is never opened a second time: its files are reached through the mount,
 //! and what it says of itself is asked of the server.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use nearside::{OpenOptions, Pool};
 use nearside_fuse::mounts::{self, MountEntry};
 
 use crate::control::Client;
-use crate::error::{self, Result};
+use crate::error::{self, Error, Result};
 use crate::facts::Facts;
 use crate::inside::{Inside, Mounted};
 use crate::place;
@@ -81,5 +82,21 @@ pub fn mount_of(dir: &Path) -> Result<Option<MountEntry>> {
 
 fn mounted(dir: &Path) -> Result<Option<Mounted>> {
     let Some(entry) = mount_of(dir)? else { return Ok(None) };
-    Mounted::open(dir, &entry).map(Some).map_err(error::io(&entry.dir))
+    Mounted::open(dir, &entry).map(Some).map_err(|source| match entry.user {
+        // Root neither, unless the mount lets others in.
+        Some(user) if source.kind() == ErrorKind::PermissionDenied && user != euid() => {
+            Error::Place {
+                dir: entry.dir,
+                reason: format!(
+                    "user {user} mounted it for nobody else; ask as that user, or have it mounted \
+                     with --allow-other"
+                ),
+            }
+        }
+        _ => Error::Io { path: entry.dir, source },
+    })
+}
+
+fn euid() -> u32 {
+    rustix::process::geteuid().as_raw()
 }

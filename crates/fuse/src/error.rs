@@ -19,8 +19,9 @@ pub enum Error {
     },
     /// The kernel or fusermount3 refused the mount.
     #[error(
-        "{}: cannot mount here: {source}; mounting takes root, or fusermount3 (package fuse3)",
-        dir.display()
+        "{}: cannot mount here: {source}; {}",
+        dir.display(),
+        way_out(&source.to_string())
     )]
     Refused {
         /// The mount point.
@@ -51,6 +52,19 @@ pub enum Error {
         /// What was answered.
         source: std::io::Error,
     },
+}
+
+/// What to do when a mount is refused, by what fusermount3 said of it.
+fn way_out(said: &str) -> &'static str {
+    match said {
+        said if said.contains("user_allow_other") => {
+            "write that line into /etc/fuse.conf, as root, or mount without --allow-other"
+        }
+        said if said.contains("failed to open /dev/fuse") => {
+            "let users open it (chmod 666 /dev/fuse, as root), or mount as root"
+        }
+        _ => "mounting takes root, or fusermount3 (package fuse3)",
+    }
 }
 
 /// Result of mounting and unmounting.

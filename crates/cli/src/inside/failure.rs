@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use nearside::Error as PoolError;
 use nearside::files::Error as FsError;
 
+/// Longest path that a call takes.
+const PATH_BYTES_MAX: usize = 4095;
+
 /// Why a question about a pool's files had no answer.
 #[derive(Debug)]
 pub struct Failure {
@@ -32,7 +35,12 @@ impl Failure {
     /// What the kernel said of `path` in a mounted pool, in the engine's words where it has some.
     pub fn of_kernel(path: &Path, error: std::io::Error) -> Failure {
         let errno = error.raw_os_error().unwrap_or(libc::EIO);
-        let what = words(errno).unwrap_or_else(|| error.to_string());
+        let what = match errno {
+            libc::ENAMETOOLONG if path.as_os_str().len() > PATH_BYTES_MAX => {
+                PoolError::PathTooLong.to_string()
+            }
+            _ => words(errno).unwrap_or_else(|| error.to_string()),
+        };
         Failure { errno, path: Some(path.to_path_buf()), what }
     }
 
@@ -92,6 +100,9 @@ mod tests {
             assert_eq!((engine.errno, kernel.errno), (errno, errno));
         }
         let looping = Failure::of_kernel(path, std::io::Error::from_raw_os_error(libc::ELOOP));
+        let long = PathBuf::from("a/".repeat(3000));
+        let long = Failure::of_kernel(&long, std::io::Error::from_raw_os_error(libc::ENAMETOOLONG));
+        assert_eq!(long.what, PoolError::PathTooLong.to_string());
         assert!(looping.what.starts_with("over 40 symbolic links"), "{}", looping.what);
     }
 }

@@ -98,12 +98,14 @@ fn a_users_mount_is_the_users_alone() {
         r#"
             as $U 'mkdir mnt; $NS format pool --size 96M >&2; $NS mount pool mnt; echo x > mnt/f'
             ls mnt >&2 2>/dev/null && echo "root came in"
+            $NS ls pool 2>&1 | grep -c 'user 1000 mounted it for nobody else'
+            $NS df pool | grep -c total
             as $O 'ls mnt' 2>/dev/null && echo "another user came in"
             as $U '$NS mount --help >&2; ! $NS mount pool mnt' 2>/dev/null
             as $U '$NS umount mnt'; grep -c "$DIR/home" /proc/self/mounts || true
         "#,
     );
-    assert_eq!(said, "0\n");
+    assert_eq!(said, "1\n1\n0\n");
 }
 
 #[test]
@@ -116,6 +118,7 @@ fn a_users_mount_lets_others_in_when_the_machine_allows_it() {
     let refused = home.run("", mount);
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && text.contains("user_allow_other"), "{text}");
+    assert!(text.contains("/etc/fuse.conf") && !text.contains("package fuse3"), "{text}");
     let others = r#"
         as $U 'echo open > mnt/open; echo mine > mnt/mine; chmod 600 mnt/mine; mkdir -m 777 mnt/all'
         as $O 'cat mnt/open; ! cat mnt/mine 2>/dev/null; echo other > mnt/all/f'
@@ -124,4 +127,14 @@ fn a_users_mount_lets_others_in_when_the_machine_allows_it() {
     "#;
     let said = home.works("user_allow_other\n", &format!("{mount}{others}"));
     assert_eq!(said, "open\n1001\n");
+}
+
+#[test]
+fn a_user_is_told_what_a_machine_does_not_allow() {
+    let Some(home) = Home::new() else { return };
+    let closed = "chmod 600 \"$DIR/fuse\"
+        as $U 'mkdir mnt; $NS format pool --size 96M >&2; $NS mount pool mnt'";
+    let refused = home.run("", closed);
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && text.contains("let users open it"), "{text}");
 }
