@@ -1,4 +1,5 @@
-//! Programs that ask much of a file system.
+//! Programs that ask much of a file system, while its server is killed over and over: none sees
+//! more than a delay.
 
 use crate::support::{Scratch, has};
 
@@ -9,7 +10,7 @@ fn git_keeps_a_history() {
     }
     let Some(scratch) = Scratch::mounted() else { return };
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-    scratch.sh(&format!(
+    scratch.sh_while_servers_die(&format!(
         r#"
         git config --global user.name T; git config --global user.email t@example.org
         git config --global init.defaultBranch main
@@ -31,7 +32,8 @@ fn sqlite_keeps_its_tables_in_wal_and_rollback_mode() {
         return;
     }
     let Some(scratch) = Scratch::mounted() else { return };
-    scratch.sh(r#"
+    scratch.sh_while_servers_die(
+        r#"
         for mode in wal delete truncate; do
             sqlite3 $mode.db "pragma journal_mode=$mode; create table t(i integer, x blob);"
             writer() {
@@ -45,7 +47,8 @@ fn sqlite_keeps_its_tables_in_wal_and_rollback_mode() {
             sqlite3 $mode.db "delete from t where i % 3 = 0; vacuum"
             test "$(sqlite3 $mode.db 'pragma integrity_check')" = ok
         done
-    "#);
+    "#,
+    );
     scratch.finish();
 }
 
@@ -69,9 +72,11 @@ fn a_program_is_compiled_and_run() {
         return;
     }
     let Some(scratch) = Scratch::mounted() else { return };
-    scratch.sh(r#"
+    scratch.sh_while_servers_die(
+        r#"
         printf '#include <stdio.h>\nint main(void) { puts("built here"); return 0; }\n' > p.c
         cc -O1 -o p p.c; test "$(./p)" = "built here"; cp p q; test "$(./q)" = "built here"
-    "#);
+    "#,
+    );
     scratch.finish();
 }

@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -10,6 +11,10 @@ use nix::unistd::Pid;
 
 /// Longest time that one command may take.
 const COMMAND_SECONDS_MAX: u64 = 180;
+/// How long a server is let serve before it is killed: less, and its keeper would give up.
+const SERVED_LONG_ENOUGH: Duration = Duration::from_millis(500);
+/// Kills that a program has to live through.
+const SERVERS_KILLED: u32 = 4;
 
 /// A pool and a mount point in a directory that goes away at the end.
 pub struct Scratch {
@@ -168,6 +173,32 @@ impl Scratch {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// Runs a shell script again and again, each time in a new directory of the mount, while the
+    /// server is killed whenever it has served for a moment: until that was often enough.
+    pub fn sh_while_servers_die(&self, script: &str) {
+        let (is_over, killed) = (AtomicBool::new(false), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::thread::sleep(SERVED_LONG_ENOUGH);
+                    if let [_, server] = self.processes()[..] {
+                        kill(server, Signal::SIGKILL).unwrap();
+                        killed.fetch_add(1, Ordering::Relaxed);
+                        wait_until("the next server", || self.server_now() != Some(server));
+                    }
+                }
+            });
+            let over = Over(&is_over);
+            for round in 0.. {
+                self.sh(&format!("mkdir round{round}; cd round{round}\n{script}"));
+                if killed.load(Ordering::Relaxed) >= SERVERS_KILLED {
+                    break;
+                }
+            }
+            drop(over);
+        });
+    }
+
     /// Runs a shell script in the mount, perhaps as another user (and group of the same number).
     pub fn sh_as(&self, user: Option<u32>, script: &str) -> Output {
         let mut command = Command::new("timeout");
@@ -193,6 +224,15 @@ impl Drop for Scratch {
             let _ = kill(process, Signal::SIGKILL);
         }
         let _ = Command::new("umount").arg("-l").arg(self.mnt()).status();
+    }
+}
+
+/// Says so when it is dropped, however that comes.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
