@@ -84,7 +84,11 @@ fn mounted(dir: &Path) -> Result<Option<Mounted>> {
     let Some(entry) = mount_of(dir)? else { return Ok(None) };
     Mounted::open(dir, &entry).map(Some).map_err(|source| match entry.user {
         // Root neither, unless the mount lets others in.
-        Some(user) if source.kind() == ErrorKind::PermissionDenied && user != euid() => {
+        Some(user)
+            if source.kind() == ErrorKind::PermissionDenied
+                && !entry.allows_others
+                && user != euid() =>
+        {
             Error::Place {
                 dir: entry.dir,
                 reason: format!(

@@ -62,7 +62,16 @@ impl CpArgs {
 
 /// Copies.
 pub fn run(args: &CpArgs) -> Result<()> {
-    signals::end_between_steps();
+    // A pipe may be silent for ever, and the first signal is to end that.
+    let waits = match &args.from {
+        Operand::Outside(path) => {
+            std::fs::metadata(path).is_ok_and(|it| !it.is_file() && !it.is_dir())
+        }
+        Operand::Inside(_) => false,
+    };
+    if !waits {
+        signals::end_between_steps();
+    }
     match (&args.from, &args.to) {
         (Operand::Outside(_), Operand::Outside(_)) => Err(Error::Usage(
             "neither side is in a pool: write POOL:/path, or use cp(1)".to_owned(),

@@ -33,8 +33,8 @@ pub fn run(args: &FormatArgs) -> Result<()> {
     };
     let formatted = Pool::format_watched(&args.pool, &options, &mut each);
     formatted.map_err(|error| match signals::asked_to_end() {
-        Some(signal) => Error::Stopped(signal),
-        None => error::pool(&args.pool)(error),
+        Some(signal) if error.errno() == libc::EINTR => Error::Stopped(signal),
+        _ => error::pool(&args.pool)(error),
     })?;
     let made = describe(args)?;
     drop(bar);

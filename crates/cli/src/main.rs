@@ -1,7 +1,7 @@
 //! The `nearside` command: makes, mounts and looks after pools.
 //!
 //! Exit codes: 0 done, 1 failed (the message is on stderr), 2 wrong usage (`check`: could not
-//! look).
+//! look). A signal that ended it is what it died of.
 #![forbid(unsafe_code)]
 
 mod about;
@@ -69,6 +69,9 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             output::complain(&error.to_string());
+            if let Error::Stopped(signal) = error {
+                signals::die_of(signal);
+            }
             ExitCode::from(error.exit_code())
         }
     }

@@ -123,6 +123,7 @@ mod tests {
             device: (0, 1),
             root: "/".into(),
             user: Some(0),
+            allows_others: false,
             dir: "/mnt".into(),
             kind: "fuse.nearside".to_owned(),
             source: source(Path::new("/a b/pool")),

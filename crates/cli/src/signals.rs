@@ -61,7 +61,7 @@ pub fn end_between_steps() {
     let signals = Signals(set);
     let watched = signals.forward(move |signal| {
         if ASKED.set(signal).is_err() {
-            std::process::exit(code(signal).into());
+            die_of(signal);
         }
     });
     if watched.is_err() {
@@ -80,7 +80,17 @@ pub fn goes_on() -> Result<()> {
     asked_to_end().map_or(Ok(()), |signal| Err(Error::Stopped(signal)))
 }
 
-/// What a process exits with that a signal ended, in a shell's count.
+/// Ends this process as the signal would have: a shell's loop goes on after an exit, whatever its
+/// code.
+pub fn die_of(signal: Signal) {
+    let mut set = SigSet::empty();
+    set.add(signal);
+    // To this thread, which does not block it any more.
+    let died = set.thread_unblock().and_then(|()| nix::sys::signal::raise(signal));
+    tracing::debug!(?died, "a signal that did not end the process");
+}
+
+/// What a shell says of a process that a signal ended.
 pub fn code(signal: Signal) -> u8 {
     128 + signal as u8
 }

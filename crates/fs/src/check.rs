@@ -60,13 +60,16 @@ impl CheckReport {
     }
 }
 
+/// Is told how many bytes of data are done, of about how many.
+pub type Each<'a> = &'a mut dyn FnMut(u64, u64);
+
 /// Verifies everything that a closed pool stores; changes nothing.
 pub fn check(dir: &Path) -> Result<CheckReport> {
     check_watched(dir, &mut |_, _| ())
 }
 
-/// The same. `each` is told how many bytes of data are done, of how many at most.
-pub fn check_watched(dir: &Path, each: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
+/// The same, step by step.
+pub fn check_watched(dir: &Path, each: Each<'_>) -> Result<CheckReport> {
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
     let (pool, recovery) = Pool::open(dir, &options)?;
     check_pool(pool, &recovery, each)
@@ -79,11 +82,7 @@ pub fn check_candidates(candidates: Vec<Candidate>, options: &OpenOptions) -> Re
     check_pool(pool, &recovery, &mut |_, _| ())
 }
 
-fn check_pool(
-    pool: Pool,
-    recovery: &Recovery,
-    each: &mut dyn FnMut(u64, u64),
-) -> Result<CheckReport> {
+fn check_pool(pool: Pool, recovery: &Recovery, each: Each<'_>) -> Result<CheckReport> {
     let mut report = CheckReport::default();
     if recovery.left < Some(pool::Left::Crashed) {
         for damage in &recovery.damage {
@@ -207,8 +206,8 @@ pub struct Checker<'c> {
     pub report: CheckReport,
     /// What was seen so far.
     pub state: State,
-    /// Is told how many bytes of data are done, of how many at most.
-    pub each: &'c mut dyn FnMut(u64, u64),
+    /// See [`Each`].
+    pub each: Each<'c>,
 }
 
 impl Checker<'_> {
@@ -347,10 +346,7 @@ impl Checker<'_> {
             return;
         }
         self.report.blocks += 1;
-        if self.report.blocks.is_multiple_of(leaf::LEAF_BLOCKS) {
-            let (all, free) = self.core.pool.blocks();
-            (self.each)(self.report.blocks * BLOCK_BYTES, all.saturating_sub(free) * BLOCK_BYTES);
-        }
+        self.tell();
         match self.core.crc_under(addr, patches) {
             Ok(found) if found == crc => {}
             Ok(_) => self.report.add(file_place, format!("the data at {} is damaged", place(addr))),

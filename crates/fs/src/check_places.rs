@@ -5,11 +5,24 @@
 //! with more is never free.
 
 use crate::check::{Checker, inode_place, place};
+use crate::leaf::LEAF_BLOCKS;
 use crate::references;
 use crate::types::Ino;
+use pool::BLOCK_BYTES;
 use pool::tree::Key;
 
 impl Checker<'_> {
+    /// Tells how far it is, now and then.
+    pub fn tell(&mut self) {
+        let done = self.report.blocks;
+        if done.is_multiple_of(LEAF_BLOCKS) {
+            let (all, free) = self.core.pool.blocks();
+            // a shared block is looked at in each of its places
+            let of = all.saturating_sub(free).max(done);
+            (self.each)(done * BLOCK_BYTES, of * BLOCK_BYTES);
+        }
+    }
+
     /// A value of the tree that counts references.
     pub fn counted(&mut self, slice: u8, key: &Key, value: &[u8]) {
         let counts = references::decode(key.index, value)

@@ -71,7 +71,7 @@ fn calls_and_caches_are_counted_where_they_are() {
     fs.close().unwrap();
 }
 
-/// What leaves the caches leaves the account of its slice, too, to the last byte.
+/// Entries and inodes that leave the caches leave the account of their slice, too.
 #[test]
 fn what_is_let_go_of_is_not_counted_any_more() {
     let pool = TestPool::new(SLICES, 12 << 20);

@@ -21,6 +21,8 @@ pub struct MountEntry {
     pub source: OsString,
     /// Of a FUSE mount, the user that made it, who says whatever they like about its source.
     pub user: Option<u32>,
+    /// Of a FUSE mount, whether others than that user may enter.
+    pub allows_others: bool,
 }
 
 /// The mount table as this thread sees it, oldest first: `/proc/self` is that of the first thread,
@@ -59,6 +61,7 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
     let kind = String::from_utf8_lossy(fields.next()?).into_owned();
     let source = unescape(fields.next()?);
     let mut settings = fields.next().unwrap_or_default().split(|&byte| byte == b',');
+    let allows_others = settings.clone().any(|setting| setting == b"allow_other");
     let user = settings.find_map(|setting| setting.strip_prefix(b"user_id="));
     Some(MountEntry {
         device: (major.parse().ok()?, minor.parse().ok()?),
@@ -67,6 +70,7 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
         kind,
         source,
         user: user.and_then(|user| std::str::from_utf8(user).ok()?.parse().ok()),
+        allows_others,
     })
 }
 
@@ -129,6 +133,10 @@ mod tests {
         let part = b"97 29 0:44 /a\\040b /mnt rw - fuse.x y rw,default_permissions,user_id=1000";
         let entry = parse(part).unwrap();
         assert_eq!((entry.root.as_path(), entry.user), (Path::new("/a b"), Some(1000)));
+        assert!(!entry.allows_others);
+        let open =
+            parse(b"9 2 0:1 / /a rw - fuse.x y rw,user_id=7,group_id=7,allow_other").unwrap();
+        assert!(open.allows_others && open.user == Some(7));
         assert_eq!(parse(b"1 2 0:1 / /a rw - ext4 x rw").unwrap().user, None);
     }
 

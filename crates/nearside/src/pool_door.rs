@@ -27,7 +27,7 @@ impl Pool {
     }
 
     /// The same. `each` is told how many bytes of the slices' files are set aside, of how many, and
-    /// ends it by returning false: then nothing is left of it.
+    /// ends it by returning false: then what it made is removed.
     pub fn format_watched(
         dir: impl AsRef<Path>,
         options: &FormatOptions,
@@ -122,7 +122,7 @@ pub fn check(dir: impl AsRef<Path>) -> Result<CheckReport> {
     Ok(fs::check(dir.as_ref())?)
 }
 
-/// The same. `each` is told how many bytes of data are done, of how many at most.
+/// The same. `each` is told how many bytes of data are done, of about how many.
 pub fn check_watched(dir: impl AsRef<Path>, each: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
     Ok(fs::check_watched(dir.as_ref(), each)?)
 }

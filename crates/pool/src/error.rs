@@ -50,7 +50,7 @@ pub enum Error {
     #[error("the slices do not make one pool: {0}")]
     Slices(String),
     /// Who had it made did not want it any more.
-    #[error("stopped; nothing is left of it")]
+    #[error("stopped; what it made is removed")]
     Stopped,
     /// A size that cannot work.
     #[error("{0}")]

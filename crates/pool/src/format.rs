@@ -14,7 +14,7 @@ use crate::superblock::{
 use pmem::{Domain, MapOptions, Mapping};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
-use std::fs::OpenOptions as FileOptions;
+use std::fs::{File, OpenOptions as FileOptions};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use zerocopy::little_endian::{U32, U64};
@@ -52,7 +52,7 @@ fn log_line(mapping: &Mapping, asked: Option<u32>) -> Result<usize> {
 }
 
 /// Is told how many bytes of the slices' files have their blocks, of how many, and ends a format by
-/// returning false: then nothing is left of it.
+/// returning false: then what it made is removed.
 pub type EachStep<'a> = &'a mut dyn FnMut(u64, u64) -> bool;
 
 /// Makes a pool in directory `dir` (made if it is missing).
@@ -88,7 +88,8 @@ fn format_in(dir: &Path, options: &FormatOptions, each: EachStep<'_>) -> Result<
     }
     let mut made = Made::default();
     let mut steps = Steps { each, before: 0, of: 0 };
-    steps.of = options.slices.iter().map(|it| it.bytes.unwrap_or(options.slice_bytes)).sum();
+    let bytes = options.slices.iter().map(|it| it.bytes.unwrap_or(options.slice_bytes));
+    steps.of = bytes.fold(0, u64::saturating_add);
     let mut mappings = Vec::new();
     for (index, spec) in options.slices.iter().enumerate() {
         let path = dir.join(format!("slice.{index}"));
@@ -100,7 +101,7 @@ fn format_in(dir: &Path, options: &FormatOptions, each: EachStep<'_>) -> Result<
     }
     format_mappings(&mappings, options)?;
     // The slices' names are to be found after a power cut too.
-    std::fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(io)?;
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(io)?;
     made.keep = true;
     Ok(())
 }
@@ -138,11 +139,19 @@ struct Steps<'a> {
 }
 
 impl Steps<'_> {
-    fn told(&mut self, done: u64) -> std::io::Result<()> {
-        match (self.each)(self.before + done, self.of) {
+    /// So many bytes of this slice are done.
+    fn told(&mut self, done: u64) -> Result<()> {
+        match (self.each)(self.before.saturating_add(done), self.of) {
             true => Ok(()),
-            false => Err(std::io::ErrorKind::Interrupted.into()),
+            false => Err(Error::Stopped),
         }
+    }
+
+    /// This slice is, with so many bytes; then comes the next one.
+    fn next(&mut self, bytes: u64) -> Result<()> {
+        self.told(bytes)?;
+        self.before = self.before.saturating_add(bytes);
+        Ok(())
     }
 }
 
@@ -166,11 +175,11 @@ fn place(
     };
     let existing = std::fs::metadata(&target);
     if existing.as_ref().is_ok_and(|m| !m.is_file()) {
-        return Ok(());
+        return steps.next(bytes);
     }
     let before = existing.map(|m| m.len()).ok();
     if spec.path.is_some() && before.is_some_and(|len| len > 0) && spec.bytes.is_none() {
-        return Ok(());
+        return steps.next(bytes);
     }
     if bytes < SLICE_BYTES_MIN {
         return Err(Error::Size(format!(
@@ -185,37 +194,36 @@ fn place(
         Some(len) => made.grown.push((target.clone(), len)),
         None => made.paths.push(target.clone()),
     }
-    allocate(&file, bytes / BLOCK_BYTES * BLOCK_BYTES, steps).map_err(|source| {
-        match source.kind() {
-            std::io::ErrorKind::Interrupted => Error::Stopped,
-            _ => Error::Io { path: target, source },
-        }
-    })?;
-    steps.before += bytes;
-    Ok(())
+    allocate((&target, &file), bytes / BLOCK_BYTES * BLOCK_BYTES, steps)?;
+    steps.next(bytes)
 }
 
 /// Gives the file all its blocks: a slice is never sparse, so that no store can find the disk full.
-fn allocate(file: &std::fs::File, bytes: u64, steps: &mut Steps<'_>) -> std::io::Result<()> {
-    check_room(file, bytes)?;
-    file.set_len(bytes)?;
-    let mut at = 0;
+fn allocate((path, file): (&Path, &File), bytes: u64, steps: &mut Steps<'_>) -> Result<()> {
+    let io = |source| Error::Io { path: path.to_path_buf(), source };
+    check_room(file, bytes).and_then(|()| file.set_len(bytes)).map_err(io)?;
+    let (mut at, mut piece_max) = (0, PIECE_BYTES);
     while at < bytes {
         steps.told(at)?;
-        let piece = PIECE_BYTES.min(bytes - at);
-        match rustix::fs::fallocate(file, FallocateFlags::empty(), at, piece) {
-            // a signal that nobody waits for; it goes on where it was
-            Err(Errno::INTR) => continue,
-            Err(Errno::OPNOTSUPP) => write_zeros(file, at..at + piece)?,
-            allocated => allocated?,
-        }
+        let piece = piece_max.min(bytes - at);
+        let allocated = match rustix::fs::fallocate(file, FallocateFlags::empty(), at, piece) {
+            // tmpfs takes a piece back that a signal ended: a shorter one may be through before
+            // the next signal
+            Err(Errno::INTR) if piece_max > 1 << 20 => {
+                piece_max /= 2;
+                continue;
+            }
+            Err(Errno::OPNOTSUPP) => write_zeros(file, at..at + piece),
+            allocated => allocated.map_err(std::io::Error::from),
+        };
+        allocated.map_err(io)?;
         at += piece;
     }
-    steps.told(bytes)
+    Ok(())
 }
 
 /// Refuses what cannot fit before any of it is taken: on tmpfs that would be the machine's memory.
-fn check_room(file: &std::fs::File, bytes: u64) -> std::io::Result<()> {
+fn check_room(file: &File, bytes: u64) -> std::io::Result<()> {
     let has = file.metadata()?.blocks().saturating_mul(512);
     let room = rustix::fs::fstatvfs(file)?;
     let free = room.f_bfree.saturating_mul(room.f_frsize);
@@ -226,7 +234,7 @@ fn check_room(file: &std::fs::File, bytes: u64) -> std::io::Result<()> {
     }
 }
 
-fn write_zeros(file: &std::fs::File, mut range: std::ops::Range<u64>) -> std::io::Result<()> {
+fn write_zeros(file: &File, mut range: std::ops::Range<u64>) -> std::io::Result<()> {
     let zeros = vec![0u8; 1 << 20];
     while !range.is_empty() {
         let len = zeros.len().min((range.end - range.start) as usize);

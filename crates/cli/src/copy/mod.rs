@@ -3,9 +3,9 @@
 //! A file with a new name is written under a name of its own and renamed when it is whole, so that
 //! a copy that fails leaves nothing under the final name. A file that exists is written anew in
 //! place, as cp(1) does: it keeps its mode, its owner and its other names. A signal ends a copy
-//! between two pieces, and nothing is left of the file that it was at. What a copy that was killed
-//! left behind is removed by the next one into the same directory. In a tree, what cannot be
-//! copied is told and left out, and the rest is copied.
+//! between two pieces: of a new file nothing is left then. What a copy that was killed left behind
+//! is removed by the next one into the same directory. In a tree, what cannot be copied is told and
+//! left out, and the rest is copied.
 
 mod bytes;
 
@@ -260,9 +260,7 @@ impl<'a> Copy<'a> {
         let mode = Opening::New(source.mode & MODE_BITS);
         let filled = self
             .fill(from, &scratch, to, mode)
-            .and_then(|()| self.preserve(from, source, &scratch))
-            // A pipe ends with its writer, whom the same signal may have ended.
-            .and_then(|()| signals::goes_on());
+            .and_then(|()| self.preserve(from, source, &scratch));
         let done = filled.and_then(|()| self.to.rename(&scratch, to).map_err(self.at_to(to)));
         if done.is_err() {
             // The first error is what matters; it may even be that nothing was made.
