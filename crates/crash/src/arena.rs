@@ -5,19 +5,35 @@
 
 use crate::events::Trace;
 use crate::images::{Images, Outcome, failed};
+use crate::model::{LINE, LineId, lines};
 use fs::{FileSystem, TakeOver, check_candidates};
 use pmem::recorder::{Event, EventKind, Recorder};
 use pmem::{Domain, Mapping, Memory};
 use pool::{Atime, Candidate, OpenOptions};
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use topology::Topology;
 
 /// The memory of a pool's slices.
 #[derive(Debug)]
 pub struct Arena {
+    domain: Domain,
     memories: Vec<Memory>,
     changed: Arc<Changed>,
+    read: Arc<Mutex<Read>>,
+    /// How often the machine was started since it held certain images.
+    starts: AtomicU32,
+    name: u32,
+}
+
+/// Which of certain lines were read.
+#[derive(Debug, Default)]
+struct Read {
+    /// A bit for each line of each slice: it is asked for, and neither read nor overwritten yet.
+    open: Vec<Vec<u64>>,
+    lines: Vec<LineId>,
 }
 
 /// What is not as it was: slice, first byte, bytes.
@@ -27,7 +43,25 @@ struct Changed(Mutex<Vec<(u32, usize, usize)>>);
 /// Is told of every store, and tells a trace if there is one.
 struct Watch {
     changed: Arc<Changed>,
+    read: Arc<Mutex<Read>>,
     trace: Option<Arc<Trace>>,
+}
+
+impl Read {
+    /// Calls `each` for the lines from `first` on and below `end` that are open, and closes them.
+    fn close(&mut self, slice: u32, (first, end): (u64, u64), each: bool) {
+        let Some(bits) = self.open.get_mut(slice as usize) else { return };
+        for number in first..end {
+            let Some(word) = bits.get_mut(number as usize / 64) else { return };
+            let bit = 1 << (number % 64);
+            if *word & bit != 0 {
+                *word &= !bit;
+                if each {
+                    self.lines.push((slice, number));
+                }
+            }
+        }
+    }
 }
 
 impl Changed {
@@ -43,15 +77,28 @@ impl Changed {
 impl Recorder for Watch {
     fn event(&self, told: Event<'_>) {
         if let EventKind::Store { offset, data } | EventKind::NtStore { offset, data } = told.kind {
-            self.changed.note(told.mapping, offset as usize, data.len());
+            let (offset, end) = (offset as usize, offset as usize + data.len());
+            self.changed.note(told.mapping, offset, data.len());
+            let whole = ((offset.div_ceil(LINE)) as u64, (end / LINE) as u64);
+            self.lines().close(told.mapping, whole, false);
         }
         if let Some(trace) = &self.trace {
             trace.event(told);
         }
     }
+
+    fn read(&self, mapping: u32, offset: u64, len: usize) {
+        self.lines().close(mapping, lines(offset as usize, len), true);
+    }
 }
 
-fn options() -> Outcome<OpenOptions> {
+impl Watch {
+    fn lines(&self) -> std::sync::MutexGuard<'_, Read> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn options(boot: [u8; 16]) -> Outcome<OpenOptions> {
     static MACHINE: OnceLock<Arc<Topology>> = OnceLock::new();
     let machine = match MACHINE.get() {
         Some(machine) => machine.clone(),
@@ -61,16 +108,18 @@ fn options() -> Outcome<OpenOptions> {
         }
     };
     Ok(OpenOptions {
-        memory_bytes: Some(64 << 20),
+        // its page cache is made anew for each image
+        memory_bytes: Some(4 << 20),
         atime: Atime::Never,
         machine: Some(machine),
+        boot: Some(boot),
         ..OpenOptions::default()
     })
 }
 
 impl Arena {
-    /// Memory that holds `images`.
-    pub fn new(images: &Images) -> Outcome<Arena> {
+    /// Memory of `domain` that holds `images`.
+    pub fn new(domain: Domain, images: &Images) -> Outcome<Arena> {
         let memory = |image: &Vec<u8>| {
             let memory = Memory::new(image.len())?;
             memory.put(0, image);
@@ -78,7 +127,10 @@ impl Arena {
         };
         let memories: pmem::Result<_> = images.iter().map(memory).collect();
         let memories = memories.map_err(|error| failed("memory")(&error))?;
-        Ok(Arena { memories, changed: Arc::default() })
+        static NAME: AtomicU32 = AtomicU32::new(1);
+        let name = NAME.fetch_add(1, Ordering::Relaxed);
+        let (changed, read, starts) = (Arc::default(), Arc::default(), AtomicU32::new(0));
+        Ok(Arena { domain, memories, changed, read, starts, name })
     }
 
     /// Puts bytes there, until [`restore`](Arena::restore).
@@ -98,20 +150,49 @@ impl Arena {
             let image = &images[slice as usize];
             self.memories[slice as usize].put(offset, &image[offset..offset + len]);
         }
+        self.starts.store(0, Ordering::Relaxed);
+    }
+
+    /// From now on notes which of these lines are read.
+    pub fn watch(&self, lines: &BTreeSet<LineId>) {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = |memory: &Memory| vec![0; memory.len().div_ceil(LINE * 64)];
+        read.open = self.memories.iter().map(words).collect();
+        read.lines.clear();
+        for (slice, number) in lines {
+            read.open[*slice as usize][*number as usize / 64] |= 1 << (number % 64);
+        }
+    }
+
+    /// Those of them that were read, in the order in which they were.
+    pub fn take_read(&self) -> Vec<LineId> {
+        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        read.open.clear();
+        std::mem::take(&mut read.lines)
     }
 
     /// Mappings of it; `trace` is told of every store.
     pub fn mappings(&self, trace: Option<&Arc<Trace>>) -> Outcome<Vec<Mapping>> {
         // One for all: a fence is told of once to each recorder.
-        let watch = Arc::new(Watch { changed: self.changed.clone(), trace: trace.cloned() });
+        let (changed, read) = (self.changed.clone(), self.read.clone());
+        let watch = Arc::new(Watch { changed, read, trace: trace.cloned() });
         let mapping = |(index, memory): (usize, &Memory)| {
-            let mapping = memory.mapping(Domain::CpuFlush)?;
+            let mapping = memory.mapping(self.domain)?;
             mapping.set_id(index as u32);
             mapping.set_recorder(Some(watch.clone()));
             Ok(mapping)
         };
         let mappings: pmem::Result<_> = self.memories.iter().enumerate().map(mapping).collect();
         mappings.map_err(|error| failed("mapping memory")(&error))
+    }
+
+    /// Another start of the machine: no arena has had its id, but this one before it was restored.
+    fn boot(&self) -> [u8; 16] {
+        let start = self.starts.fetch_add(1, Ordering::Relaxed);
+        let mut id = [0; 16];
+        id[..4].copy_from_slice(&self.name.to_le_bytes());
+        id[4..8].copy_from_slice(&start.to_le_bytes());
+        id
     }
 
     fn candidates(&self, trace: Option<&Arc<Trace>>, look: bool) -> Outcome<Vec<Candidate>> {
@@ -130,13 +211,13 @@ impl Arena {
     /// The same where a server was killed.
     pub fn take_over(&self, trace: Option<&Arc<Trace>>, asked: &TakeOver) -> Outcome<FileSystem> {
         let candidates = self.candidates(trace, false)?;
-        FileSystem::take_over_candidates(candidates, &options()?, asked, false)
+        FileSystem::take_over_candidates(candidates, &options(self.boot())?, asked, false)
             .map_err(|error| failed("open")(&error))
     }
 
     /// An error unless `check` finds nothing.
     pub fn check(&self) -> Outcome<()> {
-        let report = check_candidates(self.candidates(None, true)?, &options()?)
+        let report = check_candidates(self.candidates(None, true)?, &options(self.boot())?)
             .map_err(|error| failed("check")(&error))?;
         if report.findings.is_empty() {
             return Ok(());

@@ -12,7 +12,12 @@ pub struct Op {
     pub prepare: fn(&mut World) -> Result<()>,
     /// The call.
     pub run: fn(&mut World) -> Result<()>,
+    /// The same of so many bytes, where a crash may leave the first part of what it does.
+    pub part: Option<Part>,
 }
+
+/// A part of a call.
+pub type Part = fn(&mut World, u64) -> Result<()>;
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
@@ -31,15 +36,27 @@ fn nothing(_: &mut World) -> Result<()> {
 
 macro_rules! op {
     ($name:literal, $run:expr) => {
-        Op { name: $name, prepare: nothing, run: $run }
+        Op { name: $name, prepare: nothing, run: $run, part: None }
     };
     ($name:literal, $prepare:expr, $run:expr) => {
-        Op { name: $name, prepare: $prepare, run: $run }
+        Op { name: $name, prepare: $prepare, run: $run, part: None }
     };
     ($name:literal, $first:expr, $then:expr, $run:expr) => {
-        Op { name: $name, prepare: |w| $first(w).and_then(|()| ($then as Act)(w)), run: $run }
+        op!($name, |w| $first(w).and_then(|()| ($then as Act)(w)), $run)
     };
 }
+
+/// A copy, of so many bytes at most.
+macro_rules! copy {
+    ($name:literal, $prepare:expr, $part:expr) => {
+        Op { name: $name, prepare: $prepare, run: |w| ($part as Part)(w, ALL), part: Some($part) }
+    };
+}
+
+const ALL: u64 = u64::MAX;
+
+/// The operation after whose return everything is durable, in each domain.
+pub const SYNC: &str = "fsync";
 
 /// Bytes of a block.
 pub const BLOCK: u64 = 4096;
@@ -187,6 +204,7 @@ fn writes() -> Vec<Op> {
         op!("write-past-end", |w| w.write("/file", 9 * BLOCK + 5, &pattern(9, 3000))),
         op!("write-patch-hole", |w| w.write("/attrs", 600 * BLOCK + 9, b"far out")),
         op!("checkpoint", |w| w.fs.checkpoint()),
+        Op { name: SYNC, prepare: nothing, run: |w| w.fs.sync(), part: None },
     ]
 }
 
@@ -259,9 +277,8 @@ fn reserved() -> Vec<Op> {
         op!("reserved-zero", reserve, |w| {
             w.fallocate("/file", Fallocate::Zero { keep_size: true }, 1000, 5 * BLOCK)
         }),
-        op!("reserved-copy-over", reserve, |w| {
-            let (far, file) = (w.open("/fardir/far")?, w.open("/file")?);
-            w.fs.copy((&*far, 0), (&*file, BLOCK), 2 * BLOCK).map(|_| ())
+        copy!("reserved-copy-over", reserve, |w, len| {
+            w.copy(("/fardir/far", 0), ("/file", BLOCK), len.min(2 * BLOCK))
         }),
         op!("reserved-unlink", reserve_folded, |w| w.unlink("/file")),
         op!("reserved-checkpoint", reserve_write, |w| w.fs.checkpoint()),
@@ -271,7 +288,7 @@ fn reserved() -> Vec<Op> {
 /// A file that shares all of its blocks with another.
 fn share(w: &mut World) -> Result<()> {
     w.make("/copy", NewNode::File)?;
-    w.copy("/file", "/copy")
+    w.copy(("/file", 0), ("/copy", 0), ALL)
 }
 
 /// The same, after a small write that lies in the log and perhaps not in its block.
@@ -292,20 +309,22 @@ fn copies() -> Vec<Op> {
         w.write("/file", 4196, &pattern(9, 77))
     };
     vec![
-        op!("copy", empty, |w| w.copy("/file", "/copy")),
-        op!("copy-far", empty, |w| w.copy("/fardir/far", "/copy")),
-        op!("copy-elsewhere", empty, |w| w.elsewhere(|w| w.copy("/file", "/copy"))),
-        op!("copy-over", |w| w.copy("/file", "/fardir/far")),
-        op!("copy-patched", patched, |w| w.copy("/file", "/copy")),
-        op!("copy-inside", |w| {
-            let file = w.open("/file")?;
-            w.fs.copy((&*file, 0), (&*file, 9 * BLOCK), 2 * BLOCK).map(|_| ())
+        copy!("copy", empty, |w, len| w.copy(("/file", 0), ("/copy", 0), len)),
+        copy!("copy-far", empty, |w, len| w.copy(("/fardir/far", 0), ("/copy", 0), len)),
+        copy!("copy-elsewhere", empty, |w, len| {
+            w.elsewhere(|w| w.copy(("/file", 0), ("/copy", 0), len))
         }),
-        op!("copy-again", share, |w| w.copy("/copy", "/dir/inner")),
-        op!("copy-folded-again", share_folded, |w| w.copy("/copy", "/dir/inner")),
-        op!("copy-over-shared", share, |w| {
-            let (far, copy) = (w.open("/fardir/far")?, w.open("/copy")?);
-            w.fs.copy((&*far, 0), (&*copy, BLOCK), 2 * BLOCK).map(|_| ())
+        copy!("copy-over", nothing, |w, len| w.copy(("/file", 0), ("/fardir/far", 0), len)),
+        copy!("copy-patched", patched, |w, len| w.copy(("/file", 0), ("/copy", 0), len)),
+        copy!("copy-inside", nothing, |w, len| {
+            w.copy(("/file", 0), ("/file", 9 * BLOCK), len.min(2 * BLOCK))
+        }),
+        copy!("copy-again", share, |w, len| w.copy(("/copy", 0), ("/dir/inner", 0), len)),
+        copy!("copy-folded-again", share_folded, |w, len| {
+            w.copy(("/copy", 0), ("/dir/inner", 0), len)
+        }),
+        copy!("copy-over-shared", share, |w, len| {
+            w.copy(("/fardir/far", 0), ("/copy", BLOCK), len.min(2 * BLOCK))
         }),
     ]
 }

@@ -35,8 +35,7 @@ impl Chain {
 
     /// Few crash points, few images of each: a chain is long.
     pub fn settings(seed: u64) -> Settings {
-        let budget = Budget { exhaustive_lines: 2, subsets: 4, tears: 1, single_lines: 2 };
-        Settings { budget, point_every: 6, inner_every: 50, ..Settings::quick(seed) }
+        Settings { budget: Budget::SPARSE, point_every: 6, inner_every: 50, ..Settings::quick(seed) }
     }
 
     /// Runs it, and explores from each place where it crashed a few other crashes.
@@ -61,7 +60,7 @@ impl Chain {
             }
             recorder.begin()?;
             for op in &chosen {
-                let _ = recorder.operation(op.name, op.run)?;
+                let _ = recorder.op(op)?;
             }
             let recording = recorder.finish(format!("{} (link {link})", self.name()));
             let seed = rng.bits();
@@ -71,7 +70,7 @@ impl Chain {
             let states = under.legal(&recording);
             let asked = Asked::at(&recording, under);
             let depth = Depth { again: true, used: false, inside: false };
-            let arena = Arena::new(&images)?;
+            let arena = Arena::new(self.shape.domain, &images)?;
             if let Err(what) = verify(&arena, &states, &asked, recording.blocks_free, depth) {
                 let violation = Violation {
                     workload: recording.name.clone(),
@@ -86,7 +85,7 @@ impl Chain {
             if !report.violations.is_empty() {
                 return Ok(());
             }
-            recorder = Recorder::on(images, recording.blocks_free, link)?;
+            recorder = Recorder::on(self.shape.domain, images, recording.blocks_free, link)?;
         }
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! What the engine did to its memory, in order: the recorder's events, owned, with marks between.
 
+use crate::model::{LineId, lines};
 use pmem::recorder::{Event as Told, EventKind, Recorder};
+use std::panic::Location;
 use std::sync::{Mutex, PoisonError};
 
 /// One event of a trace.
@@ -10,6 +12,8 @@ pub struct Event {
     pub thread: u64,
     /// The file system call that the thread was in.
     pub call: &'static str,
+    /// The line of the engine that asked for it.
+    pub site: &'static Location<'static>,
     /// What happened.
     pub kind: Kind,
 }
@@ -51,6 +55,17 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The lines that it stores to.
+    pub fn lines(&self) -> impl Iterator<Item = LineId> + use<> {
+        let (slice, (first, end)) = match self {
+            Kind::Store { slice, offset, data, .. } => {
+                (*slice, lines(*offset as usize, data.len()))
+            }
+            _ => (0, (0, 0)),
+        };
+        (first..end).map(move |number| (slice, number))
+    }
+
     /// What happened, where and how much, without the bytes: the same on every run.
     pub fn shape(&self) -> (&'static str, u32, u64, usize) {
         match self {
@@ -75,8 +90,9 @@ pub struct Trace {
 
 impl Trace {
     /// Adds a mark.
+    #[track_caller]
     pub fn mark(&self, kind: Kind) {
-        self.push(Event { thread: 0, call: "", kind });
+        self.push(Event { thread: 0, call: "", site: Location::caller(), kind });
     }
 
     /// Events so far.
@@ -118,7 +134,7 @@ impl Recorder for Trace {
             EventKind::Fence => Kind::Fence,
             EventKind::Sync => Kind::Sync { slice },
         };
-        self.push(Event { thread: told.thread, call: told.call, kind });
+        self.push(Event { thread: told.thread, call: told.call, site: told.site, kind });
     }
 }
 

@@ -1,17 +1,19 @@
 //! The exploration of one recording: all its crash points, and the images of each.
 
 use crate::arena::Arena;
-use crate::images::Images;
-use crate::model::{InFlight, Model};
+use crate::inside::{Inside, Within};
+use crate::memo::Memo;
+use crate::model::{Changed, InFlight, LineId, Model};
 use crate::points::{Under, points, recovery_points};
 use crate::recording::Recording;
 use crate::report::{Crash, Report, Violation};
 use crate::requests::Asked;
 use crate::rng::Rng;
-use crate::select::{Budget, choices};
+use crate::select::{Budget, Choice, all, count, random, telling};
 use crate::snapshot::Snapshot;
-use crate::verify::{Depth, Recovered, verify, verify_again};
-use std::collections::HashSet;
+use crate::verify::{Depth, verify, verify_again};
+use pmem::Domain;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Instant;
 
 /// What to explore, and how thoroughly.
@@ -21,7 +23,7 @@ pub struct Settings {
     pub budget: Budget,
     /// Images of each crash point inside recovery.
     pub inner: Budget,
-    /// One of so many images is crashed again inside its recovery; 0: none.
+    /// One of so many images that are opened is crashed again inside its recovery; 0: none.
     pub inner_every: usize,
     /// What one of so many images' recovery leaves is recovered again; 0: none.
     pub again_every: usize,
@@ -38,35 +40,28 @@ pub struct Settings {
 impl Settings {
     /// For tests.
     pub fn quick(seed: u64) -> Settings {
-        let inner = Budget { exhaustive_lines: 0, subsets: 1, tears: 0, single_lines: 1 };
-        let budget = Budget::small();
-        let (inner_every, again_every, use_every) = (40, 10, 6);
         Settings {
-            budget,
-            inner,
-            inner_every,
-            again_every,
-            use_every,
+            budget: Budget::SMALL,
+            inner: Budget { exhaustive: 3, samples: 3 },
+            inner_every: 40,
+            again_every: 10,
+            use_every: 6,
             point_every: 1,
             seed,
             deadline: None,
         }
     }
 
-    /// For long runs.
+    /// For long runs: everything of each image, and of one in some a crash at every fence of its
+    /// recovery.
     pub fn thorough(seed: u64) -> Settings {
-        let inner = Budget { exhaustive_lines: 3, subsets: 8, tears: 1, single_lines: 8 };
-        let budget = Budget::large();
-        let (inner_every, again_every, use_every) = (60, 4, 3);
         Settings {
-            budget,
-            inner,
-            inner_every,
-            again_every,
-            use_every,
-            point_every: 1,
-            seed,
-            deadline: None,
+            budget: Budget::LARGE,
+            inner: Budget { exhaustive: 81, samples: 24 },
+            inner_every: 16,
+            again_every: 1,
+            use_every: 1,
+            ..Settings::quick(seed)
         }
     }
 
@@ -83,21 +78,25 @@ struct Explorer<'r> {
     settings: &'r Settings,
     rng: Rng,
     seen: HashSet<(u64, Under)>,
-    /// For crashes inside recovery.
-    inner: Option<Model>,
+    memo: Memo,
+    inside: Inside,
     report: Report,
 }
 
 /// Explores one recording.
 pub fn explore(recording: &Recording, settings: &Settings) -> Report {
-    let rng = Rng::new(settings.seed);
-    let report = Report { workloads: 1, ..Report::default() };
-    let (seen, inner) = (HashSet::new(), None);
-    let mut explorer = Explorer { recording, settings, rng, seen, inner, report };
+    let mut explorer = Explorer {
+        recording,
+        settings,
+        rng: Rng::new(settings.seed),
+        seen: HashSet::new(),
+        memo: Memo::default(),
+        inside: Inside::default(),
+        report: Report { workloads: 1, ..Report::default() },
+    };
     let done = points(recording, &mut |model, point, under| {
         explorer.point(model, point, under);
-        let stop = explorer.report.violations.len() >= VIOLATIONS_MAX || settings.late();
-        !stop
+        !explorer.enough()
     });
     if let Err(what) = done {
         explorer.report.add(Report::broken(&recording.name, what));
@@ -117,14 +116,15 @@ pub fn repeat(recording: &Recording, crash: &Crash, inner: Option<&Crash>) -> Re
         let inside = inner.is_some();
         let depth = Depth { again: !inside, used: !inside, inside };
         let verify = |arena: &Arena| verify(arena, &legal, &asked, recording.blocks_free, depth);
-        let result = model.with(&crash.kept, verify).and_then(|recovered| {
+        let changed = model.changed(&crash.kept);
+        let result = model.with(&changed, verify).and_then(|recovered| {
             let Some(inner) = inner else { return Ok(()) };
             let mut result = Ok(());
-            let mut within = Model::new(model.images_with(&crash.kept))?;
+            let mut within = Model::new(recording.domain, model.images_with(&changed))?;
             recovery_points(&mut within, &recovered.events, &mut |model, point| {
                 if point == inner.point {
                     let verify = |arena: &Arena| verify_again(arena, &recovered, &asked);
-                    result = model.with(&inner.kept, verify);
+                    result = model.with(&model.changed(&inner.kept), verify);
                 }
                 point < inner.point
             });
@@ -156,10 +156,7 @@ fn violation(
         .iter()
         .zip(&crash.kept)
         .filter(|(line, kept)| usize::from(**kept) < line.steps)
-        .map(|(line, kept)| {
-            let (slice, number) = line.line;
-            format!("{slice}:{:#x} ({kept} of {})", number * 64, line.steps)
-        })
+        .map(|(line, kept)| format!("{} ({kept} of {})", line.unit, line.steps))
         .collect();
     Violation {
         workload: recording.name.clone(),
@@ -171,83 +168,116 @@ fn violation(
     }
 }
 
+/// What an image is verified against.
+struct Promise<'p> {
+    under: Under,
+    legal: Vec<&'p Snapshot>,
+    asked: Asked,
+}
+
+/// Which images of which crash.
+#[derive(Clone, Copy)]
+struct Place<'p> {
+    model: &'p Model,
+    units: &'p [InFlight],
+    point: usize,
+}
+
 impl Explorer<'_> {
+    /// Whether to stop.
+    fn enough(&self) -> bool {
+        self.report.violations.len() >= VIOLATIONS_MAX || self.settings.late()
+    }
+
     fn point(&mut self, model: &Model, point: usize, under: Under) {
         if self.rng.below(self.settings.point_every.max(1)) != 0 {
             return;
         }
         self.report.points += 1;
-        let lines = model.in_flight();
-        let legal = under.legal(self.recording);
-        let asked = Asked::at(self.recording, under);
-        for kept in choices(&lines, &self.settings.budget, &mut self.rng) {
-            let many = self.report.violations.len() >= VIOLATIONS_MAX;
-            if many || self.settings.late() {
+        self.memo.clear();
+        self.inside.forget();
+        let units = model.in_flight();
+        let (legal, asked) = (under.legal(self.recording), Asked::at(self.recording, under));
+        let (place, promise) =
+            (Place { model, units: &units, point }, Promise { under, legal, asked });
+        let uncertain = model.uncertain();
+        let budget = self.settings.budget;
+        if count(&units) <= budget.exhaustive {
+            let done = all(&units).all(|kept| self.image(place, &promise, &uncertain, kept));
+            self.report.whole_points += u64::from(done);
+            return;
+        }
+        let told = telling(&units, budget.samples / 2, &mut self.rng);
+        let rest = budget.samples - told.len();
+        if !told.into_iter().all(|kept| self.image(place, &promise, &uncertain, kept)) {
+            return;
+        }
+        let read = self.memo.lines();
+        let pages = self.recording.domain == Domain::Sync;
+        for _ in 0..rest {
+            let kept = random(&units, &read, pages, &mut self.rng);
+            if !self.image(place, &promise, &uncertain, kept) {
                 return;
-            }
-            if !self.seen.insert((model.hash(&kept), under)) {
-                continue;
-            }
-            let crash = Crash { point, kept };
-            if let Err((inner, what)) = self.image(model, (&legal, &asked), &crash) {
-                let found = violation(self.recording, &crash, inner.as_ref(), &lines, what);
-                self.report.violations.push(found);
             }
         }
     }
 
+    /// Looks at one image; whether to go on.
     fn image(
         &mut self,
-        model: &Model,
-        (legal, asked): (&[&Snapshot], &Asked),
-        crash: &Crash,
-    ) -> Result<(), (Option<Crash>, String)> {
+        place: Place<'_>,
+        promise: &Promise<'_>,
+        uncertain: &BTreeSet<LineId>,
+        kept: Choice,
+    ) -> bool {
+        let model = place.model;
+        let changed = model.changed(&kept);
+        if !self.seen.insert((model.hash(&changed), promise.under)) {
+            return !self.enough();
+        }
         self.report.states += 1;
-        let turn = |every: usize| every != 0 && self.report.states.is_multiple_of(every as u64);
+        let content = |line| model.content(&changed, line);
+        if self.memo.find(&content).is_some() {
+            return true;
+        }
+        model.arena().watch(uncertain);
+        match self.look(model, &changed, promise) {
+            Ok(inside) => {
+                let mut read = model.arena().take_read();
+                read.extend(inside.into_iter().filter(|line| uncertain.contains(line)));
+                self.memo.add(&content, read);
+            }
+            Err((inner, what)) => {
+                let crash = Crash { point: place.point, kept };
+                let found = violation(self.recording, &crash, inner.as_ref(), place.units, what);
+                self.report.violations.push(found);
+            }
+        }
+        !self.enough()
+    }
+
+    /// Opens an image; gives the lines that were read after crashes inside its recovery.
+    fn look(
+        &mut self,
+        model: &Model,
+        changed: &[Changed],
+        promise: &Promise<'_>,
+    ) -> Result<BTreeSet<LineId>, (Option<Crash>, String)> {
+        self.report.opened += 1;
+        let turn = |every: usize| every != 0 && self.report.opened.is_multiple_of(every as u64);
         let (again, used) = (turn(self.settings.again_every), turn(self.settings.use_every));
         let inside = turn(self.settings.inner_every);
         self.report.used += u64::from(used);
         let depth = Depth { again, used, inside };
-        let blocks_free = self.recording.blocks_free;
-        let verify = |arena: &Arena| verify(arena, legal, asked, blocks_free, depth);
-        let recovered = model.with(&crash.kept, verify).map_err(|what| (None, what))?;
-        if inside {
-            self.inside(model.images_with(&crash.kept), &recovered, asked)?;
+        let Promise { legal, asked, .. } = promise;
+        let verify = |arena: &Arena| verify(arena, legal, asked, self.recording.blocks_free, depth);
+        let recovered = model.with(changed, verify).map_err(|what| (None, what))?;
+        if !inside {
+            return Ok(BTreeSet::new());
         }
-        Ok(())
-    }
-
-    /// Crashes inside the recovery of `images`.
-    fn inside(
-        &mut self,
-        images: Images,
-        recovered: &Recovered,
-        asked: &Asked,
-    ) -> Result<(), (Option<Crash>, String)> {
-        let mut model = match self.inner.take() {
-            Some(mut model) => {
-                model.renew(&images);
-                model
-            }
-            None => Model::new(images).map_err(|what| (None, what))?,
-        };
-        let (mut seen, mut result) = (HashSet::new(), Ok(()));
-        recovery_points(&mut model, &recovered.events, &mut |model, point| {
-            for kept in choices(&model.in_flight(), &self.settings.inner, &mut self.rng) {
-                if !seen.insert(model.hash(&kept)) {
-                    continue;
-                }
-                self.report.states += 1;
-                self.report.inner_states += 1;
-                let verify = |arena: &Arena| verify_again(arena, recovered, asked);
-                if let Err(what) = model.with(&kept, verify) {
-                    result = Err((Some(Crash { point, kept }), what));
-                    return false;
-                }
-            }
-            true
-        });
-        self.inner = Some(model);
-        result
+        let images = (model, changed);
+        let (budget, rng) = (self.settings.inner, &mut self.rng);
+        let mut within = Within { budget, rng, report: &mut self.report };
+        self.inside.explore(images, recovered, asked, &mut within)
     }
 }

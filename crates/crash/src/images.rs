@@ -3,6 +3,7 @@
 use crate::arena::Arena;
 use crate::events::{Trace, apply_all};
 use fs::format_mappings;
+use pmem::Domain;
 use pool::{FormatOptions, SliceSpec};
 use std::sync::Arc;
 
@@ -23,12 +24,19 @@ pub struct Shape {
     pub log_bytes: u64,
     /// Bytes of a line of its log.
     pub log_line_bytes: u32,
+    /// When its stores are safe.
+    pub domain: Domain,
 }
 
 impl Shape {
     /// The smallest pool of two slices.
-    pub const SMALL: Shape =
-        Shape { slices: 2, slice_bytes: 1 << 20, log_bytes: 64 << 10, log_line_bytes: 64 };
+    pub const SMALL: Shape = Shape {
+        slices: 2,
+        slice_bytes: 1 << 20,
+        log_bytes: 64 << 10,
+        log_line_bytes: 64,
+        domain: Domain::CpuFlush,
+    };
     /// The same, with a log as on DIMMs that write longer lines.
     pub const LONG_LINES: Shape = Shape { log_line_bytes: 256, ..Shape::SMALL };
 
@@ -53,7 +61,7 @@ pub fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> String + '_ {
 pub fn format(shape: &Shape) -> Outcome<Images> {
     let mut images = vec![vec![0; shape.slice_bytes]; shape.slices];
     let trace = Arc::new(Trace::default());
-    let mappings = Arena::new(&images)?.mappings(Some(&trace))?;
+    let mappings = Arena::new(shape.domain, &images)?.mappings(Some(&trace))?;
     format_mappings(mappings, &shape.format_options()).map_err(|error| failed("format")(&error))?;
     apply_all(&trace.events(), &mut images);
     Ok(images)

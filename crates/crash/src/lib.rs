@@ -5,8 +5,10 @@
 //! which of them to look at (`select`), and each is opened, checked, compared with what the calls
 //! promised, and used (`verify`). `explore` puts these together.
 //!
-//! What it is not: a test of the `sync` domain's page writes, of eADR, or of threads that race;
-//! those have the same shape and come later.
+//! Images that agree in everything that is read of them are looked at once (`memo`). What recovery
+//! stores is recorded, too, and crashed (`inside`).
+//!
+//! What it is not: a test of threads that race; those have the same shape and come later.
 #![forbid(unsafe_code)]
 
 pub mod arena;
@@ -15,6 +17,8 @@ pub mod chain;
 pub mod events;
 pub mod explore;
 pub mod images;
+pub mod inside;
+pub mod memo;
 pub mod model;
 pub mod mutant;
 pub mod points;

@@ -3,25 +3,28 @@
 
 use crash::catalog;
 use crash::chain::Chain;
-use crash::explore::repeat;
+use crash::explore::{Settings, explore, repeat};
 use crash::images::Shape;
 use crash::recording::{Start, Workload, record};
 use crash::report::{Crash, Report};
 use crash::run::{Plan, run};
 use crash::select::decode;
+use pmem::Domain;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
 const USAGE: &str = "\
 usage: nearside-crash run [--minutes M] [--seed S] [--ops N] [--threads T] [--sequences-only]
-       nearside-crash repeat --start S --ops A,B --cpu C --point P --kept K
+       nearside-crash repeat --domain D --start S --ops A,B --cpu C --point P --kept K
                              [--inner-point P --inner-kept K]
+       nearside-crash repeat --domain D --start S --ops A,B [--seed S]
        nearside-crash chain --slices N --crashes C --ops N --seed S
 
 run explores every single operation, then sequences of up to N operations chosen by the seed,
 until the time is up; it ends with the line `states=N workloads=N violations=V`, and exits 1 if V
-is above 0. repeat makes exactly the crash that a failure printed, chain the chain of crashes.";
+is above 0. repeat makes exactly the crash that a failure printed, or explores all of these
+operations, chain the chain of crashes.";
 
 type Arguments = BTreeMap<String, String>;
 
@@ -37,10 +40,7 @@ fn main() -> ExitCode {
     match done {
         Ok(report) => {
             let (states, workloads) = (report.states, report.workloads);
-            println!(
-                "points={} inside_recovery={} used={}",
-                report.points, report.inner_states, report.used
-            );
+            println!("{report}");
             println!(
                 "states={states} workloads={workloads} violations={}",
                 report.violations.len()
@@ -62,7 +62,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Arguments, String> {
         };
         let value = match name {
             "sequences-only" => Some(String::new()),
-            "minutes" | "seed" | "ops" | "threads" | "start" | "cpu" | "point" | "kept"
+            "minutes" | "seed" | "ops" | "threads" | "start" | "domain" | "cpu" | "point" | "kept"
             | "inner-point" | "inner-kept" | "slices" | "crashes" => args.next(),
             _ => return Err(format!("unknown option --{name}")),
         };
@@ -101,16 +101,28 @@ fn repeat_one(arguments: &Arguments) -> Result<Report, String> {
     let start = needed("start")?;
     let start = Start::find(start).ok_or_else(|| format!("unknown start {start:?}"))?;
     let find = |name| catalog::find(name).ok_or_else(|| format!("unknown operation {name:?}"));
+    let domain = needed("domain")?;
+    let named = |domain: &Domain| domain.name();
+    let domains = [Domain::CpuFlush, Domain::CpuCache, Domain::Sync];
+    let domain = domains.into_iter().find(|known| named(known) == domain);
+    let domain = domain.ok_or("--domain is cpu-flush, cpu-cache or sync")?;
     let ops = needed("ops")?.split(',').map(find).collect::<Result<Vec<_>, _>>()?;
     let crash = |point: &str, kept: &str| {
         let kept = decode(needed(kept)?).ok_or_else(|| format!("--{kept} makes no sense"))?;
         let point = needed(point)?.parse().map_err(|_| format!("--{point} is no number"))?;
         Ok::<Crash, String>(Crash { point, kept })
     };
+    let workload = Workload { start, domain, ops, cpu: number(arguments, "cpu", 0)? };
+    let recording = record(&workload)?;
+    if !arguments.contains_key("point") {
+        let seed = number(arguments, "seed", 1)?;
+        let report = explore(&recording, &Settings::thorough(seed));
+        report.violations.iter().for_each(|violation| println!("{violation}\n"));
+        return Ok(report);
+    }
     let first = crash("point", "kept")?;
     let inner = arguments.get("inner-point");
     let inner = inner.map(|_| crash("inner-point", "inner-kept")).transpose()?;
-    let recording = record(&Workload { start, ops, cpu: number(arguments, "cpu", 0)? })?;
     let report = repeat(&recording, &first, inner.as_ref());
     report.violations.iter().for_each(|violation| println!("{violation}\n"));
     Ok(report)

@@ -10,23 +10,30 @@ use crate::model::Model;
 use crate::recording::Recording;
 use crate::report::Crash;
 use crate::rng::Rng;
-use crate::select::{Budget, Choice, choices};
+use crate::select::{Choice, telling};
 use crate::snapshot::Snapshot;
 
 /// How far a workload is at a crash point.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Under {
-    /// Operations that have returned: a crash must keep them.
+    /// Operations that a crash must keep.
+    pub durable: usize,
+    /// Operations that have returned.
     pub done: usize,
     /// Whether the next one has begun: a crash may keep it.
     pub under_way: bool,
 }
 
 impl Under {
+    const START: Under = Under { durable: 0, done: 0, under_way: false };
+
     /// The states that a crash may leave.
     pub fn legal(self, recording: &Recording) -> Vec<&Snapshot> {
-        let count = 1 + usize::from(self.under_way);
-        recording.states.iter().skip(self.done).take(count).collect()
+        let count = 1 + self.done - self.durable + usize::from(self.under_way);
+        let states = recording.states.iter().skip(self.durable).take(count);
+        let operations = self.durable..self.durable + count - 1;
+        let parts = recording.parts.get(operations).unwrap_or_default();
+        states.chain(parts.iter().flatten()).collect()
     }
 }
 
@@ -35,8 +42,8 @@ pub fn points(
     recording: &Recording,
     each: &mut dyn FnMut(&Model, usize, Under) -> bool,
 ) -> Outcome<()> {
-    let mut model = Model::new(recording.base.clone())?;
-    let mut under = Under { done: 0, under_way: false };
+    let mut model = Model::new(recording.domain, recording.base.clone())?;
+    let mut under = Under::START;
     for (index, event) in recording.events.iter().enumerate() {
         let crash = match event.kind {
             Kind::Begin(_) => {
@@ -44,11 +51,12 @@ pub fn points(
                 false
             }
             Kind::End(number) => {
-                under = Under { done: number + 1, under_way: false };
+                let done = number + 1;
+                let durable = if recording.settled[number] { done } else { under.durable };
+                under = Under { durable, done, under_way: false };
                 true
             }
-            Kind::Fence | Kind::Sync { .. } => index >= recording.first,
-            _ => false,
+            ref kind => index >= recording.first && Model::settles(recording.domain, kind),
         };
         if crash && !each(&model, index, under) {
             break;
@@ -65,7 +73,7 @@ pub fn recovery_points(
     each: &mut dyn FnMut(&Model, usize) -> bool,
 ) {
     for (index, event) in events.iter().enumerate() {
-        if matches!(event.kind, Kind::Fence | Kind::Sync { .. }) && !each(model, index) {
+        if Model::settles(model.domain(), &event.kind) && !each(model, index) {
             return;
         }
         model.event(index, event);
@@ -81,16 +89,14 @@ pub fn pick(recording: &Recording, rng: &mut Rng) -> Outcome<(Crash, Images, Und
         true
     })?;
     let chosen = rng.below(count.max(1));
-    let start = Under { done: 0, under_way: false };
-    let mut picked = (Crash { point: 0, kept: Choice::new() }, recording.base.clone(), start);
+    let mut picked = (Crash { point: 0, kept: Choice::new() }, recording.base.clone(), Under::START);
     let mut at = 0;
-    let single = Budget { exhaustive_lines: 4, subsets: 8, tears: 1, single_lines: 4 };
-    points(recording, &mut |model, point, legal| {
+    points(recording, &mut |model, point, under| {
         if at == chosen {
-            let all = choices(&model.in_flight(), &single, rng);
-            let kept = all[rng.below(all.len())].clone();
-            let images = model.images_with(&kept);
-            picked = (Crash { point, kept }, images, legal);
+            let some = telling(&model.in_flight(), 24, rng);
+            let kept = some[rng.below(some.len())].clone();
+            let images = model.images_with(&model.changed(&kept));
+            picked = (Crash { point, kept }, images, under);
         }
         at += 1;
         at <= chosen

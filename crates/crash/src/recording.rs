@@ -1,12 +1,13 @@
 //! A workload, run once and recorded.
 
 use crate::arena::Arena;
-use crate::catalog::{Op, plant};
+use crate::catalog::{BLOCK, Op, Part, SYNC, plant};
 use crate::events::{Event, Kind, Trace, apply_all};
 use crate::images::{self, Images, Outcome, Shape, failed};
 use crate::requests;
 use crate::snapshot::Snapshot;
 use crate::world::{World, cpu};
+use pmem::Domain;
 use std::sync::Arc;
 
 /// In which state the tree is when the workload begins.
@@ -47,6 +48,8 @@ impl Start {
 pub struct Workload {
     /// The state in which it begins.
     pub start: Start,
+    /// When its stores are safe.
+    pub domain: Domain,
     /// Its operations.
     pub ops: Vec<Op>,
     /// Which of the allowed CPUs it runs on.
@@ -56,13 +59,15 @@ pub struct Workload {
 impl Workload {
     /// One operation.
     pub fn single(start: Start, op: Op) -> Workload {
-        Workload { start, ops: vec![op], cpu: 0 }
+        Workload { start, domain: Domain::CpuFlush, ops: vec![op], cpu: 0 }
     }
 
     /// As arguments of `nearside-crash repeat`.
     pub fn arguments(&self) -> String {
         let ops: Vec<&str> = self.ops.iter().map(|op| op.name).collect();
-        format!("--start {} --ops {} --cpu {}", self.start.name(), ops.join(","), self.cpu)
+        let Workload { start, domain, cpu, .. } = self;
+        let start = start.name();
+        format!("--domain {domain} --start {start} --ops {} --cpu {cpu}", ops.join(","))
     }
 }
 
@@ -71,6 +76,8 @@ impl Workload {
 pub struct Recording {
     /// How it is called in reports: the arguments that repeat it.
     pub name: String,
+    /// When its stores are safe.
+    pub domain: Domain,
     /// The memory before the first event.
     pub base: Images,
     /// Everything that happened.
@@ -79,6 +86,10 @@ pub struct Recording {
     pub first: usize,
     /// What could be seen before each operation, and after the last.
     pub states: Vec<Snapshot>,
+    /// What a crash may leave of each operation that may be seen in parts.
+    pub parts: Vec<Vec<Snapshot>>,
+    /// Of each operation, whether all is durable when it has returned.
+    pub settled: Vec<bool>,
     /// Where the operations are requests: whether each changed anything.
     pub requests: Vec<bool>,
     /// Free blocks of an empty pool of this shape.
@@ -91,9 +102,12 @@ pub struct Recorder {
     /// The file system that is recorded.
     pub world: World,
     trace: Arc<Trace>,
+    domain: Domain,
     base: Images,
     first: usize,
     states: Vec<Snapshot>,
+    parts: Vec<Vec<Snapshot>>,
+    settled: Vec<bool>,
     requests: Option<Vec<bool>>,
     blocks_free: u64,
 }
@@ -102,25 +116,37 @@ impl Recorder {
     /// An empty pool; `home` counts the allowed CPUs.
     pub fn new(shape: &Shape, home: usize) -> Outcome<Recorder> {
         let base = images::format(shape)?;
-        let blocks_free = Arena::new(&base)?.open(None)?.statfs().blocks_free;
-        Recorder::on(base, blocks_free, home)
+        let blocks_free = Arena::new(shape.domain, &base)?.open(None)?.statfs().blocks_free;
+        Recorder::on(shape.domain, base, blocks_free, home)
     }
 
     /// The pool in these images.
-    pub fn on(base: Images, blocks_free: u64, home: usize) -> Outcome<Recorder> {
+    pub fn on(domain: Domain, base: Images, blocks_free: u64, home: usize) -> Outcome<Recorder> {
         let trace = Arc::new(Trace::default());
-        let world = World::new(Arena::new(&base)?.open(Some(&trace))?, cpu(home), cpu(home + 1));
-        let (states, requests) = (Vec::new(), None);
-        Ok(Recorder { world, trace, base, first: 0, states, requests, blocks_free })
+        let fs = Arena::new(domain, &base)?.open(Some(&trace))?;
+        let world = World::new(fs, cpu(home), cpu(home + 1));
+        Ok(Recorder {
+            world,
+            trace,
+            domain,
+            base,
+            first: 0,
+            states: Vec::new(),
+            parts: Vec::new(),
+            settled: Vec::new(),
+            requests: None,
+            blocks_free,
+        })
     }
 
     /// Drops the file system without closing it, and opens what its memory holds.
     pub fn reopen(&mut self) -> Outcome<()> {
+        self.world.fs.sync().map_err(|error| failed("sync")(&error))?;
         apply_all(&self.trace.take(), &mut self.base);
         let trace = Arc::new(Trace::default());
         // what closing them stores comes after the crash
         self.world.handles.clear();
-        self.world.fs = Arc::new(Arena::new(&self.base)?.open(Some(&trace))?);
+        self.world.fs = Arc::new(Arena::new(self.domain, &self.base)?.open(Some(&trace))?);
         self.trace = trace;
         Ok(())
     }
@@ -132,6 +158,9 @@ impl Recorder {
 
     /// From here on crashes are explored.
     pub fn begin(&mut self) -> Outcome<()> {
+        self.world.fs.sync().map_err(|error| failed("sync")(&error))?;
+        self.settled.clear();
+        self.parts.clear();
         self.states = vec![Snapshot::of(&self.world.fs)?];
         self.first = self.trace.len();
         Ok(())
@@ -149,6 +178,7 @@ impl Recorder {
         run: impl FnOnce(&mut World) -> fs::Result<()>,
     ) -> Outcome<fs::Result<()>> {
         let number = self.states.len() - 1;
+        self.parts.resize_with(number + 1, Vec::new);
         pmem::recorder::set_call(name);
         self.trace.mark(Kind::Begin(number));
         let asking = self.requests.is_some();
@@ -161,24 +191,72 @@ impl Recorder {
             requests.push(self.world.fs.was_done(requests::id(number)));
         }
         pmem::recorder::set_call("");
+        self.settled.push(self.domain != Domain::Sync || (name == SYNC && result.is_ok()));
         self.states.push(Snapshot::of(&self.world.fs)?);
         Ok(result)
     }
 
+    /// Runs an operation of the catalog.
+    pub fn op(&mut self, op: &Op) -> Outcome<fs::Result<()>> {
+        let parts = op.part.map_or(Ok(Vec::new()), |part| self.parts_of(part))?;
+        let result = self.operation(op.name, op.run)?;
+        if let Some(last) = self.parts.last_mut() {
+            *last = parts;
+        }
+        Ok(result)
+    }
+
+    /// What the first so many blocks of an operation leave, in copies of the memory.
+    fn parts_of(&self, part: Part) -> Outcome<Vec<Snapshot>> {
+        let mut images = self.base.clone();
+        apply_all(&self.trace.events(), &mut images);
+        let arena = Arena::new(self.domain, &images)?;
+        let mut parts: Vec<Snapshot> = Vec::new();
+        loop {
+            let bytes = (parts.len() as u64 + 1) * BLOCK;
+            let mut world = World::new(arena.open(None)?, self.world.home, self.world.other);
+            // one that fails does so at its end, too
+            let _ = world.at_home(|world| part(world, bytes));
+            let state = Snapshot::of(&world.fs)?;
+            drop(world);
+            arena.restore(&images);
+            if parts.last() == Some(&state) || parts.len() > PARTS_MAX {
+                return Ok(parts);
+            }
+            parts.push(state);
+        }
+    }
+
     /// What was recorded.
     pub fn finish(self, name: String) -> Recording {
-        let Recorder { trace, base, first, states, requests, blocks_free, world } = self;
-        let requests = requests.unwrap_or_default();
+        let Recorder { trace, domain, base, first, states, parts, settled, .. } = self;
+        let blocks_free = self.blocks_free;
+        let requests = self.requests.unwrap_or_default();
         let events = trace.take();
-        drop(world);
-        Recording { name, base, events, first, states, requests, blocks_free }
+        drop(self.world);
+        Recording {
+            name,
+            domain,
+            base,
+            events,
+            first,
+            states,
+            parts,
+            settled,
+            requests,
+            blocks_free,
+        }
     }
 }
+
+/// Blocks of the longest operation that may be seen in parts.
+const PARTS_MAX: usize = 64;
 
 /// Runs the workload and records it.
 pub fn record(workload: &Workload) -> Outcome<Recording> {
     let long_lines = workload.start == Start::LongLines;
     let shape = if long_lines { Shape::LONG_LINES } else { Shape::SMALL };
+    let shape = Shape { domain: workload.domain, ..shape };
     let mut recorder = Recorder::new(&shape, workload.cpu)?;
     recorder.world.at_home(plant).map_err(|error| failed("planting the tree")(&error))?;
     match workload.start {
@@ -195,7 +273,7 @@ pub fn record(workload: &Workload) -> Outcome<Recording> {
     }
     recorder.begin()?;
     for op in &workload.ops {
-        let result = recorder.operation(op.name, op.run)?;
+        let result = recorder.op(op)?;
         if let (Err(error), 1) = (result, workload.ops.len()) {
             return Err(format!("{} failed: {error}", op.name));
         }

@@ -31,14 +31,20 @@ pub struct Violation {
 /// What was explored.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Distinct images, by workload and legal outcome.
+    /// Distinct images, by workload and legal outcome; those of a crash inside recovery apart.
     pub states: u64,
-    /// Of these, images that a crash inside recovery left.
+    /// Of these, images that were opened. The others agree with one of them in all that is read.
+    pub opened: u64,
+    /// Distinct images that a crash inside the recovery of one of these left.
     pub inner_states: u64,
-    /// Of these, images that were used and emptied.
+    /// Of these, images that were opened.
+    pub inner_opened: u64,
+    /// Images that were used and emptied.
     pub used: u64,
     /// Crash points.
     pub points: u64,
+    /// Of these, points of which all images were explored.
+    pub whole_points: u64,
     /// Workloads.
     pub workloads: u64,
     /// Everything wrong, the first few of each workload.
@@ -62,11 +68,23 @@ impl Report {
     /// Both.
     pub fn add(&mut self, other: Report) {
         self.states += other.states;
+        self.opened += other.opened;
         self.inner_states += other.inner_states;
+        self.inner_opened += other.inner_opened;
         self.used += other.used;
         self.points += other.points;
+        self.whole_points += other.whole_points;
         self.workloads += other.workloads;
         self.violations.extend(other.violations);
+    }
+}
+
+impl std::fmt::Display for Report {
+    /// What was explored, apart from the line that every run ends with.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Report { opened, inner_states, inner_opened, used, points, whole_points, .. } = self;
+        write!(f, "opened={opened} used={used} points={points} whole_points={whole_points} ")?;
+        write!(f, "inside_recovery={inner_states} inside_opened={inner_opened}")
     }
 }
 

@@ -7,6 +7,7 @@ use crate::images::Shape;
 use crate::recording::{Start, Workload, record};
 use crate::report::Report;
 use crate::rng::{Rng, mix};
+use pmem::Domain;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -38,13 +39,15 @@ pub fn workload(plan: &Plan, number: u64) -> Workload {
     let cpu = (number % 2) as usize;
     if number < singles {
         let start = Start::ALL[number as usize / ops.len()];
-        return Workload { start, ops: vec![ops[number as usize % ops.len()]], cpu };
+        let op = ops[number as usize % ops.len()];
+        return Workload { start, domain: Domain::CpuFlush, ops: vec![op], cpu };
     }
     let mut rng = Rng::new(mix(plan.seed ^ mix(number)));
     let start = Start::ALL[rng.below(Start::ALL.len())];
     let longest = plan.ops_max.max(2);
     let len = 2 + rng.below(longest - 1);
-    Workload { start, ops: (0..len).map(|_| ops[rng.below(ops.len())]).collect(), cpu }
+    let ops = (0..len).map(|_| ops[rng.below(ops.len())]).collect();
+    Workload { start, domain: Domain::CpuFlush, ops, cpu }
 }
 
 /// How many workloads of one operation come first.

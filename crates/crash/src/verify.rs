@@ -26,6 +26,13 @@ pub struct Recovered {
     pub done: Vec<bool>,
 }
 
+impl Recovered {
+    /// Whether what a second recovery must show is the same.
+    pub fn same(&self, other: &Recovered) -> bool {
+        (&self.state, &self.done) == (&other.state, &other.done)
+    }
+}
+
 /// How much is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Depth {

@@ -14,8 +14,10 @@ pub struct World {
     pub fs: Arc<FileSystem>,
     /// Handles that operations left open, by name.
     pub handles: BTreeMap<&'static str, Arc<Handle>>,
-    home: u32,
-    other: u32,
+    /// The CPU that it runs on.
+    pub home: u32,
+    /// Another one, where an operation asks for it.
+    pub other: u32,
 }
 
 impl World {
@@ -89,9 +91,10 @@ impl World {
         self.fs.write(&*self.open(path)?, offset, data).map(|_| ())
     }
 
-    /// Copies all of a file to the beginning of another, which shares what can be shared.
-    pub fn copy(&self, from: &str, to: &str) -> Result<()> {
-        self.fs.copy((&*self.open(from)?, 0), (&*self.open(to)?, 0), u64::MAX).map(|_| ())
+    /// Copies from a place in a file to one in another, which shares what can be shared.
+    pub fn copy(&self, from: (&str, u64), to: (&str, u64), len: u64) -> Result<()> {
+        let (source, target) = (self.open(from.0)?, self.open(to.0)?);
+        self.fs.copy((&*source, from.1), (&*target, to.1), len).map(|_| ())
     }
 
     /// Makes a file that holds `data`.

@@ -19,8 +19,7 @@ const ONE: Shape = Shape { slices: 1, ..Shape::SMALL };
 
 /// Settings for long recordings: few points, few images of each.
 fn sparse(point_every: usize, seed: u64) -> Settings {
-    let budget = Budget { exhaustive_lines: 2, subsets: 4, tears: 1, single_lines: 2 };
-    Settings { budget, point_every, inner_every: 50, ..Settings::quick(seed) }
+    Settings { budget: Budget::SPARSE, point_every, inner_every: 50, ..Settings::quick(seed) }
 }
 
 #[test]
@@ -33,10 +32,9 @@ fn a_checkpoint_killed_between_two_slices_roots_leaves_the_generation_before() {
     };
     let switched = recording.events[recording.first..].iter().filter(is_root).count();
     assert_eq!(switched, 2, "each slice's root is stored once, whole");
-    let budget = Budget { exhaustive_lines: 8, subsets: 16, tears: 1, single_lines: 8 };
+    let budget = Budget { exhaustive: 0, samples: 400 };
     let report = clean(&recording, &Settings { budget, ..Settings::quick(6) });
-    // of eight lines, two are zeros before and after
-    assert!(report.states >= 64 + 64, "{}", report.states);
+    assert!(report.states >= 400 + 64, "{}", report.states);
 }
 
 /// Small changes of two lanes, until the log has wrapped some times.

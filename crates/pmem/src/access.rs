@@ -12,7 +12,7 @@ impl Mapping {
     /// `OutOfRange`.
     #[inline]
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let source = self.source(offset, buffer.len())?;
+        let source = self.readable(offset, buffer.len())?;
         // SAFETY: the range is mapped, and no buffer of safe code lies in the mapping. Bytes that
         // change meanwhile arrive old or new; the caller's protocol finds that out.
         unsafe { buffer.as_mut_ptr().copy_from_nonoverlapping(source, buffer.len()) };
@@ -27,7 +27,7 @@ impl Mapping {
     /// `OutOfRange`.
     #[inline]
     pub fn read_crc(&self, offset: u64, buffer: &mut [u8]) -> Result<u32> {
-        let source = self.source(offset, buffer.len())?;
+        let source = self.readable(offset, buffer.len())?;
         let (to, len) = (buffer.as_mut_ptr(), buffer.len());
         // SAFETY: the range is mapped, the buffer is apart from it and of that length, and the
         // kernels were chosen for this CPU.
@@ -40,7 +40,7 @@ impl Mapping {
     /// `OutOfRange`.
     #[inline]
     pub fn crc(&self, offset: u64, len: usize) -> Result<u32> {
-        let source = self.source(offset, len)?;
+        let source = self.readable(offset, len)?;
         // SAFETY: the range is mapped, and the kernels were chosen for this CPU.
         Ok(!unsafe { (self.kernels.crc)(source, len, !0) })
     }
@@ -52,7 +52,7 @@ impl Mapping {
     /// `OutOfRange`.
     #[inline]
     pub fn crc_difference(&self, offset: u64, data: &[u8], behind: usize) -> Result<u32> {
-        let source = self.source(offset, data.len())?;
+        let source = self.readable(offset, data.len())?;
         assert!(behind <= BEHIND_BYTES_MAX, "one page");
         // SAFETY: both ranges are valid for the length, and the kernels were chosen for this CPU.
         Ok(unsafe {
@@ -69,7 +69,7 @@ impl Mapping {
     /// `OutOfRange`, also where the offset is not a multiple of 8.
     #[inline]
     pub fn read_u64(&self, offset: u64) -> Result<u64> {
-        let source = self.source(offset, 8)?;
+        let source = self.readable(offset, 8)?;
         if !offset.is_multiple_of(8) {
             return Err(self.out_of_range(offset, 8));
         }
@@ -92,6 +92,15 @@ impl Mapping {
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         let _ = (offset, len);
+    }
+
+    /// Where the range begins, if all of it is mapped; it will be read.
+    #[inline(always)]
+    fn readable(&self, offset: u64, len: usize) -> Result<*const u8> {
+        let source = self.source(offset, len)?;
+        #[cfg(feature = "recorder")]
+        self.record_read(offset, len);
+        Ok(source)
     }
 
     /// Where the range begins, if all of it is mapped.

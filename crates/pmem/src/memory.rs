@@ -26,6 +26,12 @@ impl Memory {
         Ok(Memory(Arc::new(anonymous(len)?)))
     }
 
+    /// Its bytes.
+    #[allow(clippy::len_without_is_empty)] // memory of no bytes does not exist
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// A mapping of it, which runs the code of `domain`.
     pub fn mapping(&self, domain: Domain) -> Result<Mapping> {
         Ok(Mapping::of_addresses(Addresses::shared(&self.0), domain, cpu::chosen()?))

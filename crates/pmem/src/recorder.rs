@@ -5,9 +5,11 @@
 //! Applying the stores in order to the image from before gives the image after. A store is
 //! recorded before it is made; a flush, a fence and a sync after. Fences are those that order
 //! something: a fence of a thread that has stored nothing since its last one is not recorded.
+//! Each event has its site: the line outside this crate that asked for it.
 
 use crate::mapping::Mapping;
 use std::cell::{Cell, RefCell};
+use std::panic::Location;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -15,6 +17,11 @@ use std::sync::{Arc, PoisonError, RwLock};
 pub trait Recorder: Send + Sync {
     /// One event.
     fn event(&self, event: Event<'_>);
+
+    /// `len` bytes at `offset` of a mapping are about to be read.
+    fn read(&self, mapping: u32, offset: u64, len: usize) {
+        let _ = (mapping, offset, len);
+    }
 }
 
 /// What happened, and where.
@@ -26,6 +33,8 @@ pub struct Event<'a> {
     pub mapping: u32,
     /// The call that the thread is in, as [`set_call`] said; empty before.
     pub call: &'static str,
+    /// The line of the engine that asked for it.
+    pub site: &'static Location<'static>,
     /// What happened.
     pub kind: EventKind<'a>,
 }
@@ -87,9 +96,20 @@ impl Mapping {
         self.tap.id.store(id, Ordering::Relaxed);
     }
 
+    fn recorder(&self) -> Option<Arc<dyn Recorder>> {
+        self.tap.recorder.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Tells of a read, about to be made.
+    pub(crate) fn record_read(&self, offset: u64, len: usize) {
+        if let Some(recorder) = self.recorder() {
+            recorder.read(self.tap.id.load(Ordering::Relaxed), offset, len);
+        }
+    }
+
+    #[track_caller]
     pub(crate) fn record(&self, kind: EventKind<'_>) {
-        let recorder = self.tap.recorder.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let Some(recorder) = recorder else { return };
+        let Some(recorder) = self.recorder() else { return };
         if kind != EventKind::Sync {
             expect_fence(&recorder);
         }
@@ -117,8 +137,10 @@ pub fn call() -> &'static str {
     CALL.get()
 }
 
+#[track_caller]
 fn event(mapping: u32, kind: EventKind<'_>) -> Event<'_> {
-    Event { thread: THREAD.with(|thread| *thread), mapping, call: call(), kind }
+    let (thread, site) = (THREAD.with(|thread| *thread), Location::caller());
+    Event { thread, mapping, call: call(), site, kind }
 }
 
 fn expect_fence(recorder: &Arc<dyn Recorder>) {
@@ -130,6 +152,7 @@ fn expect_fence(recorder: &Arc<dyn Recorder>) {
 }
 
 /// Tells of a fence, just made.
+#[track_caller]
 pub(crate) fn fenced() {
     // Taken out first: a recorder may use mappings of its own.
     for recorder in UNFENCED.take() {

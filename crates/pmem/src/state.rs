@@ -114,6 +114,7 @@ impl InFlight {
 /// Needed in every domain, `sync` and `cpu-cache` too: non-temporal stores are weakly ordered,
 /// and another thread must not see a later store before an earlier one.
 #[inline]
+#[cfg_attr(feature = "recorder", track_caller)]
 pub fn fence(in_flight: InFlight) -> Clean {
     let _ = in_flight;
     store_fence();

@@ -26,6 +26,7 @@ static ZEROS: [u8; 4096] = [0; 4096];
 impl Mapping {
     /// Writes with non-temporal stores (whole lines) and store + flush (edges).
     #[inline]
+    #[cfg_attr(feature = "recorder", track_caller)]
     pub fn write(&self, offset: u64, data: &[u8]) -> InFlight {
         let target = self.target(offset, data.len());
         if self.through_file {
@@ -40,6 +41,7 @@ impl Mapping {
 
     /// The same, and gives the CRC-32C of the data, in one pass.
     #[inline]
+    #[cfg_attr(feature = "recorder", track_caller)]
     pub fn write_crc(&self, offset: u64, data: &[u8]) -> (InFlight, u32) {
         let target = self.target(offset, data.len());
         let crc = if self.through_file {
@@ -55,6 +57,7 @@ impl Mapping {
 
     /// Ordinary stores, to be flushed.
     #[inline]
+    #[cfg_attr(feature = "recorder", track_caller)]
     pub fn store(&self, offset: u64, data: &[u8]) -> Dirty {
         let target = self.target(offset, data.len());
         self.store_or_write(target, offset, data);
@@ -63,6 +66,7 @@ impl Mapping {
 
     /// Ordinary stores, to be flushed with `flush_deferred` by whoever holds the result.
     #[inline]
+    #[cfg_attr(feature = "recorder", track_caller)]
     pub fn store_deferred(&self, offset: u64, data: &[u8]) -> Deferred {
         let target = self.target(offset, data.len());
         self.store_or_write(target, offset, data);
@@ -71,6 +75,7 @@ impl Mapping {
 
     /// Flushes what `store_deferred` stored, each line once, and gives the number of lines.
     /// The stores happened before the call.
+    #[cfg_attr(feature = "recorder", track_caller)]
     pub fn flush_deferred(&self, mut stored: Vec<Deferred>) -> (InFlight, u64) {
         stored.sort_unstable();
         let line_bytes = LINE_BYTES as u64;
@@ -91,6 +96,7 @@ impl Mapping {
     /// Stores a little-endian word at `offset`, which is a multiple of 8: a power cut and other
     /// threads see the old one or the new one. Stores before it are visible before it (release).
     #[inline]
+    #[cfg_attr(feature = "recorder", track_caller)]
     pub fn store_u64(&self, offset: u64, word: u64) -> Dirty {
         let target = self.target(offset, 8);
         assert!(offset.is_multiple_of(8), "a word at {offset} is not aligned");
@@ -102,6 +108,7 @@ impl Mapping {
     }
 
     /// Writes zeros like `write`.
+    #[cfg_attr(feature = "recorder", track_caller)]
     pub fn zero(&self, offset: u64, len: usize) -> InFlight {
         self.target(offset, len);
         let mut done = 0;
@@ -118,6 +125,7 @@ impl Mapping {
 
     /// Flushes what `store` made dirty there.
     #[inline]
+    #[cfg_attr(feature = "recorder", track_caller)]
     pub fn flush(&self, dirty: Dirty, offset: u64, len: usize) -> InFlight {
         let _ = dirty;
         let target = self.target(offset, len);
@@ -126,6 +134,7 @@ impl Mapping {
     }
 
     #[inline]
+    #[cfg_attr(feature = "recorder", track_caller)]
     fn store_or_write(&self, target: *mut u8, offset: u64, data: &[u8]) {
         if self.through_file {
             self.write_file(target, offset, data);
@@ -137,6 +146,7 @@ impl Mapping {
     /// Through the file; what cannot be written so is stored to the mapping, where a medium that
     /// fails shows itself as it always did.
     #[inline(never)]
+    #[cfg_attr(feature = "recorder", track_caller)]
     fn write_file(&self, target: *mut u8, offset: u64, data: &[u8]) {
         #[cfg(feature = "recorder")]
         self.record(EventKind::Store { offset, data });
@@ -171,6 +181,7 @@ impl Mapping {
     }
 
     #[inline(always)]
+    #[cfg_attr(feature = "recorder", track_caller)]
     fn write_lines(&self, target: *mut u8, offset: u64, data: &[u8]) {
         #[cfg(feature = "recorder")]
         self.record_lines(offset, data);
@@ -181,6 +192,7 @@ impl Mapping {
     }
 
     #[inline(always)]
+    #[cfg_attr(feature = "recorder", track_caller)]
     fn write_lines_crc(&self, target: *mut u8, offset: u64, data: &[u8], seed: u32) -> u32 {
         #[cfg(feature = "recorder")]
         self.record_lines(offset, data);
@@ -193,6 +205,7 @@ impl Mapping {
 
     /// After whole lines: needed where they were written through the caches.
     #[inline(always)]
+    #[cfg_attr(feature = "recorder", track_caller)]
     fn flush_lines(&self, target: *mut u8, offset: u64, len: usize) {
         if !self.kernels.streams {
             self.flush_range(target, offset, len);
@@ -200,6 +213,7 @@ impl Mapping {
     }
 
     #[inline(never)]
+    #[cfg_attr(feature = "recorder", track_caller)]
     fn write_parts(&self, target: *mut u8, offset: u64, data: &[u8]) {
         let parts = Parts::new(offset, data);
         self.write_part(target, offset, parts.head);
@@ -213,6 +227,7 @@ impl Mapping {
     }
 
     #[inline(never)]
+    #[cfg_attr(feature = "recorder", track_caller)]
     fn write_parts_crc(&self, target: *mut u8, offset: u64, data: &[u8]) -> u32 {
         let parts = Parts::new(offset, data);
         self.write_part(target, offset, parts.head);
@@ -228,6 +243,7 @@ impl Mapping {
     }
 
     /// Less than a line, within one line.
+    #[cfg_attr(feature = "recorder", track_caller)]
     fn write_part(&self, target: *mut u8, offset: u64, data: &[u8]) {
         if !data.is_empty() {
             self.store_plain(target, offset, data);
@@ -236,6 +252,7 @@ impl Mapping {
     }
 
     #[inline]
+    #[cfg_attr(feature = "recorder", track_caller)]
     fn store_plain(&self, target: *mut u8, offset: u64, data: &[u8]) {
         #[cfg(feature = "recorder")]
         self.record(EventKind::Store { offset, data });
@@ -246,6 +263,7 @@ impl Mapping {
     }
 
     #[inline]
+    #[cfg_attr(feature = "recorder", track_caller)]
     fn flush_range(&self, target: *mut u8, offset: u64, len: usize) {
         // SAFETY: the range is mapped, and the instruction was chosen for this CPU.
         unsafe { self.flush.range(target, len) };
@@ -258,6 +276,7 @@ impl Mapping {
     }
 
     #[cfg(feature = "recorder")]
+    #[track_caller]
     fn record_lines(&self, offset: u64, data: &[u8]) {
         if !data.is_empty() {
             self.record(if self.kernels.streams {

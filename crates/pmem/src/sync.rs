@@ -10,41 +10,15 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::PoisonError;
 
-/// Offsets given to msync are multiples of it, on every page size that Linux has.
-const PAGE_BYTES_MAX: usize = 64 << 10;
-
 impl Mapping {
     /// `sync` domain: everything written before reaches the medium. A no-op in the others.
     ///
     /// # Errors
     /// What the kernel says, the first time; `Poisoned` ever after.
+    #[cfg_attr(feature = "recorder", track_caller)]
     pub fn sync(&self) -> Result<()> {
         // fdatasync writes the pages of a shared mapping too: Linux finds those stored to by the
         // dirty bits of page tables.
-        self.sync_by("sync the mapped file", |file| {
-            // SAFETY: it touches no memory of this process, and the descriptor is open.
-            unsafe { libc::fdatasync(file) }
-        })
-    }
-
-    /// [`sync`](Mapping::sync) of `len` bytes at `offset`, and no promise about others.
-    ///
-    /// # Errors
-    /// `OutOfRange`, and those of `sync`.
-    pub fn sync_range(&self, offset: u64, len: usize) -> Result<()> {
-        let size = self.len();
-        if !crate::access::within(offset, len, self.addresses.len()) {
-            return Err(Error::OutOfRange { offset, len, size });
-        }
-        let skip = offset as usize % PAGE_BYTES_MAX;
-        let start = self.addresses.base().wrapping_add(offset as usize - skip);
-        self.sync_by("sync a range of the mapped file", |_| {
-            // SAFETY: msync changes no byte; the range lies inside the mapping.
-            unsafe { libc::msync(start.cast(), skip + len, libc::MS_SYNC) }
-        })
-    }
-
-    fn sync_by(&self, what: &str, call: impl Fn(i32) -> i32) -> Result<()> {
         if self.domain() != Domain::Sync || self.read_only() {
             return Ok(());
         }
@@ -60,11 +34,12 @@ impl Mapping {
                 let source = io::Error::from_raw_os_error(libc::EBADF);
                 return Err(Error::Io { what: what.to_owned(), source });
             }
-            while call(file.as_raw_fd()) != 0 {
+            // SAFETY: it touches no memory of this process, and the descriptor is open.
+            while unsafe { libc::fdatasync(file.as_raw_fd()) } != 0 {
                 let source = io::Error::last_os_error();
                 if source.kind() != io::ErrorKind::Interrupted {
                     *poisoned = true;
-                    return Err(Error::Io { what: what.to_owned(), source });
+                    return Err(Error::Io { what: "sync the mapped file".to_owned(), source });
                 }
             }
         }
@@ -91,8 +66,6 @@ mod tests {
         assert!(matches!(first, Error::Io { .. }));
         assert_eq!(first.errno(), libc::EINVAL);
         assert!(matches!(mapping.sync(), Err(Error::Poisoned)));
-        // A range too, though msync of it would succeed.
-        assert!(matches!(mapping.sync_range(0, 64), Err(Error::Poisoned)));
         assert_eq!(Error::Poisoned.errno(), libc::EIO);
     }
 

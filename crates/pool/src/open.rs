@@ -82,7 +82,7 @@ impl Pool {
             let sequence_next = sequence + SEQUENCE_GAP;
             recovery.add(found);
             recovery.floors.push(floor);
-            let left = State::left(&candidate.mapping)?;
+            let left = State::left(&candidate.mapping, options.boot())?;
             recovery.left = recovery.left.max(Some(left));
             recovery.lost.extend((left == Left::Lost).then(|| candidate.path.clone()));
             notes.extend(candidate.note);

@@ -1,5 +1,6 @@
 //! What a pool is made and opened with, and what it says about itself.
 
+use crate::state::boot_id;
 use std::path::PathBuf;
 use std::sync::Arc;
 use topology::Topology;
@@ -56,6 +57,8 @@ pub struct OpenOptions {
     pub atime: Atime,
     /// The machine, for who opens pools by the thousand; `None`: it is looked at.
     pub machine: Option<Arc<Topology>>,
+    /// The id of this boot of the machine, for who plays restarts; `None`: the kernel's.
+    pub boot: Option<[u8; 16]>,
 }
 
 /// When a read moves an inode's time of the last read on.
@@ -75,6 +78,11 @@ impl OpenOptions {
     /// DRAM that caches may use, bytes.
     pub fn memory(&self) -> u64 {
         self.memory_bytes.unwrap_or(MEMORY_BYTES)
+    }
+
+    /// The id of this boot of the machine.
+    pub fn boot(&self) -> [u8; 16] {
+        self.boot.unwrap_or_else(boot_id)
     }
 }
 

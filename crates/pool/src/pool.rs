@@ -340,7 +340,8 @@ impl Pool {
     /// Writes down whether the pool is open for writing, and in which boot.
     pub fn write_state(&self, open: bool) -> Result<()> {
         self.slices.iter().try_for_each(|slice| {
-            crate::state::State::now(&slice.mapping, open).write(&slice.mapping)
+            let boot = self.options.boot();
+            crate::state::State::now(&slice.mapping, open, boot).write(&slice.mapping)
         })
     }
 

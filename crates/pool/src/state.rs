@@ -59,7 +59,7 @@ pub enum Left {
 }
 
 /// This boot's id.
-fn boot_id() -> [u8; 16] {
+pub fn boot_id() -> [u8; 16] {
     static ID: OnceLock<[u8; 16]> = OnceLock::new();
     *ID.get_or_init(|| {
         let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -69,11 +69,11 @@ fn boot_id() -> [u8; 16] {
 
 impl State {
     /// The state, from now on, of a slice in this memory.
-    pub fn now(mapping: &Mapping, open: bool) -> State {
+    pub fn now(mapping: &Mapping, open: bool, boot: [u8; 16]) -> State {
         let count = mapping.unsafe_shutdown_count();
         let state = State {
             magic: STATE_MAGIC,
-            boot: boot_id(),
+            boot,
             open: U32::new(u32::from(open)),
             counted: U32::new(u32::from(count.is_some())),
             unsafe_shutdowns: U64::new(count.unwrap_or(0)),
@@ -88,8 +88,8 @@ impl State {
         pmem::crc32c(0, bytes.get(..bytes.len() - 4).unwrap_or_default())
     }
 
-    /// How the slice was left. A state that cannot be read promises nothing: crashed.
-    pub fn left(mapping: &Mapping) -> Result<Left> {
+    /// How the slice was left, seen from this boot. A state that cannot be read promises nothing: crashed.
+    pub fn left(mapping: &Mapping, boot: [u8; 16]) -> Result<Left> {
         let mut bytes = [0u8; size_of::<State>()];
         mapping.read(STATE_BLOCK * BLOCK_BYTES, &mut bytes)?;
         if bytes.iter().all(|byte| *byte == 0) {
@@ -104,7 +104,7 @@ impl State {
             Left::Lost
         } else if closed {
             Left::Closed
-        } else if state.boot == boot_id() && state.boot != [0; 16] {
+        } else if state.boot == boot && boot != [0; 16] {
             Left::Killed
         } else {
             Left::Crashed
@@ -135,20 +135,19 @@ mod tests {
     use super::*;
     use pmem::Domain;
 
+    const BOOT: [u8; 16] = [8; 16];
+
     #[test]
     fn a_pool_left_open_was_killed_or_crashed_by_the_boot_id() {
         let mapping = Mapping::memory(1 << 20, Domain::Process).expect("memory");
-        assert_eq!(State::left(&mapping).expect("reads"), Left::Closed);
-        State::now(&mapping, true).write(&mapping).expect("writes");
-        assert_eq!(State::left(&mapping).expect("reads"), Left::Killed);
-        State::now(&mapping, false).write(&mapping).expect("writes");
-        assert_eq!(State::left(&mapping).expect("reads"), Left::Closed);
-        let mut other = State::now(&mapping, true);
-        other.boot = [9; 16];
-        other.crc = U32::new(other.checksum());
-        other.write(&mapping).expect("writes");
-        assert_eq!(State::left(&mapping).expect("reads"), Left::Crashed);
+        assert_eq!(State::left(&mapping, BOOT).expect("reads"), Left::Closed);
+        State::now(&mapping, true, BOOT).write(&mapping).expect("writes");
+        assert_eq!(State::left(&mapping, BOOT).expect("reads"), Left::Killed);
+        State::now(&mapping, false, BOOT).write(&mapping).expect("writes");
+        assert_eq!(State::left(&mapping, BOOT).expect("reads"), Left::Closed);
+        State::now(&mapping, true, [9; 16]).write(&mapping).expect("writes");
+        assert_eq!(State::left(&mapping, BOOT).expect("reads"), Left::Crashed);
         let _ = pmem::fence(mapping.write(STATE_BLOCK * BLOCK_BYTES + 9, &[77]));
-        assert_eq!(State::left(&mapping).expect("reads"), Left::Crashed, "torn");
+        assert_eq!(State::left(&mapping, BOOT).expect("reads"), Left::Crashed, "torn");
     }
 }
