@@ -3,7 +3,8 @@
 use crate::arena::Arena;
 use crate::inside::{Inside, Within};
 use crate::memo::Memo;
-use crate::model::{Changed, InFlight, LineId, Model};
+use crate::model::{LINE, Changed, InFlight, LineId, Model};
+use crate::mutant::Mutant;
 use crate::points::{Under, points, recovery_points};
 use crate::recording::Recording;
 use crate::report::{Crash, Report, Violation};
@@ -31,6 +32,8 @@ pub struct Settings {
     pub use_every: usize,
     /// One of so many crash points, by chance, is looked at.
     pub point_every: usize,
+    /// A fault of the engine.
+    pub mutant: Option<Mutant>,
     /// Seed of the random choices.
     pub seed: u64,
     /// When to stop, finished or not.
@@ -47,6 +50,7 @@ impl Settings {
             again_every: 10,
             use_every: 6,
             point_every: 1,
+            mutant: None,
             seed,
             deadline: None,
         }
@@ -70,6 +74,8 @@ impl Settings {
     }
 }
 
+/// Where a slice says whether it is open: line of block 3 (docs/FORMAT.md).
+pub const STATE_LINE: u64 = 3 * 4096 / LINE as u64;
 /// Violations of one workload after which it is left.
 const VIOLATIONS_MAX: usize = 3;
 
@@ -85,6 +91,26 @@ struct Explorer<'r> {
 
 /// Explores one recording.
 pub fn explore(recording: &Recording, settings: &Settings) -> Report {
+    let Some(mutant) = settings.mutant else { return explored(recording, settings).report };
+    let mut recording = recording.clone();
+    mutant.apply(&mut recording.events);
+    pmem::recorder::set_blind(mutant.blind());
+    let report = explored(&recording, settings).report;
+    pmem::recorder::set_blind(None);
+    report
+}
+
+/// Explores one recording, and gives the faults that it, its recovery and its check could have.
+pub fn sites(recording: &Recording, settings: &Settings) -> (Report, BTreeSet<Mutant>) {
+    let _ = pmem::recorder::take_compared();
+    let explorer = explored(recording, settings);
+    let mut mutants: BTreeSet<Mutant> = Mutant::of_events(&recording.events).into_iter().collect();
+    mutants.extend(explorer.inside.mutants());
+    mutants.extend(pmem::recorder::take_compared().into_iter().map(Mutant::Checksum));
+    (explorer.report, mutants)
+}
+
+fn explored<'r>(recording: &'r Recording, settings: &'r Settings) -> Explorer<'r> {
     let mut explorer = Explorer {
         recording,
         settings,
@@ -101,7 +127,7 @@ pub fn explore(recording: &Recording, settings: &Settings) -> Report {
     if let Err(what) = done {
         explorer.report.add(Report::broken(&recording.name, what));
     }
-    explorer.report
+    explorer
 }
 
 /// Repeats exactly one crash.
@@ -194,6 +220,13 @@ impl Explorer<'_> {
             return;
         }
         self.report.points += 1;
+        let unsaid = model.uncertain().into_iter().find(|(_, line)| *line == STATE_LINE);
+        if let (Some((slice, _)), true) = (unsaid, under.done > 0) {
+            let what = format!("a call has returned, and that slice {slice} is open is not durable");
+            let crash = Crash { point, kept: Choice::new() };
+            self.report.violations.push(violation(self.recording, &crash, None, &[], what));
+            return;
+        }
         self.memo.clear();
         self.inside.forget();
         let units = model.in_flight();
@@ -271,9 +304,12 @@ impl Explorer<'_> {
         let depth = Depth { again, used, inside };
         let Promise { legal, asked, .. } = promise;
         let verify = |arena: &Arena| verify(arena, legal, asked, self.recording.blocks_free, depth);
-        let recovered = model.with(changed, verify).map_err(|what| (None, what))?;
+        let mut recovered = model.with(changed, verify).map_err(|what| (None, what))?;
         if !inside {
             return Ok(BTreeSet::new());
+        }
+        if let Some(mutant) = self.settings.mutant {
+            mutant.apply(&mut recovered.events);
         }
         let images = (model, changed);
         let (budget, rng) = (self.settings.inner, &mut self.rng);

@@ -4,6 +4,7 @@ use crate::arena::Arena;
 use crate::images::Outcome;
 use crate::memo::Memo;
 use crate::model::{Changed, LineId, Model};
+use crate::mutant::Mutant;
 use crate::points::recovery_points;
 use crate::report::{Crash, Report};
 use crate::requests::Asked;
@@ -22,6 +23,8 @@ pub struct Inside {
     promise: Option<Recovered>,
     /// Lines that may differ between them.
     uncertain: BTreeSet<LineId>,
+    /// The faults that recovery could have.
+    mutants: BTreeSet<Mutant>,
 }
 
 /// How, and where it is counted.
@@ -101,7 +104,13 @@ impl Inside {
             self.memo.clear();
         }
         self.uncertain.extend(uncertain);
+        self.mutants.extend(Mutant::of_events(&recovered.events));
         self.promise = Some(recovered);
+    }
+
+    /// The faults that the recoveries could have that were explored.
+    pub fn mutants(&self) -> &BTreeSet<Mutant> {
+        &self.mutants
     }
 
     /// Another crash point: what is certain there is not what was.

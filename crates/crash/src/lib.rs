@@ -11,11 +11,13 @@
 //! What it is not: a test of threads that race; those have the same shape and come later.
 #![forbid(unsafe_code)]
 
+pub mod adequacy;
 pub mod arena;
 pub mod catalog;
 pub mod chain;
 pub mod events;
 pub mod explore;
+pub mod flips;
 pub mod images;
 pub mod inside;
 pub mod memo;

@@ -4,6 +4,7 @@
 use crash::catalog;
 use crash::chain::Chain;
 use crash::explore::{Settings, explore, repeat};
+use crash::flips::Closed;
 use crash::images::Shape;
 use crash::recording::{Start, Workload, record};
 use crash::report::{Crash, Report};
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         "run" => run_plan(&arguments),
         "repeat" => repeat_one(&arguments),
         "chain" => run_chain(&arguments),
+        "flips" => run_flips(&arguments),
         _ => Err(format!("unknown command {verb:?}")),
     });
     match done {
@@ -63,7 +65,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Arguments, String> {
         let value = match name {
             "sequences-only" => Some(String::new()),
             "minutes" | "seed" | "ops" | "threads" | "start" | "domain" | "cpu" | "point" | "kept"
-            | "inner-point" | "inner-kept" | "slices" | "crashes" => args.next(),
+            | "every" | "first" | "inner-point" | "inner-kept" | "slices" | "crashes" => args.next(),
             _ => return Err(format!("unknown option --{name}")),
         };
         let value = value.ok_or_else(|| format!("--{name} needs a value"))?;
@@ -126,6 +128,17 @@ fn repeat_one(arguments: &Arguments) -> Result<Report, String> {
     let report = repeat(&recording, &first, inner.as_ref());
     report.violations.iter().for_each(|violation| println!("{violation}\n"));
     Ok(report)
+}
+
+fn run_flips(arguments: &Arguments) -> Result<Report, String> {
+    let (every, first): (usize, u64) =
+        (number(arguments, "every", 1)?, number(arguments, "first", 0)?);
+    let closed = Closed::new(&Shape::SMALL)?;
+    println!("{} bits are looked at", closed.bits());
+    let flips = closed.flip((first..closed.bits()).step_by(every.max(1)), None);
+    flips.violations.iter().for_each(|violation| println!("VIOLATION: {violation}"));
+    println!("bits={} seen={} harmless={}", flips.bits, flips.seen, flips.harmless);
+    Ok(Report::default())
 }
 
 fn run_chain(arguments: &Arguments) -> Result<Report, String> {

@@ -156,6 +156,12 @@ impl Recorder {
         self.trace.events()
     }
 
+    /// From the beginning on, before it was opened, crashes are explored.
+    pub fn begin_at_open(&mut self) -> Outcome<()> {
+        self.states = vec![Snapshot::of(&self.world.fs)?];
+        Ok(())
+    }
+
     /// From here on crashes are explored.
     pub fn begin(&mut self) -> Outcome<()> {
         self.world.fs.sync().map_err(|error| failed("sync")(&error))?;
@@ -225,6 +231,15 @@ impl Recorder {
             }
             parts.push(state);
         }
+    }
+
+    /// Closes it: what its memory holds then.
+    pub fn close(mut self) -> Outcome<Images> {
+        self.world.handles.clear();
+        let fs = Arc::into_inner(self.world.fs).ok_or("it is in use")?;
+        fs.close().map_err(|error| failed("close")(&error))?;
+        apply_all(&self.trace.take(), &mut self.base);
+        Ok(self.base)
     }
 
     /// What was recorded.

@@ -191,7 +191,7 @@ thread_local! {
 }
 
 /// Runs `act`; a panic of the engine is a failure like others.
-fn guarded<T>(act: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
+pub fn guarded<T>(act: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let before = std::panic::take_hook();

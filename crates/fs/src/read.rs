@@ -253,7 +253,7 @@ impl Core {
             out.copy_from_slice(&whole[at..at + out.len()]);
             pmem::crc32c(0, &whole)
         };
-        if crc != view.crc {
+        if !pmem::crc_fits(crc, view.crc) {
             return Err(damaged_block(inode, block, view.addr));
         }
         let (index, slot) = leaf_of(block);

@@ -128,7 +128,8 @@ impl Core {
     }
 
     fn block_matches(&self, placed: &Placed) -> Result<bool> {
-        Ok(self.pool.contains(placed.addr) && self.pool.crc(placed.addr)? == placed.crc)
+        let fits = |crc| pmem::crc_fits(crc, placed.crc);
+        Ok(self.pool.contains(placed.addr) && fits(self.pool.crc(placed.addr)?))
     }
 
     /// Whether a block that was put in place there still has a place after all of `later`, there

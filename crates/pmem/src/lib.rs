@@ -52,7 +52,7 @@ mod sync;
 mod sysfs;
 mod through_file;
 
-pub use crc::{crc32c, crc32c_combine, crc32c_difference, crc32c_of_zeros};
+pub use crc::{crc_fits, crc32c, crc32c_combine, crc32c_difference, crc32c_of_zeros};
 pub use domain::{Domain, Medium};
 pub use error::{Error, Result};
 pub use lock::Holder;

@@ -9,6 +9,7 @@
 
 use crate::mapping::Mapping;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -123,8 +124,28 @@ thread_local! {
         NEXT.fetch_add(1, Ordering::Relaxed)
     };
     static CALL: Cell<&'static str> = const { Cell::new("") };
+    static BLIND: Cell<Option<&'static Location<'static>>> = const { Cell::new(None) };
+    static COMPARED: RefCell<BTreeSet<&'static Location<'static>>> =
+        const { RefCell::new(BTreeSet::new()) };
     /// Who is to be told of this thread's next fence.
     static UNFENCED: RefCell<Vec<Arc<dyn Recorder>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// From now on, on this thread, the checksums compared at this site fit, whatever they are.
+pub fn set_blind(site: Option<&'static Location<'static>>) {
+    BLIND.set(site);
+}
+
+/// Where checksums were compared on this thread since the last call of this.
+pub fn take_compared() -> BTreeSet<&'static Location<'static>> {
+    COMPARED.take()
+}
+
+#[track_caller]
+pub(crate) fn is_blind() -> bool {
+    let site = Location::caller();
+    COMPARED.with_borrow_mut(|compared| compared.insert(site));
+    BLIND.get() == Some(site)
 }
 
 /// Says which file system call this thread is in, from now on.

@@ -69,7 +69,8 @@ impl ChunkHeader {
     /// The header in these bytes, if it is whole and this slice's.
     pub fn decode(bytes: &[u8], slice_uuid: &[u8; 16]) -> Option<ChunkHeader> {
         let (header, _) = ChunkHeader::read_from_prefix(bytes).ok()?;
-        let whole = header.magic == CHUNK_MAGIC && header.crc.get() == header.checksum(slice_uuid);
+        let whole = header.magic == CHUNK_MAGIC
+            && pmem::crc_fits(header.checksum(slice_uuid), header.crc.get());
         whole.then_some(header)
     }
 }

@@ -379,7 +379,7 @@ impl PageRead for Pool {
             return Err(TreeError::Damaged { addr: ptr.addr, what: "no block of this pool" });
         }
         match self.read_crc(ptr.addr, page) {
-            Ok(crc) if crc == ptr.crc => Ok(()),
+            Ok(crc) if pmem::crc_fits(crc, ptr.crc) => Ok(()),
             Ok(_) => Err(TreeError::Damaged { addr: ptr.addr, what: "its checksum does not fit" }),
             Err(error) => Err(TreeError::Unreadable { addr: ptr.addr, why: error.to_string() }),
         }

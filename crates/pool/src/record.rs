@@ -215,7 +215,7 @@ pub fn parse(bytes: &[u8], seed: u32, line_bytes: usize) -> Option<(u8, u64, i64
         return None;
     }
     let crc = u32::from_le_bytes(field(0, 4)?.try_into().ok()?);
-    if pmem::crc32c(seed, field(4, len - 4)?) != crc {
+    if !pmem::crc_fits(pmem::crc32c(seed, field(4, len - 4)?), crc) {
         return None;
     }
     let kind = *bytes.get(6)?;

@@ -85,7 +85,7 @@ impl SliceRoot {
         let (root, _) = SliceRoot::read_from_prefix(bytes).ok()?;
         let whole = root.magic == ROOT_MAGIC
             && root.slice_uuid == *slice_uuid
-            && root.crc.get() == root.checksum()
+            && pmem::crc_fits(root.checksum(), root.crc.get())
             && (1..NUMBER_MAX).contains(&root.generation.get())
             && root.log_floor.get() < NUMBER_MAX
             && root.inode_next.get() < 1 << 55

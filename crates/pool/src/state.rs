@@ -10,7 +10,7 @@
 
 use crate::error::Result;
 use crate::superblock::{BLOCK_BYTES, STATE_BLOCK};
-use pmem::{Domain, Mapping};
+use pmem::{Domain, Mapping, crc_fits};
 use std::mem::offset_of;
 use std::sync::OnceLock;
 use zerocopy::little_endian::{U32, U64};
@@ -96,7 +96,7 @@ impl State {
             return Ok(Left::Closed);
         }
         let Ok((state, _)) = State::read_from_prefix(&bytes) else { return Ok(Left::Crashed) };
-        if state.magic != STATE_MAGIC || state.crc.get() != state.checksum() {
+        if state.magic != STATE_MAGIC || !crc_fits(state.checksum(), state.crc.get()) {
             return Ok(Left::Crashed);
         }
         let closed = state.open.get() == 0;

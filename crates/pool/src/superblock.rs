@@ -156,7 +156,7 @@ impl Superblock {
         if superblock.magic != MAGIC {
             return Err(Flaw::Foreign);
         }
-        if superblock.crc.get() != superblock.checksum() {
+        if !pmem::crc_fits(superblock.checksum(), superblock.crc.get()) {
             return Err(Flaw::Checksum);
         }
         let unknown = superblock.features.get() & !FEATURE_LOG_LINES;

@@ -15,6 +15,20 @@ pub fn crc32c(seed: u32, data: &[u8]) -> u32 {
     !unsafe { (kernels.crc)(data.as_ptr(), data.len(), !seed) }
 }
 
+/// Whether data whose checksum is `found` are those of which `stored` was written down.
+///
+/// Everything that reads a medium asks here, so that the crash explorer can see what would come of
+/// a place that does not look.
+#[inline(always)]
+#[cfg_attr(feature = "recorder", track_caller)]
+pub fn crc_fits(found: u32, stored: u32) -> bool {
+    #[cfg(feature = "recorder")]
+    if crate::recorder::is_blind() {
+        return true;
+    }
+    found == stored
+}
+
 /// The CRC-32C of `a` followed by `b`, from that of `a`, that of `b`, and the bytes in `b`.
 pub fn crc32c_combine(crc_a: u32, crc_b: u32, len_b: u64) -> u32 {
     // Squared three times rather than multiplied by eight, which could overflow.

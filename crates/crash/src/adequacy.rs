@@ -1,0 +1,176 @@
+//! Whether the explorer would notice: every line of the engine that flushes, fences, syncs or
+//! compares a checksum is made to do nothing, one after the other, and each time something must be
+//! found wrong.
+
+use crate::catalog::{find, plant};
+use crate::explore::{Settings, explore, sites};
+use crate::flips::{Closed, unreadable_state};
+use crate::images::{Outcome, Shape};
+use crate::mutant::Mutant;
+use crate::recording::{Recorder, Recording, Start, Workload, record};
+use crate::select::Budget;
+use crate::world::World;
+use fs::NewNode;
+use pmem::Domain;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// What became of the mutants.
+#[derive(Clone, Debug, Default)]
+pub struct Adequacy {
+    /// Those that were noticed, and in which workload.
+    pub killed: Vec<(Mutant, String)>,
+    /// Those that nobody would notice, because nothing depends on that line where it is.
+    pub equivalent: Vec<(Mutant, &'static str)>,
+    /// Those that were not noticed, and should have been.
+    pub survived: Vec<Mutant>,
+}
+
+impl Adequacy {
+    /// Mutants that should be noticed.
+    pub fn total(&self) -> usize {
+        self.killed.len() + self.survived.len()
+    }
+}
+
+/// The operations that the mutants are run with: few that do everything that is done to a medium.
+const WORKLOADS: [(Domain, Start, &[&str]); 13] = [
+    (Domain::CpuFlush, Start::Folded, &["overwrite-many"]),
+    (Domain::CpuFlush, Start::Folded, &["write-across-unaligned"]),
+    (Domain::CpuFlush, Start::Logged, &["checkpoint"]),
+    (Domain::CpuFlush, Start::Folded, &["create"]),
+    (Domain::CpuFlush, Start::Logged, &["write-patch", "checkpoint"]),
+    (Domain::CpuFlush, Start::Folded, &["setxattr-large"]),
+    (Domain::CpuFlush, Start::Recovered, &["rename-replace-far"]),
+    (Domain::CpuFlush, Start::LongLines, &["write-patch", "overwrite"]),
+    (Domain::Sync, Start::Folded, &["overwrite", SYNC]),
+    (Domain::Sync, Start::Logged, &["append", "overwrite", "checkpoint", SYNC]),
+    (Domain::Sync, Start::Logged, &["unlink-last", "create", SYNC]),
+    (Domain::CpuCache, Start::Folded, &["overwrite-many"]),
+    (Domain::CpuCache, Start::Logged, &["checkpoint"]),
+];
+
+const SYNC: &str = crate::catalog::SYNC;
+
+/// A recording and the lines that it and its recovery run through.
+struct Tried {
+    recording: Recording,
+    mutants: BTreeSet<Mutant>,
+}
+
+/// Runs all mutants on so many threads; `tell` is called with lines for the user.
+pub fn adequacy(threads: usize, tell: &(dyn Fn(&str) + Sync)) -> Outcome<Adequacy> {
+    let tried = tried()?;
+    let closed = Closed::new(&Shape::SMALL)?;
+    let mutants: BTreeSet<Mutant> = tried.iter().flat_map(|t| t.mutants.iter().copied()).collect();
+    let mutants: Vec<Mutant> = mutants.into_iter().collect();
+    let killer = |mutant: Mutant| {
+        let tried = tried.iter().find(|tried| kills(tried, mutant));
+        let name = tried.map(|tried| tried.recording.name.clone());
+        name.or_else(|| flipped(&closed, mutant).map(str::to_owned))
+    };
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(Adequacy::default()));
+    std::thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| {
+                while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let killed = killer(*mutant);
+                    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
+                    match (killed, equivalent(*mutant)) {
+                        (Some(killer), _) => found.killed.push((*mutant, killer)),
+                        (None, Some(why)) => found.equivalent.push((*mutant, why)),
+                        (None, None) => {
+                            tell(&format!("SURVIVED: {mutant}"));
+                            found.survived.push(*mutant);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.killed.sort();
+    Ok(found)
+}
+
+/// The workloads, each explored once: without a fault nothing is wrong.
+fn tried() -> Outcome<Vec<Tried>> {
+    let mut recordings = Vec::new();
+    for (domain, start, ops) in WORKLOADS {
+        let find = |name: &&str| find(name).ok_or_else(|| format!("no operation {name}"));
+        let ops = ops.iter().map(find).collect::<Outcome<Vec<_>>>()?;
+        recordings.push(record(&Workload { start, domain, ops, cpu: 0 })?);
+    }
+    recordings.push(long()?);
+    recordings.push(opened(Domain::CpuFlush)?);
+    recordings.push(opened(Domain::Sync)?);
+    recordings.into_iter().map(|recording| {
+        let (report, mutants) = sites(&recording, &settings());
+        match report.violations.first() {
+            None => Ok(Tried { recording, mutants }),
+            Some(violation) => Err(format!("without a fault:\n{violation}")),
+        }
+    }).collect()
+}
+
+/// A log that wraps, with changes of two lanes in it.
+fn long() -> Outcome<Recording> {
+    let mut recorder = Recorder::new(&Shape { slices: 1, ..Shape::SMALL }, 0)?;
+    recorder.world.at_home(plant).map_err(|error| format!("planting: {error}"))?;
+    recorder.begin()?;
+    for round in 0..12u8 {
+        for name in ["setxattr-large", "overwrite", "write-patch"] {
+            let op = find(name).ok_or_else(|| format!("no operation {name}"))?;
+            let _ = match round % 3 {
+                0 => recorder.operation(op.name, |world| world.elsewhere(op.run))?,
+                _ => recorder.operation(op.name, op.run)?,
+            };
+        }
+    }
+    Ok(recorder.finish("a long one".to_owned()))
+}
+
+/// A pool that is opened, and changed by another thread than the one that opened it.
+fn opened(domain: Domain) -> Outcome<Recording> {
+    let mut recorder = Recorder::new(&Shape { slices: 1, domain, ..Shape::SMALL }, 0)?;
+    recorder.begin_at_open()?;
+    let create = |world: &mut World| {
+        world.on_thread(|world| world.make("/d", NewNode::Directory).map(|_| ()))
+    };
+    let _ = recorder.operation("create", create)?;
+    Ok(recorder.finish(format!("an open, {domain}")))
+}
+
+/// Who notices that a checksum is not looked at when bits of a medium are wrong.
+fn flipped(closed: &Closed, mutant: Mutant) -> Option<&'static str> {
+    mutant.blind()?;
+    let superblock = 0..512 * 8;
+    let others = (superblock.end..closed.bits()).step_by(FLIP_EVERY);
+    if !closed.flip(superblock.chain(others), Some(mutant)).violations.is_empty() {
+        return Some("bits of a closed pool flipped");
+    }
+    let state = unreadable_state(Some(mutant)).unwrap_or_default();
+    (!state.is_empty()).then_some("bits of the state flipped")
+}
+
+/// Of so many bits behind the first superblock one is flipped; odd, so that it meets each of a byte.
+const FLIP_EVERY: usize = 67;
+
+fn settings() -> Settings {
+    let budget = Budget { exhaustive: 256, samples: 192 };
+    Settings { budget, inner_every: 16, again_every: 8, use_every: 16, ..Settings::quick(1) }
+}
+
+fn kills(tried: &Tried, mutant: Mutant) -> bool {
+    tried.mutants.contains(&mutant)
+        && !explore(&tried.recording, &Settings { mutant: Some(mutant), ..settings() })
+            .violations
+            .is_empty()
+}
+
+/// Why nothing depends on a line, where that is so.
+fn equivalent(mutant: Mutant) -> Option<&'static str> {
+    let _ = mutant;
+    None
+}

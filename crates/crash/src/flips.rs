@@ -1,0 +1,174 @@
+//! Bits that a medium lost: each of an image, one at a time. What comes of it is an error, or
+//! nothing at all; never another answer.
+//!
+//! Only lines that opening, checking or reading everything looks at are flipped: in the others a
+//! bit changes nothing.
+
+use crate::arena::Arena;
+use crate::catalog::{SYNC, find, plant};
+use crate::explore::STATE_LINE;
+use crate::images::{Images, Outcome, Shape, failed};
+use crate::model::{Changed, LINE, LineId, Model};
+use crate::mutant::Mutant;
+use crate::points::points;
+use crate::recording::Recorder;
+use crate::rng::Rng;
+use crate::select::telling;
+use crate::snapshot::Snapshot;
+use crate::verify::guarded;
+use fs::FileSystem;
+use pmem::Domain;
+use pool::PoolInfo;
+use std::collections::BTreeSet;
+
+/// A pool, closed, and what it shows.
+#[derive(Debug)]
+pub struct Closed {
+    arena: Arena,
+    images: Images,
+    shows: Shown,
+    /// The lines that are looked at.
+    lines: Vec<LineId>,
+}
+
+/// What can be seen of a pool: everything in it, and what it says of itself.
+type Shown = (Snapshot, String);
+
+fn shown(fs: &FileSystem) -> Outcome<Shown> {
+    let space = fs.statfs();
+    let info = PoolInfo { notes: Vec::new(), ..fs.info() };
+    Ok((Snapshot::of(fs)?, format!("{space:?} {info:?}")))
+}
+
+/// What came of the flips.
+#[derive(Clone, Debug, Default)]
+pub struct Flips {
+    /// Bits that were flipped.
+    pub bits: u64,
+    /// Of these, bits that were seen to be wrong.
+    pub seen: u64,
+    /// Of these, bits that nothing depends on, or that were told from a copy.
+    pub harmless: u64,
+    /// Everything else, in words.
+    pub violations: Vec<String>,
+}
+
+impl Closed {
+    /// The usual tree, in a pool of this shape.
+    pub fn new(shape: &Shape) -> Outcome<Closed> {
+        let mut recorder = Recorder::new(shape, 0)?;
+        recorder.world.at_home(plant).map_err(|error| failed("planting")(&error))?;
+        let images = recorder.close()?;
+        let arena = Arena::new(shape.domain, &images)?;
+        let shows = shown(&arena.open(None)?)?;
+        arena.restore(&images);
+        let all = images.iter().zip(0..).flat_map(|(image, slice)| {
+            (0..(image.len() / LINE) as u64).map(move |number| (slice, number))
+        });
+        arena.watch(&all.collect());
+        let mut closed = Closed { arena, images, shows, lines: Vec::new() };
+        if let Some(what) = closed.look()? {
+            return Err(format!("without a flip: {what}"));
+        }
+        let read: BTreeSet<LineId> = closed.arena.take_read().into_iter().collect();
+        closed.arena.restore(&closed.images);
+        closed.lines = read.into_iter().collect();
+        Ok(closed)
+    }
+
+    /// Bits that can be flipped.
+    pub fn bits(&self) -> u64 {
+        (self.lines.len() * LINE * 8) as u64
+    }
+
+    /// Flips these of them, each alone.
+    pub fn flip(&self, bits: impl Iterator<Item = u64>, mutant: Option<Mutant>) -> Flips {
+        pmem::recorder::set_blind(mutant.and_then(Mutant::blind));
+        let mut flips = Flips::default();
+        for bit in bits {
+            let (slice, number) = self.lines[bit as usize / (LINE * 8)];
+            let at = number as usize * LINE + bit as usize / 8 % LINE;
+            let flipped = self.images[slice as usize][at] ^ 1 << (bit % 8);
+            self.arena.put(slice, at, &[flipped]);
+            flips.bits += 1;
+            match self.look() {
+                Ok(None) => flips.harmless += 1,
+                Ok(Some(_)) => flips.seen += 1,
+                Err(what) => {
+                    let place = format!("slice {slice}, byte {at:#x}, bit {}", bit % 8);
+                    flips.violations.push(format!("{place}: {what}"));
+                }
+            }
+            self.arena.restore(&self.images);
+            if flips.violations.len() >= VIOLATIONS_MAX {
+                break;
+            }
+        }
+        pmem::recorder::set_blind(None);
+        flips
+    }
+
+    /// What was seen to be wrong, or an error where something was that should have been seen.
+    fn look(&self) -> Outcome<Option<String>> {
+        guarded(|| {
+            let checked = self.arena.check().err();
+            let shown = self.arena.open(None).and_then(|fs| shown(&fs));
+            match (checked, shown) {
+                (_, Ok(shown)) if shown != self.shows => {
+                    let differs = shown.0.difference(&self.shows.0);
+                    Err(format!("another answer: {differs} {} or {}", shown.1, self.shows.1))
+                }
+                (None, Err(what)) => Err(format!("check finds nothing, but: {what}")),
+                (checked, shown) => Ok(checked.or(shown.err())),
+            }
+        })
+    }
+}
+
+/// In the `sync` domain, after a crash that lost an older record than it kept: each bit of what a
+/// slice says of who wrote it last. Whether it can be believed or not, the pool opens with what was
+/// synced at least. Gives what was wrong.
+pub fn unreadable_state(mutant: Option<Mutant>) -> Outcome<Vec<String>> {
+    let shape = Shape { slices: 1, domain: Domain::Sync, ..Shape::SMALL };
+    let mut recorder = Recorder::new(&shape, 0)?;
+    recorder.world.at_home(plant).map_err(|error| failed("planting")(&error))?;
+    recorder.begin()?;
+    for name in ["create", SYNC, "mkdir", "link", "symlink"] {
+        let op = find(name).ok_or_else(|| format!("no operation {name}"))?;
+        recorder.op(&op)?.map_err(|error| failed(name)(&error))?;
+    }
+    let recording = recorder.finish("an unreadable state".to_owned());
+    let mut violations = Vec::new();
+    pmem::recorder::set_blind(mutant.and_then(Mutant::blind));
+    let done = points(&recording, &mut |model, _, under| {
+        if under.done == recording.settled.len() {
+            let units = model.in_flight();
+            for kept in telling(&units, 24, &mut Rng::new(7)) {
+                let changed = model.changed(&kept);
+                violations.extend(state_bits(model, &changed, &under.legal(&recording)));
+            }
+        }
+        true
+    });
+    pmem::recorder::set_blind(None);
+    done.map(|()| violations)
+}
+
+/// What was wrong with each bit of the state flipped, apart from what else has changed.
+fn state_bits(model: &Model, changed: &[Changed], legal: &[&Snapshot]) -> Vec<String> {
+    let flip = |bit: usize| {
+        let mut line = model.line((0, STATE_LINE));
+        line[bit / 8] ^= 1 << (bit % 8);
+        let flipped = [changed, &[((0, STATE_LINE), line)]].concat();
+        let shown = |arena: &Arena| guarded(|| Snapshot::of(&arena.open(None)?));
+        match model.with(&flipped, shown) {
+            Ok(shown) if legal.contains(&&shown) => None,
+            Ok(_) => Some(format!("bit {bit} of the state: an illegal state")),
+            Err(what) => Some(format!("bit {bit} of the state: {what}")),
+        }
+    };
+    (0..48 * 8).filter_map(flip).collect()
+}
+
+/// Violations after which the rest is left.
+const VIOLATIONS_MAX: usize = 5;
