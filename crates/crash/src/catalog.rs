@@ -2,6 +2,7 @@
 
 use crate::world::{World, pattern};
 use fs::{Fallocate, NewNode, RenameMode, Result, SetAttr, XattrMode};
+use std::sync::OnceLock;
 
 /// One operation: one call of the file system (or the few that its name says).
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +90,73 @@ pub fn catalog() -> Vec<Op> {
     [names(), unnamed(), renames(), writes(), sizes(), reserved(), copies(), shared(), attributes()]
         .concat()
 }
+
+/// The operations that sequences are made of: of each kind what differs in what it changes.
+pub fn core() -> &'static [Op] {
+    static CORE: OnceLock<Vec<Op>> = OnceLock::new();
+    CORE.get_or_init(|| CORE_NAMES.iter().filter_map(|name| find(name)).collect())
+}
+
+const CORE_NAMES: [&str; 58] = [
+    "create",
+    "create-far",
+    "mkdir",
+    "symlink",
+    "mknod",
+    "link",
+    "link-far",
+    "unlink-last",
+    "unlink-far",
+    "unlink-not-last",
+    "unlink-symlink",
+    "unlink-attrs",
+    "unlink-open",
+    "rmdir",
+    "rmdir-deep",
+    "rename",
+    "rename-no-replace",
+    "rename-across",
+    "rename-replace",
+    "rename-replace-across",
+    "rename-replace-far",
+    "rename-replace-linked",
+    "rename-dir",
+    "rename-dir-across",
+    "rename-dir-replace",
+    "exchange",
+    "exchange-across",
+    "exchange-dirs",
+    "write-patch",
+    "write-patch-again",
+    "write-patch-merge",
+    "write-inside",
+    "write-across",
+    "write-across-unaligned",
+    "overwrite",
+    "overwrite-far",
+    "overwrite-many",
+    "append",
+    "append-small",
+    "write-past-end",
+    "truncate-up",
+    "truncate-middle",
+    "truncate-edge",
+    "truncate-patched",
+    "truncate-all",
+    "punch",
+    "punch-parts",
+    "zero-keep",
+    "zero-extend",
+    "allocate",
+    "reserve-behind",
+    "copy-over",
+    "setattr",
+    "setxattr",
+    "setxattr-large",
+    "removexattr",
+    "checkpoint",
+    SYNC,
+];
 
 /// The operation of this name.
 pub fn find(name: &str) -> Option<Op> {
@@ -204,8 +272,13 @@ fn writes() -> Vec<Op> {
         op!("write-past-end", |w| w.write("/file", 9 * BLOCK + 5, &pattern(9, 3000))),
         op!("write-patch-hole", |w| w.write("/attrs", 600 * BLOCK + 9, b"far out")),
         op!("checkpoint", |w| w.fs.checkpoint()),
-        Op { name: SYNC, prepare: nothing, run: |w| w.fs.sync(), part: None },
+        Op { name: SYNC, prepare: nothing, run: sync, part: None },
     ]
+}
+
+/// Of the file, which is then one that is synced often.
+fn sync(w: &mut World) -> Result<()> {
+    w.open("/file").map_or_else(|_| w.fs.sync(), |file| w.fs.fsync(&file))
 }
 
 fn sizes() -> Vec<Op> {

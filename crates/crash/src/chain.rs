@@ -34,8 +34,13 @@ impl Chain {
     }
 
     /// Few crash points, few images of each: a chain is long.
-    pub fn settings(seed: u64) -> Settings {
-        Settings { budget: Budget::SPARSE, point_every: 6, inner_every: 50, ..Settings::quick(seed) }
+    pub fn settings(&self) -> Settings {
+        Settings {
+            budget: Budget::SPARSE,
+            point_every: 6,
+            inner_every: 50,
+            ..Settings::quick(self.seed)
+        }
     }
 
     /// Runs it, and explores from each place where it crashed a few other crashes.
@@ -77,7 +82,7 @@ impl Chain {
                     crash,
                     inner: None,
                     call: "",
-                    lost: "see the crash's lines".to_owned(),
+                    units: Vec::new(),
                     what,
                 };
                 report.violations.push(violation);

@@ -1,9 +1,9 @@
 //! The exploration of one recording: all its crash points, and the images of each.
 
 use crate::arena::Arena;
-use crate::inside::{Inside, Within};
+use crate::inside::{Inside, Within, Wrong};
 use crate::memo::Memo;
-use crate::model::{LINE, Changed, InFlight, LineId, Model};
+use crate::model::{Changed, InFlight, LINE, LineId, Model};
 use crate::mutant::Mutant;
 use crate::points::{Under, points, recovery_points};
 use crate::recording::Recording;
@@ -69,7 +69,8 @@ impl Settings {
         }
     }
 
-    fn late(&self) -> bool {
+    /// Whether it is time to stop.
+    pub fn late(&self) -> bool {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 }
@@ -91,13 +92,22 @@ struct Explorer<'r> {
 
 /// Explores one recording.
 pub fn explore(recording: &Recording, settings: &Settings) -> Report {
-    let Some(mutant) = settings.mutant else { return explored(recording, settings).report };
+    with_fault(recording, settings, |recording| explored(recording, settings).report)
+}
+
+/// Calls `act` with the recording as the engine would have made it with the fault.
+fn with_fault<T>(
+    recording: &Recording,
+    settings: &Settings,
+    act: impl FnOnce(&Recording) -> T,
+) -> T {
+    let Some(mutant) = settings.mutant else { return act(recording) };
     let mut recording = recording.clone();
     mutant.apply(&mut recording.events);
     pmem::recorder::set_blind(mutant.blind());
-    let report = explored(&recording, settings).report;
+    let result = act(&recording);
     pmem::recorder::set_blind(None);
-    report
+    result
 }
 
 /// Explores one recording, and gives the faults that it, its recovery and its check could have.
@@ -130,38 +140,25 @@ fn explored<'r>(recording: &'r Recording, settings: &'r Settings) -> Explorer<'r
     explorer
 }
 
-/// Repeats exactly one crash.
-pub fn repeat(recording: &Recording, crash: &Crash, inner: Option<&Crash>) -> Report {
+/// Repeats exactly one crash, of an engine with the fault that `settings` name.
+pub fn repeat(
+    recording: &Recording,
+    settings: &Settings,
+    crash: &Crash,
+    inner: Option<&Crash>,
+) -> Report {
     let mut report = Report { workloads: 1, points: 1, states: 1, ..Report::default() };
-    let done = points(recording, &mut |model, point, under| {
-        if point != crash.point {
-            return true;
-        }
-        let legal = under.legal(recording);
-        let asked = Asked::at(recording, under);
-        let inside = inner.is_some();
-        let depth = Depth { again: !inside, used: !inside, inside };
-        let verify = |arena: &Arena| verify(arena, &legal, &asked, recording.blocks_free, depth);
-        let changed = model.changed(&crash.kept);
-        let result = model.with(&changed, verify).and_then(|recovered| {
-            let Some(inner) = inner else { return Ok(()) };
-            let mut result = Ok(());
-            let mut within = Model::new(recording.domain, model.images_with(&changed))?;
-            recovery_points(&mut within, &recovered.events, &mut |model, point| {
-                if point == inner.point {
-                    let verify = |arena: &Arena| verify_again(arena, &recovered, &asked);
-                    result = model.with(&model.changed(&inner.kept), verify);
-                }
-                point < inner.point
-            });
-            result
-        });
-        if let Err(what) = result {
-            let lines = model.in_flight();
-            let found = violation(recording, crash, inner, &lines, what);
-            report.violations.push(found);
-        }
-        false
+    let done = with_fault(recording, settings, |recording| {
+        points(recording, &mut |model, point, under| {
+            if point == crash.point {
+                let found = again(recording, settings, (model, under), crash, inner);
+                let told = |(units, what): (Vec<InFlight>, String)| {
+                    violation(recording, crash, inner, &units, what)
+                };
+                report.violations.extend(found.err().map(told));
+            }
+            point != crash.point
+        })
     });
     if let Err(what) = done {
         report.add(Report::broken(&recording.name, what));
@@ -169,27 +166,52 @@ pub fn repeat(recording: &Recording, crash: &Crash, inner: Option<&Crash>) -> Re
     report
 }
 
+fn again(
+    recording: &Recording,
+    settings: &Settings,
+    (model, under): (&Model, Under),
+    crash: &Crash,
+    inner: Option<&Crash>,
+) -> Result<(), (Vec<InFlight>, String)> {
+    let (legal, asked) = (under.legal(recording), Asked::at(recording, under));
+    let inside = inner.is_some();
+    let depth = Depth { again: !inside, used: !inside, inside };
+    let verify = |arena: &Arena| verify(arena, &legal, &asked, recording.blocks_free, depth);
+    let changed = model.changed(&crash.kept);
+    let recovered = model.with(&changed, verify).map_err(|what| (model.in_flight(), what))?;
+    let (Some(inner), mut recovered) = (inner, recovered) else { return Ok(()) };
+    if let Some(mutant) = settings.mutant {
+        mutant.apply(&mut recovered.events);
+    }
+    let within = Model::new(recording.domain, model.images_with(&changed));
+    let mut within = within.map_err(|what| (Vec::new(), what))?;
+    let mut result = Ok(());
+    recovery_points(&mut within, &recovered.events, &mut |model, point| {
+        if point == inner.point {
+            let verify = |arena: &Arena| verify_again(arena, &recovered, &asked);
+            let done = model.with(&model.changed(&inner.kept), verify);
+            result = done.map_err(|what| (model.in_flight(), what));
+        }
+        point < inner.point
+    });
+    result
+}
+
 fn violation(
     recording: &Recording,
     crash: &Crash,
     inner: Option<&Crash>,
-    lines: &[InFlight],
+    units: &[InFlight],
     what: String,
 ) -> Violation {
     let before = &recording.events[..=crash.point];
     let call = before.iter().rev().map(|event| event.call).find(|call| !call.is_empty());
-    let lost: Vec<String> = lines
-        .iter()
-        .zip(&crash.kept)
-        .filter(|(line, kept)| usize::from(**kept) < line.steps)
-        .map(|(line, kept)| format!("{} ({kept} of {})", line.unit, line.steps))
-        .collect();
     Violation {
         workload: recording.name.clone(),
         crash: crash.clone(),
         inner: inner.cloned(),
         call: call.unwrap_or(""),
-        lost: if lost.is_empty() { "none".to_owned() } else { lost.join(" ") },
+        units: units.to_vec(),
         what,
     }
 }
@@ -222,7 +244,8 @@ impl Explorer<'_> {
         self.report.points += 1;
         let unsaid = model.uncertain().into_iter().find(|(_, line)| *line == STATE_LINE);
         if let (Some((slice, _)), true) = (unsaid, under.done > 0) {
-            let what = format!("a call has returned, and that slice {slice} is open is not durable");
+            let what =
+                format!("a call has returned, and that slice {slice} is open is not durable");
             let crash = Crash { point, kept: Choice::new() };
             self.report.violations.push(violation(self.recording, &crash, None, &[], what));
             return;
@@ -280,9 +303,11 @@ impl Explorer<'_> {
                 read.extend(inside.into_iter().filter(|line| uncertain.contains(line)));
                 self.memo.add(&content, read);
             }
-            Err((inner, what)) => {
+            Err(wrong) => {
                 let crash = Crash { point: place.point, kept };
-                let found = violation(self.recording, &crash, inner.as_ref(), place.units, what);
+                let Wrong { inner, units, what } = wrong;
+                let units = if inner.is_some() { &units } else { place.units };
+                let found = violation(self.recording, &crash, inner.as_ref(), units, what);
                 self.report.violations.push(found);
             }
         }
@@ -295,7 +320,7 @@ impl Explorer<'_> {
         model: &Model,
         changed: &[Changed],
         promise: &Promise<'_>,
-    ) -> Result<BTreeSet<LineId>, (Option<Crash>, String)> {
+    ) -> Result<BTreeSet<LineId>, Wrong> {
         self.report.opened += 1;
         let turn = |every: usize| every != 0 && self.report.opened.is_multiple_of(every as u64);
         let (again, used) = (turn(self.settings.again_every), turn(self.settings.use_every));
@@ -304,7 +329,7 @@ impl Explorer<'_> {
         let depth = Depth { again, used, inside };
         let Promise { legal, asked, .. } = promise;
         let verify = |arena: &Arena| verify(arena, legal, asked, self.recording.blocks_free, depth);
-        let mut recovered = model.with(changed, verify).map_err(|what| (None, what))?;
+        let mut recovered = model.with(changed, verify).map_err(Wrong::at_once)?;
         if !inside {
             return Ok(BTreeSet::new());
         }

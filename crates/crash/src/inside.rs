@@ -3,7 +3,7 @@
 use crate::arena::Arena;
 use crate::images::Outcome;
 use crate::memo::Memo;
-use crate::model::{Changed, LineId, Model};
+use crate::model::{Changed, InFlight, LineId, Model};
 use crate::mutant::Mutant;
 use crate::points::recovery_points;
 use crate::report::{Crash, Report};
@@ -38,6 +38,24 @@ pub struct Within<'w> {
     pub report: &'w mut Report,
 }
 
+/// What was wrong with an image.
+#[derive(Debug)]
+pub struct Wrong {
+    /// After a second crash, inside its recovery.
+    pub inner: Option<Crash>,
+    /// What was in flight at that.
+    pub units: Vec<InFlight>,
+    /// In words.
+    pub what: String,
+}
+
+impl Wrong {
+    /// Without a second crash.
+    pub fn at_once(what: String) -> Wrong {
+        Wrong { inner: None, units: Vec::new(), what }
+    }
+}
+
 impl Inside {
     /// Explores crashes at every fence of the recovery of `outer`'s images with some lines changed.
     /// Gives the lines that were read of what those leave, or the crash and what was wrong.
@@ -47,8 +65,8 @@ impl Inside {
         recovered: Recovered,
         asked: &Asked,
         within: &mut Within<'_>,
-    ) -> Result<BTreeSet<LineId>, (Option<Crash>, String)> {
-        let mut model = self.model_of(outer, changed).map_err(|what| (None, what))?;
+    ) -> Result<BTreeSet<LineId>, Wrong> {
+        let mut model = self.model_of(outer, changed).map_err(Wrong::at_once)?;
         self.expect(outer, recovered);
         let Some(recovered) = self.promise.take() else { return Ok(BTreeSet::new()) };
         let (mut seen, mut read) = (HashSet::new(), BTreeSet::new());
@@ -69,7 +87,8 @@ impl Inside {
                 model.arena().watch(&self.uncertain);
                 let verify = |arena: &Arena| verify_again(arena, &recovered, asked);
                 if let Err(what) = model.with(&changed, verify) {
-                    result = Err((Some(Crash { point, kept }), what));
+                    let (inner, units) = (Some(Crash { point, kept }), model.in_flight());
+                    result = Err(Wrong { inner, units, what });
                     return false;
                 }
                 let lines = model.arena().take_read();

@@ -1,11 +1,13 @@
 //! `nearside-crash`: explores crash states, or repeats one.
 #![forbid(unsafe_code)]
 
+use crash::adequacy::{Adequacy, adequacy};
 use crash::catalog;
 use crash::chain::Chain;
 use crash::explore::{Settings, explore, repeat};
-use crash::flips::Closed;
+use crash::flips::{Closed, Flips};
 use crash::images::Shape;
+use crash::plan::Kind;
 use crash::recording::{Start, Workload, record};
 use crash::report::{Crash, Report};
 use crash::run::{Plan, run};
@@ -13,47 +15,61 @@ use crash::select::decode;
 use pmem::Domain;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const USAGE: &str = "\
-usage: nearside-crash run [--minutes M] [--seed S] [--ops N] [--threads T] [--sequences-only]
+usage: nearside-crash run [--minutes M] [--seed S] [--threads T] [--from N] [--to N] [--kind K]
        nearside-crash repeat --domain D --start S --ops A,B --cpu C --point P --kept K
                              [--inner-point P --inner-kept K]
-       nearside-crash repeat --domain D --start S --ops A,B [--seed S]
+       nearside-crash repeat --domain D --start S --ops A,B [--cpu C] [--seed S]
        nearside-crash chain --slices N --crashes C --ops N --seed S
+       nearside-crash mutants [--threads T]
+       nearside-crash flips [--every N] [--first B]
 
-run explores every single operation, then sequences of up to N operations chosen by the seed,
-until the time is up; it ends with the line `states=N workloads=N violations=V`, and exits 1 if V
-is above 0. repeat makes exactly the crash that a failure printed, or explores all of these
-operations, chain the chain of crashes.";
+run explores workloads that the seed gives, from number N on, until the time is up: first all
+sequences of one and two operations of the core, then by turns every operation from every start in
+every domain (thoroughly), sequences of three, and chains of crashes; or of one kind only: core,
+singles, triples, chains. Before that it leaves out each flush, fence, sync and look at a checksum
+of the engine (not with --from), and counts how many of these mutants it notices. It ends with the
+line `states=N workloads=N mutants_killed=K/T violations=V`, and exits 1 if V is above 0 or a
+mutant was not noticed.
+
+repeat makes exactly the crash that a failure printed, or explores all of these operations; chain
+makes a chain of crashes; mutants lists who notices which; flips flips bits of a closed pool.";
 
 type Arguments = BTreeMap<String, String>;
+
+/// What a command found: the line that it ends with, and whether all was well.
+type Found = (String, bool);
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let verb = args.next().unwrap_or_default();
     let done = parse(args).and_then(|arguments| match verb.as_str() {
         "run" => run_plan(&arguments),
-        "repeat" => repeat_one(&arguments),
-        "chain" => run_chain(&arguments),
+        "repeat" => repeat_one(&arguments).map(|report| told(&report)),
+        "chain" => run_chain(&arguments).map(|report| told(&report)),
+        "mutants" => run_mutants(&arguments),
         "flips" => run_flips(&arguments),
         _ => Err(format!("unknown command {verb:?}")),
     });
     match done {
-        Ok(report) => {
-            let (states, workloads) = (report.states, report.workloads);
-            println!("{report}");
-            println!(
-                "states={states} workloads={workloads} violations={}",
-                report.violations.len()
-            );
-            ExitCode::from(u8::from(!report.violations.is_empty()))
+        Ok((line, well)) => {
+            println!("{line}");
+            ExitCode::from(u8::from(!well))
         }
         Err(message) => {
             eprintln!("nearside-crash: {message}\n\n{USAGE}");
             ExitCode::from(2)
         }
     }
+}
+
+fn told(report: &Report) -> Found {
+    println!("{report}");
+    let violations = report.violations.len();
+    let (states, workloads) = (report.states, report.workloads);
+    (format!("states={states} workloads={workloads} violations={violations}"), violations == 0)
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Arguments, String> {
@@ -63,9 +79,9 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Arguments, String> {
             return Err(format!("unexpected argument {arg:?}"));
         };
         let value = match name {
-            "sequences-only" => Some(String::new()),
-            "minutes" | "seed" | "ops" | "threads" | "start" | "domain" | "cpu" | "point" | "kept"
-            | "every" | "first" | "inner-point" | "inner-kept" | "slices" | "crashes" => args.next(),
+            "minutes" | "seed" | "ops" | "threads" | "from" | "to" | "kind" | "start"
+            | "domain" | "cpu" | "point" | "kept" | "every" | "first" | "inner-point"
+            | "inner-kept" | "slices" | "crashes" => args.next(),
             _ => return Err(format!("unknown option --{name}")),
         };
         let value = value.ok_or_else(|| format!("--{name} needs a value"))?;
@@ -81,21 +97,54 @@ fn number<T: std::str::FromStr>(arguments: &Arguments, name: &str, or: T) -> Res
     }
 }
 
-fn run_plan(arguments: &Arguments) -> Result<Report, String> {
+fn threads(arguments: &Arguments) -> Result<usize, String> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    number(arguments, "threads", threads)
+}
+
+fn run_plan(arguments: &Arguments) -> Result<Found, String> {
     let minutes: f64 = number(arguments, "minutes", 1.0)?;
     if !(0.0..=100_000.0).contains(&minutes) {
         return Err("--minutes is 0 to 100000".to_owned());
     }
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let kind = arguments.get("kind").map(|name| {
+        let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name);
+        kind.ok_or_else(|| format!("unknown kind {name:?}"))
+    });
     let plan = Plan {
-        time: Duration::from_secs_f64(minutes * 60.0),
+        deadline: Instant::now() + Duration::from_secs_f64(minutes * 60.0),
         seed: number(arguments, "seed", 1)?,
-        ops_max: number(arguments, "ops", 2)?,
-        threads: number(arguments, "threads", threads)?,
-        singles: !arguments.contains_key("sequences-only"),
+        from: number(arguments, "from", 0)?,
+        to: number(arguments, "to", u64::MAX)?,
+        threads: threads(arguments)?,
+        kind: kind.transpose()?,
     };
     println!("seed={} threads={}", plan.seed, plan.threads);
-    Ok(run(&plan, &|line| println!("{line}")))
+    let mutants = match plan.from {
+        0 => adequacy(plan.threads, &|line| println!("{line}"))?,
+        _ => Adequacy::default(),
+    };
+    let (report, next) = run(&plan, &|line| println!("{line}"));
+    println!("{report} next={next}");
+    let (states, workloads) = (report.states, report.workloads);
+    let (killed, violations) = (mutants.killed.len(), report.violations.len());
+    let line = format!(
+        "states={states} workloads={workloads} mutants_killed={killed}/{} violations={violations}",
+        mutants.total()
+    );
+    Ok((line, violations == 0 && mutants.survived.is_empty()))
+}
+
+fn run_mutants(arguments: &Arguments) -> Result<Found, String> {
+    let mutants = adequacy(threads(arguments)?, &|line| println!("{line}"))?;
+    for (mutant, workload) in &mutants.killed {
+        println!("killed: {mutant}, by {workload}");
+    }
+    for (mutant, why) in &mutants.equivalent {
+        println!("equivalent: {mutant}: {why}");
+    }
+    let (killed, total) = (mutants.killed.len(), mutants.total());
+    Ok((format!("mutants_killed={killed}/{total}"), killed == total))
 }
 
 fn repeat_one(arguments: &Arguments) -> Result<Report, String> {
@@ -125,20 +174,22 @@ fn repeat_one(arguments: &Arguments) -> Result<Report, String> {
     let first = crash("point", "kept")?;
     let inner = arguments.get("inner-point");
     let inner = inner.map(|_| crash("inner-point", "inner-kept")).transpose()?;
-    let report = repeat(&recording, &first, inner.as_ref());
+    let settings = Settings::thorough(1);
+    let report = repeat(&recording, &settings, &first, inner.as_ref());
     report.violations.iter().for_each(|violation| println!("{violation}\n"));
     Ok(report)
 }
 
-fn run_flips(arguments: &Arguments) -> Result<Report, String> {
-    let (every, first): (usize, u64) =
-        (number(arguments, "every", 1)?, number(arguments, "first", 0)?);
+fn run_flips(arguments: &Arguments) -> Result<Found, String> {
+    let every: usize = number(arguments, "every", 1)?;
     let closed = Closed::new(&Shape::SMALL)?;
-    println!("{} bits are looked at", closed.bits());
-    let flips = closed.flip((first..closed.bits()).step_by(every.max(1)), None);
+    let bits = (number(arguments, "first", 0)?..closed.bits()).step_by(every.max(1));
+    let flips = closed.flip(bits, None);
     flips.violations.iter().for_each(|violation| println!("VIOLATION: {violation}"));
-    println!("bits={} seen={} harmless={}", flips.bits, flips.seen, flips.harmless);
-    Ok(Report::default())
+    let Flips { bits, seen, harmless, violations } = flips;
+    let violations = violations.len();
+    let line = format!("bits={bits} seen={seen} harmless={harmless} violations={violations}");
+    Ok((line, violations == 0))
 }
 
 fn run_chain(arguments: &Arguments) -> Result<Report, String> {
@@ -153,7 +204,7 @@ fn run_chain(arguments: &Arguments) -> Result<Report, String> {
         ops: number(arguments, "ops", 6)?,
         seed,
     };
-    let report = chain.run(&Chain::settings(seed));
+    let report = chain.run(&chain.settings());
     report.violations.iter().for_each(|violation| println!("{violation}\n"));
     Ok(report)
 }

@@ -43,12 +43,15 @@ impl Mutant {
     pub fn apply(self, events: &mut Vec<Event>) {
         match self {
             Mutant::Flush(site) => events.retain_mut(|event| {
-                if let (Kind::Store { streamed, .. }, true) = (&mut event.kind, event.site == site) {
+                if let (Kind::Store { streamed, .. }, true) = (&mut event.kind, event.site == site)
+                {
                     *streamed = false;
                 }
                 event.site != site || !matches!(event.kind, Kind::Flush { .. })
             }),
-            Mutant::Fence(site) => events.retain(|e| e.site != site || !matches!(e.kind, Kind::Fence)),
+            Mutant::Fence(site) => {
+                events.retain(|e| e.site != site || !matches!(e.kind, Kind::Fence))
+            }
             Mutant::Sync(site) => {
                 events.retain(|e| e.site != site || !matches!(e.kind, Kind::Sync { .. }));
             }

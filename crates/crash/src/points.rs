@@ -89,7 +89,8 @@ pub fn pick(recording: &Recording, rng: &mut Rng) -> Outcome<(Crash, Images, Und
         true
     })?;
     let chosen = rng.below(count.max(1));
-    let mut picked = (Crash { point: 0, kept: Choice::new() }, recording.base.clone(), Under::START);
+    let mut picked =
+        (Crash { point: 0, kept: Choice::new() }, recording.base.clone(), Under::START);
     let mut at = 0;
     points(recording, &mut |model, point, under| {
         if at == chosen {

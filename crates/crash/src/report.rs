@@ -1,5 +1,6 @@
 //! What an exploration found, and how a failure is told.
 
+use crate::model::InFlight;
 use crate::select::{Choice, encode};
 
 /// One crash: where, and what of the lines in flight was kept.
@@ -22,8 +23,8 @@ pub struct Violation {
     pub inner: Option<Crash>,
     /// The call that was under way, or the last.
     pub call: &'static str,
-    /// The lines in flight that were lost or torn.
-    pub lost: String,
+    /// What was in flight at the last crash, and how much there was of it.
+    pub units: Vec<InFlight>,
     /// What was wrong.
     pub what: String,
 }
@@ -59,7 +60,7 @@ impl Report {
             crash: Crash { point: 0, kept: Choice::new() },
             inner: None,
             call: "",
-            lost: "none".to_owned(),
+            units: Vec::new(),
             what: format!("without a crash: {what}"),
         };
         Report { workloads: 1, violations: vec![violation], ..Report::default() }
@@ -88,15 +89,35 @@ impl std::fmt::Display for Report {
     }
 }
 
+impl Violation {
+    /// What was lost or torn of what was in flight at the last crash.
+    pub fn lost(&self) -> String {
+        let kept = &self.inner.as_ref().unwrap_or(&self.crash).kept;
+        let lost = |(unit, kept): (&InFlight, &u16)| {
+            let lost = usize::from(*kept) < unit.steps;
+            lost.then(|| format!("{} ({kept} of {})", unit.unit, unit.steps))
+        };
+        let lost: Vec<String> = self.units.iter().zip(kept).filter_map(lost).collect();
+        match lost.len() {
+            0 => "nothing".to_owned(),
+            1..=LOST_MAX => lost.join(" "),
+            count => format!("{} and {} more", lost[..LOST_MAX].join(" "), count - LOST_MAX),
+        }
+    }
+}
+
+/// Lines that are told; `repeat` has all of them.
+const LOST_MAX: usize = 12;
+
 impl std::fmt::Display for Violation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "VIOLATION: {}", self.what)?;
         writeln!(f, "  workload: {}", self.workload)?;
         writeln!(f, "  crash before event {} (call {})", self.crash.point, self.call)?;
-        writeln!(f, "  lines in flight that were lost or torn: {}", self.lost)?;
         if let Some(inner) = &self.inner {
             writeln!(f, "  second crash before event {} of recovery", inner.point)?;
         }
+        writeln!(f, "  in flight, and lost or torn: {}", self.lost())?;
         if self.workload.starts_with("chain") {
             return write!(f, "  repeat: nearside-crash {}", self.workload);
         }

@@ -1,13 +1,11 @@
-//! Long runs: every single operation, then sequences by a seed, on a thread for each CPU.
+//! Long runs: workloads one after the other, on a thread for each CPU, and the faults of the engine
+//! that must be noticed.
 
-use crate::catalog::catalog;
-use crate::chain::Chain;
 use crate::explore::{Settings, explore};
-use crate::images::Shape;
-use crate::recording::{Start, Workload, record};
+use crate::plan::{Job, Kind, job, mixed};
+use crate::recording::{Workload, record};
 use crate::report::Report;
-use crate::rng::{Rng, mix};
-use pmem::Domain;
+use crate::shrink::shrink;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,16 +13,18 @@ use std::time::{Duration, Instant};
 /// What to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// How long.
-    pub time: Duration,
+    /// When to stop.
+    pub deadline: Instant,
     /// Seed of all choices.
     pub seed: u64,
-    /// Operations of the longest sequences.
-    pub ops_max: usize,
+    /// The first workload's number.
+    pub from: u64,
+    /// The number behind the last one's.
+    pub to: u64,
     /// Threads.
     pub threads: usize,
-    /// Begin with every single operation.
-    pub singles: bool,
+    /// Workloads of one kind only.
+    pub kind: Option<Kind>,
 }
 
 /// Violations that are told; more are counted only.
@@ -32,44 +32,27 @@ const TOLD_MAX: usize = 20;
 /// A workload that takes longer hangs.
 const HANG: Duration = Duration::from_secs(600);
 
-/// Workload number `number` of a plan.
-pub fn workload(plan: &Plan, number: u64) -> Workload {
-    let ops = catalog();
-    let singles = singles(plan);
-    let cpu = (number % 2) as usize;
-    if number < singles {
-        let start = Start::ALL[number as usize / ops.len()];
-        let op = ops[number as usize % ops.len()];
-        return Workload { start, domain: Domain::CpuFlush, ops: vec![op], cpu };
-    }
-    let mut rng = Rng::new(mix(plan.seed ^ mix(number)));
-    let start = Start::ALL[rng.below(Start::ALL.len())];
-    let longest = plan.ops_max.max(2);
-    let len = 2 + rng.below(longest - 1);
-    let ops = (0..len).map(|_| ops[rng.below(ops.len())]).collect();
-    Workload { start, domain: Domain::CpuFlush, ops, cpu }
-}
-
-/// How many workloads of one operation come first.
-fn singles(plan: &Plan) -> u64 {
-    if plan.singles { (catalog().len() * Start::ALL.len()) as u64 } else { 0 }
-}
-
-/// Runs until the time is up; `tell` is called with lines for the user.
-pub fn run(plan: &Plan, tell: &(dyn Fn(&str) + Sync)) -> Report {
-    let deadline = Instant::now() + plan.time;
-    let next = AtomicU64::new(0);
+/// Runs until the time is up or all is done; `tell` is called with lines for the user. Gives the
+/// number of the first workload that was not begun, too.
+pub fn run(plan: &Plan, tell: &(dyn Fn(&str) + Sync)) -> (Report, u64) {
+    let next = AtomicU64::new(plan.from);
     let total = Mutex::new(Report::default());
     std::thread::scope(|scope| {
         for _ in 0..plan.threads.max(1) {
             scope.spawn(|| {
-                while Instant::now() < deadline {
+                while Instant::now() < plan.deadline {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    let found = one(plan, number, deadline);
+                    if number >= plan.to {
+                        return;
+                    }
+                    let found = one(plan, number);
                     let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
                     for violation in &found.violations {
                         if total.violations.len() < TOLD_MAX {
-                            tell(&format!("{violation}\n  seed: {}\n", plan.seed));
+                            tell(&format!(
+                                "{violation}\n  seed: {}, number: {number}\n",
+                                plan.seed
+                            ));
                         }
                         total.violations.push(violation.clone());
                     }
@@ -78,35 +61,38 @@ pub fn run(plan: &Plan, tell: &(dyn Fn(&str) + Sync)) -> Report {
             });
         }
     });
-    total.into_inner().unwrap_or_else(PoisonError::into_inner)
+    let next = next.into_inner().min(plan.to);
+    (total.into_inner().unwrap_or_else(PoisonError::into_inner), next)
 }
 
-/// One of so many workloads, after the single operations, is a chain.
-const CHAIN_EVERY: u64 = 8;
-
-fn one(plan: &Plan, number: u64, deadline: Instant) -> Report {
-    if number % CHAIN_EVERY == CHAIN_EVERY - 1 && number >= singles(plan) {
-        return chain(plan, number, deadline);
-    }
-    let workload = workload(plan, number);
-    let seed = mix(plan.seed.wrapping_add(number));
-    let settings =
-        if workload.ops.len() == 1 { Settings::thorough(seed) } else { Settings::quick(seed) };
-    let watch = watch(workload.arguments());
-    let report = match record(&workload) {
-        Ok(recording) => explore(&recording, &Settings { deadline: Some(deadline), ..settings }),
-        Err(what) => Report::broken(&workload.arguments(), what),
+fn one(plan: &Plan, number: u64) -> Report {
+    let job = match plan.kind {
+        Some(kind) => job(kind, plan.seed, number),
+        None => mixed(plan.seed, number),
     };
-    drop(watch);
-    report
+    let deadline = Some(plan.deadline);
+    match job {
+        Job::Workload(workload, settings) => {
+            let _watch = watch(workload.arguments());
+            explored(&workload, &Settings { deadline, ..settings })
+        }
+        Job::Chain(chain) => {
+            let _watch = watch(chain.name());
+            chain.run(&Settings { deadline, ..chain.settings() })
+        }
+    }
 }
 
-fn chain(plan: &Plan, number: u64, deadline: Instant) -> Report {
-    let seed = mix(plan.seed.wrapping_add(number)) >> 32;
-    let shape = Shape { slices: 1 + (number / CHAIN_EVERY % 3) as usize, ..Shape::SMALL };
-    let chain = Chain { shape, crashes: 6, ops: 6, seed };
-    let _watch = watch(chain.name());
-    chain.run(&Settings { deadline: Some(deadline), ..Chain::settings(seed) })
+fn explored(workload: &Workload, settings: &Settings) -> Report {
+    let recording = match record(workload) {
+        Ok(recording) => recording,
+        Err(what) => return Report::broken(&workload.arguments(), what),
+    };
+    let mut report = explore(&recording, settings);
+    if let Some(violation) = report.violations.first_mut() {
+        *violation = shrink(workload, violation.clone(), settings);
+    }
+    report
 }
 
 /// Ends the program if a workload hangs: an engine that never returns is a violation, too.

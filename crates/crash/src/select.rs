@@ -93,12 +93,7 @@ fn steps_until(unit: &InFlight, last: usize) -> u16 {
 }
 
 /// One image by chance. `pages`: of a medium that takes pages, in any order.
-pub fn random(
-    units: &[InFlight],
-    read: &BTreeSet<LineId>,
-    pages: bool,
-    rng: &mut Rng,
-) -> Choice {
+pub fn random(units: &[InFlight], read: &BTreeSet<LineId>, pages: bool, rng: &mut Rng) -> Choice {
     if pages && rng.below(2) == 0 {
         return written(units, rng);
     }
@@ -247,8 +242,7 @@ mod tests {
     fn random_samples_differ_in_the_lines_that_are_read() {
         let (units, mut rng) = (units(64, 8), Rng::new(3));
         let read = BTreeSet::from([(0, 5), (0, 6)]);
-        let drawn: Vec<Choice> =
-            (0..400).map(|_| random(&units, &read, false, &mut rng)).collect();
+        let drawn: Vec<Choice> = (0..400).map(|_| random(&units, &read, false, &mut rng)).collect();
         let of_both: BTreeSet<(u16, u16)> = drawn.iter().map(|c| (c[5], c[6])).collect();
         assert!(of_both.len() >= 12, "{of_both:?}");
     }

@@ -121,6 +121,6 @@ fn crash_after_crash() {
     let shapes = [Shape::SMALL, ONE, Shape { slices: 3, ..ONE }, Shape::LONG_LINES];
     for (seed, shape) in (1..).zip(shapes) {
         let chain = Chain { shape, crashes: 8, ops: 5, seed };
-        none(&chain.run(&sparse(6, seed)));
+        none(&chain.run(&chain.settings()));
     }
 }

@@ -6,6 +6,7 @@ mod common;
 use common::none;
 use crash::catalog::catalog;
 use crash::explore::{Settings, explore};
+use crash::plan::{Job, mixed};
 use crash::recording::{Start, Workload, record};
 use crash::report::Report;
 
@@ -42,20 +43,13 @@ fn every_operation_on_a_log_of_long_lines() {
 /// The same seed makes the same workloads, and crashes them at the same points.
 #[test]
 fn a_run_is_repeated_by_its_seed() {
-    let plan = crash::run::Plan {
-        time: std::time::Duration::ZERO,
-        seed: 11,
-        ops_max: 3,
-        threads: 1,
-        singles: false,
-    };
-    for number in [0, 1, 17] {
+    for number in [0, 100, 3000, 3400, 3401, 3402] {
         let twice = [(); 2].map(|()| {
-            let workload = crash::run::workload(&plan, number);
+            let Job::Workload(workload, _) = mixed(11, number) else { return None };
             let recording = record(&workload).unwrap();
             let kinds: Vec<_> = recording.events.iter().map(|e| e.kind.shape()).collect();
-            (workload.arguments(), kinds, recording.first)
+            Some((workload.arguments(), kinds, recording.first))
         });
-        assert_eq!(twice[0], twice[1], "{}", twice[0].0);
+        assert_eq!(twice[0], twice[1], "{number}");
     }
 }

@@ -1,0 +1,181 @@
+//! Which workloads a run explores, by number: the same for the same seed, on every machine.
+
+use crate::catalog::{Op, SYNC, catalog, core};
+use crate::chain::Chain;
+use crate::explore::Settings;
+use crate::images::Shape;
+use crate::recording::{Start, Workload};
+use crate::rng::{Rng, mix};
+use pmem::Domain;
+
+/// A kind of workload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// All sequences of one or two operations of the core, each from one start.
+    Core,
+    /// Every operation of the catalog from every start in every domain, explored thoroughly.
+    Singles,
+    /// Sequences of three operations of the core, by the seed.
+    Triples,
+    /// Crash after crash.
+    Chains,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 4] = [Kind::Core, Kind::Singles, Kind::Triples, Kind::Chains];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Core => "core",
+            Kind::Singles => "singles",
+            Kind::Triples => "triples",
+            Kind::Chains => "chains",
+        }
+    }
+}
+
+/// Something to explore.
+#[derive(Clone, Debug)]
+pub enum Job {
+    /// A workload, and how.
+    Workload(Workload, Settings),
+    /// A chain of crashes.
+    Chain(Chain),
+}
+
+/// In what state and domain workloads begin.
+pub const BEGINNINGS: [(Start, Domain); 10] = [
+    (Start::Folded, Domain::CpuFlush),
+    (Start::Logged, Domain::CpuFlush),
+    (Start::Recovered, Domain::CpuFlush),
+    (Start::LongLines, Domain::CpuFlush),
+    (Start::Folded, Domain::Sync),
+    (Start::Logged, Domain::Sync),
+    (Start::Recovered, Domain::Sync),
+    (Start::Folded, Domain::CpuCache),
+    (Start::Logged, Domain::CpuCache),
+    (Start::Recovered, Domain::CpuCache),
+];
+
+/// Operations of the core.
+pub fn core_len() -> u64 {
+    core().len() as u64
+}
+
+/// Sequences of one or two of them.
+pub fn sequences() -> u64 {
+    core_len() * (core_len() + 1)
+}
+
+/// Every operation from every beginning.
+pub fn singles() -> u64 {
+    (catalog().len() * BEGINNINGS.len()) as u64
+}
+
+/// Number `number` of a kind.
+pub fn job(kind: Kind, seed: u64, number: u64) -> Job {
+    let mut rng = Rng::new(mix(seed ^ mix(number)));
+    let of_core = |number: u64| core()[(number % core_len()) as usize];
+    match kind {
+        Kind::Core => {
+            let number = number % sequences();
+            let mut ops = vec![of_core(number)];
+            ops.extend((number >= core_len()).then(|| of_core(number / core_len() - 1)));
+            // a beginning of its own for each; other seeds turn them round
+            let beginning = mix(number).wrapping_add(seed);
+            quick(beginning, number, ops, &mut rng)
+        }
+        Kind::Singles => {
+            // in an order that begins elsewhere with each seed
+            let number = number.wrapping_add(mix(seed)) % singles();
+            let number = number.wrapping_mul(STEP) % singles();
+            let (op, beginning) = (number / BEGINNINGS.len() as u64, number);
+            let ops = vec![catalog()[op as usize]];
+            let settings = Settings::thorough(rng.bits());
+            Job::Workload(workload(beginning, number / 2, ops), settings)
+        }
+        Kind::Triples => {
+            let ops = (0..3).map(|_| of_core(rng.bits() >> 8)).collect();
+            quick(rng.bits() >> 8, number, ops, &mut rng)
+        }
+        Kind::Chains => {
+            let shape = Shape { slices: 1 + (number % 3) as usize, ..Shape::SMALL };
+            Job::Chain(Chain { shape, crashes: 6, ops: 6, seed: rng.bits() >> 32 })
+        }
+    }
+}
+
+/// A prime, so that steps of it meet every number.
+const STEP: u64 = 1_000_003;
+
+fn quick(beginning: u64, cpu: u64, ops: Vec<Op>, rng: &mut Rng) -> Job {
+    Job::Workload(workload(beginning, cpu, ops), Settings::quick(rng.bits()))
+}
+
+fn workload(beginning: u64, cpu: u64, mut ops: Vec<Op>) -> Workload {
+    let (start, domain) = BEGINNINGS[(beginning % BEGINNINGS.len() as u64) as usize];
+    if domain == Domain::Sync {
+        ops.extend(catalog().into_iter().find(|op| op.name == SYNC));
+    }
+    Workload { start, domain, ops, cpu: (cpu % 2) as usize }
+}
+
+/// Number `number` of a run of all kinds: first all of the core, then the others by turns.
+pub fn mixed(seed: u64, number: u64) -> Job {
+    let Some(number) = number.checked_sub(sequences()) else {
+        return job(Kind::Core, seed, number);
+    };
+    let (round, turn) = (number / 8, number % 8);
+    match turn {
+        7 => job(Kind::Chains, seed, round),
+        1 | 4 => job(Kind::Triples, seed, round * 2 + turn / 4),
+        _ => job(Kind::Singles, seed, round * 5 + [0, 0, 1, 2, 0, 3, 4][turn as usize]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn names(job: &Job) -> String {
+        let Job::Workload(workload, _) = job else { return String::new() };
+        workload.ops.iter().map(|op| op.name).collect::<Vec<_>>().join(",")
+    }
+
+    #[test]
+    fn the_core_is_every_sequence_of_one_and_two_operations_once() {
+        assert!(sequences() >= 3192, "{}", sequences());
+        let bare = |job: Job| match job {
+            Job::Workload(workload, _) if workload.domain == Domain::Sync => {
+                let ops = workload.ops[..workload.ops.len() - 1].to_vec();
+                names(&Job::Workload(Workload { ops, ..workload }, Settings::quick(1)))
+            }
+            job => names(&job),
+        };
+        let all: BTreeSet<String> =
+            (0..sequences()).map(|number| bare(job(Kind::Core, 1, number))).collect();
+        assert_eq!(all.len() as u64, sequences());
+    }
+
+    #[test]
+    fn singles_meet_every_operation_from_every_beginning() {
+        let name = |number| match job(Kind::Singles, 5, number) {
+            Job::Workload(w, _) => format!("{:?} {} {}", w.start, w.domain, w.ops[0].name),
+            Job::Chain(_) => String::new(),
+        };
+        let all: BTreeSet<String> = (0..singles()).map(name).collect();
+        assert_eq!(all.len() as u64, singles());
+    }
+
+    #[test]
+    fn a_mixed_run_is_the_same_by_its_seed_and_another_by_another() {
+        let name = |seed, number| format!("{:?}", mixed(seed, number));
+        for number in [0, 3000, sequences() + 1, sequences() + 7, sequences() + 100] {
+            assert_eq!(name(3, number), name(3, number));
+            assert_ne!(name(3, number), name(4, number));
+        }
+    }
+}
