@@ -6,9 +6,10 @@ mod common;
 use common::clean;
 use crash::adequacy::adequacy;
 use crash::catalog::find;
-use crash::explore::{Settings, explore};
-use crash::mutant::return_early;
+use crash::explore::{Settings, explore, sites};
+use crash::mutant::{Mutant, return_early};
 use crash::recording::{Start, Workload, record};
+use crash::shrink::shrink;
 
 #[test]
 fn a_call_that_returns_before_its_fence_is_caught() {
@@ -31,4 +32,26 @@ fn every_line_that_flushes_fences_syncs_or_compares_checksums_is_needed() {
     }
     assert!(found.survived.is_empty(), "{:?}", found.survived);
     assert!(found.killed.len() >= 20, "{}", found.killed.len());
+}
+
+/// Blocks that are not flushed are those of the checkpoint at the workload's beginning, too: one of
+/// three operations is enough, whichever, and of the lines one that is lost.
+#[test]
+fn what_goes_wrong_is_made_small() {
+    let ops = ["mkdir", "overwrite", "symlink"].map(|name| find(name).unwrap()).to_vec();
+    let workload = Workload { ops, ..Workload::single(Start::Folded, find("mkdir").unwrap()) };
+    let recording = record(&workload).unwrap();
+    let (_, mutants) = sites(&recording, &Settings::quick(3));
+    let writes_blocks = |mutant: &Mutant| match mutant {
+        Mutant::Flush(site) => site.file().ends_with("pool/src/pool.rs"),
+        _ => false,
+    };
+    let mutant = mutants.into_iter().find(writes_blocks);
+    assert!(mutant.is_some());
+    let settings = Settings { mutant, ..Settings::quick(3) };
+    let found = explore(&recording, &settings).violations.remove(0);
+    let small = shrink(&workload, found, &settings);
+    assert!(!small.workload.contains(','), "one operation is enough: {small}");
+    assert_eq!(small.lost().matches(" of ").count(), 1, "one line is enough: {small}");
+    assert!(small.to_string().contains("repeat --domain cpu-flush --start folded"), "{small}");
 }
