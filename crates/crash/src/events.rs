@@ -1,9 +1,10 @@
 //! What the engine did to its memory, in order: the recorder's events, owned, with marks between.
 
 use crate::model::{LineId, lines};
+use crate::turns::Turns;
 use pmem::recorder::{Event as Told, EventKind, Recorder};
 use std::panic::Location;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// One event of a trace.
 #[derive(Clone, Debug)]
@@ -86,6 +87,7 @@ impl Kind {
 #[derive(Debug, Default)]
 pub struct Trace {
     events: Mutex<Vec<Event>>,
+    turns: Mutex<Option<Arc<Turns>>>,
 }
 
 impl Trace {
@@ -115,6 +117,11 @@ impl Trace {
         std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// From now on threads take turns, or do not.
+    pub fn take_turns(&self, turns: Option<Arc<Turns>>) {
+        *self.turns.lock().unwrap_or_else(PoisonError::into_inner) = turns;
+    }
+
     fn push(&self, event: Event) {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
@@ -122,6 +129,10 @@ impl Trace {
 
 impl Recorder for Trace {
     fn event(&self, told: Told<'_>) {
+        let turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(turns) = turns {
+            turns.event();
+        }
         let slice = told.mapping;
         let kind = match told.kind {
             EventKind::Store { offset, data } => {

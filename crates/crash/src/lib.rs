@@ -8,7 +8,7 @@
 //! Images that agree in everything that is read of them are looked at once (`memo`). What recovery
 //! stores is recorded, too, and crashed (`inside`).
 //!
-//! What it is not: a test of threads that race; those have the same shape and come later.
+//! Two operations run at once where threads take turns at every store (`turns`, `pairs`).
 #![forbid(unsafe_code)]
 
 pub mod adequacy;
@@ -23,6 +23,7 @@ pub mod inside;
 pub mod memo;
 pub mod model;
 pub mod mutant;
+pub mod pairs;
 pub mod plan;
 pub mod points;
 pub mod recording;
@@ -33,5 +34,6 @@ pub mod run;
 pub mod select;
 pub mod shrink;
 pub mod snapshot;
+pub mod turns;
 pub mod verify;
 pub mod world;

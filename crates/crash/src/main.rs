@@ -7,11 +7,13 @@ use crash::chain::Chain;
 use crash::explore::{Settings, explore, repeat};
 use crash::flips::{Closed, Flips};
 use crash::images::Shape;
+use crash::pairs::Pair;
 use crash::plan::Kind;
 use crash::recording::{Start, Workload, record};
 use crash::report::{Crash, Report};
 use crash::run::{Plan, run};
 use crash::select::decode;
+use crash::turns::Schedule;
 use pmem::Domain;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -21,15 +23,15 @@ const USAGE: &str = "\
 usage: nearside-crash run [--minutes M] [--seed S] [--threads T] [--from N] [--to N] [--kind K]
        nearside-crash repeat --domain D --start S --ops A,B --cpu C --point P --kept K
                              [--inner-point P --inner-kept K]
-       nearside-crash repeat --domain D --start S --ops A,B [--cpu C] [--seed S]
+       nearside-crash repeat --domain D --start S --ops A,B [--cpu C] [--turns T] [--seed S]
        nearside-crash chain --slices N --crashes C --ops N --seed S
        nearside-crash mutants [--threads T]
        nearside-crash flips [--every N] [--first B]
 
 run explores workloads that the seed gives, from number N on, until the time is up: first all
 sequences of one and two operations of the core, then by turns every operation from every start in
-every domain (thoroughly), sequences of three, and chains of crashes; or of one kind only: core,
-singles, triples, chains. Before that it leaves out each flush, fence, sync and look at a checksum
+every domain (thoroughly), sequences of three, pairs of two threads, and chains of crashes; or of
+one kind only: core, singles, triples, pairs, chains. Before that it leaves out each flush, fence, sync and look at a checksum
 of the engine (not with --from), and counts how many of these mutants it notices. It ends with the
 line `states=N workloads=N mutants_killed=K/T violations=V`, and exits 1 if V is above 0 or a
 mutant was not noticed.
@@ -80,7 +82,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Arguments, String> {
         };
         let value = match name {
             "minutes" | "seed" | "ops" | "threads" | "from" | "to" | "kind" | "start"
-            | "domain" | "cpu" | "point" | "kept" | "every" | "first" | "inner-point"
+            | "domain" | "cpu" | "point" | "kept" | "turns" | "every" | "first" | "inner-point"
             | "inner-kept" | "slices" | "crashes" => args.next(),
             _ => return Err(format!("unknown option --{name}")),
         };
@@ -164,7 +166,10 @@ fn repeat_one(arguments: &Arguments) -> Result<Report, String> {
         Ok::<Crash, String>(Crash { point, kept })
     };
     let workload = Workload { start, domain, ops, cpu: number(arguments, "cpu", 0)? };
-    let recording = record(&workload)?;
+    let recording = match arguments.get("turns") {
+        Some(turns) => Pair { workload, schedule: schedule(turns)? }.record()?,
+        None => record(&workload)?,
+    };
     if !arguments.contains_key("point") {
         let seed = number(arguments, "seed", 1)?;
         let report = explore(&recording, &Settings::thorough(seed));
@@ -178,6 +183,15 @@ fn repeat_one(arguments: &Arguments) -> Result<Report, String> {
     let report = repeat(&recording, &settings, &first, inner.as_ref());
     report.violations.iter().for_each(|violation| println!("{violation}\n"));
     Ok(report)
+}
+
+/// First thread, its events before the other's, and that one's before its own again.
+fn schedule(text: &str) -> Result<Schedule, String> {
+    let numbers: Vec<usize> = text.split(',').filter_map(|part| part.parse().ok()).collect();
+    match numbers[..] {
+        [first @ 0..=1, before, between] => Ok(Schedule { first, before, between }),
+        _ => Err("--turns is three numbers: 0 or 1, events, events".to_owned()),
+    }
 }
 
 fn run_flips(arguments: &Arguments) -> Result<Found, String> {

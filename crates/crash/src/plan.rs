@@ -4,8 +4,10 @@ use crate::catalog::{Op, SYNC, catalog, core};
 use crate::chain::Chain;
 use crate::explore::Settings;
 use crate::images::Shape;
+use crate::pairs::Pair;
 use crate::recording::{Start, Workload};
 use crate::rng::{Rng, mix};
+use crate::turns::Schedule;
 use pmem::Domain;
 
 /// A kind of workload.
@@ -17,13 +19,16 @@ pub enum Kind {
     Singles,
     /// Sequences of three operations of the core, by the seed.
     Triples,
+    /// Two operations of the core at once, by the seed.
+    Pairs,
     /// Crash after crash.
     Chains,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 4] = [Kind::Core, Kind::Singles, Kind::Triples, Kind::Chains];
+    pub const ALL: [Kind; 5] =
+        [Kind::Core, Kind::Singles, Kind::Triples, Kind::Pairs, Kind::Chains];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -31,6 +36,7 @@ impl Kind {
             Kind::Core => "core",
             Kind::Singles => "singles",
             Kind::Triples => "triples",
+            Kind::Pairs => "pairs",
             Kind::Chains => "chains",
         }
     }
@@ -41,6 +47,8 @@ impl Kind {
 pub enum Job {
     /// A workload, and how.
     Workload(Workload, Settings),
+    /// Two operations at once, and how.
+    Pair(Pair, Settings),
     /// A chain of crashes.
     Chain(Chain),
 }
@@ -100,6 +108,18 @@ pub fn job(kind: Kind, seed: u64, number: u64) -> Job {
             let ops = (0..3).map(|_| of_core(rng.bits() >> 8)).collect();
             quick(rng.bits() >> 8, number, ops, &mut rng)
         }
+        Kind::Pairs => {
+            let whole: Vec<Op> = core().iter().copied().filter(|op| op.part.is_none()).collect();
+            let ops = (0..2).map(|_| whole[rng.below(whole.len())]).collect();
+            let (start, domain) = BEGINNINGS[rng.below(4)];
+            let workload = Workload { start, domain, ops, cpu: rng.below(2) };
+            let first = rng.below(2);
+            let (before, between) = (rng.below(EVENTS), rng.below(EVENTS));
+            // one in some runs to its end
+            let between = if between == 0 { usize::MAX } else { between };
+            let schedule = Schedule { first, before, between };
+            Job::Pair(Pair { workload, schedule }, Settings::quick(rng.bits()))
+        }
         Kind::Chains => {
             let shape = Shape { slices: 1 + (number % 3) as usize, ..Shape::SMALL };
             Job::Chain(Chain { shape, crashes: 6, ops: 6, seed: rng.bits() >> 32 })
@@ -107,6 +127,8 @@ pub fn job(kind: Kind, seed: u64, number: u64) -> Job {
     }
 }
 
+/// Most operations have fewer events.
+const EVENTS: usize = 8;
 /// A prime, so that steps of it meet every number.
 const STEP: u64 = 1_000_003;
 
@@ -131,7 +153,8 @@ pub fn mixed(seed: u64, number: u64) -> Job {
     match turn {
         7 => job(Kind::Chains, seed, round),
         1 | 4 => job(Kind::Triples, seed, round * 2 + turn / 4),
-        _ => job(Kind::Singles, seed, round * 5 + [0, 0, 1, 2, 0, 3, 4][turn as usize]),
+        2 | 6 => job(Kind::Pairs, seed, round * 2 + turn / 6),
+        _ => job(Kind::Singles, seed, round * 3 + turn / 2),
     }
 }
 
@@ -164,7 +187,7 @@ mod tests {
     fn singles_meet_every_operation_from_every_beginning() {
         let name = |number| match job(Kind::Singles, 5, number) {
             Job::Workload(w, _) => format!("{:?} {} {}", w.start, w.domain, w.ops[0].name),
-            Job::Chain(_) => String::new(),
+            Job::Pair(..) | Job::Chain(_) => String::new(),
         };
         let all: BTreeSet<String> = (0..singles()).map(name).collect();
         assert_eq!(all.len() as u64, singles());

@@ -22,13 +22,21 @@ pub struct Under {
     pub done: usize,
     /// Whether the next one has begun: a crash may keep it.
     pub under_way: bool,
+    /// Of two at once, those that have begun and those that have returned, a bit each.
+    pair: (u8, u8),
 }
 
 impl Under {
-    const START: Under = Under { durable: 0, done: 0, under_way: false };
+    const START: Under = Under { durable: 0, done: 0, under_way: false, pair: (0, 0) };
 
     /// The states that a crash may leave.
     pub fn legal(self, recording: &Recording) -> Vec<&Snapshot> {
+        if recording.pair {
+            let (begun, returned) = self.pair;
+            let holds = |done: u8| done & returned == returned && done & !begun == 0;
+            let states = recording.states.iter().zip([0, 1, 2, 3, 3]);
+            return states.filter(|(_, done)| holds(*done)).map(|(state, _)| state).collect();
+        }
         let count = 1 + self.done - self.durable + usize::from(self.under_way);
         let states = recording.states.iter().skip(self.durable).take(count);
         let operations = self.durable..self.durable + count - 1;
@@ -46,14 +54,20 @@ pub fn points(
     let mut under = Under::START;
     for (index, event) in recording.events.iter().enumerate() {
         let crash = match event.kind {
-            Kind::Begin(_) => {
+            Kind::Begin(number) => {
                 under.under_way = true;
+                under.pair.0 |= u8::from(recording.pair) << (number % 8);
                 false
+            }
+            Kind::End(number) if recording.pair => {
+                under.pair.1 |= 1 << (number % 8);
+                under.done += 1;
+                true
             }
             Kind::End(number) => {
                 let done = number + 1;
                 let durable = if recording.settled[number] { done } else { under.durable };
-                under = Under { durable, done, under_way: false };
+                under = Under { durable, done, under_way: false, ..under };
                 true
             }
             ref kind => index >= recording.first && Model::settles(recording.domain, kind),

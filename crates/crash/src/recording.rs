@@ -88,6 +88,9 @@ pub struct Recording {
     pub states: Vec<Snapshot>,
     /// What a crash may leave of each operation that may be seen in parts.
     pub parts: Vec<Vec<Snapshot>>,
+    /// Two operations at once: the states are those before, after each alone, and after both in
+    /// either order.
+    pub pair: bool,
     /// Of each operation, whether all is durable when it has returned.
     pub settled: Vec<bool>,
     /// Where the operations are requests: whether each changed anything.
@@ -214,8 +217,7 @@ impl Recorder {
 
     /// What the first so many blocks of an operation leave, in copies of the memory.
     fn parts_of(&self, part: Part) -> Outcome<Vec<Snapshot>> {
-        let mut images = self.base.clone();
-        apply_all(&self.trace.events(), &mut images);
+        let images = self.images();
         let arena = Arena::new(self.domain, &images)?;
         let mut parts: Vec<Snapshot> = Vec::new();
         loop {
@@ -231,6 +233,24 @@ impl Recorder {
             }
             parts.push(state);
         }
+    }
+
+    /// What was recorded of two operations at once.
+    pub fn finish_pair(mut self, name: String, states: Vec<Snapshot>) -> Recording {
+        self.settled = vec![true; 2];
+        Recording { states, pair: true, ..self.finish(name) }
+    }
+
+    /// Who keeps what happens.
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// What its memory holds now.
+    pub fn images(&self) -> Images {
+        let mut images = self.base.clone();
+        apply_all(&self.trace.events(), &mut images);
+        images
     }
 
     /// Closes it: what its memory holds then.
@@ -257,6 +277,7 @@ impl Recorder {
             first,
             states,
             parts,
+            pair: false,
             settled,
             requests,
             blocks_free,
@@ -269,6 +290,19 @@ const PARTS_MAX: usize = 64;
 
 /// Runs the workload and records it.
 pub fn record(workload: &Workload) -> Outcome<Recording> {
+    let mut recorder = begin_at(workload)?;
+    recorder.begin()?;
+    for op in &workload.ops {
+        let result = recorder.op(op)?;
+        if let (Err(error), 1) = (result, workload.ops.len()) {
+            return Err(format!("{} failed: {error}", op.name));
+        }
+    }
+    Ok(recorder.finish(workload.arguments()))
+}
+
+/// A pool in which the workload can begin.
+pub fn begin_at(workload: &Workload) -> Outcome<Recorder> {
     let long_lines = workload.start == Start::LongLines;
     let shape = if long_lines { Shape::LONG_LINES } else { Shape::SMALL };
     let shape = Shape { domain: workload.domain, ..shape };
@@ -286,12 +320,5 @@ pub fn record(workload: &Workload) -> Outcome<Recording> {
             return Err(format!("preparing {}: {error}", op.name));
         }
     }
-    recorder.begin()?;
-    for op in &workload.ops {
-        let result = recorder.op(op)?;
-        if let (Err(error), 1) = (result, workload.ops.len()) {
-            return Err(format!("{} failed: {error}", op.name));
-        }
-    }
-    Ok(recorder.finish(workload.arguments()))
+    Ok(recorder)
 }

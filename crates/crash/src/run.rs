@@ -76,6 +76,13 @@ fn one(plan: &Plan, number: u64) -> Report {
             let _watch = watch(workload.arguments());
             explored(&workload, &Settings { deadline, ..settings })
         }
+        Job::Pair(pair, settings) => {
+            let _watch = watch(pair.arguments());
+            match pair.record() {
+                Ok(recording) => explore(&recording, &Settings { deadline, ..settings }),
+                Err(what) => Report::broken(&pair.arguments(), what),
+            }
+        }
         Job::Chain(chain) => {
             let _watch = watch(chain.name());
             chain.run(&Settings { deadline, ..chain.settings() })

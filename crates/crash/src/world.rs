@@ -26,6 +26,11 @@ impl World {
         World { fs: Arc::new(fs), handles: BTreeMap::new(), home, other }
     }
 
+    /// The same of a file system that others work on, too.
+    pub fn of(fs: Arc<FileSystem>, home: u32, other: u32) -> World {
+        World { fs, handles: BTreeMap::new(), home, other }
+    }
+
     /// Runs `act` on the other CPU: on another lane, and another slice if there are two.
     pub fn elsewhere<T>(&mut self, act: impl FnOnce(&mut World) -> T) -> T {
         let _pinned = Pinned::to(&[self.other]);

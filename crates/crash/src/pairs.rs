@@ -1,0 +1,77 @@
+//! Two operations at once, on two threads that take turns.
+
+use crate::arena::Arena;
+use crate::catalog::Op;
+use crate::events::Kind;
+use crate::images::{Outcome, failed};
+use crate::recording::{Recorder, Recording, Workload, begin_at};
+use crate::snapshot::Snapshot;
+use crate::turns::{Schedule, Turns};
+use crate::world::World;
+use std::sync::Arc;
+
+/// Two operations and how they take turns.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// The two, and the state in which they begin.
+    pub workload: Workload,
+    /// Who goes on when.
+    pub schedule: Schedule,
+}
+
+impl Pair {
+    /// As arguments of `nearside-crash repeat`.
+    pub fn arguments(&self) -> String {
+        let Schedule { first, before, between } = self.schedule;
+        format!("{} --turns {first},{before},{between}", self.workload.arguments())
+    }
+
+    /// Runs it and records it.
+    pub fn record(&self) -> Outcome<Recording> {
+        let [first, second] = self.workload.ops.as_slice() else {
+            return Err("a pair is of two operations".to_owned());
+        };
+        let mut recorder = begin_at(&self.workload)?;
+        let states = states(&recorder, &self.workload, first, second)?;
+        recorder.begin()?;
+        let turns = Arc::new(Turns::new(self.schedule));
+        recorder.trace().take_turns(Some(turns.clone()));
+        let World { home, other, .. } = recorder.world;
+        let act = |actor: usize, op: &Op, (home, other): (u32, u32)| {
+            let mut world = World::of(recorder.world.fs.clone(), home, other);
+            turns.run(actor, || {
+                pmem::recorder::set_call(op.name);
+                recorder.trace().mark(Kind::Begin(actor));
+                // its result does not matter
+                let _ = world.at_home(op.run);
+                recorder.trace().mark(Kind::End(actor));
+            });
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| act(0, first, (home, other)));
+            scope.spawn(|| act(1, second, (other, home)));
+            turns.watch();
+        });
+        recorder.trace().take_turns(None);
+        Ok(recorder.finish_pair(self.arguments(), states))
+    }
+}
+
+/// What can be seen before, after each alone, and after both in either order.
+fn states(recorder: &Recorder, workload: &Workload, a: &Op, b: &Op) -> Outcome<Vec<Snapshot>> {
+    let images = recorder.images();
+    let arena = Arena::new(workload.domain, &images)?;
+    let run = |ops: &[&Op]| {
+        let World { home, other, .. } = recorder.world;
+        let mut world = World::new(arena.open(None)?, home, other);
+        for op in ops {
+            let _ = world.at_home(op.run);
+        }
+        world.handles.clear();
+        let state = Snapshot::of(&world.fs).map_err(|error| failed("one after the other")(&error));
+        drop(world);
+        arena.restore(&images);
+        state
+    };
+    [&[][..], &[a], &[b], &[a, b], &[b, a]].into_iter().map(run).collect()
+}
