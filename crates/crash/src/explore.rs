@@ -13,6 +13,7 @@ use crate::rng::Rng;
 use crate::select::{Budget, Choice, all, count, random, telling};
 use crate::snapshot::Snapshot;
 use crate::verify::{Depth, verify, verify_again};
+use crate::world::clock;
 use pmem::Domain;
 use std::collections::{BTreeSet, HashSet};
 use std::time::Instant;
@@ -121,6 +122,7 @@ pub fn sites(recording: &Recording, settings: &Settings) -> (Report, BTreeSet<Mu
 }
 
 fn explored<'r>(recording: &'r Recording, settings: &'r Settings) -> Explorer<'r> {
+    clock(0);
     let mut explorer = Explorer {
         recording,
         settings,

@@ -2,6 +2,7 @@
 
 use crate::arena::Arena;
 use crate::events::{Trace, apply_all};
+use crate::world::clock;
 use fs::format_mappings;
 use pmem::Domain;
 use pool::{FormatOptions, SliceSpec};
@@ -47,6 +48,7 @@ impl Shape {
             virtual_nodes: Some(self.slices as u32),
             log_bytes: Some(self.log_bytes),
             log_line_bytes: Some(self.log_line_bytes),
+            identity: Some(0x51),
             ..FormatOptions::default()
         }
     }
@@ -59,6 +61,7 @@ pub fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> String + '_ {
 
 /// The images of an empty pool.
 pub fn format(shape: &Shape) -> Outcome<Images> {
+    clock(0);
     let mut images = vec![vec![0; shape.slice_bytes]; shape.slices];
     let trace = Arc::new(Trace::default());
     let mappings = Arena::new(shape.domain, &images)?.mappings(Some(&trace))?;

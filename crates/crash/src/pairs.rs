@@ -7,7 +7,7 @@ use crate::images::{Outcome, failed};
 use crate::recording::{Recorder, Recording, Workload, begin_at};
 use crate::snapshot::Snapshot;
 use crate::turns::{Schedule, Turns};
-use crate::world::World;
+use crate::world::{World, clock};
 use std::sync::Arc;
 
 /// Two operations and how they take turns.
@@ -40,6 +40,7 @@ impl Pair {
         let act = |actor: usize, op: &Op, (home, other): (u32, u32)| {
             let mut world = World::of(recorder.world.fs.clone(), home, other);
             turns.run(actor, || {
+                clock(actor as u64 + 1);
                 pmem::recorder::set_call(op.name);
                 recorder.trace().mark(Kind::Begin(actor));
                 // its result does not matter

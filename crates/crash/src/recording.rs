@@ -6,7 +6,7 @@ use crate::events::{Event, Kind, Trace, apply_all};
 use crate::images::{self, Images, Outcome, Shape, failed};
 use crate::requests;
 use crate::snapshot::Snapshot;
-use crate::world::{World, cpu};
+use crate::world::{World, clock, cpu};
 use pmem::Domain;
 use std::sync::Arc;
 
@@ -125,6 +125,7 @@ impl Recorder {
 
     /// The pool in these images.
     pub fn on(domain: Domain, base: Images, blocks_free: u64, home: usize) -> Outcome<Recorder> {
+        clock(0);
         let trace = Arc::new(Trace::default());
         let fs = Arena::new(domain, &base)?.open(Some(&trace))?;
         let world = World::new(fs, cpu(home), cpu(home + 1));
@@ -188,6 +189,7 @@ impl Recorder {
     ) -> Outcome<fs::Result<()>> {
         let number = self.states.len() - 1;
         self.parts.resize_with(number + 1, Vec::new);
+        clock(number as u64 + 1);
         pmem::recorder::set_call(name);
         self.trace.mark(Kind::Begin(number));
         let asking = self.requests.is_some();

@@ -20,6 +20,7 @@ use parking_lot::{Condvar, Mutex};
 use pmem::InFlight;
 use pool::tree::Key;
 use pool::{Atime, Pool, RecordBuffer, Slice};
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -131,8 +132,21 @@ pub fn dirty_max(pool: &Pool) -> u64 {
     many.max(pages * 4 / 5).min(in_memory).max(12)
 }
 
+thread_local! {
+    static STOPPED: Cell<Option<i64>> = const { Cell::new(None) };
+}
+
+/// What this thread changes is changed at this time, ns since 1970, whatever the clock says: for
+/// who does the same again.
+pub fn stop_clock(time: Option<i64>) {
+    STOPPED.set(time);
+}
+
 /// The time now, ns since 1970, of the kernel's coarse clock (as its own file systems use).
 pub fn now() -> i64 {
+    if let Some(time) = STOPPED.get() {
+        return time;
+    }
     let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
     time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)
 }

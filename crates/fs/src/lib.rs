@@ -83,6 +83,7 @@ mod write_pieces;
 mod xattr;
 
 pub use check::{CheckReport, Finding, check, check_candidates, check_watched};
+pub use core::stop_clock;
 pub use error::{Error, Result};
 pub use format::{format, format_mappings, format_watched};
 pub use lock_types::{

@@ -246,7 +246,11 @@ fn write_zeros(file: &File, mut range: std::ops::Range<u64>) -> std::io::Result<
 
 /// Makes a pool in memory that is already mapped, a slice each.
 pub fn format_mappings(mappings: &[Mapping], options: &FormatOptions) -> Result<()> {
-    let pool_uuid = *uuid::Uuid::new_v4().as_bytes();
+    let identity = |number: u64| match options.identity {
+        Some(identity) => uuid::Uuid::from_u64_pair(identity, number),
+        None => uuid::Uuid::new_v4(),
+    };
+    let pool_uuid = *identity(0).as_bytes();
     let weakest = mappings.iter().map(Mapping::domain).min_by_key(|domain| *domain as u8);
     let domain = weakest.unwrap_or(Domain::Sync);
     let mut superblocks = Vec::new();
@@ -264,7 +268,7 @@ pub fn format_mappings(mappings: &[Mapping], options: &FormatOptions) -> Result<
         superblock.version = U32::new(FORMAT_VERSION);
         superblock.index = U32::new(index as u32);
         superblock.pool_uuid = pool_uuid;
-        superblock.slice_uuid = *uuid::Uuid::new_v4().as_bytes();
+        superblock.slice_uuid = *identity(1 + index as u64).as_bytes();
         superblock.slices = U32::new(mappings.len() as u32);
         superblock.block_bytes = U32::new(BLOCK_BYTES as u32);
         superblock.blocks = U64::new(bytes / BLOCK_BYTES);

@@ -30,6 +30,9 @@ pub struct FormatOptions {
     /// Bytes of a line of the logs, 64 or 256: every write to a log fills whole lines. `None` takes
     /// what each slice's memory writes at once.
     pub log_line_bytes: Option<u32>,
+    /// What the identities of the pool and its slices are made of, for who makes the same pool
+    /// again; `None`: they are random.
+    pub identity: Option<u64>,
 }
 
 impl Default for FormatOptions {
@@ -42,6 +45,7 @@ impl Default for FormatOptions {
             process: false,
             log_bytes: None,
             log_line_bytes: None,
+            identity: None,
         }
     }
 }
