@@ -26,6 +26,7 @@ pub struct Arena {
     /// How often the machine was started since it held certain images.
     starts: AtomicU32,
     name: u32,
+    machine: Arc<Topology>,
 }
 
 /// Which of certain lines were read.
@@ -98,23 +99,27 @@ impl Watch {
     }
 }
 
-fn options(boot: [u8; 16]) -> Outcome<OpenOptions> {
+/// This machine, looked at once.
+fn machine() -> Outcome<Arc<Topology>> {
     static MACHINE: OnceLock<Arc<Topology>> = OnceLock::new();
-    let machine = match MACHINE.get() {
-        Some(machine) => machine.clone(),
+    match MACHINE.get() {
+        Some(machine) => Ok(machine.clone()),
         None => {
             let machine = Topology::system().map_err(|error| failed("the machine")(&error))?;
-            MACHINE.get_or_init(|| Arc::new(machine)).clone()
+            Ok(MACHINE.get_or_init(|| Arc::new(machine)).clone())
         }
-    };
-    Ok(OpenOptions {
+    }
+}
+
+fn options(machine: Arc<Topology>, boot: [u8; 16]) -> OpenOptions {
+    OpenOptions {
         // its page cache is made anew for each image
         memory_bytes: Some(4 << 20),
         atime: Atime::Never,
         machine: Some(machine),
         boot: Some(boot),
         ..OpenOptions::default()
-    })
+    }
 }
 
 impl Arena {
@@ -130,7 +135,13 @@ impl Arena {
         static NAME: AtomicU32 = AtomicU32::new(1);
         let name = NAME.fetch_add(1, Ordering::Relaxed);
         let (changed, read, starts) = (Arc::default(), Arc::default(), AtomicU32::new(0));
-        Ok(Arena { domain, memories, changed, read, starts, name })
+        let machine = machine()?;
+        Ok(Arena { domain, memories, changed, read, starts, name, machine })
+    }
+
+    /// The same in another machine.
+    pub fn in_machine(self, machine: Topology) -> Arena {
+        Arena { machine: Arc::new(machine), ..self }
     }
 
     /// Puts bytes there, until [`restore`](Arena::restore).
@@ -211,14 +222,22 @@ impl Arena {
     /// The same where a server was killed.
     pub fn take_over(&self, trace: Option<&Arc<Trace>>, asked: &TakeOver) -> Outcome<FileSystem> {
         let candidates = self.candidates(trace, false)?;
-        FileSystem::take_over_candidates(candidates, &options(self.boot())?, asked, false)
-            .map_err(|error| failed("open")(&error))
+        FileSystem::take_over_candidates(
+            candidates,
+            &options(self.machine.clone(), self.boot()),
+            asked,
+            false,
+        )
+        .map_err(|error| failed("open")(&error))
     }
 
     /// An error unless `check` finds nothing.
     pub fn check(&self) -> Outcome<()> {
-        let report = check_candidates(self.candidates(None, true)?, &options(self.boot())?)
-            .map_err(|error| failed("check")(&error))?;
+        let report = check_candidates(
+            self.candidates(None, true)?,
+            &options(self.machine.clone(), self.boot()),
+        )
+        .map_err(|error| failed("check")(&error))?;
         if report.findings.is_empty() {
             return Ok(());
         }

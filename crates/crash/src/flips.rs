@@ -86,18 +86,12 @@ impl Closed {
         pmem::recorder::set_blind(mutant.and_then(Mutant::blind));
         let mut flips = Flips::default();
         for bit in bits {
-            let (slice, number) = self.lines[bit as usize / (LINE * 8)];
-            let at = number as usize * LINE + bit as usize / 8 % LINE;
-            let flipped = self.images[slice as usize][at] ^ 1 << (bit % 8);
-            self.arena.put(slice, at, &[flipped]);
+            let place = self.flip_bit(bit);
             flips.bits += 1;
             match self.look() {
                 Ok(None) => flips.harmless += 1,
                 Ok(Some(_)) => flips.seen += 1,
-                Err(what) => {
-                    let place = format!("slice {slice}, byte {at:#x}, bit {}", bit % 8);
-                    flips.violations.push(format!("{place}: {what}"));
-                }
+                Err(what) => flips.violations.push(format!("{place}: {what}")),
             }
             self.arena.restore(&self.images);
             if flips.violations.len() >= VIOLATIONS_MAX {
@@ -106,6 +100,24 @@ impl Closed {
         }
         pmem::recorder::set_blind(None);
         flips
+    }
+
+    /// Whether it opens and shows what it should with each of these bits flipped, alone.
+    pub fn opens_with_each_bit(&self, mut bits: impl Iterator<Item = u64>) -> bool {
+        bits.all(|bit| {
+            self.flip_bit(bit);
+            let shown = guarded(|| shown(&self.arena.open(None)?));
+            self.arena.restore(&self.images);
+            shown.is_ok_and(|shown| shown == self.shows)
+        })
+    }
+
+    /// Flips a bit until the arena is restored; gives its place.
+    fn flip_bit(&self, bit: u64) -> String {
+        let (slice, number) = self.lines[bit as usize / (LINE * 8)];
+        let at = number as usize * LINE + bit as usize / 8 % LINE;
+        self.arena.put(slice, at, &[self.images[slice as usize][at] ^ 1 << (bit % 8)]);
+        format!("slice {slice}, byte {at:#x}, bit {}", bit % 8)
     }
 
     /// What was seen to be wrong, or an error where something was that should have been seen.
