@@ -159,7 +159,8 @@ fn flipped(closed: &Closed, mutant: Mutant) -> Option<&'static str> {
     (!state.is_empty()).then_some("bits of the state flipped")
 }
 
-/// Of so many bits behind the first superblock one is flipped; odd, so that it meets each of a byte.
+/// Of so many bits behind the first superblock one is flipped; odd, so that it meets each of a
+/// byte.
 const FLIP_EVERY: usize = 67;
 
 fn settings() -> Settings {

@@ -15,6 +15,7 @@ pub mod adequacy;
 pub mod arena;
 pub mod catalog;
 pub mod chain;
+pub mod core;
 pub mod events;
 pub mod explore;
 pub mod flips;

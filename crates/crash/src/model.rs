@@ -8,9 +8,9 @@
 //! - `cpu-cache`: what has reached the caches is durable. A thread's ordinary stores reach them in
 //!   order, so that a prefix of them is durable; non-temporal ones wait in buffers of their own, as
 //!   above. A fence makes both certain.
-//! - `sync`: as in `cpu-flush`, but a fence makes nothing certain, and only a sync does. So any part
-//!   of any page may have been written at any time since: more than a disk can do, which writes
-//!   sectors whole.
+//! - `sync`: as in `cpu-flush`, but a fence makes nothing certain, and only a sync does. So any
+//!   part of any page may have been written at any time since: more than a disk can do, which
+//!   writes sectors whole.
 //!
 //! What becomes durable in order is a *unit* (a line, or a thread's stores); its state is a number
 //! of *steps*: how many of its pending 8-byte pieces are durable.

@@ -1,7 +1,8 @@
 //! Which workloads a run explores, by number: the same for the same seed, on every machine.
 
-use crate::catalog::{Op, SYNC, catalog, core};
+use crate::catalog::{Op, SYNC, catalog};
 use crate::chain::Chain;
+use crate::core::core;
 use crate::explore::Settings;
 use crate::images::Shape;
 use crate::pairs::Pair;

@@ -1,5 +1,6 @@
 //! Two threads that take turns: at each store, flush and fence the one that runs may have to wait
-//! until the other has come to a certain place. So what they do to each other is the same each time.
+//! until the other has come to a certain place. So what they do to each other is the same each
+//! time.
 //!
 //! A thread that has the turn and waits for a lock that the other holds cannot go on: the other
 //! gets the turn. Whether it waits is read from the kernel, so no clock decides what happens (but

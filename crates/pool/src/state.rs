@@ -88,7 +88,8 @@ impl State {
         pmem::crc32c(0, bytes.get(..bytes.len() - 4).unwrap_or_default())
     }
 
-    /// How the slice was left, seen from this boot. A state that cannot be read promises nothing: crashed.
+    /// How the slice was left, seen from this boot. A state that cannot be read promises nothing:
+    /// crashed.
     pub fn left(mapping: &Mapping, boot: [u8; 16]) -> Result<Left> {
         let mut bytes = [0u8; size_of::<State>()];
         mapping.read(STATE_BLOCK * BLOCK_BYTES, &mut bytes)?;

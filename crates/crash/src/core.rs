@@ -1,0 +1,71 @@
+//! The operations that sequences are made of.
+
+use crate::catalog::{Op, SYNC, find};
+use std::sync::OnceLock;
+
+/// The operations that sequences are made of: of each kind what differs in what it changes.
+pub fn core() -> &'static [Op] {
+    static CORE: OnceLock<Vec<Op>> = OnceLock::new();
+    CORE.get_or_init(|| CORE_NAMES.iter().filter_map(|name| find(name)).collect())
+}
+
+const CORE_NAMES: [&str; 58] = [
+    "create",
+    "create-far",
+    "mkdir",
+    "symlink",
+    "mknod",
+    "link",
+    "link-far",
+    "unlink-last",
+    "unlink-far",
+    "unlink-not-last",
+    "unlink-symlink",
+    "unlink-attrs",
+    "unlink-open",
+    "rmdir",
+    "rmdir-deep",
+    "rename",
+    "rename-no-replace",
+    "rename-across",
+    "rename-replace",
+    "rename-replace-across",
+    "rename-replace-far",
+    "rename-replace-linked",
+    "rename-dir",
+    "rename-dir-across",
+    "rename-dir-replace",
+    "exchange",
+    "exchange-across",
+    "exchange-dirs",
+    "write-patch",
+    "write-patch-again",
+    "write-patch-merge",
+    "write-inside",
+    "write-across",
+    "write-across-unaligned",
+    "overwrite",
+    "overwrite-far",
+    "overwrite-many",
+    "append",
+    "append-small",
+    "write-past-end",
+    "truncate-up",
+    "truncate-middle",
+    "truncate-edge",
+    "truncate-patched",
+    "truncate-all",
+    "punch",
+    "punch-parts",
+    "zero-keep",
+    "zero-extend",
+    "allocate",
+    "reserve-behind",
+    "copy-over",
+    "setattr",
+    "setxattr",
+    "setxattr-large",
+    "removexattr",
+    "checkpoint",
+    SYNC,
+];
