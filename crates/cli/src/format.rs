@@ -84,6 +84,7 @@ fn options(args: &FormatArgs) -> Result<FormatOptions> {
         process: args.durability == Some(Durability::Process),
         log_bytes: args.log,
         log_line_bytes: args.log_line,
+        identity: None,
     })
 }
 

@@ -164,7 +164,7 @@ fn flipped(closed: &Closed, mutant: Mutant) -> Option<&'static str> {
 const FLIP_EVERY: usize = 67;
 
 fn settings() -> Settings {
-    let budget = Budget { exhaustive: 256, samples: 192 };
+    let budget = Budget { exhaustive: 256, samples: 384 };
     Settings { budget, inner_every: 16, again_every: 8, use_every: 16, ..Settings::quick(1) }
 }
 

@@ -33,8 +33,8 @@ sequences of one and two operations of the core, then by turns every operation f
 every domain (thoroughly), sequences of three, pairs of two threads, and chains of crashes; or of
 one kind only: core, singles, triples, pairs, chains. Before that it leaves out each flush, fence,
 sync and look at a checksum of the engine (not with --from), and counts how many of these mutants
-it notices. It ends with the line `states=N workloads=N mutants_killed=K/T violations=V`, and exits 1 if V is above 0 or a
-mutant was not noticed.
+it notices. It ends with the line `states=N workloads=N mutants_killed=K/T violations=V`, and exits
+1 if V is above 0 or a mutant was not noticed.
 
 repeat makes exactly the crash that a failure printed, or explores all of these operations; chain
 makes a chain of crashes; mutants lists who notices which; flips flips bits of a closed pool.";

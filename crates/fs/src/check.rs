@@ -4,6 +4,7 @@
 //! state that an open would recover: one tree a slice, whatever the crash left.
 
 use crate::attr::Stored;
+use crate::check_places::stored_patches;
 use crate::core::Core;
 use crate::dir::{Dirent, cookie_base};
 use crate::error::Result;
@@ -90,7 +91,8 @@ fn check_pool(pool: Pool, recovery: &Recovery, each: Each<'_>) -> Result<CheckRe
             report.add(place, damage.what.clone());
         }
     }
-    for note in pool.info().notes {
+    let copies = pool.second_copies_read();
+    for note in pool.info().notes.into_iter().filter(|note| !copies.contains(note)) {
         report.add("superblock", note);
     }
     let core = Core::new(pool);
@@ -124,7 +126,9 @@ fn check_pool(pool: Pool, recovery: &Recovery, each: Each<'_>) -> Result<CheckRe
     checker.names();
     checker.places();
     checker.space(&view, &folded);
-    Ok(checker.report)
+    let mut report = checker.report;
+    core.pool.second_copies_read().into_iter().for_each(|note| report.add("tree page", note));
+    Ok(report)
 }
 
 /// What the trees said about one inode.
@@ -181,22 +185,7 @@ pub struct State {
 }
 
 /// The tree of one slice.
-type Tree<'t> = (&'t FoldView<'t>, &'t Root);
-
-/// The patches that the tree holds over blocks of a leaf. What makes no sense is reported when its
-/// key is met.
-fn stored_patches(ino: Ino, leaf: u64, (view, root): Tree<'_>) -> HashMap<u64, Arc<Patches>> {
-    let mut patches = HashMap::new();
-    let first = leaf * leaf::LEAF_BLOCKS;
-    let from = keys::key(ino, keys::PATCH, first);
-    let to = keys::key(ino, keys::PATCH, first + leaf::LEAF_BLOCKS);
-    // a page that cannot be read is met by the walk over the whole tree
-    let _ = tree::scan(view, root, from, to, |key, value| {
-        patches.extend(Patches::decode(value).map(|found| (key.index, Arc::new(found))));
-        Ok(true)
-    });
-    patches
-}
+pub type Tree<'t> = (&'t FoldView<'t>, &'t Root);
 
 /// A check under way.
 pub struct Checker<'c> {
@@ -217,12 +206,16 @@ impl Checker<'_> {
         for (kind, roots) in [("tree", &folded.trees), ("free-space tree", &folded.spaces)] {
             for (slice, root) in roots.iter().enumerate() {
                 let mut twice = None;
+                let mut copies = Vec::new();
                 let walked = tree::walk(view, root, &mut |ptr, _| {
-                    if !pages.insert(ptr.addr.bits()) {
-                        twice = Some(ptr.addr);
-                    }
+                    twice = ptr.blocks().find(|addr| !pages.insert(addr.bits())).or(twice);
+                    copies.extend(self.core.pool.second_copy(ptr).and_then(|copy| copy.err()));
                     Ok(())
                 });
+                for error in copies {
+                    let what = format!("the second copy of a page: {error}");
+                    self.report.add(format!("slice {slice}, {kind}"), what);
+                }
                 if let Err(error) = walked {
                     self.report.add(format!("slice {slice}, {kind}"), error.to_string());
                 }

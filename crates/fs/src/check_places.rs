@@ -4,12 +4,16 @@
 //! A block with fewer references than places would be used again while a file still has it. One
 //! with more is never free.
 
-use crate::check::{Checker, inode_place, place};
+use crate::check::{Checker, Tree, inode_place, place};
+use crate::keys;
 use crate::leaf::LEAF_BLOCKS;
+use crate::patches::Patches;
 use crate::references;
 use crate::types::Ino;
 use pool::BLOCK_BYTES;
-use pool::tree::Key;
+use pool::tree::{self, Key};
+use std::collections::HashMap;
+use std::sync::Arc;
 
 impl Checker<'_> {
     /// Tells how far it is, now and then.
@@ -61,4 +65,19 @@ impl Checker<'_> {
             }
         }
     }
+}
+
+/// The patches that the tree holds over blocks of a leaf. What makes no sense is reported when its
+/// key is met.
+pub fn stored_patches(ino: Ino, leaf: u64, (view, root): Tree<'_>) -> HashMap<u64, Arc<Patches>> {
+    let mut patches = HashMap::new();
+    let first = leaf * LEAF_BLOCKS;
+    let from = keys::key(ino, keys::PATCH, first);
+    let to = keys::key(ino, keys::PATCH, first + LEAF_BLOCKS);
+    // a page that cannot be read is met by the walk over the whole tree
+    let _ = tree::scan(view, root, from, to, |key, value| {
+        patches.extend(Patches::decode(value).map(|found| (key.index, Arc::new(found))));
+        Ok(true)
+    });
+    patches
 }

@@ -5,7 +5,7 @@ use crate::exercise::{Stage, Terms, exercise};
 use crate::image::{BLOCK, Image, Part};
 use crate::mutate::{another_boot, mutate};
 use crate::random::Random;
-use crate::seal::seal;
+use crate::seal::{mirror, seal};
 use std::path::Path;
 
 /// The corpus, with where its structures are.
@@ -47,12 +47,15 @@ impl Corpus {
             another_boot(&mut image);
         }
         let mut changes = mutate(&mut image, parts, &mut random);
+        let one = blocks_changed(&seed.image, &image) <= 1;
         let sealed = random.once_in(2);
         if sealed {
             seal(&mut image, parts);
             changes.push("sealed".to_owned());
+        } else if random.once_in(2) {
+            mirror(&mut image, parts);
+            changes.push("in both copies".to_owned());
         }
-        let one = blocks_changed(&seed.image, &image) <= 1;
         let known = if one { Some(&seed.legal) } else { seed.history.as_ref() };
         let legal = known.filter(|_| !sealed).map(Vec::as_slice);
         let terms = Terms { legal, sound: !sealed, kill: random.once_in(2) };

@@ -11,6 +11,8 @@ pub const BLOCK: usize = 4096;
 pub const SUPERBLOCK: usize = 512;
 /// Bytes of a root.
 pub const ROOT: usize = 256;
+/// How far behind a root its second copy lies.
+pub const ROOT_COPY: usize = 3 * BLOCK;
 /// Bytes of the state.
 pub const STATE: usize = 48;
 /// Bytes of a chunk's header, and the unit of a record's length.

@@ -1,12 +1,54 @@
 //! Checksums made right again after a change, so that the changed bytes get past them and reach
 //! what is behind.
 
-use crate::image::{BLOCK, Image, Kind, Part, ROOT, ROOT_TREES, STATE, SUPERBLOCK, UNIT};
+use crate::image::{
+    BLOCK, Image, Kind, Part, ROOT, ROOT_COPY, ROOT_TREES, STATE, SUPERBLOCK, UNIT,
+};
 use pmem::crc32c;
 use std::collections::HashSet;
 
-/// Makes every checksum of `parts`, the structures of the image before it was changed, fit again.
+/// Makes every checksum of `parts`, the structures of the image before it was changed, fit again,
+/// in both copies of what is kept twice.
 pub fn seal(image: &mut Image, parts: &[Part]) {
+    seal_first(image, parts);
+    mirror(image, parts);
+}
+
+/// Makes second copies of what first copies are, right or wrong.
+pub fn mirror(image: &mut Image, parts: &[Part]) {
+    for part in parts {
+        match part.kind {
+            Kind::Root => {
+                let root = image.get(part.slice, part.at, ROOT).unwrap_or_default().to_vec();
+                image.put(part.slice, part.at + ROOT_COPY, &root);
+                for tree in ROOT_TREES {
+                    mirror_page(image, part.slice, part.at + tree);
+                }
+            }
+            Kind::Inner => {
+                for (value, len) in image.page_values(part.slice, part.at) {
+                    if len == 20 {
+                        mirror_page(image, part.slice, value);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The page that the pointer at `at` names, to where the pointer says that its second copy is.
+fn mirror_page(image: &mut Image, slice: usize, at: usize) {
+    let pointer = image.get(slice, at, 20).unwrap_or_default();
+    let first = image.page_place(pointer);
+    let second = image.page_place(pointer.get(8..).unwrap_or_default());
+    if let (Some(first), Some(second)) = (first, second) {
+        let page = image.get(first.0, first.1, BLOCK).unwrap_or_default().to_vec();
+        image.put(second.0, second.1, &page);
+    }
+}
+
+fn seal_first(image: &mut Image, parts: &[Part]) {
     let mut sealed = HashSet::new();
     for part in parts {
         match part.kind {

@@ -3,7 +3,7 @@
 
 use fs::{Creation, FileSystem, Ino, NewNode};
 use fuzz::corpus::{open, read, slice_path, write};
-use fuzz::image::{BLOCK, Image, Kind, Part};
+use fuzz::image::{BLOCK, Image, Kind, Part, ROOT_COPY};
 use fuzz::page;
 use fuzz::runner::scratch;
 use fuzz::seal::seal;
@@ -117,7 +117,7 @@ fn a_lost_root_is_not_passed_over_when_its_log_was_used_again() {
     drop(fs);
     victim.change(false, |image, parts| {
         let at = newest_root(image, parts) + 70;
-        image.put(0, at, &[1]);
+        [at, at + ROOT_COPY].into_iter().for_each(|at| image.put(0, at, &[1]));
     });
     victim.refused(&["slice 0, byte", "the root of checkpoint 3 is lost"]);
     assert!(victim.findings().contains("is lost"));
@@ -133,9 +133,27 @@ fn a_lost_root_is_made_good_by_the_log_when_that_is_whole() {
     drop(fs);
     victim.change(false, |image, parts| {
         let at = newest_root(image, parts) + 70;
-        image.put(0, at, &[1]);
+        [at, at + ROOT_COPY].into_iter().for_each(|at| image.put(0, at, &[1]));
     });
     assert_eq!(count(&victim.open().unwrap()), 5);
+}
+
+/// One of the two copies of a root is enough.
+#[test]
+fn a_root_of_which_one_copy_is_damaged_is_read_from_the_other() {
+    for copy in [0, ROOT_COPY] {
+        let victim = Victim::new();
+        let fs = victim.open().unwrap();
+        create(&fs, "one");
+        fs.checkpoint().unwrap();
+        create(&fs, "two");
+        drop(fs);
+        victim.change(false, |image, parts| {
+            let at = newest_root(image, parts) + copy + 70;
+            image.put(0, at, &[1]);
+        });
+        assert_eq!(count(&victim.open().unwrap()), 2);
+    }
 }
 
 /// A record's checksum fits anywhere in its chunk: one that a misdirected write put over another

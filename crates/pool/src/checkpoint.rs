@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 use crate::fold::{DataBlocks, Folded, Pages, SliceBatch};
 use crate::gate::Closed;
 use crate::pool::{Pool, Roots};
-use crate::root::SliceRoot;
-use crate::superblock::{BLOCK_BYTES, ROOT_BLOCKS};
+use crate::root::{self, SliceRoot};
+use crate::superblock::BLOCK_BYTES;
 use pmem::{Deferred, InFlight};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -91,8 +91,8 @@ impl Pool {
         if let Err(error) = &result {
             self.poison(&format!("a checkpoint failed: {error}"));
         }
-        let pages_now = self.tree_pages.load(Ordering::Relaxed) + pages.new.len() as u64;
-        let pages_now = pages_now.saturating_sub(pages.freed.len() as u64);
+        let pages_now = self.tree_pages.load(Ordering::Relaxed) + pages.more;
+        let pages_now = pages_now.saturating_sub(pages.less);
         self.tree_pages.store(pages_now, Ordering::Relaxed);
         let bytes = (pages.new.len() + self.slices.len()) as u64 * BLOCK_BYTES;
         let bytes = bytes + lines * pmem::LINE_BYTES as u64;
@@ -135,8 +135,11 @@ impl Pool {
             root.inodes = U64::new(if index == 0 { cut.inodes } else { 0 });
             root.blocks_free = U64::new(slice.space.free());
             root.set_trees(&folded.trees[index], &folded.spaces[index]);
-            let place = ROOT_BLOCKS[slots[index]] * BLOCK_BYTES;
-            written = written.and(slice.mapping.write(place, root.seal().as_bytes()));
+            let root = root.seal();
+            for block in root::blocks(slots[index]) {
+                let place = block * BLOCK_BYTES;
+                written = written.and(slice.mapping.write(place, root.as_bytes()));
+            }
         }
         let _ = pmem::fence(written);
         self.sync()?;

@@ -41,8 +41,13 @@ pub trait DataBlocks {
 pub struct Pages {
     /// A fold that is only looked at keeps its pages here; `None` writes them to the slices.
     pub(crate) memory: Option<HashMap<u64, Box<[u8; PAGE_BYTES]>>>,
+    /// Blocks of new pages and of their second copies.
     pub(crate) new: Vec<BlockAddr>,
+    /// The same of pages that go.
     pub(crate) freed: Vec<BlockAddr>,
+    /// Pages made and pages that go, whatever copies they have.
+    pub(crate) more: u64,
+    pub(crate) less: u64,
     pub(crate) in_flight: Option<InFlight>,
 }
 
@@ -72,37 +77,55 @@ impl PageRead for FoldPages<'_> {
 
 impl FoldPages<'_> {
     fn allocate(&self) -> Option<BlockAddr> {
+        self.allocate_from(usize::from(self.slice), Purpose::Checkpoint)
+    }
+
+    /// A block for a second copy: on another slice, where there is one. It takes nothing of what
+    /// checkpoints are promised: in a pool that is all but full pages have no second copy.
+    fn allocate_copy(&self, addr: BlockAddr) -> Option<BlockAddr> {
+        self.allocate_from(usize::from(addr.slice()) + 1, Purpose::Data)
+    }
+
+    fn allocate_from(&self, first: usize, purpose: Purpose) -> Option<BlockAddr> {
         let slices = self.pool.slices.len();
-        (0..slices).map(|step| (usize::from(self.slice) + step) % slices).find_map(|slice| {
+        (0..slices).map(|step| (first + step) % slices).find_map(|slice| {
             let mut runs = Vec::with_capacity(1);
-            self.pool.slices[slice].space.take(1, Purpose::Checkpoint, &mut runs);
+            self.pool.slices[slice].space.take(1, purpose, &mut runs);
             runs.first().map(|run| BlockAddr::new(slice as u8, run.first))
         })
+    }
+
+    /// Writes a page to a block that is new; gives its checksum.
+    fn put(&mut self, addr: BlockAddr, page: &[u8; PAGE_BYTES]) -> u32 {
+        self.pages.new.push(addr);
+        self.pool.page_cache.forget(addr);
+        let (written, crc) = self.pool.write_block(addr, page);
+        let before = self.pages.in_flight.take().unwrap_or_else(InFlight::none);
+        self.pages.in_flight = Some(before.and(written));
+        crc
     }
 }
 
 impl PageStore for FoldPages<'_> {
     fn write_page(&mut self, page: &[u8; PAGE_BYTES]) -> std::result::Result<PagePtr, TreeError> {
         let addr = self.allocate().ok_or(TreeError::NoSpace)?;
-        self.pages.new.push(addr);
-        let crc = match &mut self.pages.memory {
-            Some(memory) => {
-                memory.insert(addr.bits(), Box::new(*page));
-                pmem::crc32c(0, page)
-            }
-            None => {
-                self.pool.page_cache.forget(addr);
-                let (written, crc) = self.pool.write_block(addr, page);
-                let before = self.pages.in_flight.take().unwrap_or_else(InFlight::none);
-                self.pages.in_flight = Some(before.and(written));
-                crc
-            }
-        };
-        Ok(PagePtr { addr, copy: BlockAddr::NONE, crc })
+        self.pages.more += 1;
+        if let Some(memory) = &mut self.pages.memory {
+            self.pages.new.push(addr);
+            memory.insert(addr.bits(), Box::new(*page));
+            return Ok(PagePtr { addr, copy: BlockAddr::NONE, crc: pmem::crc32c(0, page) });
+        }
+        let crc = self.put(addr, page);
+        let copy = self.allocate_copy(addr).unwrap_or(BlockAddr::NONE);
+        if !copy.is_none() {
+            self.put(copy, page);
+        }
+        Ok(PagePtr { addr, copy, crc })
     }
 
     fn free_page(&mut self, ptr: &PagePtr) {
-        self.pages.freed.push(ptr.addr);
+        self.pages.less += 1;
+        self.pages.freed.extend(ptr.blocks());
     }
 }
 

@@ -8,8 +8,8 @@ use crate::options::{FormatOptions, SliceSpec};
 use crate::record::LINES_BYTES;
 use crate::root::SliceRoot;
 use crate::superblock::{
-    BLOCK_BYTES, FORMAT_VERSION, LOG_BLOCK, MAGIC, ROOT_BLOCKS, SLICE_BYTES_MIN, SLICES_MAX,
-    STATE_BLOCK, SUPERBLOCK_BLOCK, Superblock, features,
+    BLOCK_BYTES, FORMAT_VERSION, LOG_BLOCK, MAGIC, ROOT_BLOCKS, ROOT_COPY_BLOCKS, SLICE_BYTES_MIN,
+    SLICES_MAX, STATE_BLOCK, SUPERBLOCK_BLOCK, Superblock, features,
 };
 use pmem::{Domain, MapOptions, Mapping};
 use rustix::fs::FallocateFlags;
@@ -295,7 +295,9 @@ fn write_slice(mapping: &Mapping, superblock: &Superblock) -> Result<()> {
     // an old first superblock goes first: from here on this slice is nobody's
     put(mapping, SUPERBLOCK_BLOCK, &[0; 512])?;
     put(mapping, STATE_BLOCK, &[0; 512])?;
-    put(mapping, ROOT_BLOCKS[1], &[0; 512])?;
+    for block in [ROOT_BLOCKS[1], ROOT_COPY_BLOCKS[1]] {
+        put(mapping, block, &[0; 512])?;
+    }
     // space that the file system only set aside costs it a change of its own at the first sync
     // after the first store: two to four times as much until the log has been round once
     mapping.settle(LOG_BLOCK * BLOCK_BYTES, superblock.log_bytes.get() as usize)?;
@@ -304,7 +306,9 @@ fn write_slice(mapping: &Mapping, superblock: &Superblock) -> Result<()> {
     root.log_floor = U64::new(1);
     root.inode_next = U64::new(1);
     root.blocks_free = U64::new(superblock.data_blocks());
-    put(mapping, ROOT_BLOCKS[0], root.seal().as_bytes())?;
+    for block in [ROOT_BLOCKS[0], ROOT_COPY_BLOCKS[0]] {
+        put(mapping, block, root.seal().as_bytes())?;
+    }
     put(mapping, superblock.data_block_end(), superblock.as_bytes())
 }
 

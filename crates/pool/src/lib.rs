@@ -5,6 +5,7 @@
 
 pub mod addr;
 mod checkpoint;
+mod copies;
 mod directory;
 mod epoch;
 mod error;

@@ -58,8 +58,7 @@ impl Pool {
     ) -> Result<(Pool, Recovery)> {
         candidates.sort_by_key(|candidate| candidate.superblock.index.get());
         check_set(&candidates)?;
-        let slots: Result<Vec<Slots>> = candidates.iter().map(Candidate::slots).collect();
-        let slots = slots?;
+        let slots: Vec<Slots> = candidates.iter().map(Candidate::slots).collect();
         let roots = choose_roots(&candidates, &slots)?;
         let highest = highest_generation(&slots);
         let topology = machine(&candidates, options)?;
@@ -133,9 +132,11 @@ impl Pool {
             let mut clash: Option<BlockAddr> = None;
             tree::walk_pointers(self, root, &mut |ptr, _level| {
                 pages += 1;
-                let slice = self.slices.get(usize::from(ptr.addr.slice()));
-                if !slice.is_some_and(|slice| slice.space.mark_used(ptr.addr.block())) {
-                    clash = Some(ptr.addr);
+                for addr in ptr.blocks() {
+                    let slice = self.slices.get(usize::from(addr.slice()));
+                    if !slice.is_some_and(|slice| slice.space.mark_used(addr.block())) {
+                        clash = Some(addr);
+                    }
                 }
                 Ok(())
             })?;

@@ -127,28 +127,48 @@ fn a_page_is_read_and_verified_once_while_it_stays() {
     }
 }
 
-#[test]
-fn damage_is_found_at_the_first_read_and_at_every_one_after_until_it_is_gone() {
+/// A pool of some pages, opened again, and what names the leaf with key 7.
+fn reopened() -> (Pool, PagePtr) {
     let before = pool(1 << 30);
     commit(&before, 0..400, 5);
     before.get(0, &key(7)).unwrap();
     // the leaf with key 7 is the one that the look-up read last
     let level = |page: &Arc<PageCopy>| page.bytes[5];
     let leaf = before.page_cache.pages().into_iter().find(|page| level(page) == 0).unwrap();
-    let mapping = &before.slices()[0].mapping;
-    let image = mapping.copy_image();
-    let at = leaf.ptr.addr.block() * crate::BLOCK_BYTES + 2000;
-    let pool = open(Mapping::memory_from(&image, Domain::Process).unwrap(), 1 << 30);
-    let write = |byte: u8| {
-        let _ = pmem::fence(pool.slices()[0].mapping.write(at, &[byte]));
-    };
-    write(99);
+    let image = before.slices()[0].mapping.copy_image();
+    (open(Mapping::memory_from(&image, Domain::Process).unwrap(), 1 << 30), leaf.ptr)
+}
+
+fn write(pool: &Pool, addr: BlockAddr, byte: u8) {
+    let at = addr.block() * crate::BLOCK_BYTES + 2000;
+    let _ = pmem::fence(pool.slices()[0].mapping.write(at, &[byte]));
+}
+
+#[test]
+fn damage_is_found_at_the_first_read_and_at_every_one_after_until_it_is_gone() {
+    let (pool, leaf) = reopened();
+    leaf.blocks().for_each(|addr| write(&pool, addr, 99));
     for _ in 0..3 {
         let error = pool.get(0, &key(7)).unwrap_err().to_string();
         assert!(error.contains("checksum"), "{error}");
     }
     let scanned = pool.scan(0, Key::MIN, Key::MAX, &mut |_, _| true);
     assert!(scanned.unwrap_err().to_string().contains("checksum"));
-    write(5);
+    leaf.blocks().for_each(|addr| write(&pool, addr, 5));
     assert_eq!(pool.get(0, &key(7)).unwrap(), Some(vec![5; 500]));
+}
+
+#[test]
+fn a_damaged_page_is_read_from_its_second_copy_and_written_again() {
+    let (pool, leaf) = reopened();
+    assert_eq!(leaf.blocks().count(), 2);
+    assert!(matches!(pool.second_copy(&leaf), Some(Ok(()))));
+    write(&pool, leaf.addr, 99);
+    assert_eq!(pool.get(0, &key(7)).unwrap(), Some(vec![5; 500]));
+    assert_eq!(pool.crc(leaf.addr).unwrap(), leaf.crc, "written again");
+    let notes = pool.info().notes;
+    assert!(notes.len() == 1 && notes[0].ends_with("repaired from its second copy"), "{notes:?}");
+    write(&pool, leaf.copy, 99);
+    assert!(matches!(pool.second_copy(&leaf), Some(Err(_))));
+    assert_eq!(pool.get(0, &key(8)).unwrap(), Some(vec![5; 500]));
 }

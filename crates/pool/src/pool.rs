@@ -53,6 +53,8 @@ pub struct Pool {
     poison: OnceLock<String>,
     options: OpenOptions,
     notes: Mutex<Vec<String>>,
+    /// What was read from its second copy.
+    pub(crate) second_copies: Mutex<Vec<String>>,
     inodes_at_open: u64,
     pub(crate) epochs: Epochs,
     /// Bytes stored in place since the last cut, by CPU: to be flushed before the next roots.
@@ -88,6 +90,7 @@ impl Pool {
             poison: OnceLock::new(),
             options,
             notes: Mutex::new(notes),
+            second_copies: Mutex::default(),
             inodes_at_open,
             epochs: Epochs::default(),
             tree_pages: AtomicU64::new(0),
@@ -201,10 +204,13 @@ impl Pool {
         }
     }
 
-    /// Adds a line to what `info` says was noticed.
+    /// Adds a line to what `info` says was noticed, unless it is there.
     pub fn note(&self, note: String) {
-        tracing::warn!("{note}");
-        self.notes.lock().push(note);
+        let mut notes = self.notes.lock();
+        if !notes.contains(&note) {
+            tracing::warn!("{note}");
+            notes.push(note);
+        }
     }
 
     /// A new inode counter of slice `slice`.
@@ -375,14 +381,7 @@ impl PageRead for Pool {
         ptr: &PagePtr,
         page: &mut [u8; PAGE_BYTES],
     ) -> std::result::Result<(), TreeError> {
-        if !self.contains(ptr.addr) {
-            return Err(TreeError::Damaged { addr: ptr.addr, what: "no block of this pool" });
-        }
-        match self.read_crc(ptr.addr, page) {
-            Ok(crc) if pmem::crc_fits(crc, ptr.crc) => Ok(()),
-            Ok(_) => Err(TreeError::Damaged { addr: ptr.addr, what: "its checksum does not fit" }),
-            Err(error) => Err(TreeError::Unreadable { addr: ptr.addr, why: error.to_string() }),
-        }
+        self.read_either(ptr, page)
     }
 
     fn page(&self, ptr: &PagePtr) -> std::result::Result<Arc<PageCopy>, TreeError> {

@@ -4,6 +4,7 @@
 //! into the slot that is not current, and fences. A crash between leaves some slices with the new
 //! generation and some without: the highest generation that *all* slices have counts.
 
+use crate::superblock::{ROOT_BLOCKS, ROOT_COPY_BLOCKS};
 use crate::tree::{ROOT_BYTES, Root, TreeError};
 use std::mem::offset_of;
 use zerocopy::little_endian::{U32, U64};
@@ -103,6 +104,11 @@ impl SliceRoot {
         self.tree = tree.encode();
         self.space = space.encode();
     }
+}
+
+/// The blocks that hold a slot and its second copy.
+pub fn blocks(slot: usize) -> [u64; 2] {
+    [ROOT_BLOCKS[slot & 1], ROOT_COPY_BLOCKS[slot & 1]]
 }
 
 /// The slot contents of one slice: which generations it holds.

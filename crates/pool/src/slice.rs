@@ -3,9 +3,9 @@
 use crate::error::{Error, Result};
 use crate::log::SliceLog;
 use crate::options::SliceInfo;
-use crate::root::{SliceRoot, Slots};
+use crate::root::{self, SliceRoot, Slots};
 use crate::space::Space;
-use crate::superblock::{BLOCK_BYTES, Flaw, ROOT_BLOCKS, SUPERBLOCK_BLOCK, Superblock};
+use crate::superblock::{BLOCK_BYTES, Flaw, SUPERBLOCK_BLOCK, Superblock};
 use pmem::{Domain, MapOptions, Mapping};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -163,15 +163,19 @@ impl Candidate {
         Ok(Candidate { path: path.to_path_buf(), superblock, mapping, note })
     }
 
-    /// Both root slots.
-    pub fn slots(&self) -> Result<Slots> {
-        let mut slots = [None, None];
-        let mut bytes = [0u8; 256];
-        for (slot, block) in slots.iter_mut().zip(ROOT_BLOCKS) {
-            self.mapping.read(block * BLOCK_BYTES, &mut bytes)?;
-            *slot = SliceRoot::decode(&bytes, &self.superblock.slice_uuid);
-        }
-        Ok(slots)
+    /// Both root slots, each from the newer of its copies that is whole. A crash may leave them
+    /// different, in the slot that is not current.
+    pub fn slots(&self) -> Slots {
+        let read = |block: u64| {
+            let mut bytes = [0u8; 256];
+            self.mapping.read(block * BLOCK_BYTES, &mut bytes).ok()?;
+            SliceRoot::decode(&bytes, &self.superblock.slice_uuid)
+        };
+        let newer = |slot| {
+            let roots = root::blocks(slot).into_iter().filter_map(read);
+            roots.max_by_key(|root| root.generation.get())
+        };
+        [newer(0), newer(1)]
     }
 }
 

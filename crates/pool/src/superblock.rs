@@ -5,6 +5,7 @@
 //! block 0            superblock
 //! block 1, 2         root slots (the checkpoint writes the one that is not current)
 //! block 3            state (which boot wrote here last)
+//! block 4, 5         second copies of the roots
 //! block 16 ..        log: chunks
 //! after the log ..   data blocks and tree pages
 //! last block         superblock, second copy
@@ -28,6 +29,8 @@ pub const FORMAT_VERSION: u32 = 1;
 pub const SUPERBLOCK_BLOCK: u64 = 0;
 /// Blocks of the two root slots.
 pub const ROOT_BLOCKS: [u64; 2] = [1, 2];
+/// Blocks of the second copies of what these hold.
+pub const ROOT_COPY_BLOCKS: [u64; 2] = [4, 5];
 /// Block that says which boot wrote here last.
 pub const STATE_BLOCK: u64 = 3;
 /// First block of the log.

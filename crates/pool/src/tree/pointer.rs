@@ -35,6 +35,11 @@ impl PagePtr {
     /// No page.
     pub const NONE: PagePtr = PagePtr { addr: BlockAddr::NONE, copy: BlockAddr::NONE, crc: 0 };
 
+    /// The blocks that it names: the page's, and its second copy's if it has one.
+    pub fn blocks(&self) -> impl Iterator<Item = BlockAddr> + use<> {
+        [self.addr, self.copy].into_iter().filter(|addr| !addr.is_none())
+    }
+
     /// The pointer as it is stored.
     pub fn encode(&self) -> [u8; PAGE_PTR_BYTES] {
         let mut bytes = [0; PAGE_PTR_BYTES];
