@@ -9,14 +9,14 @@ impl Mapping {
     /// Copies out.
     ///
     /// # Errors
-    /// `OutOfRange`.
+    /// `OutOfRange`, `Media`.
     #[inline]
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let source = self.readable(offset, buffer.len())?;
         // SAFETY: the range is mapped, and no buffer of safe code lies in the mapping. Bytes that
         // change meanwhile arrive old or new; the caller's protocol finds that out.
         unsafe { buffer.as_mut_ptr().copy_from_nonoverlapping(source, buffer.len()) };
-        Ok(())
+        self.seen(offset, buffer.len())
     }
 
     /// Copies out and gives the CRC-32C of the bytes, in one pass.
@@ -24,41 +24,44 @@ impl Mapping {
     /// It is the CRC of what lies in `buffer` afterwards, whatever others write meanwhile.
     ///
     /// # Errors
-    /// `OutOfRange`.
+    /// `OutOfRange`, `Media`.
     #[inline]
     pub fn read_crc(&self, offset: u64, buffer: &mut [u8]) -> Result<u32> {
         let source = self.readable(offset, buffer.len())?;
         let (to, len) = (buffer.as_mut_ptr(), buffer.len());
         // SAFETY: the range is mapped, the buffer is apart from it and of that length, and the
         // kernels were chosen for this CPU.
-        Ok(!unsafe { (self.kernels.read_crc)(to, source, len, !0) })
+        let crc = !unsafe { (self.kernels.read_crc)(to, source, len, !0) };
+        self.seen(offset, len).map(|()| crc)
     }
 
     /// CRC-32C of `len` bytes in place.
     ///
     /// # Errors
-    /// `OutOfRange`.
+    /// `OutOfRange`, `Media`.
     #[inline]
     pub fn crc(&self, offset: u64, len: usize) -> Result<u32> {
         let source = self.readable(offset, len)?;
         // SAFETY: the range is mapped, and the kernels were chosen for this CPU.
-        Ok(!unsafe { (self.kernels.crc)(source, len, !0) })
+        let crc = !unsafe { (self.kernels.crc)(source, len, !0) };
+        self.seen(offset, len).map(|()| crc)
     }
 
     /// What the CRC-32C of a page changes by when `data` take the place of the bytes at `offset`,
     /// `behind` bytes before its end: see [`crc32c_difference`](crate::crc32c_difference).
     ///
     /// # Errors
-    /// `OutOfRange`.
+    /// `OutOfRange`, `Media`.
     #[inline]
     pub fn crc_difference(&self, offset: u64, data: &[u8], behind: usize) -> Result<u32> {
         let source = self.readable(offset, data.len())?;
         assert!(behind <= BEHIND_BYTES_MAX, "one page");
         // SAFETY: both ranges are valid for the length, and the kernels were chosen for this CPU.
-        Ok(unsafe {
+        let crc = unsafe {
             let state = (self.kernels.difference)(source, data.as_ptr(), data.len());
             (self.kernels.shift)(state, behind)
-        })
+        };
+        self.seen(offset, data.len()).map(|()| crc)
     }
 
     /// The little-endian word at `offset`, which is a multiple of 8: all of it old or all new.
@@ -66,7 +69,7 @@ impl Mapping {
     /// What the writer stored before it with a fence between is visible after it (acquire).
     ///
     /// # Errors
-    /// `OutOfRange`, also where the offset is not a multiple of 8.
+    /// `Media`; `OutOfRange`, also where the offset is not a multiple of 8.
     #[inline]
     pub fn read_u64(&self, offset: u64) -> Result<u64> {
         let source = self.readable(offset, 8)?;
@@ -76,7 +79,7 @@ impl Mapping {
         // SAFETY: the word is mapped and aligned. AtomicU64 may be made of read-only memory for
         // relaxed and acquire loads of this size on every 64-bit target.
         let word = unsafe { AtomicU64::from_ptr(source.cast_mut().cast()).load(Ordering::Acquire) };
-        Ok(u64::from_le(word))
+        self.seen(offset, 8).map(|()| u64::from_le(word))
     }
 
     /// Tells the CPU that `len` bytes at `offset` will be read soon. Never fails.

@@ -90,6 +90,15 @@ pub enum Error {
         /// Bytes mapped.
         size: u64,
     },
+    /// The memory cannot be read there: it has an uncorrectable error, or the file has been cut
+    /// short.
+    #[error("{len} bytes at {offset} cannot be read: the memory fails there")]
+    Media {
+        /// Where.
+        offset: u64,
+        /// How many.
+        len: usize,
+    },
     /// An earlier sync failed, so that nothing is known of what reached the medium.
     ///
     /// After a failed fsync Linux marks the pages clean, and the next fsync succeeds without
@@ -120,7 +129,7 @@ impl Error {
             Error::Empty { .. } | Error::Sparse { .. } | Error::Setting { .. } => libc::EINVAL,
             Error::NotMappable { .. } => libc::ENODEV,
             Error::Volatile { .. } | Error::NoFlush { .. } => libc::EOPNOTSUPP,
-            Error::OutOfRange { .. } | Error::Poisoned => libc::EIO,
+            Error::OutOfRange { .. } | Error::Media { .. } | Error::Poisoned => libc::EIO,
         }
     }
 

@@ -29,9 +29,11 @@
 //! comparisons: `portable`, `sse2`, `avx2` or `avx512`, and `noclwb` to flush with clflush; several
 //! with commas between.
 //!
-//! What this crate is not: it allocates nothing, has no format and no recovery; and it does not
-//! catch SIGBUS. A file that another program cuts short under a mapping, and memory with an
-//! uncorrectable error, raise that signal at the next load.
+//! Memory with an uncorrectable error, and a file that another program cut short under a mapping,
+//! raise SIGBUS at the next load. The first mapping of a file installs a handler that makes an
+//! error of the range out of it ([`Error::Media`]), and hands on what is about other memory.
+//!
+//! What this crate is not: it allocates nothing, has no format and no recovery.
 
 mod access;
 mod cpu;
@@ -42,8 +44,11 @@ mod kernel;
 mod lock;
 mod map;
 mod mapping;
+mod media;
 mod memory;
 mod open;
+#[cfg(feature = "recorder")]
+mod poison;
 #[cfg(feature = "recorder")]
 pub mod recorder;
 mod state;

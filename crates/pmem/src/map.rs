@@ -1,5 +1,6 @@
 //! mmap(2) and munmap(2).
 
+use crate::media;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -12,6 +13,10 @@ pub(crate) struct Addresses {
     len: usize,
     /// Who unmaps them, if it is not this value.
     owner: Option<Arc<Addresses>>,
+    /// How a part of them is mapped again: protection and flags.
+    how: (i32, i32),
+    /// Whether memory that fails is an error of a range.
+    watched: bool,
 }
 
 // SAFETY: the range is mapped until this value is dropped, whichever thread it is on.
@@ -42,7 +47,23 @@ impl Addresses {
             Sharing::Synchronous => libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
         };
         let protection = if read_only { libc::PROT_READ } else { READ_WRITE };
-        Addresses::new(len, protection, flags, file.as_raw_fd())
+        let mut addresses = Addresses::new(len, protection, flags, file.as_raw_fd())?;
+        addresses.watched = media::watch(addresses.base.addr(), len);
+        Ok(addresses)
+    }
+
+    /// Maps `len` bytes of the file at `offset` anew, in their place.
+    pub(crate) fn map_again(&self, file: &File, offset: usize, len: usize) -> io::Result<()> {
+        debug_assert!(offset + len <= self.len.next_multiple_of(media::PAGE));
+        let (protection, flags) = self.how;
+        // SAFETY: the range lies inside this mapping, of which no reference is handed out; what
+        // threads read of it meanwhile are the bytes before or the file's.
+        let mapped = unsafe {
+            let at = self.base.add(offset).cast();
+            let flags = flags | libc::MAP_FIXED;
+            libc::mmap(at, len, protection, flags, file.as_raw_fd(), offset as i64)
+        };
+        if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     /// Anonymous memory, zeroed. `len` is not zero.
@@ -57,12 +78,14 @@ impl Addresses {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Ok(Addresses { base: base.cast(), len, owner: None })
+        let how = (protection, flags);
+        Ok(Addresses { base: base.cast(), len, owner: None, how, watched: false })
     }
 
     /// The same addresses once more.
     pub(crate) fn shared(owner: &Arc<Addresses>) -> Addresses {
-        Addresses { base: owner.base, len: owner.len, owner: Some(owner.clone()) }
+        let (base, len, how) = (owner.base, owner.len, owner.how);
+        Addresses { base, len, owner: Some(owner.clone()), how, watched: false }
     }
 
     #[inline(always)]
@@ -82,6 +105,9 @@ impl Drop for Addresses {
     fn drop(&mut self) {
         if self.owner.is_some() {
             return;
+        }
+        if self.watched {
+            media::forget(self.base.addr(), self.len);
         }
         // SAFETY: the range was mapped by `new`, and no address of it outlives its owner: whoever
         // shares it holds that.

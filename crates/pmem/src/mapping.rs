@@ -11,7 +11,8 @@ use crate::open::{self, MapOptions};
 use crate::sysfs::{Backing, Device, Sysfs};
 use crate::through_file;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 /// One mapped slice. Offsets are bytes from its start. Calls may come from many threads.
 ///
@@ -32,6 +33,8 @@ pub struct Mapping {
     pub(crate) file: Option<Locked>,
     /// Whether stores go through the file: see the `through_file` module.
     pub(crate) through_file: bool,
+    /// Whether a store was lost: see the `media` module.
+    pub(crate) broken: Arc<AtomicBool>,
     /// Whether a sync has failed. Held during a sync: of two at a time the kernel reports a lost
     /// page to one only.
     pub(crate) poisoned: Mutex<bool>,
@@ -144,6 +147,7 @@ impl Mapping {
             medium,
             backing,
             file,
+            broken: Arc::default(),
             poisoned: Mutex::new(false),
             #[cfg(feature = "recorder")]
             tap: crate::recorder::Tap::default(),

@@ -10,6 +10,7 @@
 use crate::access::within;
 use crate::kernel::portable;
 use crate::mapping::Mapping;
+use crate::media;
 use crate::state::{Deferred, Dirty, InFlight};
 use crate::through_file::write_at;
 use crate::{LINE_BYTES, crc32c};
@@ -36,6 +37,7 @@ impl Mapping {
         } else {
             self.write_parts(target, offset, data);
         }
+        self.stored(offset, data);
         InFlight::none()
     }
 
@@ -52,6 +54,7 @@ impl Mapping {
         } else {
             self.write_parts_crc(target, offset, data)
         };
+        self.stored(offset, data);
         (InFlight::none(), crc)
     }
 
@@ -61,6 +64,7 @@ impl Mapping {
     pub fn store(&self, offset: u64, data: &[u8]) -> Dirty {
         let target = self.target(offset, data.len());
         self.store_or_write(target, offset, data);
+        self.stored(offset, data);
         Dirty::new()
     }
 
@@ -70,6 +74,7 @@ impl Mapping {
     pub fn store_deferred(&self, offset: u64, data: &[u8]) -> Deferred {
         let target = self.target(offset, data.len());
         self.store_or_write(target, offset, data);
+        self.stored(offset, data);
         Deferred { offset, len: data.len() as u32 }
     }
 
@@ -104,6 +109,7 @@ impl Mapping {
         self.record(EventKind::Store { offset, data: &word.to_le_bytes() });
         // SAFETY: the word is mapped, writable and aligned.
         unsafe { AtomicU64::from_ptr(target.cast()).store(word.to_le(), Ordering::Release) };
+        self.stored(offset, &word.to_le_bytes());
         Dirty::new()
     }
 
@@ -131,6 +137,31 @@ impl Mapping {
         let target = self.target(offset, len);
         self.flush_range(target, offset, len);
         InFlight::none()
+    }
+
+    /// After a store: makes it again where the memory failed.
+    #[inline(always)]
+    #[cfg_attr(feature = "recorder", track_caller)]
+    fn stored(&self, offset: u64, data: &[u8]) {
+        if media::any() {
+            self.store_again(offset, data);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[cfg_attr(feature = "recorder", track_caller)]
+    fn store_again(&self, offset: u64, data: &[u8]) {
+        // a page that fails again once it was made whole was not
+        for _ in 0..2 {
+            if !self.heal(offset, data.len()) {
+                return;
+            }
+            let target = self.target(offset, data.len());
+            self.store_or_write(target, offset, data);
+            self.flush_range(target, offset, data.len());
+        }
+        self.lose();
     }
 
     #[inline]

@@ -122,6 +122,7 @@ impl Pool {
         let written = pages.in_flight.take().unwrap_or_else(InFlight::none);
         let _ = pmem::fence(written);
         self.sync()?;
+        self.check_writable()?;
         let old = self.roots();
         let mut highest = self.generation_highest.lock();
         let generation = *highest + 1;

@@ -98,6 +98,12 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// A store did not reach the medium.
+    #[cold]
+    pub fn store_lost() -> Error {
+        Error::Poisoned("memory fails where it was to be written".to_owned())
+    }
+
     /// The errno that a POSIX caller sees.
     pub fn errno(&self) -> i32 {
         match self {

@@ -353,6 +353,9 @@ impl LaneGuard<'_> {
         debug_assert_eq!(bytes.len(), len);
         let written = mapping.write(self.lane.base + u64::from(self.lane.used), bytes);
         let clean = pmem::fence(in_flight.and(header).and(written));
+        if mapping.broken() {
+            return Err(Error::store_lost());
+        }
         self.lane.used += len as u32;
         self.lane.stamp = stamp;
         self.lane.written += len as u64;

@@ -56,6 +56,8 @@ impl Pool {
         mut candidates: Vec<Candidate>,
         options: &OpenOptions,
     ) -> Result<(Pool, Recovery)> {
+        let broken = Arc::default();
+        candidates.iter_mut().for_each(|candidate| candidate.mapping.break_with(&broken));
         candidates.sort_by_key(|candidate| candidate.superblock.index.get());
         check_set(&candidates)?;
         let slots: Vec<Slots> = candidates.iter().map(Candidate::slots).collect();
@@ -66,6 +68,7 @@ impl Pool {
         let mut recovery = Recovery::default();
         let mut slices = Vec::new();
         let mut notes = Vec::new();
+        let mut unreadable = Vec::new();
         let mut inodes = 0;
         let mut complete = 0;
         for (index, candidate) in candidates.into_iter().enumerate() {
@@ -74,11 +77,12 @@ impl Pool {
             };
             inodes += root.inodes.get();
             let floor = root.log_floor.get();
-            let found = scan(index as u8, &candidate.mapping, &candidate.superblock, floor)?;
+            let mut found = scan(index as u8, &candidate.mapping, &candidate.superblock, floor)?;
             complete = complete.max(found.generation_max);
             let sequence = found.sequence_max.max(floor);
             check_numbers(index, highest.max(sequence), root.inode_next.get())?;
             let sequence_next = sequence + SEQUENCE_GAP;
+            unreadable.extend(std::mem::take(&mut found.unreadable));
             recovery.add(found);
             recovery.floors.push(floor);
             let left = State::left(&candidate.mapping, options.boot())?;
@@ -100,6 +104,16 @@ impl Pool {
             });
         }
         check_last(&roots, &slots, complete)?;
+        for damage in unreadable {
+            if recovery.left > Some(Left::Closed) {
+                recovery.damage.push(damage);
+                continue;
+            }
+            let Damage { slice, offset, what, .. } = damage;
+            notes.push(format!(
+                "slice {slice}, byte {offset}: {what}; nothing is lost, as the pool was closed"
+            ));
+        }
         recovery.records.sort_by_key(|r| (r.stamp, r.slice, r.lane, r.chunk, r.position));
         let pool = Pool::assemble(slices, roots, highest, near, options.clone(), notes, inodes);
         pool.load_space()?;

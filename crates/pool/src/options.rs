@@ -109,6 +109,8 @@ pub struct SliceInfo {
     pub medium: &'static str,
     /// Its durability domain: `cpu-cache`, `cpu-flush`, `sync` or `process`.
     pub domain: &'static str,
+    /// Ranges that cannot be read, because the memory fails there: first byte and bytes.
+    pub unreadable: Vec<(u64, u64)>,
     /// Data blocks in all.
     pub blocks: u64,
     /// Data blocks free.

@@ -8,10 +8,11 @@
 
 use crate::error::Result;
 use crate::log::{CHUNK_HEADER_BYTES, ChunkHeader, SliceLog, record_seed, records_start};
-use crate::record::{HEADER_BYTES, Payload, Record, parse};
-use crate::superblock::Superblock;
+use crate::record::{HEADER_BYTES, Payload, Record, UNIT_BYTES, parse};
+use crate::superblock::{BLOCK_BYTES, Superblock};
 use pmem::Mapping;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Sequence numbers that recovery leaves out above the highest it saw: more than the chunks whose
@@ -45,6 +46,8 @@ pub struct Scan {
     pub records: Vec<Record>,
     /// Damage: where it is in which lane, and what is wrong.
     pub damage: Vec<Damage>,
+    /// Chunks that cannot be read at all: whether they hold records of interest nobody knows.
+    pub unreadable: Vec<Damage>,
     /// Highest sequence number of a chunk, 0 if there is none.
     pub sequence_max: u64,
     /// Highest generation that a chunk says was complete when it was taken.
@@ -60,7 +63,13 @@ pub fn scan(slice: u8, mapping: &Mapping, superblock: &Superblock, floor: u64) -
     let mut scan = Scan::default();
     for index in 0..chunks {
         let mut header = [0u8; CHUNK_HEADER_BYTES];
-        mapping.read(SliceLog::chunk_offset(index, chunk_bytes), &mut header)?;
+        let offset = SliceLog::chunk_offset(index, chunk_bytes);
+        if let Err(error) = mapping.read(offset, &mut header) {
+            let what = format!("a chunk of the log cannot be read: {error}");
+            let (lane, chunk, position) = (0, 0, 0);
+            scan.unreadable.push(Damage { slice, offset, lane, chunk, position, what });
+            continue;
+        }
         let Some(header) = ChunkHeader::decode(&header, &uuid) else { continue };
         if header.sequence.get() >= SEQUENCE_MAX {
             continue;
@@ -82,12 +91,18 @@ pub fn scan(slice: u8, mapping: &Mapping, superblock: &Superblock, floor: u64) -
             let offset = SliceLog::chunk_offset(index, chunk_bytes);
             reader.check_link(offset, before, &header);
             before = sequence;
-            let mut bytes = vec![0u8; chunk_bytes as usize];
-            mapping.read(offset, &mut bytes)?;
+            let (bytes, holes) = read_pages(mapping, offset, chunk_bytes as usize);
             let bytes = Arc::new(bytes);
             let next = iter.peek().map(|(_, (_, header))| header);
             let used = next.filter(|h| h.previous.get() == sequence).map(|h| h.previous_len.get());
-            reader.read_chunk(offset, &bytes, record_seed(&uuid, *lane, sequence), sequence, used);
+            let seed = record_seed(&uuid, *lane, sequence);
+            let at = reader.read_chunk(offset, &bytes, seed, sequence, used);
+            // the next record would have begun there, or reached into there
+            let reached = at..at + record_len(&bytes, at).max(line_bytes);
+            if let Some(hole) = holes.into_iter().find(|hole| overlap(hole, &reached)) {
+                let what = format!("the log's lane {lane} cannot be read: the memory fails there");
+                reader.damaged(offset + hole.start as u64, sequence, hole.start as u32, what);
+            }
         }
         if let Some(last) = scan.records.last_mut().filter(|r| r.lane == *lane) {
             last.unsealed = true;
@@ -121,7 +136,7 @@ impl LaneReader<'_> {
         self.scan.damage.push(Damage { slice, offset, lane, chunk, position, what });
     }
 
-    /// Reads the records of one chunk; `used` is where they end, if the lane's next chunk says so.
+    /// Reads the records of one chunk, and gives where they end in it; `used` is where they end, if the lane's next chunk says so.
     fn read_chunk(
         &mut self,
         offset: u64,
@@ -129,7 +144,7 @@ impl LaneReader<'_> {
         seed: u32,
         chunk: u64,
         used: Option<u32>,
-    ) {
+    ) -> usize {
         let end = used.map_or(bytes.len(), |used| bytes.len().min(used as usize));
         let line_bytes = self.line_bytes;
         let mut at = records_start(line_bytes);
@@ -141,7 +156,8 @@ impl LaneReader<'_> {
             };
             if stamp <= self.stamp {
                 let what = format!("a record of the log's lane {} is not in its place", self.lane);
-                return self.damaged(offset + at as u64, chunk, at as u32, what);
+                self.damaged(offset + at as u64, chunk, at as u32, what);
+                return at;
             }
             self.stamp = stamp;
             self.scan.records.push(Record {
@@ -166,7 +182,35 @@ impl LaneReader<'_> {
             let what = format!("a record of the log's lane {} is damaged", self.lane);
             self.damaged(offset + at as u64, chunk, at as u32, what);
         }
+        at
     }
+}
+
+/// What can be read of a chunk, and where it cannot.
+fn read_pages(mapping: &Mapping, offset: u64, len: usize) -> (Vec<u8>, Vec<Range<usize>>) {
+    let mut bytes = vec![0; len];
+    if mapping.read(offset, &mut bytes).is_ok() {
+        return (bytes, Vec::new());
+    }
+    let mut holes = Vec::new();
+    for at in (0..len).step_by(BLOCK_BYTES as usize) {
+        let page = at..len.min(at + BLOCK_BYTES as usize);
+        if mapping.read(offset + at as u64, &mut bytes[page.clone()]).is_err() {
+            bytes[page.clone()].fill(0);
+            holes.push(page);
+        }
+    }
+    (bytes, holes)
+}
+
+/// Bytes of what says that it is a record.
+fn record_len(bytes: &[u8], at: usize) -> usize {
+    let units = bytes.get(at + 4..at + 6).and_then(|units| units.try_into().ok());
+    units.map_or(0, |units| usize::from(u16::from_le_bytes(units)) * UNIT_BYTES)
+}
+
+fn overlap(one: &Range<usize>, other: &Range<usize>) -> bool {
+    one.start < other.end && other.start < one.end
 }
 
 /// Whether a whole record of the same lap lies behind the one at `at` that is not.

@@ -45,6 +45,7 @@ impl Slice {
             node: (node != u32::MAX).then_some(node),
             medium: medium_name(self.mapping.medium()),
             domain: domain_of(superblock.domain).name(),
+            unreadable: self.mapping.bad_ranges(),
             blocks: self.space.blocks(),
             blocks_free: self.space.free(),
         }

@@ -92,7 +92,9 @@ impl State {
     /// crashed.
     pub fn left(mapping: &Mapping, boot: [u8; 16]) -> Result<Left> {
         let mut bytes = [0u8; size_of::<State>()];
-        mapping.read(STATE_BLOCK * BLOCK_BYTES, &mut bytes)?;
+        if mapping.read(STATE_BLOCK * BLOCK_BYTES, &mut bytes).is_err() {
+            return Ok(Left::Crashed);
+        }
         if bytes.iter().all(|byte| *byte == 0) {
             return Ok(Left::Closed);
         }
