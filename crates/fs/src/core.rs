@@ -135,16 +135,22 @@ pub fn dirty_max(pool: &Pool) -> u64 {
 thread_local! {
     static STOPPED: Cell<Option<i64>> = const { Cell::new(None) };
 }
+/// Whether any thread's clock was ever stopped.
+static STOPS: AtomicBool = AtomicBool::new(false);
 
 /// What this thread changes is changed at this time, ns since 1970, whatever the clock says: for
 /// who does the same again.
 pub fn stop_clock(time: Option<i64>) {
+    // ordering: this thread sees its own
+    STOPS.store(true, Ordering::Relaxed);
     STOPPED.set(time);
 }
 
 /// The time now, ns since 1970, of the kernel's coarse clock (as its own file systems use).
 pub fn now() -> i64 {
-    if let Some(time) = STOPPED.get() {
+    if STOPS.load(Ordering::Relaxed)
+        && let Some(time) = STOPPED.get()
+    {
         return time;
     }
     let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);

@@ -48,22 +48,9 @@ impl Addresses {
         };
         let protection = if read_only { libc::PROT_READ } else { READ_WRITE };
         let mut addresses = Addresses::new(len, protection, flags, file.as_raw_fd())?;
-        addresses.watched = media::watch(addresses.base.addr(), len);
+        let (base, how) = (addresses.base.addr(), addresses.how);
+        addresses.watched = media::watch(base, len, file.as_raw_fd(), how);
         Ok(addresses)
-    }
-
-    /// Maps `len` bytes of the file at `offset` anew, in their place.
-    pub(crate) fn map_again(&self, file: &File, offset: usize, len: usize) -> io::Result<()> {
-        debug_assert!(offset + len <= self.len.next_multiple_of(media::PAGE));
-        let (protection, flags) = self.how;
-        // SAFETY: the range lies inside this mapping, of which no reference is handed out; what
-        // threads read of it meanwhile are the bytes before or the file's.
-        let mapped = unsafe {
-            let at = self.base.add(offset).cast();
-            let flags = flags | libc::MAP_FIXED;
-            libc::mmap(at, len, protection, flags, file.as_raw_fd(), offset as i64)
-        };
-        if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
     /// Anonymous memory, zeroed. `len` is not zero.

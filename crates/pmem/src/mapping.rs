@@ -137,7 +137,7 @@ impl Mapping {
             && !read_only
             && file.is_some()
             && through_file::allowed(addresses.len() as u64);
-        Mapping {
+        let mapping = Mapping {
             writable_len: if read_only { 0 } else { addresses.len() },
             through_file,
             addresses,
@@ -151,7 +151,9 @@ impl Mapping {
             poisoned: Mutex::new(false),
             #[cfg(feature = "recorder")]
             tap: crate::recorder::Tap::default(),
-        }
+        };
+        mapping.tell_watch();
+        mapping
     }
 
     /// Bytes mapped.

@@ -1,23 +1,23 @@
 //! Memory that fails: what would end the process is an error of one range instead.
 //!
 //! A load from memory with an uncorrectable error, and from a page of a file that another program
-//! cut short, raises SIGBUS. The handler here puts a page of zeros in the place of the page that
-//! failed, and notes it; the load goes on, and whoever made it asks afterwards whether a page of
-//! its range is noted ([`Mapping::seen`]). Until such a page is written, reads of it fail.
+//! cut short, raises SIGBUS. The handler here puts a page of zeros, to be read only, in the place of
+//! the page that failed, and notes it; the load goes on, and whoever made it asks afterwards whether
+//! a page of its range is noted ([`Mapping::seen`]). Until such a page is written, reads of it fail.
 //!
-//! A store to it has to reach the medium again: the page is written through the file, which clears
-//! the error where it can be cleared (a DAX file system tells its driver), and mapped anew, and the
-//! store is made again. Where that cannot be, it is lost: [`Mapping::broken`].
+//! A store to a noted page raises SIGSEGV. Then zeros are written over the page through the file,
+//! which clears the error where it can be cleared (a DAX file system tells its driver), the page is
+//! mapped anew, and the store goes on. Where that cannot be, the store is lost:
+//! [`Mapping::broken`]. Stores cost nothing more for all this.
 //!
-//! The handler is for the mappings of this crate; what else raises SIGBUS goes to whoever handled
-//! it before. It takes no lock and allocates nothing.
+//! The handlers are for the mappings of this crate; other signals go to whoever handled them before.
+//! They take no lock and allocate nothing.
 
 use crate::error::{Error, Result};
 use crate::mapping::Mapping;
-use crate::through_file::write_at;
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Mutex, Once, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Once, OnceLock};
 
 /// Bytes of what is replaced.
 pub(crate) const PAGE: usize = 4096;
@@ -26,19 +26,38 @@ const MAPPINGS_MAX: usize = 1024;
 /// Pages that can be noted at once; the next one ends the process, as all did before.
 const BAD_MAX: usize = 1 << 14;
 
-/// Addresses of the watched mappings: where each begins and ends; 0: none.
-static WATCHED: [(AtomicUsize, AtomicUsize); MAPPINGS_MAX] =
-    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; MAPPINGS_MAX];
-/// Addresses of pages that failed; 0: none.
+/// A watched mapping.
+struct Watched {
+    /// Its addresses: where it begins and ends; 0: none.
+    from: AtomicUsize,
+    to: AtomicUsize,
+    /// Its file, and how a part of it is mapped again.
+    file: AtomicI32,
+    protection: AtomicI32,
+    flags: AtomicI32,
+    /// What says that a store is lost.
+    broken: AtomicPtr<AtomicBool>,
+}
+
+/// The watched mappings.
+static WATCHED: [Watched; MAPPINGS_MAX] = [const {
+    Watched {
+        from: AtomicUsize::new(0),
+        to: AtomicUsize::new(0),
+        file: AtomicI32::new(-1),
+        protection: AtomicI32::new(0),
+        flags: AtomicI32::new(0),
+        broken: AtomicPtr::new(std::ptr::null_mut()),
+    }
+}; MAPPINGS_MAX];
+/// Addresses of pages that failed; 0: none. The lowest bit is set while one is made whole.
 static BAD: [AtomicUsize; BAD_MAX] = [const { AtomicUsize::new(0) }; BAD_MAX];
 /// How many there are.
 static BAD_COUNT: AtomicUsize = AtomicUsize::new(0);
 /// Whether any store of this process is lost.
 static ANY_LOST: AtomicBool = AtomicBool::new(false);
-/// Who handled SIGBUS before.
-static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
-/// Held by who makes a page whole again.
-static HEALING: Mutex<()> = Mutex::new(());
+/// Who handled SIGBUS and SIGSEGV before.
+static BEFORE: [OnceLock<libc::sigaction>; 2] = [OnceLock::new(), OnceLock::new()];
 
 /// Whether any page of this process failed. Costs next to nothing.
 #[inline(always)]
@@ -48,25 +67,29 @@ pub(crate) fn any() -> bool {
     BAD_COUNT.load(Ordering::Relaxed) != 0
 }
 
-/// Watches a mapping; false where too many are watched.
-pub(crate) fn watch(base: usize, len: usize) -> bool {
+/// Watches a mapping of `file`; false where too many are watched.
+pub(crate) fn watch(base: usize, len: usize, file: i32, (protection, flags): (i32, i32)) -> bool {
     static HANDLER: Once = Once::new();
     HANDLER.call_once(install);
-    WATCHED.iter().any(|(from, to)| {
-        let free = from.compare_exchange(0, base, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        if free {
-            to.store(base + len, Ordering::Release);
+    WATCHED.iter().any(|watched| {
+        let taken = watched.from.compare_exchange(0, base, Ordering::AcqRel, Ordering::Relaxed);
+        if taken.is_ok() {
+            watched.file.store(file, Ordering::Relaxed);
+            watched.protection.store(protection, Ordering::Relaxed);
+            watched.flags.store(flags, Ordering::Relaxed);
+            watched.to.store(base + len, Ordering::Release);
         }
-        free
+        taken.is_ok()
     })
 }
 
 /// It is no longer mapped: forgets its pages.
 pub(crate) fn forget(base: usize, len: usize) {
-    for (from, to) in &WATCHED {
-        if from.load(Ordering::Acquire) == base {
-            to.store(0, Ordering::Release);
-            from.store(0, Ordering::Release);
+    for watched in &WATCHED {
+        if watched.from.load(Ordering::Acquire) == base {
+            watched.to.store(0, Ordering::Release);
+            watched.broken.store(std::ptr::null_mut(), Ordering::Release);
+            watched.from.store(0, Ordering::Release);
         }
     }
     if any() {
@@ -75,17 +98,16 @@ pub(crate) fn forget(base: usize, len: usize) {
     }
 }
 
-fn is_watched(address: usize) -> bool {
-    let inside = |(from, to): &(AtomicUsize, AtomicUsize)| {
-        let from = from.load(Ordering::Acquire);
-        from != 0 && from <= address && address < to.load(Ordering::Acquire)
-    };
-    WATCHED.iter().any(inside)
+fn watched(address: usize) -> Option<&'static Watched> {
+    WATCHED.iter().find(|watched| {
+        let from = watched.from.load(Ordering::Acquire);
+        from != 0 && from <= address && address < watched.to.load(Ordering::Acquire)
+    })
 }
 
 /// The pages that failed, by address.
 fn bad() -> impl Iterator<Item = usize> {
-    BAD.iter().map(|page| page.load(Ordering::Acquire)).filter(|page| *page != 0)
+    BAD.iter().map(|page| page.load(Ordering::Acquire) & !1).filter(|page| *page != 0)
 }
 
 /// Notes a page: true if it is new, None if there is no room.
@@ -103,26 +125,33 @@ fn note(page: usize) -> Option<bool> {
     None
 }
 
+/// Changes what is noted of a page; whether it was as expected.
+fn change(from: usize, to: usize) -> bool {
+    BAD.iter()
+        .any(|entry| entry.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok())
+}
+
 fn clear(page: usize) {
-    for entry in &BAD {
-        if entry.compare_exchange(page, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            BAD_COUNT.fetch_sub(1, Ordering::SeqCst);
-        }
+    if change(page, 0) || change(page | 1, 0) {
+        BAD_COUNT.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 fn install() {
-    // SAFETY: an all-zero sigaction is a valid value, which the kernel fills in or reads; the
-    // handler has the signature that SA_SIGINFO asks for.
-    unsafe {
-        let mut before: libc::sigaction = std::mem::zeroed();
-        let mut now: libc::sigaction = std::mem::zeroed();
-        let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void) = on_sigbus;
-        now.sa_sigaction = handler as usize;
-        now.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-        if libc::sigaction(libc::SIGBUS, std::ptr::null(), &raw mut before) == 0 {
-            let _ = BEFORE.set(before);
-            libc::sigaction(libc::SIGBUS, &raw const now, std::ptr::null_mut());
+    type Handler = extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void);
+    let handlers: [(i32, Handler); 2] = [(libc::SIGBUS, on_sigbus), (libc::SIGSEGV, on_sigsegv)];
+    for ((signal, handler), before) in handlers.into_iter().zip(&BEFORE) {
+        // SAFETY: an all-zero sigaction is a valid value, which the kernel fills in or reads; the
+        // handler has the signature that SA_SIGINFO asks for.
+        unsafe {
+            let mut known: libc::sigaction = std::mem::zeroed();
+            let mut now: libc::sigaction = std::mem::zeroed();
+            now.sa_sigaction = handler as usize;
+            now.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            if libc::sigaction(signal, std::ptr::null(), &raw mut known) == 0 {
+                let _ = before.set(known);
+                libc::sigaction(signal, &raw const now, std::ptr::null_mut());
+            }
         }
     }
 }
@@ -132,24 +161,83 @@ extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut c
     unsafe {
         let errno = *libc::__errno_location();
         let page = (*info).si_addr() as usize & !(PAGE - 1);
-        let done = is_watched(page)
-            && match note(page) {
-                Some(true) => replace(page),
-                // another thread is at it
-                Some(false) => true,
-                None => false,
-            };
+        let done = watched(page).is_some() && note_and_replace(page, libc::PROT_READ);
         *libc::__errno_location() = errno;
         if !done {
-            pass_on(signal, info, context);
+            pass_on(signal, &BEFORE[0], info, context);
         }
     }
 }
 
+extern "C" fn on_sigsegv(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: as above.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let page = (*info).si_addr() as usize & !(PAGE - 1);
+        let done = watched(page).is_some_and(|watched| watched.heal(page));
+        *libc::__errno_location() = errno;
+        if !done {
+            pass_on(signal, &BEFORE[1], info, context);
+        }
+    }
+}
+
+impl Watched {
+    /// A store to a page that may be noted: makes it whole, or says that the store is lost.
+    fn heal(&self, page: usize) -> bool {
+        if self.protection.load(Ordering::Relaxed) & libc::PROT_WRITE == 0 {
+            return false;
+        }
+        // of two threads one does it; the other stores again until that is done
+        if change(page, page | 1) {
+            let done = self.map_again(page, true) || self.lose(page);
+            clear(page);
+            return done;
+        }
+        true
+    }
+
+    /// Maps a page of the file anew, after writing zeros over it if it is to be `zero`.
+    fn map_again(&self, page: usize, zero: bool) -> bool {
+        static ZEROS: [u8; PAGE] = [0; PAGE];
+        let (file, flags) = (self.file.load(Ordering::Relaxed), self.flags.load(Ordering::Relaxed));
+        let protection = self.protection.load(Ordering::Relaxed);
+        let offset = (page - self.from.load(Ordering::Relaxed)) as i64;
+        // SAFETY: the descriptor is the mapping's, which is there: somebody stores to it. The page
+        // lies inside it, and no reference of it is handed out.
+        unsafe {
+            let zeros = ZEROS.as_ptr().cast();
+            let written = !zero || libc::pwrite(file, zeros, PAGE, offset) == PAGE as isize;
+            let (at, flags) = (page as *mut c_void, flags | libc::MAP_FIXED);
+            written && libc::mmap(at, PAGE, protection, flags, file, offset) != libc::MAP_FAILED
+        }
+    }
+
+    /// The store goes nowhere.
+    fn lose(&self, page: usize) -> bool {
+        let broken = self.broken.load(Ordering::Acquire);
+        if broken.is_null() || !replace(page, libc::PROT_READ | libc::PROT_WRITE) {
+            return false;
+        }
+        // SAFETY: it lives as long as the mapping, to which a store is being made.
+        unsafe { (*broken).store(true, Ordering::Release) };
+        ANY_LOST.store(true, Ordering::Release);
+        true
+    }
+}
+
+fn note_and_replace(page: usize, protection: i32) -> bool {
+    match note(page) {
+        Some(true) => replace(page, protection),
+        // another thread is at it
+        Some(false) => true,
+        None => false,
+    }
+}
+
 /// Puts zeros where the page is.
-fn replace(page: usize) -> bool {
+fn replace(page: usize, protection: i32) -> bool {
     let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
     let at = page as *mut c_void;
     // SAFETY: the page lies inside a mapping of this crate, of which no reference is handed out.
     unsafe { libc::mmap(at, PAGE, protection, flags, -1, 0) != libc::MAP_FAILED }
@@ -159,8 +247,13 @@ fn replace(page: usize) -> bool {
 ///
 /// # Safety
 /// The pointers are those that the kernel gave the handler.
-unsafe fn pass_on(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
-    let before = BEFORE.get().filter(|before| {
+unsafe fn pass_on(
+    signal: i32,
+    before: &OnceLock<libc::sigaction>,
+    info: *mut libc::siginfo_t,
+    context: *mut c_void,
+) {
+    let before = before.get().filter(|before| {
         before.sa_sigaction != libc::SIG_DFL && before.sa_sigaction != libc::SIG_IGN
     });
     // SAFETY: what was installed as a handler is one, with the signature that its flags say;
@@ -229,31 +322,23 @@ impl Mapping {
         ranges
     }
 
-    /// Makes the pages of a range whole; whether there were any that failed, and now do not. What
-    /// they held is gone.
-    pub(crate) fn heal(&self, offset: u64, len: usize) -> bool {
-        let _healing = HEALING.lock().unwrap_or_else(PoisonError::into_inner);
-        let pages: Vec<u64> = self.bad_in(offset, len).collect();
-        for page in &pages {
-            let healed = self.file.as_ref().is_some_and(|file| {
-                // a store through the file has written it already
-                let cleared = self.through_file || write_at(file, *page, &[0; PAGE]).is_ok();
-                cleared && self.addresses.map_again(file, *page as usize, PAGE).is_ok()
-            });
-            if !healed {
-                self.lose();
-                return false;
-            }
-            clear(self.addresses.base().addr() + *page as usize);
+    /// After a store through the file: shows again what lies there.
+    #[inline]
+    pub(crate) fn written(&self, offset: u64, len: usize) {
+        if any() {
+            self.show_again(offset, len);
         }
-        !pages.is_empty()
     }
 
-    /// A store is lost.
-    pub(crate) fn lose(&self) {
-        // ordering: whoever made the store asks on the same thread
-        self.broken.store(true, Ordering::Release);
-        ANY_LOST.store(true, Ordering::Release);
+    #[cold]
+    fn show_again(&self, offset: u64, len: usize) {
+        let base = self.addresses.base().addr();
+        let Some(watched) = watched(base) else { return };
+        for page in self.bad_in(offset, len).map(|page| base + page as usize) {
+            if change(page, page | 1) && watched.map_again(page, false) {
+                clear(page);
+            }
+        }
     }
 
     /// Whether a store to this mapping, or to one that it breaks with, went to memory that fails
@@ -267,5 +352,13 @@ impl Mapping {
     /// From now on it is broken when any of those is that were given the same.
     pub fn break_with(&mut self, broken: &Arc<AtomicBool>) {
         self.broken = broken.clone();
+        self.tell_watch();
+    }
+
+    /// Tells the handler where to say that a store is lost.
+    pub(crate) fn tell_watch(&self) {
+        if let Some(watched) = watched(self.addresses.base().addr()) {
+            watched.broken.store(Arc::as_ptr(&self.broken).cast_mut(), Ordering::Release);
+        }
     }
 }

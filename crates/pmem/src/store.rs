@@ -10,7 +10,6 @@
 use crate::access::within;
 use crate::kernel::portable;
 use crate::mapping::Mapping;
-use crate::media;
 use crate::state::{Deferred, Dirty, InFlight};
 use crate::through_file::write_at;
 use crate::{LINE_BYTES, crc32c};
@@ -37,7 +36,6 @@ impl Mapping {
         } else {
             self.write_parts(target, offset, data);
         }
-        self.stored(offset, data);
         InFlight::none()
     }
 
@@ -54,7 +52,6 @@ impl Mapping {
         } else {
             self.write_parts_crc(target, offset, data)
         };
-        self.stored(offset, data);
         (InFlight::none(), crc)
     }
 
@@ -64,7 +61,6 @@ impl Mapping {
     pub fn store(&self, offset: u64, data: &[u8]) -> Dirty {
         let target = self.target(offset, data.len());
         self.store_or_write(target, offset, data);
-        self.stored(offset, data);
         Dirty::new()
     }
 
@@ -74,7 +70,6 @@ impl Mapping {
     pub fn store_deferred(&self, offset: u64, data: &[u8]) -> Deferred {
         let target = self.target(offset, data.len());
         self.store_or_write(target, offset, data);
-        self.stored(offset, data);
         Deferred { offset, len: data.len() as u32 }
     }
 
@@ -109,7 +104,6 @@ impl Mapping {
         self.record(EventKind::Store { offset, data: &word.to_le_bytes() });
         // SAFETY: the word is mapped, writable and aligned.
         unsafe { AtomicU64::from_ptr(target.cast()).store(word.to_le(), Ordering::Release) };
-        self.stored(offset, &word.to_le_bytes());
         Dirty::new()
     }
 
@@ -139,31 +133,6 @@ impl Mapping {
         InFlight::none()
     }
 
-    /// After a store: makes it again where the memory failed.
-    #[inline(always)]
-    #[cfg_attr(feature = "recorder", track_caller)]
-    fn stored(&self, offset: u64, data: &[u8]) {
-        if media::any() {
-            self.store_again(offset, data);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    #[cfg_attr(feature = "recorder", track_caller)]
-    fn store_again(&self, offset: u64, data: &[u8]) {
-        // a page that fails again once it was made whole was not
-        for _ in 0..2 {
-            if !self.heal(offset, data.len()) {
-                return;
-            }
-            let target = self.target(offset, data.len());
-            self.store_or_write(target, offset, data);
-            self.flush_range(target, offset, data.len());
-        }
-        self.lose();
-    }
-
     #[inline]
     #[cfg_attr(feature = "recorder", track_caller)]
     fn store_or_write(&self, target: *mut u8, offset: u64, data: &[u8]) {
@@ -184,7 +153,7 @@ impl Mapping {
         let done = match &self.file {
             None => 0,
             Some(file) => match write_at(file, offset, data) {
-                Ok(()) => return,
+                Ok(()) => return self.written(offset, data.len()),
                 Err((done, _)) => done,
             },
         };

@@ -94,6 +94,22 @@ fn a_file_that_is_cut_short_under_its_mapping_is_an_error_behind_its_end() {
     assert_eq!(all[2 * 4096..3 * 4096], vec![2; 4096]);
 }
 
+/// A plain file in the domain `sync` is written through its descriptor.
+#[test]
+fn what_is_written_through_the_file_is_seen_again() {
+    let directory = TempDir::new_in("/dev/shm").unwrap();
+    let path = directory.path().join("slice");
+    std::fs::write(&path, [3; 8192]).unwrap();
+    let mapping = Mapping::open(&path, &MapOptions::default()).unwrap();
+    mapping.poison(4096, 4096).unwrap();
+    assert!(mapping.read(5000, &mut [0; 8]).is_err());
+    fence(mapping.write(5000, &[9; 8]));
+    let mut found = [0; 16];
+    mapping.read(4996, &mut found).unwrap();
+    assert_eq!(found, [3, 3, 3, 3, 9, 9, 9, 9, 9, 9, 9, 9, 3, 3, 3, 3]);
+    assert_eq!(mapping.bad_ranges(), []);
+}
+
 /// Where the signal was handled by somebody before, what is not about a mapping goes there; and
 /// where nobody did, the process ends by it.
 #[test]

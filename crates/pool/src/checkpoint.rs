@@ -122,7 +122,10 @@ impl Pool {
         let written = pages.in_flight.take().unwrap_or_else(InFlight::none);
         let _ = pmem::fence(written);
         self.sync()?;
-        self.check_writable()?;
+        // all of them break together
+        if self.slices[0].mapping.broken() {
+            return Err(Error::store_lost());
+        }
         let old = self.roots();
         let mut highest = self.generation_highest.lock();
         let generation = *highest + 1;

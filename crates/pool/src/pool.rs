@@ -200,8 +200,6 @@ impl Pool {
         }
         match self.poison.get() {
             Some(why) => Err(Error::Poisoned(why.clone())),
-            // all of them break together
-            None if self.slices[0].mapping.broken() => Err(Error::store_lost()),
             None => Ok(()),
         }
     }
