@@ -55,6 +55,9 @@ pub struct SliceFacts {
     pub blocks: u64,
     /// Data blocks free.
     pub blocks_free: u64,
+    /// Ranges that cannot be read: first byte and bytes.
+    #[serde(default)]
+    pub unreadable: Vec<(u64, u64)>,
 }
 
 impl Facts {
@@ -72,6 +75,7 @@ impl Facts {
             log_line_bytes: slice.log_line_bytes,
             blocks: slice.blocks,
             blocks_free: slice.blocks_free,
+            unreadable: slice.unreadable,
         });
         Facts {
             uuid: info.uuid,

@@ -42,6 +42,14 @@ struct Slice<'a> {
     block_bytes: u32,
     blocks: u64,
     blocks_free: u64,
+    unreadable: Vec<Range>,
+}
+
+/// Bytes of a slice that cannot be read.
+#[derive(Serialize)]
+struct Range {
+    offset: u64,
+    bytes: u64,
 }
 
 /// Shows a pool.
@@ -65,6 +73,11 @@ fn info<'a>(pool: &Path, facts: &'a Facts) -> Info<'a> {
         block_bytes: facts.block_bytes,
         blocks: slice.blocks,
         blocks_free: slice.blocks_free,
+        unreadable: slice
+            .unreadable
+            .iter()
+            .map(|&(offset, bytes)| Range { offset, bytes })
+            .collect(),
     });
     Info {
         pool: pool.display().to_string(),
@@ -108,6 +121,12 @@ fn text(info: &Info<'_>) -> String {
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     rows.extend(info.slices.iter().map(row));
     text.push_str(&table(&rows));
+    for slice in &info.slices {
+        for Range { offset, bytes } in &slice.unreadable {
+            let index = slice.index;
+            text.push_str(&format!("unreadable: slice {index}, {bytes} bytes at {offset}\n"));
+        }
+    }
     for note in info.notes {
         text.push_str(&format!("note: {note}\n"));
     }

@@ -1,17 +1,18 @@
 //! Memory that fails: what would end the process is an error of one range instead.
 //!
 //! A load from memory with an uncorrectable error, and from a page of a file that another program
-//! cut short, raises SIGBUS. The handler here puts a page of zeros, to be read only, in the place of
-//! the page that failed, and notes it; the load goes on, and whoever made it asks afterwards whether
-//! a page of its range is noted ([`Mapping::seen`]). Until such a page is written, reads of it fail.
+//! cut short, raises SIGBUS. The handler here puts a page of zeros, to be read only, in the place
+//! of the page that failed, and notes it; the load goes on, and whoever made it asks afterwards
+//! whether a page of its range is noted ([`Mapping::seen`]). Until such a page is written, reads of
+//! it fail.
 //!
 //! A store to a noted page raises SIGSEGV. Then zeros are written over the page through the file,
 //! which clears the error where it can be cleared (a DAX file system tells its driver), the page is
 //! mapped anew, and the store goes on. Where that cannot be, the store is lost:
 //! [`Mapping::broken`]. Stores cost nothing more for all this.
 //!
-//! The handlers are for the mappings of this crate; other signals go to whoever handled them before.
-//! They take no lock and allocate nothing.
+//! The handlers are for the mappings of this crate; other signals go to whoever handled them
+//! before. They take no lock and allocate nothing.
 
 use crate::error::{Error, Result};
 use crate::mapping::Mapping;

@@ -136,7 +136,8 @@ impl LaneReader<'_> {
         self.scan.damage.push(Damage { slice, offset, lane, chunk, position, what });
     }
 
-    /// Reads the records of one chunk, and gives where they end in it; `used` is where they end, if the lane's next chunk says so.
+    /// Reads the records of one chunk, and gives where they end in it; `used` is where they should,
+    /// if the lane's next chunk says so.
     fn read_chunk(
         &mut self,
         offset: u64,
