@@ -21,12 +21,15 @@ use pmem::Domain;
 use pool::PoolInfo;
 use std::collections::BTreeSet;
 
-/// A pool, closed, and what it shows.
+/// A pool that nobody has open, and what it shows.
 #[derive(Debug)]
 pub struct Closed {
     arena: Arena,
     images: Images,
     shows: Shown,
+    /// Where it was killed: what it showed before the last call, and the lines that this stored to.
+    /// A bit that flips there makes of the record one that a crash tore: the call never was.
+    last: Option<(Snapshot, BTreeSet<LineId>)>,
     /// The lines that are looked at.
     lines: Vec<LineId>,
 }
@@ -58,7 +61,29 @@ impl Closed {
     pub fn new(shape: &Shape) -> Outcome<Closed> {
         let mut recorder = Recorder::new(shape, 0)?;
         recorder.world.at_home(plant).map_err(|error| failed("planting")(&error))?;
-        let images = recorder.close()?;
+        Closed::of(shape, recorder.close()?, None)
+    }
+
+    /// The same, killed after some changes that are in the log.
+    pub fn killed(shape: &Shape) -> Outcome<Closed> {
+        let mut recorder = Recorder::new(shape, 0)?;
+        recorder.world.at_home(plant).map_err(|error| failed("planting")(&error))?;
+        recorder.world.fs.checkpoint().map_err(|error| failed("checkpoint")(&error))?;
+        let (mut before, mut events) = (Snapshot::default(), 0);
+        for name in ["mkdir", "overwrite", "link", "setxattr-large", "write-patch", "append"] {
+            let op = find(name).ok_or_else(|| format!("no operation {name}"))?;
+            (before, events) = (Snapshot::of(&recorder.world.fs)?, recorder.events().len());
+            recorder.world.at_home(op.run).map_err(|error| failed(name)(&error))?;
+        }
+        let stored = recorder.events()[events..].iter().flat_map(|e| e.kind.lines()).collect();
+        Closed::of(shape, recorder.images(), Some((before, stored)))
+    }
+
+    fn of(
+        shape: &Shape,
+        images: Images,
+        last: Option<(Snapshot, BTreeSet<LineId>)>,
+    ) -> Outcome<Closed> {
         let arena = Arena::new(shape.domain, &images)?;
         let shows = shown(&arena.open(None)?)?;
         arena.restore(&images);
@@ -66,8 +91,8 @@ impl Closed {
             (0..(image.len() / LINE) as u64).map(move |number| (slice, number))
         });
         arena.watch(&all.collect());
-        let mut closed = Closed { arena, images, shows, lines: Vec::new() };
-        if let Some(what) = closed.look()? {
+        let mut closed = Closed { arena, images, shows, last, lines: Vec::new() };
+        if let Some(what) = closed.look(None)? {
             return Err(format!("without a flip: {what}"));
         }
         let read: BTreeSet<LineId> = closed.arena.take_read().into_iter().collect();
@@ -88,7 +113,7 @@ impl Closed {
         for bit in bits {
             let place = self.flip_bit(bit);
             flips.bits += 1;
-            match self.look() {
+            match self.look(Some(self.lines[bit as usize / (LINE * 8)])) {
                 Ok(None) => flips.harmless += 1,
                 Ok(Some(_)) => flips.seen += 1,
                 Err(what) => flips.violations.push(format!("{place}: {what}")),
@@ -121,11 +146,18 @@ impl Closed {
     }
 
     /// What was seen to be wrong, or an error where something was that should have been seen.
-    fn look(&self) -> Outcome<Option<String>> {
+    fn look(&self, flipped: Option<LineId>) -> Outcome<Option<String>> {
+        let torn = |shown: &Shown| {
+            let last = self.last.as_ref().zip(flipped);
+            last.is_some_and(|((before, stored), line)| {
+                shown.0 == *before && stored.contains(&line)
+            })
+        };
         guarded(|| {
             let checked = self.arena.check().err();
             let shown = self.arena.open(None).and_then(|fs| shown(&fs));
             match (checked, shown) {
+                (_, Ok(shown)) if torn(&shown) => Ok(Some("the last call never was".to_owned())),
                 (_, Ok(shown)) if shown != self.shows => {
                     let differs = shown.0.difference(&self.shows.0);
                     Err(format!("another answer: {differs} {} or {}", shown.1, self.shows.1))

@@ -18,6 +18,7 @@ pub mod chain;
 pub mod core;
 pub mod events;
 pub mod explore;
+pub mod faults;
 pub mod flips;
 pub mod images;
 pub mod inside;

@@ -26,7 +26,7 @@ usage: nearside-crash run [--minutes M] [--seed S] [--threads T] [--from N] [--t
        nearside-crash repeat --domain D --start S --ops A,B [--cpu C] [--turns T] [--seed S]
        nearside-crash chain --slices N --crashes C --ops N --seed S
        nearside-crash mutants [--threads T]
-       nearside-crash flips [--every N] [--first B]
+       nearside-crash flips [--killed] [--every N] [--first B]
 
 run explores workloads that the seed gives, from number N on, until the time is up: first all
 sequences of one and two operations of the core, then by turns every operation from every start in
@@ -37,7 +37,8 @@ it notices. It ends with the line `states=N workloads=N mutants_killed=K/T viola
 1 if V is above 0 or a mutant was not noticed.
 
 repeat makes exactly the crash that a failure printed, or explores all of these operations; chain
-makes a chain of crashes; mutants lists who notices which; flips flips bits of a closed pool.";
+makes a chain of crashes; mutants lists who notices which; flips flips bits of a pool
+that was closed, or killed.";
 
 type Arguments = BTreeMap<String, String>;
 
@@ -81,6 +82,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Arguments, String> {
             return Err(format!("unexpected argument {arg:?}"));
         };
         let value = match name {
+            "killed" => Some(String::new()),
             "minutes" | "seed" | "ops" | "threads" | "from" | "to" | "kind" | "start"
             | "domain" | "cpu" | "point" | "kept" | "turns" | "every" | "first" | "inner-point"
             | "inner-kept" | "slices" | "crashes" => args.next(),
@@ -196,7 +198,10 @@ fn schedule(text: &str) -> Result<Schedule, String> {
 
 fn run_flips(arguments: &Arguments) -> Result<Found, String> {
     let every: usize = number(arguments, "every", 1)?;
-    let closed = Closed::new(&Shape::SMALL)?;
+    let closed = match arguments.contains_key("killed") {
+        true => Closed::killed(&Shape::SMALL)?,
+        false => Closed::new(&Shape::SMALL)?,
+    };
     let bits = (number(arguments, "first", 0)?..closed.bits()).step_by(every.max(1));
     let flips = closed.flip(bits, None);
     flips.violations.iter().for_each(|violation| println!("VIOLATION: {violation}"));

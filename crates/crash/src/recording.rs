@@ -218,7 +218,7 @@ impl Recorder {
     }
 
     /// What the first so many blocks of an operation leave, in copies of the memory.
-    fn parts_of(&self, part: Part) -> Outcome<Vec<Snapshot>> {
+    pub fn parts_of(&self, part: Part) -> Outcome<Vec<Snapshot>> {
         let images = self.images();
         let arena = Arena::new(self.domain, &images)?;
         let mut parts: Vec<Snapshot> = Vec::new();
@@ -241,6 +241,11 @@ impl Recorder {
     pub fn finish_pair(mut self, name: String, states: Vec<Snapshot>) -> Recording {
         self.settled = vec![true; 2];
         Recording { states, pair: true, ..self.finish(name) }
+    }
+
+    /// Free blocks of an empty pool of this shape.
+    pub fn blocks_free(&self) -> u64 {
+        self.blocks_free
     }
 
     /// Who keeps what happens.

@@ -115,7 +115,7 @@ fn compare(state: &Snapshot, legal: &[&Snapshot]) -> Outcome<()> {
 }
 
 /// Creates, writes, reads back, and deletes everything. On a full pool, after deleting.
-fn use_it(fs: &FileSystem) -> Outcome<()> {
+pub fn use_it(fs: &FileSystem) -> Outcome<()> {
     let enospc = fs::Error::NoSpace.to_string();
     match write_and_read(fs) {
         Err(what) if what.ends_with(&enospc) => {
@@ -168,7 +168,7 @@ pub fn delete_all(fs: &FileSystem, dir: Ino) -> Outcome<()> {
 }
 
 /// Nothing is there any more, and all space is free.
-fn all_free(fs: &FileSystem, blocks_free: u64) -> Outcome<()> {
+pub fn all_free(fs: &FileSystem, blocks_free: u64) -> Outcome<()> {
     let checkpoint = || fs.checkpoint().map_err(|e| failed("checkpoint")(&e));
     checkpoint()?;
     // a tree's topmost page that is left with one child goes at the next change

@@ -40,6 +40,7 @@ mod cpu;
 mod crc;
 mod domain;
 mod error;
+mod faults;
 mod kernel;
 mod lock;
 mod map;
@@ -60,6 +61,9 @@ mod through_file;
 pub use crc::{crc_fits, crc32c, crc32c_combine, crc32c_difference, crc32c_of_zeros};
 pub use domain::{Domain, Medium};
 pub use error::{Error, Result};
+#[cfg(feature = "recorder")]
+pub use faults::fail;
+pub use faults::{Fault, fails};
 pub use lock::Holder;
 pub use mapping::Mapping;
 pub use memory::Memory;

@@ -1,5 +1,6 @@
 //! mmap(2) and munmap(2).
 
+use crate::faults::{Fault, fails};
 use crate::media;
 use std::fs::File;
 use std::io;
@@ -59,6 +60,9 @@ impl Addresses {
     }
 
     fn new(len: usize, protection: i32, flags: i32, descriptor: i32) -> io::Result<Addresses> {
+        if descriptor >= 0 && fails(Fault::Map) {
+            return Err(io::Error::from_raw_os_error(libc::ENOMEM));
+        }
         // SAFETY: the kernel picks unused addresses, so that nothing of this process changes.
         let base =
             unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, descriptor, 0) };

@@ -4,6 +4,7 @@
 
 use crate::domain::Domain;
 use crate::error::{Error, Result};
+use crate::faults::{Fault, fails};
 use crate::mapping::Mapping;
 use crate::state::store_fence;
 use std::io;
@@ -23,6 +24,11 @@ impl Mapping {
             return Ok(());
         }
         store_fence();
+        if fails(Fault::Sync) {
+            *self.poisoned.lock().unwrap_or_else(PoisonError::into_inner) = true;
+            let source = io::Error::from_raw_os_error(libc::EIO);
+            return Err(Error::Io { what: "sync the mapped file".to_owned(), source });
+        }
         if let Some(file) = &self.file {
             let mut poisoned = self.poisoned.lock().unwrap_or_else(PoisonError::into_inner);
             if *poisoned {

@@ -10,6 +10,7 @@
 
 use crate::domain::Domain;
 use crate::error::Error;
+use crate::faults::{Fault, fails};
 use crate::mapping::Mapping;
 use crate::state::fence;
 use std::fs::File;
@@ -32,7 +33,12 @@ pub(crate) fn allowed(len: u64) -> bool {
 pub(crate) fn write_at(file: &File, offset: u64, data: &[u8]) -> Result<(), (usize, io::Error)> {
     let mut done = 0;
     while done < data.len() {
-        match file.write_at(&data[done..], offset + done as u64) {
+        if fails(Fault::Write) {
+            return Err((done, io::Error::from_raw_os_error(libc::EIO)));
+        }
+        let len = if fails(Fault::Short) { (data.len() - done).div_ceil(2) } else { data.len() };
+        let piece = &data[done..data.len().min(done + len)];
+        match file.write_at(piece, offset + done as u64) {
             Ok(0) => return Err((done, ErrorKind::WriteZero.into())),
             Ok(written) => done += written,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}

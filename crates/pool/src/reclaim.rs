@@ -82,6 +82,9 @@ impl Reclaim {
     /// One block, on slice `near` if it has any.
     #[inline(always)] // on the way of the commonest write, whose instructions are counted
     pub fn allocate_one(&self, near: u8) -> Result<BlockAddr> {
+        if pmem::fails(pmem::Fault::Full) {
+            return Err(Error::NoSpace);
+        }
         let mut cpu = self.cpu().lock();
         if cpu.slice == near
             && let Some(block) = cpu.free.pop()

@@ -8,6 +8,7 @@
 //! checkpoint itself work on a full pool.
 
 use parking_lot::Mutex;
+use pmem::{Fault, fails};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Batches that wait to be taken whole; with more, all go back to the groups, where runs form.
@@ -219,6 +220,9 @@ impl Space {
     /// Takes up to `want` blocks in as few runs as can be had; fewer are given when fewer are free
     /// beyond what is kept back.
     pub fn take(&self, want: u64, purpose: Purpose, runs: &mut Vec<Run>) -> u64 {
+        if fails(Fault::Space) || (purpose != Purpose::Checkpoint && fails(Fault::Full)) {
+            return 0;
+        }
         let keep = match purpose {
             Purpose::Data => self.reserve(),
             Purpose::Exchange => {
@@ -246,7 +250,7 @@ impl Space {
 
     /// A batch of single blocks that came back, if one lies ready.
     pub fn take_returned(&self) -> Option<Vec<u64>> {
-        self.returned.lock().pop()
+        if fails(Fault::Full) { None } else { self.returned.lock().pop() }
     }
 
     /// Gives blocks back for reuse as they are: nothing on the medium needs them any more.

@@ -1,0 +1,32 @@
+//! Bits that a medium lost: an error, or nothing at all; never another answer.
+#![allow(clippy::unwrap_used)]
+
+use crash::flips::{Closed, unreadable_state};
+use crash::images::Shape;
+
+/// Of so many bits one is flipped here; odd, so that it meets each of a byte. All of them are by
+/// `nearside-crash flips` and `nearside-crash flips --killed`.
+const EVERY: usize = 23;
+
+fn flips(closed: &Closed, bits: impl Iterator<Item = u64>) {
+    let found = closed.flip(bits, None);
+    assert_eq!(found.violations, Vec::<String>::new());
+    assert!(found.bits > 10_000 && found.seen > found.bits / 2, "{found:?}");
+}
+
+#[test]
+fn bits_of_a_closed_pool() {
+    let closed = Closed::new(&Shape::SMALL).unwrap();
+    flips(&closed, (0..closed.bits()).step_by(EVERY));
+}
+
+#[test]
+fn bits_of_a_pool_that_was_killed() {
+    let killed = Closed::killed(&Shape { slices: 1, ..Shape::SMALL }).unwrap();
+    flips(&killed, (0..killed.bits()).step_by(EVERY));
+}
+
+#[test]
+fn bits_of_who_wrote_last() {
+    assert_eq!(unreadable_state(None).unwrap(), Vec::<String>::new());
+}
