@@ -73,6 +73,21 @@ impl ChunkHeader {
             && pmem::crc_fits(header.checksum(slice_uuid), header.crc.get());
         whole.then_some(header)
     }
+
+    /// The header that these bytes were before one bit of them was lost, if that is what happened.
+    ///
+    /// Without it a lane would end one chunk earlier, and nobody could say that it did not. A header
+    /// that a crash tore differs in more than a bit from each that was ever whole.
+    pub fn corrected(
+        bytes: &[u8; CHUNK_HEADER_BYTES],
+        slice_uuid: &[u8; 16],
+    ) -> Option<ChunkHeader> {
+        (0..CHUNK_HEADER_BYTES * 8).find_map(|bit| {
+            let mut bytes = *bytes;
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            ChunkHeader::decode(&bytes, slice_uuid)
+        })
+    }
 }
 
 /// Where in a chunk its first record begins, in a log of lines of so many bytes: behind those of

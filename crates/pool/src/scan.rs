@@ -70,7 +70,10 @@ pub fn scan(slice: u8, mapping: &Mapping, superblock: &Superblock, floor: u64) -
             scan.unreadable.push(Damage { slice, offset, lane, chunk, position, what });
             continue;
         }
-        let Some(header) = ChunkHeader::decode(&header, &uuid) else { continue };
+        let whole = ChunkHeader::decode(&header, &uuid);
+        let Some(header) = whole.or_else(|| ChunkHeader::corrected(&header, &uuid)) else {
+            continue;
+        };
         if header.sequence.get() >= SEQUENCE_MAX {
             continue;
         }
