@@ -111,31 +111,58 @@ fn bad() -> impl Iterator<Item = usize> {
     BAD.iter().map(|page| page.load(Ordering::Acquire) & !1).filter(|page| *page != 0)
 }
 
+/// One thread at a time changes what is noted. Nothing here can fail or raise a signal, so that a
+/// handler may wait for it.
+fn alone<T>(act: impl FnOnce() -> T) -> T {
+    static BUSY: AtomicBool = AtomicBool::new(false);
+    while BUSY.swap(true, Ordering::Acquire) {
+        std::hint::spin_loop();
+    }
+    let result = act();
+    BUSY.store(false, Ordering::Release);
+    result
+}
+
 /// Notes a page: true if it is new, None if there is no room.
 fn note(page: usize) -> Option<bool> {
-    if bad().any(|known| known == page) {
-        return Some(false);
-    }
-    for entry in &BAD {
-        if entry.compare_exchange(0, page, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            // before the zeros can be seen: who reads those finds the page noted
-            BAD_COUNT.fetch_add(1, Ordering::SeqCst);
-            return Some(true);
+    alone(|| {
+        if bad().any(|known| known == page) {
+            return Some(false);
         }
-    }
-    None
+        let free = BAD.iter().find(|entry| entry.load(Ordering::Relaxed) == 0)?;
+        free.store(page, Ordering::Release);
+        // before the zeros can be seen: who reads those finds the page noted
+        BAD_COUNT.fetch_add(1, Ordering::SeqCst);
+        Some(true)
+    })
 }
 
-/// Changes what is noted of a page; whether it was as expected.
-fn change(from: usize, to: usize) -> bool {
-    BAD.iter()
-        .any(|entry| entry.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok())
+/// Takes a noted page, to make it whole; false if it is not noted, or taken.
+fn take(page: usize) -> bool {
+    alone(|| {
+        let noted = BAD.iter().find(|entry| entry.load(Ordering::Relaxed) == page);
+        noted.map(|entry| entry.store(page | 1, Ordering::Release)).is_some()
+    })
 }
 
+/// A page that was taken is as bad as before.
+fn give_back(page: usize) {
+    alone(|| {
+        let taken = |entry: &&AtomicUsize| entry.load(Ordering::Relaxed) == page | 1;
+        if let Some(entry) = BAD.iter().find(taken) {
+            entry.store(page, Ordering::Release);
+        }
+    });
+}
+
+/// Notes it no more.
 fn clear(page: usize) {
-    if change(page, 0) || change(page | 1, 0) {
-        BAD_COUNT.fetch_sub(1, Ordering::SeqCst);
-    }
+    alone(|| {
+        for entry in BAD.iter().filter(|entry| entry.load(Ordering::Relaxed) & !1 == page) {
+            entry.store(0, Ordering::Release);
+            BAD_COUNT.fetch_sub(1, Ordering::SeqCst);
+        }
+    });
 }
 
 fn install() {
@@ -190,7 +217,7 @@ impl Watched {
             return false;
         }
         // of two threads one does it; the other stores again until that is done
-        if change(page, page | 1) {
+        if take(page) {
             let done = self.map_again(page, true) || self.lose(page);
             clear(page);
             return done;
@@ -336,8 +363,8 @@ impl Mapping {
         let base = self.addresses.base().addr();
         let Some(watched) = watched(base) else { return };
         for page in self.bad_in(offset, len).map(|page| base + page as usize) {
-            if change(page, page | 1) && watched.map_again(page, false) {
-                clear(page);
+            if take(page) {
+                if watched.map_again(page, false) { clear(page) } else { give_back(page) }
             }
         }
     }

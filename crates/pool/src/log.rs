@@ -76,8 +76,8 @@ impl ChunkHeader {
 
     /// The header that these bytes were before one bit of them was lost, if that is what happened.
     ///
-    /// Without it a lane would end one chunk earlier, and nobody could say that it did not. A header
-    /// that a crash tore differs in more than a bit from each that was ever whole.
+    /// Without it a lane would end one chunk earlier, and nobody could say that it did not. A
+    /// header that a crash tore differs in more than a bit from each that was ever whole.
     pub fn corrected(
         bytes: &[u8; CHUNK_HEADER_BYTES],
         slice_uuid: &[u8; 16],

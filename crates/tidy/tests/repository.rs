@@ -73,3 +73,28 @@ fn counts_only_fall() {
     let failures = ratchet::check(&ratchet::parse(&text).unwrap(), &counted);
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
+
+/// Features of `pmem` in a build of this package alone.
+fn features_of_pmem(package: &str) -> Vec<String> {
+    let arguments = ["tree", "--locked", "--offline", "-e", "features,no-dev", "-p", package];
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let done =
+        std::process::Command::new(cargo).args(arguments).current_dir(files::root()).output();
+    let done = done.unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let text = String::from_utf8(done.stdout).unwrap();
+    let features = text.lines().filter_map(|line| line.split("nearside-pmem feature ").nth(1));
+    features.map(|feature| feature.trim_matches(['"', ' ', '(', '*', ')']).to_owned()).collect()
+}
+
+/// The recorder, and failures made on purpose, are compiled into the tests and the crash explorer
+/// only: what is shipped does not hold a line of them.
+#[test]
+fn the_recorder_costs_nothing_where_it_is_not_asked_for() {
+    let recorder = "recorder".to_owned();
+    assert!(features_of_pmem("nearside-crash").contains(&recorder));
+    for package in ["nearside-cli", "nearside-fuse", "nearside", "nearside-bench"] {
+        let features = features_of_pmem(package);
+        assert!(!features.is_empty() && !features.contains(&recorder), "{package}: {features:?}");
+    }
+}
