@@ -33,6 +33,8 @@ pub struct Shape {
     pub background: bool,
     /// DRAM that caches may use; `None`: the engine's own choice.
     pub memory_bytes: Option<u64>,
+    /// Tree pages have no second copies.
+    pub single_pages: bool,
 }
 
 impl Shape {
@@ -44,6 +46,7 @@ impl Shape {
             process: true,
             background: true,
             memory_bytes: None,
+            single_pages: false,
         }
     }
 
@@ -66,7 +69,8 @@ impl Shape {
             touch(&mapping)?;
         }
         let candidate = Candidate::from_mapping(&path, mapping, false)?;
-        let options = OpenOptions { memory_bytes: self.memory_bytes, ..OpenOptions::default() };
+        let (memory_bytes, single_pages) = (self.memory_bytes, self.single_pages);
+        let options = OpenOptions { memory_bytes, single_pages, ..OpenOptions::default() };
         Ok(Arc::new(FileSystem::open_candidates(vec![candidate], &options, self.background)?))
     }
 }

@@ -1,6 +1,7 @@
 //! The rows, by name.
 
 mod append;
+mod copies;
 mod copy;
 mod fuse;
 mod fuse_names;
@@ -41,6 +42,7 @@ const ROWS: &[(&str, Measure)] = &[
     ("sync_4k_16", sync::sync_4k_16),
     ("open_1m_files", open::open_1m_files),
     ("recovery_full_log", open::recovery_full_log),
+    ("page_copies", copies::page_copies),
     ("copy_1g_shared", copy::copy_1g_shared),
     ("fuse_read_1m", fuse::fuse_read_1m),
     ("fuse_write_1m", fuse::fuse_write_1m),

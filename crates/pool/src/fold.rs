@@ -116,7 +116,10 @@ impl PageStore for FoldPages<'_> {
             return Ok(PagePtr { addr, copy: BlockAddr::NONE, crc: pmem::crc32c(0, page) });
         }
         let crc = self.put(addr, page);
-        let copy = self.allocate_copy(addr).unwrap_or(BlockAddr::NONE);
+        let copy = match self.pool.options().single_pages {
+            true => BlockAddr::NONE,
+            false => self.allocate_copy(addr).unwrap_or(BlockAddr::NONE),
+        };
         if !copy.is_none() {
             self.put(copy, page);
         }

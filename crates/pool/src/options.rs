@@ -61,6 +61,8 @@ pub struct OpenOptions {
     pub atime: Atime,
     /// The machine, for who opens pools by the thousand; `None`: it is looked at.
     pub machine: Option<Arc<Topology>>,
+    /// Write tree pages once, for who measures what their second copies cost.
+    pub single_pages: bool,
     /// The id of this boot of the machine, for who plays restarts; `None`: the kernel's.
     pub boot: Option<[u8; 16]>,
 }

@@ -27,6 +27,7 @@ fn shape() -> Shape {
         process: false,
         background: true,
         memory_bytes: None,
+        single_pages: false,
     }
 }
 
