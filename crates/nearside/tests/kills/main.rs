@@ -3,7 +3,8 @@
 //! Several threads make changes, each in a directory of its own, and all append to one file. Each
 //! change that returned is told of through a pipe; at some count of them the process is killed.
 //! Then everything that was told of is there, and of each thread the one change that was on its
-//! way is there entirely or not at all. `NEARSIDE_KILLS` says how often (300).
+//! way is there entirely or not at all. `NEARSIDE_KILLS` says how often (2000), and
+//! `NEARSIDE_KILLS_FROM` with which round to begin: each has a seed of its own.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod model;
@@ -29,7 +30,10 @@ fn what_was_acknowledged_survives_every_kill() {
         let (round, dir) = words.split_once(' ').unwrap();
         child(Path::new(dir), round.parse().unwrap());
     }
-    let rounds: u64 = std::env::var("NEARSIDE_KILLS").map_or(300, |text| text.parse().unwrap());
+    let number = |name: &str, or: u64| {
+        std::env::var(name).map_or(or, |text| text.parse().expect("a number"))
+    };
+    let (rounds, from) = (number("NEARSIDE_KILLS", 2000), number("NEARSIDE_KILLS_FROM", 0));
     let scratch = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let options = FormatOptions {
         slices: vec![SliceSpec::default(); 2],
@@ -45,10 +49,10 @@ fn what_was_acknowledged_survives_every_kill() {
     drop(pool);
     let mut models = vec![Model::default(); THREADS as usize];
     let mut acknowledged = 0;
-    for round in 0..rounds {
+    for round in from..from + rounds {
         acknowledged += kill_once(scratch.path(), round, &mut models);
     }
-    println!("kills={rounds} acknowledged={acknowledged}");
+    println!("kills={rounds} acknowledged={acknowledged} next={}", from + rounds);
     assert!(acknowledged > rounds, "the processes did nothing");
 }
 
