@@ -20,8 +20,7 @@ const COPY_BYTES: u64 = 1 << 20;
 /// # let scratch = tempfile::tempdir().unwrap();
 /// # let options = nearside::FormatOptions {
 /// #     slices: vec![nearside::SliceSpec::default()], slice_bytes: 32 << 20,
-/// #     virtual_nodes: None, process: true, log_bytes: None,
-/// #     log_line_bytes: None };
+/// #     process: true, ..nearside::FormatOptions::default() };
 /// # nearside::Pool::format(scratch.path(), &options)?;
 /// # let pool = nearside::Pool::open(scratch.path())?;
 /// let file = pool.create_file("/data")?;
@@ -103,8 +102,7 @@ impl File {
     /// # let scratch = tempfile::tempdir().unwrap();
     /// # let options = nearside::FormatOptions {
     /// #     slices: vec![nearside::SliceSpec::default()], slice_bytes: 32 << 20,
-    /// #     virtual_nodes: None, process: true, log_bytes: None,
-    /// #     log_line_bytes: None };
+    /// #     process: true, ..nearside::FormatOptions::default() };
     /// # nearside::Pool::format(scratch.path(), &options)?;
     /// # let pool = nearside::Pool::open(scratch.path())?;
     /// let (file, copy) = (pool.create_file("/data")?, pool.create_file("/copy")?);
