@@ -2,7 +2,7 @@
 //! compares a checksum is made to do nothing, one after the other, and each time something must be
 //! found wrong.
 
-use crate::catalog::{find, plant};
+use crate::catalog::{SYNC, named};
 use crate::explore::{Settings, explore, sites};
 use crate::flips::{Closed, unreadable_state};
 use crate::images::{Outcome, Shape};
@@ -51,8 +51,6 @@ const WORKLOADS: [(Domain, Start, &[&str]); 13] = [
     (Domain::CpuCache, Start::Logged, &["checkpoint"]),
 ];
 
-const SYNC: &str = crate::catalog::SYNC;
-
 /// A recording and the lines that it and its recovery run through.
 struct Tried {
     recording: Recording,
@@ -98,8 +96,7 @@ pub fn adequacy(threads: usize, tell: &(dyn Fn(&str) + Sync)) -> Outcome<Adequac
 fn tried() -> Outcome<Vec<Tried>> {
     let mut recordings = Vec::new();
     for (domain, start, ops) in WORKLOADS {
-        let find = |name: &&str| find(name).ok_or_else(|| format!("no operation {name}"));
-        let ops = ops.iter().map(find).collect::<Outcome<Vec<_>>>()?;
+        let ops = ops.iter().map(|name| named(name)).collect::<Outcome<Vec<_>>>()?;
         recordings.push(record(&Workload { start, domain, ops, cpu: 0 })?);
     }
     // a log that wraps, and blocks that a checkpoint writes
@@ -122,11 +119,11 @@ fn tried() -> Outcome<Vec<Tried>> {
 /// Operations again and again, those of each third round on another lane.
 fn rounds(domain: Domain, rounds: u8, names: &[&str]) -> Outcome<Recording> {
     let mut recorder = Recorder::new(&Shape { slices: 1, domain, ..Shape::SMALL }, 0)?;
-    recorder.world.at_home(plant).map_err(|error| format!("planting: {error}"))?;
+    recorder.plant()?;
     recorder.begin()?;
     for round in 0..rounds {
         for name in names {
-            let op = find(name).ok_or_else(|| format!("no operation {name}"))?;
+            let op = named(name)?;
             let _ = match round % 3 {
                 0 => recorder.operation(op.name, |world| world.elsewhere(op.run))?,
                 _ => recorder.operation(op.name, op.run)?,

@@ -1,5 +1,6 @@
 //! The operations that are explored, and the tree that they find.
 
+use crate::images::Outcome;
 use crate::world::{World, pattern};
 use fs::{Fallocate, NewNode, RenameMode, Result, SetAttr, XattrMode};
 
@@ -93,6 +94,11 @@ pub fn catalog() -> Vec<Op> {
 /// The operation of this name.
 pub fn find(name: &str) -> Option<Op> {
     catalog().into_iter().find(|op| op.name == name)
+}
+
+/// The same, or an error that says so.
+pub fn named(name: &str) -> Outcome<Op> {
+    find(name).ok_or_else(|| format!("no operation {name}"))
 }
 
 fn names() -> Vec<Op> {

@@ -2,7 +2,7 @@
 //! free blocks and in the trees is there when the next one comes.
 
 use crate::arena::Arena;
-use crate::catalog::{catalog, plant};
+use crate::catalog::catalog;
 use crate::explore::{Settings, explore};
 use crate::images::Shape;
 use crate::points::pick;
@@ -56,7 +56,7 @@ impl Chain {
         let ops = catalog();
         let mut rng = Rng::new(self.seed);
         let mut recorder = Recorder::new(&self.shape, 0)?;
-        recorder.world.at_home(plant).map_err(|e| format!("planting: {e}"))?;
+        recorder.plant()?;
         for link in 0..self.crashes {
             let chosen: Vec<_> = (0..self.ops).map(|_| ops[rng.below(ops.len())]).collect();
             // What prepares an operation may be several changes, each of which may be the last.

@@ -244,7 +244,8 @@ impl Explorer<'_> {
             return;
         }
         self.report.points += 1;
-        let unsaid = model.uncertain().into_iter().find(|(_, line)| *line == STATE_LINE);
+        let uncertain = model.uncertain();
+        let unsaid = uncertain.iter().find(|(_, line)| *line == STATE_LINE);
         if let (Some((slice, _)), true) = (unsaid, under.done > 0) {
             let what =
                 format!("a call has returned, and that slice {slice} is open is not durable");
@@ -258,7 +259,6 @@ impl Explorer<'_> {
         let (legal, asked) = (under.legal(self.recording), Asked::at(self.recording, under));
         let (place, promise) =
             (Place { model, units: &units, point }, Promise { under, legal, asked });
-        let uncertain = model.uncertain();
         let budget = self.settings.budget;
         if count(&units) <= budget.exhaustive {
             let done = all(&units).all(|kept| self.image(place, &promise, &uncertain, kept));

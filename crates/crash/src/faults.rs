@@ -9,8 +9,7 @@ use crate::catalog::Op;
 use crate::images::{Images, Outcome, failed};
 use crate::recording::{Recorder, Start, Workload, begin_at};
 use crate::snapshot::Snapshot;
-use crate::verify::{all_free, guarded, use_it};
-use crate::world::World;
+use crate::verify::{all_free, compare, guarded, use_it};
 use pmem::{Domain, Fault};
 
 /// What failing once did to one operation.
@@ -47,7 +46,7 @@ pub fn in_turn(start: Start, domain: Domain, op: Op, fault: Fault) -> Outcome<Fa
 fn one(workload: &Workload, op: &Op, fault: Fault, after: u32) -> Outcome<Option<bool>> {
     let mut recorder = begin_at(workload)?;
     recorder.begin()?;
-    let legal = legal(&recorder, workload.domain, op)?;
+    let legal = legal(&recorder, op)?;
     pmem::fail(Some((fault, after)));
     let result = recorder.world.at_home(op.run);
     if pmem::fail(None) == 0 {
@@ -82,19 +81,11 @@ fn one(workload: &Workload, op: &Op, fault: Fault, after: u32) -> Outcome<Option
 }
 
 /// What may be seen: before, after, and what an operation in parts may leave.
-fn legal(recorder: &Recorder, domain: Domain, op: &Op) -> Outcome<Vec<Snapshot>> {
-    let images = recorder.images();
-    let arena = Arena::new(domain, &images)?;
-    let mut states = vec![Snapshot::of(&recorder.world.fs)?];
-    let World { home, other, .. } = recorder.world;
-    let mut world = World::new(arena.open(None)?, home, other);
-    let _ = world.at_home(op.run);
-    states.push(Snapshot::of(&world.fs)?);
-    drop(world);
-    if let Some(part) = op.part {
-        states.extend(recorder.parts_of(part)?);
-    }
-    Ok(states)
+fn legal(recorder: &Recorder, op: &Op) -> Outcome<Vec<Snapshot>> {
+    let before = Snapshot::of(&recorder.world.fs)?;
+    let after = recorder.copies()?.after(|world| drop((op.run)(world)))?;
+    let parts = op.part.map_or(Ok(Vec::new()), |part| recorder.parts_of(part))?;
+    Ok([vec![before, after], parts].concat())
 }
 
 fn after_a_kill(domain: Domain, images: &Images, legal: &[Snapshot]) -> Outcome<()> {
@@ -104,12 +95,6 @@ fn after_a_kill(domain: Domain, images: &Images, legal: &[Snapshot]) -> Outcome<
 }
 
 fn is_legal(state: &Snapshot, legal: &[Snapshot], when: &str) -> Outcome<()> {
-    if legal.contains(state) {
-        return Ok(());
-    }
-    let differences: Vec<String> = legal.iter().map(|legal| state.difference(legal)).collect();
-    Err(format!(
-        "{when} an illegal state; against the legal ones: [{}]",
-        differences.join("] or [")
-    ))
+    let legal: Vec<&Snapshot> = legal.iter().collect();
+    compare(state, &legal).map_err(|error| failed(when)(&error))
 }

@@ -5,7 +5,7 @@
 //! bit changes nothing.
 
 use crate::arena::Arena;
-use crate::catalog::{SYNC, find, plant};
+use crate::catalog::{SYNC, named};
 use crate::explore::STATE_LINE;
 use crate::images::{Images, Outcome, Shape, failed};
 use crate::model::{Changed, LINE, LineId, Model};
@@ -60,18 +60,18 @@ impl Closed {
     /// The usual tree, in a pool of this shape.
     pub fn new(shape: &Shape) -> Outcome<Closed> {
         let mut recorder = Recorder::new(shape, 0)?;
-        recorder.world.at_home(plant).map_err(|error| failed("planting")(&error))?;
+        recorder.plant()?;
         Closed::of(shape, recorder.close()?, None)
     }
 
     /// The same, killed after some changes that are in the log.
     pub fn killed(shape: &Shape) -> Outcome<Closed> {
         let mut recorder = Recorder::new(shape, 0)?;
-        recorder.world.at_home(plant).map_err(|error| failed("planting")(&error))?;
+        recorder.plant()?;
         recorder.world.fs.checkpoint().map_err(|error| failed("checkpoint")(&error))?;
         let (mut before, mut events) = (Snapshot::default(), 0);
         for name in KILLED {
-            let op = find(name).ok_or_else(|| format!("no operation {name}"))?;
+            let op = named(name)?;
             (before, events) = (Snapshot::of(&recorder.world.fs)?, recorder.events().len());
             recorder.world.at_home(op.run).map_err(|error| failed(name)(&error))?;
         }
@@ -175,10 +175,10 @@ impl Closed {
 pub fn unreadable_state(mutant: Option<Mutant>) -> Outcome<Vec<String>> {
     let shape = Shape { slices: 1, domain: Domain::Sync, ..Shape::SMALL };
     let mut recorder = Recorder::new(&shape, 0)?;
-    recorder.world.at_home(plant).map_err(|error| failed("planting")(&error))?;
+    recorder.plant()?;
     recorder.begin()?;
     for name in ["create", SYNC, "mkdir", "link", "symlink"] {
-        let op = find(name).ok_or_else(|| format!("no operation {name}"))?;
+        let op = named(name)?;
         recorder.op(&op)?.map_err(|error| failed(name)(&error))?;
     }
     let recording = recorder.finish("an unreadable state".to_owned());

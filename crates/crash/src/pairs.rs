@@ -1,9 +1,8 @@
 //! Two operations at once, on two threads that take turns.
 
-use crate::arena::Arena;
 use crate::catalog::Op;
 use crate::events::Kind;
-use crate::images::{Outcome, failed};
+use crate::images::Outcome;
 use crate::recording::{Recorder, Recording, Workload, begin_at};
 use crate::snapshot::Snapshot;
 use crate::turns::{Schedule, Turns};
@@ -32,7 +31,7 @@ impl Pair {
             return Err("a pair is of two operations".to_owned());
         };
         let mut recorder = begin_at(&self.workload)?;
-        let states = states(&recorder, &self.workload, first, second)?;
+        let states = states(&recorder, first, second)?;
         recorder.begin()?;
         let turns = Arc::new(Turns::new(self.schedule));
         recorder.trace().take_turns(Some(turns.clone()));
@@ -59,20 +58,13 @@ impl Pair {
 }
 
 /// What can be seen before, after each alone, and after both in either order.
-fn states(recorder: &Recorder, workload: &Workload, a: &Op, b: &Op) -> Outcome<Vec<Snapshot>> {
-    let images = recorder.images();
-    let arena = Arena::new(workload.domain, &images)?;
+fn states(recorder: &Recorder, a: &Op, b: &Op) -> Outcome<Vec<Snapshot>> {
+    let copies = recorder.copies()?;
     let run = |ops: &[&Op]| {
-        let World { home, other, .. } = recorder.world;
-        let mut world = World::new(arena.open(None)?, home, other);
-        for op in ops {
-            let _ = world.at_home(op.run);
-        }
-        world.handles.clear();
-        let state = Snapshot::of(&world.fs).map_err(|error| failed("one after the other")(&error));
-        drop(world);
-        arena.restore(&images);
-        state
+        copies.after(|world| {
+            ops.iter().for_each(|op| drop((op.run)(world)));
+            world.handles.clear();
+        })
     };
     [&[][..], &[a], &[b], &[a, b], &[b, a]].into_iter().map(run).collect()
 }

@@ -143,6 +143,11 @@ impl Recorder {
         })
     }
 
+    /// Plants the tree of the catalog.
+    pub fn plant(&mut self) -> Outcome<()> {
+        self.world.at_home(plant).map_err(|error| failed("planting the tree")(&error))
+    }
+
     /// Drops the file system without closing it, and opens what its memory holds.
     pub fn reopen(&mut self) -> Outcome<()> {
         self.world.fs.sync().map_err(|error| failed("sync")(&error))?;
@@ -219,22 +224,24 @@ impl Recorder {
 
     /// What the first so many blocks of an operation leave, in copies of the memory.
     pub fn parts_of(&self, part: Part) -> Outcome<Vec<Snapshot>> {
-        let images = self.images();
-        let arena = Arena::new(self.domain, &images)?;
+        let copies = self.copies()?;
         let mut parts: Vec<Snapshot> = Vec::new();
         loop {
             let bytes = (parts.len() as u64 + 1) * BLOCK;
-            let mut world = World::new(arena.open(None)?, self.world.home, self.world.other);
             // one that fails does so at its end, too
-            let _ = world.at_home(|world| part(world, bytes));
-            let state = Snapshot::of(&world.fs)?;
-            drop(world);
-            arena.restore(&images);
+            let state = copies.after(|world| drop(part(world, bytes)))?;
             if parts.last() == Some(&state) || parts.len() > PARTS_MAX {
                 return Ok(parts);
             }
             parts.push(state);
         }
+    }
+
+    /// Copies of what its memory holds now.
+    pub fn copies(&self) -> Outcome<Copies> {
+        let images = self.images();
+        let arena = Arena::new(self.domain, &images)?;
+        Ok(Copies { arena, images, home: self.world.home, other: self.world.other })
     }
 
     /// What was recorded of two operations at once.
@@ -292,6 +299,27 @@ impl Recorder {
     }
 }
 
+/// Copies of a pool's memory, in which operations are tried.
+#[derive(Debug)]
+pub struct Copies {
+    arena: Arena,
+    images: Images,
+    home: u32,
+    other: u32,
+}
+
+impl Copies {
+    /// What can be seen after `act` in a copy of its own.
+    pub fn after(&self, act: impl FnOnce(&mut World)) -> Outcome<Snapshot> {
+        let mut world = World::new(self.arena.open(None)?, self.home, self.other);
+        world.at_home(act);
+        let state = Snapshot::of(&world.fs);
+        drop(world);
+        self.arena.restore(&self.images);
+        state
+    }
+}
+
 /// Blocks of the longest operation that may be seen in parts.
 const PARTS_MAX: usize = 64;
 
@@ -314,7 +342,7 @@ pub fn begin_at(workload: &Workload) -> Outcome<Recorder> {
     let shape = if long_lines { Shape::LONG_LINES } else { Shape::SMALL };
     let shape = Shape { domain: workload.domain, ..shape };
     let mut recorder = Recorder::new(&shape, workload.cpu)?;
-    recorder.world.at_home(plant).map_err(|error| failed("planting the tree")(&error))?;
+    recorder.plant()?;
     match workload.start {
         Start::Logged => {}
         Start::Folded => recorder.world.fs.checkpoint().map_err(|e| failed("checkpoint")(&e))?,

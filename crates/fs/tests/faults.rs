@@ -10,12 +10,8 @@ use pmem::{Fault, fail};
 const MIB: u64 = 1 << 20;
 
 fn names(fs: &FileSystem) -> Vec<String> {
-    let mut names = Vec::new();
-    fs.readdir(Ino::ROOT, 0, &mut |entry| {
-        names.push(String::from_utf8(entry.name.clone()).unwrap());
-        true
-    })
-    .unwrap();
+    let names = common::names(fs, Ino::ROOT).into_iter();
+    let mut names: Vec<String> = names.map(|name| String::from_utf8(name).unwrap()).collect();
     names.sort();
     names
 }

@@ -78,6 +78,17 @@ fn create(fs: &FileSystem, name: &str) {
     fs.create(Ino::ROOT, name.as_bytes(), NewNode::File, BY).unwrap();
 }
 
+/// A pool that was killed, with a checkpoint between its two files.
+fn with_a_checkpoint() -> Victim {
+    let victim = Victim::new();
+    let fs = victim.open().unwrap();
+    create(&fs, "one");
+    fs.checkpoint().unwrap();
+    create(&fs, "two");
+    drop(fs);
+    victim
+}
+
 /// A closed pool with one file of so many bytes.
 fn with_a_file(bytes: usize) -> Victim {
     let victim = Victim::new();
@@ -109,12 +120,7 @@ fn newest_root(image: &Image, parts: &[Part]) -> usize {
 /// used again: all that came between was gone, and nobody said so.
 #[test]
 fn a_lost_root_is_not_passed_over_when_its_log_was_used_again() {
-    let victim = Victim::new();
-    let fs = victim.open().unwrap();
-    create(&fs, "one");
-    fs.checkpoint().unwrap();
-    create(&fs, "two");
-    drop(fs);
+    let victim = with_a_checkpoint();
     victim.change(false, |image, parts| {
         let at = newest_root(image, parts) + 70;
         [at, at + ROOT_COPY].into_iter().for_each(|at| image.put(0, at, &[1]));
@@ -142,12 +148,7 @@ fn a_lost_root_is_made_good_by_the_log_when_that_is_whole() {
 #[test]
 fn a_root_of_which_one_copy_is_damaged_is_read_from_the_other() {
     for copy in [0, ROOT_COPY] {
-        let victim = Victim::new();
-        let fs = victim.open().unwrap();
-        create(&fs, "one");
-        fs.checkpoint().unwrap();
-        create(&fs, "two");
-        drop(fs);
+        let victim = with_a_checkpoint();
         victim.change(false, |image, parts| {
             let at = newest_root(image, parts) + copy + 70;
             image.put(0, at, &[1]);

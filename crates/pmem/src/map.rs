@@ -14,8 +14,6 @@ pub(crate) struct Addresses {
     len: usize,
     /// Who unmaps them, if it is not this value.
     owner: Option<Arc<Addresses>>,
-    /// How a part of them is mapped again: protection and flags.
-    how: (i32, i32),
     /// Whether memory that fails is an error of a range.
     watched: bool,
 }
@@ -49,7 +47,7 @@ impl Addresses {
         };
         let protection = if read_only { libc::PROT_READ } else { READ_WRITE };
         let mut addresses = Addresses::new(len, protection, flags, file.as_raw_fd())?;
-        let (base, how) = (addresses.base.addr(), addresses.how);
+        let (base, how) = (addresses.base.addr(), (protection, flags));
         addresses.watched = media::watch(base, len, file.as_raw_fd(), how);
         Ok(addresses)
     }
@@ -69,14 +67,13 @@ impl Addresses {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let how = (protection, flags);
-        Ok(Addresses { base: base.cast(), len, owner: None, how, watched: false })
+        Ok(Addresses { base: base.cast(), len, owner: None, watched: false })
     }
 
     /// The same addresses once more.
     pub(crate) fn shared(owner: &Arc<Addresses>) -> Addresses {
-        let (base, len, how) = (owner.base, owner.len, owner.how);
-        Addresses { base, len, owner: Some(owner.clone()), how, watched: false }
+        let (base, len) = (owner.base, owner.len);
+        Addresses { base, len, owner: Some(owner.clone()), watched: false }
     }
 
     #[inline(always)]

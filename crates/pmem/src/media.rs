@@ -12,7 +12,7 @@
 //! [`Mapping::broken`]. Stores cost nothing more for all this.
 //!
 //! The handlers are for the mappings of this crate; other signals go to whoever handled them
-//! before. They take no lock and allocate nothing.
+//! before. They allocate nothing, and wait for one another only while a note is changed.
 
 use crate::error::{Error, Result};
 use crate::mapping::Mapping;
@@ -189,7 +189,7 @@ extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut c
     unsafe {
         let errno = *libc::__errno_location();
         let page = (*info).si_addr() as usize & !(PAGE - 1);
-        let done = watched(page).is_some() && note_and_replace(page, libc::PROT_READ);
+        let done = watched(page).is_some() && note_and_replace(page);
         *libc::__errno_location() = errno;
         if !done {
             pass_on(signal, &BEFORE[0], info, context);
@@ -254,9 +254,9 @@ impl Watched {
     }
 }
 
-fn note_and_replace(page: usize, protection: i32) -> bool {
+fn note_and_replace(page: usize) -> bool {
     match note(page) {
-        Some(true) => replace(page, protection),
+        Some(true) => replace(page, libc::PROT_READ),
         // another thread is at it
         Some(false) => true,
         None => false,

@@ -82,6 +82,10 @@ impl ChunkHeader {
         bytes: &[u8; CHUNK_HEADER_BYTES],
         slice_uuid: &[u8; 16],
     ) -> Option<ChunkHeader> {
+        let wrong = bytes.iter().zip(CHUNK_MAGIC).map(|(byte, magic)| (byte ^ magic).count_ones());
+        if wrong.sum::<u32>() > 1 {
+            return None;
+        }
         (0..CHUNK_HEADER_BYTES * 8).find_map(|bit| {
             let mut bytes = *bytes;
             bytes[bit / 8] ^= 1 << (bit % 8);
