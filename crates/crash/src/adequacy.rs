@@ -9,6 +9,7 @@ use crate::images::{Outcome, Shape};
 use crate::mutant::Mutant;
 use crate::recording::{Recorder, Recording, Start, Workload, record};
 use crate::select::Budget;
+use crate::unfinished::unfinished;
 use crate::world::World;
 use fs::NewNode;
 use pmem::Domain;
@@ -60,13 +61,13 @@ struct Tried {
 /// Runs all mutants on so many threads; `tell` is called with lines for the user.
 pub fn adequacy(threads: usize, tell: &(dyn Fn(&str) + Sync)) -> Outcome<Adequacy> {
     let tried = tried()?;
-    let closed = Closed::new(&Shape::SMALL)?;
+    let pools = [Closed::new(&Shape::SMALL)?, Closed::killed(&Shape::SMALL)?];
     let mutants: BTreeSet<Mutant> = tried.iter().flat_map(|t| t.mutants.iter().copied()).collect();
     let mutants: Vec<Mutant> = mutants.into_iter().collect();
     let killer = |mutant: Mutant| {
         let tried = tried.iter().find(|tried| kills(tried, mutant));
         let name = tried.map(|tried| tried.recording.name.clone());
-        name.or_else(|| flipped(&closed, mutant).map(str::to_owned))
+        name.or_else(|| flipped(&pools, mutant).map(str::to_owned))
     };
     let (next, found) = (AtomicUsize::new(0), Mutex::new(Adequacy::default()));
     std::thread::scope(|scope| {
@@ -104,6 +105,8 @@ fn tried() -> Outcome<Vec<Tried>> {
     recordings.push(rounds(Domain::Sync, 4, &["overwrite", SYNC, "checkpoint"])?);
     recordings.push(opened(Domain::CpuFlush)?);
     recordings.push(opened(Domain::Sync)?);
+    recordings.push(unfinished(Domain::CpuFlush)?);
+    recordings.push(unfinished(Domain::Sync)?);
     recordings
         .into_iter()
         .map(|recording| {
@@ -145,12 +148,18 @@ fn opened(domain: Domain) -> Outcome<Recording> {
 }
 
 /// Who notices that a checksum is not looked at when bits of a medium are wrong.
-fn flipped(closed: &Closed, mutant: Mutant) -> Option<&'static str> {
+fn flipped([closed, killed]: &[Closed; 2], mutant: Mutant) -> Option<&'static str> {
     mutant.blind()?;
-    let superblock = 0..512 * 8;
-    let others = (superblock.end..closed.bits()).step_by(FLIP_EVERY);
-    if !closed.flip(superblock.chain(others), Some(mutant)).violations.is_empty() {
+    let seen = |pool: &Closed| {
+        let superblock = 0..512 * 8;
+        let others = (superblock.end..pool.bits()).step_by(FLIP_EVERY);
+        !pool.flip(superblock.chain(others), Some(mutant)).violations.is_empty()
+    };
+    if seen(closed) {
         return Some("bits of a closed pool flipped");
+    }
+    if seen(killed) {
+        return Some("bits of a killed pool flipped");
     }
     let state = unreadable_state(Some(mutant)).unwrap_or_default();
     (!state.is_empty()).then_some("bits of the state flipped")

@@ -37,5 +37,6 @@ pub mod select;
 pub mod shrink;
 pub mod snapshot;
 pub mod turns;
+pub mod unfinished;
 pub mod verify;
 pub mod world;

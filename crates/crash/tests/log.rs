@@ -12,8 +12,10 @@ use crash::explore::Settings;
 use crash::images::Shape;
 use crash::recording::{Recorder, Start, Workload, record};
 use crash::select::Budget;
+use crash::unfinished::unfinished;
 use crash::world::{World, pattern};
 use fs::NewNode;
+use pmem::Domain;
 
 const ONE: Shape = Shape { slices: 1, ..Shape::SMALL };
 
@@ -122,5 +124,14 @@ fn crash_after_crash() {
     for (seed, shape) in (1..).zip(shapes) {
         let chain = Chain { shape, crashes: 8, ops: 5, seed };
         none(&chain.run(&chain.settings()));
+    }
+}
+
+#[test]
+fn what_a_killed_checkpoint_left_of_its_root_never_counts_later() {
+    for domain in [Domain::CpuFlush, Domain::CpuCache, Domain::Sync] {
+        let recording = unfinished(domain).unwrap();
+        let report = clean(&recording, &Settings::quick(9));
+        assert!(report.states >= 60, "{domain}: {}", report.states);
     }
 }

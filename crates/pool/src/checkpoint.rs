@@ -1,13 +1,14 @@
 //! A checkpoint: from the cut to the roots.
 //!
 //! 1. the cut: with the gate closed, every lane ends its chunk, and the caller takes what changed;
-//! 2. the fold: new pages of all slices; what was stored in place before the cut is flushed; fence
-//!    (and sync);
+//! 2. the fold: new pages of all slices; what was stored in place before the cut is flushed; the
+//!    checksums of the roots that are not current are taken away; fence (and sync);
 //! 3. the roots: each slice's into the slot that is not current; fence (and sync);
 //! 4. the log below the cut is free, the pages of the old trees are free once no reader holds them.
 //!
 //! A crash before all roots are written leaves the generation before, whose pages and log are
-//! untouched until step 4.
+//! untouched until step 4. What it leaves of the roots may lack only bytes that the next checkpoint
+//! writes there, too: it must be gone before that writes any, as its pages have other owners then.
 
 use crate::addr::BlockAddr;
 use crate::error::{Error, Result};
@@ -24,6 +25,9 @@ use zerocopy::little_endian::U64;
 
 /// How often a fold that found no space is tried again.
 const FOLDS_MAX: u32 = 50;
+
+/// Where the line begins in a root that holds its checksum.
+const CHECKSUM_LINE: u64 = (size_of::<SliceRoot>() - pmem::LINE_BYTES) as u64;
 
 /// Where a checkpoint cuts the log.
 #[derive(Debug)]
@@ -118,18 +122,31 @@ impl Pool {
         }
     }
 
+    /// Takes away the line with the checksum of the root in each slice's slot, so that it is none.
+    /// While the line is on its way, that cannot make a torn root whole.
+    fn void_slots(&self, slots: &[usize]) -> InFlight {
+        let mut written = InFlight::none();
+        for (slice, slot) in self.slices.iter().zip(slots) {
+            for block in root::blocks(*slot) {
+                let place = block * BLOCK_BYTES + CHECKSUM_LINE;
+                written = written.and(slice.mapping.write(place, &[0; pmem::LINE_BYTES]));
+            }
+        }
+        written
+    }
+
     fn switch(&self, cut: &Cut, folded: &Folded, pages: &mut Pages) -> Result<()> {
+        let old = self.roots();
+        let slots: Vec<usize> = old.slots.iter().map(|slot| 1 - slot).collect();
         let written = pages.in_flight.take().unwrap_or_else(InFlight::none);
-        let _ = pmem::fence(written);
+        let _ = pmem::fence(written.and(self.void_slots(&slots)));
         self.sync()?;
         // all of them break together
         if self.slices[0].mapping.broken() {
             return Err(Error::store_lost());
         }
-        let old = self.roots();
         let mut highest = self.generation_highest.lock();
         let generation = *highest + 1;
-        let slots: Vec<usize> = old.slots.iter().map(|slot| 1 - slot).collect();
         let mut written = InFlight::none();
         for (index, slice) in self.slices.iter().enumerate() {
             let mut root = SliceRoot::new(slice.superblock.slice_uuid);
