@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use nearside::SliceSpec;
 
 use crate::{
-    bench, cat, cp, df, ls, manual, mkdir, mv, rm, size, stat, stats, top, topology, tree,
+    bench, cat, cp, df, ls, manual, mkdir, mv, rm, scrub, size, stat, stats, top, topology, tree,
 };
 
 /// Files on persistent memory: a pool of slices, one for each NUMA node, mounted for every program.
@@ -49,6 +49,8 @@ pub enum Command {
     Info(InfoArgs),
     /// Verify everything that a pool stores; exits 0 if clean, 1 if damaged, 2 if it cannot look.
     Check(CheckArgs),
+    /// Verify checksums while the pool is in use, and repair what has a copy.
+    Scrub(scrub::ScrubArgs),
     /// Show how much space a pool has, slice by slice.
     Df(df::DfArgs),
     /// List a directory of a pool.

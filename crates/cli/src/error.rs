@@ -28,6 +28,12 @@ pub enum Error {
         /// The pool, and what stood in the way.
         reason: String,
     },
+    /// The pool could not be scrubbed.
+    #[error("cannot scrub {reason}")]
+    Unscrubbed {
+        /// The pool, and what stood in the way.
+        reason: String,
+    },
     /// The check found something.
     #[error("{}: damaged in {count} places (listed on stdout)", pool.display())]
     Damaged {
@@ -95,7 +101,7 @@ impl Error {
     /// What the process exits with.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Error::Usage(_) | Error::Unchecked { .. } => 2,
+            Error::Usage(_) | Error::Unchecked { .. } | Error::Unscrubbed { .. } => 2,
             Error::Bench(error) if error.is_usage() => 2,
             Error::Stopped(signal) => signals::code(*signal),
             _ => 1,

@@ -40,6 +40,7 @@ mod progress;
 mod rm;
 mod sample;
 mod screen;
+mod scrub;
 mod server;
 mod server_lock;
 mod side;
@@ -85,6 +86,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Upgrade(args) => upgrade::run(args),
         Command::Info(args) => info::run(args),
         Command::Check(args) => check::run(args),
+        Command::Scrub(args) => scrub::run(args),
         Command::Df(args) => df::run(args),
         Command::Ls(args) => ls::run(args),
         Command::Tree(args) => tree::run(args),

@@ -30,12 +30,17 @@ pub struct Finding {
     pub what: String,
 }
 
+impl From<nearside::Finding> for Finding {
+    fn from(finding: nearside::Finding) -> Finding {
+        Finding { place: finding.place, what: finding.what }
+    }
+}
+
 impl From<CheckReport> for Verdict {
     fn from(report: CheckReport) -> Verdict {
         let CheckReport { findings, inodes, blocks, records, requests } = report;
-        let finding = |it: nearside::Finding| Finding { place: it.place, what: it.what };
         let clean = findings.is_empty();
-        let findings = findings.into_iter().map(finding).collect();
+        let findings = findings.into_iter().map(Finding::from).collect();
         Verdict { clean, findings, inodes, blocks, records, requests }
     }
 }

@@ -56,7 +56,7 @@ impl Core {
         (checker.report, checker.state.leaves.unwrap_or_default())
     }
 
-    fn check_leaf(&self, ino: Ino, index: u64, report: &mut CheckReport) {
+    pub(crate) fn check_leaf(&self, ino: Ino, index: u64, report: &mut CheckReport) {
         let inode = match self.inode(ino) {
             Ok(inode) => inode,
             // removed since

@@ -63,6 +63,7 @@ mod replay;
 mod request;
 mod reserve;
 mod resize;
+mod scrub;
 mod sequence;
 mod setattr;
 mod share;
@@ -91,6 +92,7 @@ pub use lock_types::{
 };
 pub use meter::{Call, CallCount, Meter};
 pub use request::RequestId;
+pub use scrub::{EachScrubbed, ScrubReport};
 pub use stats::{CacheStats, SliceStats, Stats};
 pub use system::{FileSystem, Handle};
 pub use take_over::TakeOver;

@@ -52,7 +52,8 @@ pub use error::{Error, Result};
 pub use file::File;
 pub use flags::OpenFlags;
 pub use fs::{
-    self as files, CheckReport, FileKind, FileSystem, Finding, LockKind, RenameMode, XattrMode,
+    self as files, CheckReport, FileKind, FileSystem, Finding, LockKind, RenameMode, ScrubReport,
+    XattrMode,
 };
 pub use metadata::Metadata;
 pub use pool::{Atime, FormatOptions, OpenOptions, PoolInfo, SliceInfo, SliceSpec};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fs::{CheckReport, FileSystem, StatFs, TakeOver};
+use fs::{CheckReport, FileSystem, ScrubReport, StatFs, TakeOver};
 use pool::{FormatOptions, OpenOptions, PoolInfo};
 
 use crate::{Error, Result};
@@ -92,6 +92,18 @@ impl Pool {
     pub fn sync(&self) -> Result<()> {
         self.own()?;
         Ok(self.fs.sync()?)
+    }
+
+    /// Verifies all that is stored, while it is in use, and writes damaged copies of metadata again
+    /// from the other ones; reads `bytes_per_s` at most, if that is given. `each` is told how many
+    /// bytes are done, of about how many, and ends it by returning false: then there is no report.
+    pub fn scrub(
+        &self,
+        bytes_per_s: Option<u64>,
+        each: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Option<ScrubReport>> {
+        self.own()?;
+        Ok(self.fs.scrub(bytes_per_s, each)?)
     }
 
     /// Space in blocks, and inodes.

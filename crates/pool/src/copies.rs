@@ -25,7 +25,7 @@ impl Pool {
         (!ptr.copy.is_none()).then(|| self.read_whole(ptr.copy, ptr.crc, &mut page))
     }
 
-    fn read_whole(
+    pub(crate) fn read_whole(
         &self,
         addr: BlockAddr,
         crc: u32,

@@ -14,6 +14,7 @@ use super::{Ask, Progress, Say, line};
 use crate::facts::Facts;
 use crate::metrics;
 use crate::sample::Sample;
+use crate::scrub::{self, Scrubbed};
 use crate::verdict::Verdict;
 
 /// How often a check says how far it is.
@@ -30,13 +31,14 @@ pub struct Subject {
     pool: PathBuf,
     dir: PathBuf,
     began: Instant,
-    checks: Arc<Checks>,
+    checks: Arc<Turns>,
+    scrubs: Arc<Turns>,
 }
 
-/// The checks that were asked for and have no answer yet. One at a time: what a check looks at is
-/// not used again before its end.
+/// The checks, or the scrubs, that were asked for and have no answer yet. One at a time: what a
+/// check looks at is not used again before its end.
 #[derive(Debug, Default)]
-struct Checks {
+struct Turns {
     count: AtomicUsize,
     is_one_made: Mutex<bool>,
     /// One has ended.
@@ -44,9 +46,9 @@ struct Checks {
 }
 
 /// The turn of a check.
-struct Turn<'a>(&'a Checks);
+struct Turn<'a>(&'a Turns);
 
-impl Checks {
+impl Turns {
     /// Waits for a turn, as long as `goes_on`, which is asked again and again.
     fn turn(&self, goes_on: impl Fn() -> bool) -> Option<Turn<'_>> {
         let mut is_made = self.lock();
@@ -80,7 +82,8 @@ impl Drop for Turn<'_> {
 impl Subject {
     /// The pool in `pool`, which is mounted on `dir`.
     pub fn new(fs: Arc<FileSystem>, pool: PathBuf, dir: PathBuf) -> Subject {
-        Subject { fs, pool, dir, began: Instant::now(), checks: Arc::default() }
+        let (checks, scrubs) = (Arc::default(), Arc::default());
+        Subject { fs, pool, dir, began: Instant::now(), checks, scrubs }
     }
 
     /// The line that answers a short question.
@@ -92,7 +95,9 @@ impl Subject {
                 let attr = self.fs.getattr(Ino(*inode));
                 line(Say::Done(attr.ok().map(|attr| attr.created.0)))
             }
-            Ask::Check => line(Say::<()>::Failed("a check answers by itself".to_owned())),
+            Ask::Check | Ask::Scrub { .. } => {
+                line(Say::<()>::Failed("a check answers by itself".to_owned()))
+            }
         }
     }
 
@@ -108,46 +113,74 @@ impl Subject {
     /// Verifies all that is stored, in a thread of its own, and answers to `asking`. Waits for a
     /// check that is under way: what was made after that began is to be looked at, too.
     pub fn check(&self, asking: UnixStream) {
-        if self.checks.count.fetch_add(1, Ordering::AcqRel) >= CHECKS_MAX {
-            self.checks.count.fetch_sub(1, Ordering::AcqRel);
-            let why = format!("{CHECKS_MAX} checks are under way; wait for them");
-            // Who asked may have gone already.
-            let _ = say(&asking, Say::<()>::Failed(why));
-            return;
-        }
-        let subject = self.clone();
-        let work = move || {
-            let waits = || say(&asking, Say::<()>::Progress(Progress { done: 0, of: 0 })).is_ok();
-            if let Some(_turn) = subject.checks.turn(waits) {
-                subject.run_check(&asking);
-            }
-            subject.checks.count.fetch_sub(1, Ordering::AcqRel);
-        };
-        if let Err(error) = std::thread::Builder::new().name("check".to_owned()).spawn(work) {
-            tracing::error!("cannot start a check: {error}");
-            self.checks.count.fetch_sub(1, Ordering::AcqRel);
-        }
+        in_turn(&self.checks, "check", asking, {
+            let fs = self.fs.clone();
+            move |each| Ok(fs.check(each)?.map(Verdict::from))
+        });
     }
 
-    fn run_check(&self, asking: &UnixStream) {
-        let mut said = Instant::now();
-        let mut each = |done, of| {
-            if said.elapsed() < PROGRESS_PAUSE {
-                return true;
-            }
-            said = Instant::now();
-            // Nobody there any more: nobody wants to know.
-            say(asking, Say::<()>::Progress(Progress { done, of })).is_ok()
-        };
-        let checked = self.fs.check(&mut each);
-        let told = match checked {
-            Ok(Some(report)) => say(asking, Say::Done(Verdict::from(report))),
-            Ok(None) => Ok(()),
-            Err(error) => say(asking, Say::<()>::Failed(error.to_string())),
-        };
-        if let Err(error) = told {
-            tracing::info!(%error, "nobody waited for the check's answer");
+    /// The same for a scrub.
+    pub fn scrub(&self, asking: UnixStream, bytes_per_s: u64) {
+        in_turn(&self.scrubs, "scrub", asking, {
+            let fs = self.fs.clone();
+            move |each| Ok(fs.scrub(scrub::rate(bytes_per_s), each)?.map(Scrubbed::from))
+        });
+    }
+}
+
+/// Is told how far the work is, and says whether it is to go on.
+type Each<'a> = &'a mut dyn FnMut(u64, u64) -> bool;
+
+/// Does long work in a thread of its own when its turn comes, and answers to `asking` what came of
+/// it: nothing if nobody waits any more.
+fn in_turn<T: serde::Serialize>(
+    turns: &Arc<Turns>,
+    name: &'static str,
+    asking: UnixStream,
+    work: impl FnOnce(Each<'_>) -> Result<Option<T>, nearside::files::Error> + Send + 'static,
+) {
+    if turns.count.fetch_add(1, Ordering::AcqRel) >= CHECKS_MAX {
+        turns.count.fetch_sub(1, Ordering::AcqRel);
+        let why = format!("{CHECKS_MAX} {name}s are under way; wait for them");
+        // Who asked may have gone already.
+        let _ = say(&asking, Say::<()>::Failed(why));
+        return;
+    }
+    let own = turns.clone();
+    let work = move || {
+        let waits = || say(&asking, Say::<()>::Progress(Progress { done: 0, of: 0 })).is_ok();
+        if let Some(_turn) = own.turn(waits) {
+            answer_with(&asking, name, work);
         }
+        own.count.fetch_sub(1, Ordering::AcqRel);
+    };
+    if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(work) {
+        tracing::error!("cannot start a {name}: {error}");
+        turns.count.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn answer_with<T: serde::Serialize>(
+    asking: &UnixStream,
+    name: &str,
+    work: impl FnOnce(Each<'_>) -> Result<Option<T>, nearside::files::Error>,
+) {
+    let mut said = Instant::now();
+    let mut each = |done, of| {
+        if said.elapsed() < PROGRESS_PAUSE {
+            return true;
+        }
+        said = Instant::now();
+        // Nobody there any more: nobody wants to know.
+        say(asking, Say::<()>::Progress(Progress { done, of })).is_ok()
+    };
+    let told = match work(&mut each) {
+        Ok(Some(report)) => say(asking, Say::Done(report)),
+        Ok(None) => Ok(()),
+        Err(error) => say(asking, Say::<()>::Failed(error.to_string())),
+    };
+    if let Err(error) = told {
+        tracing::info!(%error, "nobody waited for the {name}'s answer");
     }
 }
 

@@ -13,6 +13,7 @@ use super::{ANSWER_BYTES_MAX, Answer, Ask, Progress, Question, Say, VERSION, soc
 use crate::error::{Error, Result};
 use crate::facts::Facts;
 use crate::sample::Sample;
+use crate::scrub::Scrubbed;
 use crate::server_lock::Watch;
 use crate::verdict::Verdict;
 
@@ -81,6 +82,11 @@ impl Client {
     /// Verifies all that is stored; tells `each` how far it is.
     pub fn check(&mut self, each: &mut dyn FnMut(Progress)) -> Result<Verdict> {
         self.ask(Ask::Check, each)
+    }
+
+    /// Verifies all that is stored by its checksums, and repairs what has a copy.
+    pub fn scrub(&mut self, bytes_per_s: u64, each: &mut dyn FnMut(Progress)) -> Result<Scrubbed> {
+        self.ask(Ask::Scrub { bytes_per_s }, each)
     }
 
     fn ask<T: DeserializeOwned>(&mut self, ask: Ask, each: &mut dyn FnMut(Progress)) -> Result<T> {

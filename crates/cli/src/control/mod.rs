@@ -52,6 +52,11 @@ enum Ask {
     },
     /// To verify all that is stored, while it is in use.
     Check,
+    /// The same by its checksums, and to repair it from copies.
+    Scrub {
+        /// Bytes per second that are read at most; 0: no bound.
+        bytes_per_s: u64,
+    },
 }
 
 /// An answer, or a part of one.

@@ -269,6 +269,10 @@ fn reply(connection: &mut Connection, subject: &Subject, asked: &[u8]) -> io::Re
             subject.check(stream.try_clone()?);
             Ok(false)
         }
+        Ok(super::Ask::Scrub { bytes_per_s }) => {
+            subject.scrub(stream.try_clone()?, bytes_per_s);
+            Ok(false)
+        }
         Ok(ask) => {
             connection.put(subject.answer(&ask), false);
             Ok(true)

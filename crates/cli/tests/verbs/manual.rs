@@ -4,12 +4,13 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Scratch, ok, run};
 
-const VERBS: [&str; 20] = [
+const VERBS: [&str; 21] = [
     "format",
     "mount",
     "umount",
     "info",
     "check",
+    "scrub",
     "df",
     "ls",
     "tree",

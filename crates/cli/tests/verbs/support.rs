@@ -68,6 +68,10 @@ impl Scratch {
 
     /// Unmounts. Waits a little for files that this test has closed: a child that another test
     /// starts at the same moment holds them until it executes its program.
+    pub fn is_mounted(&self) -> bool {
+        self.mount.is_some()
+    }
+
     pub fn umount(&self) {
         for _ in 0..50 {
             let output = run([OsStr::new("umount"), self.mnt().as_os_str()]);

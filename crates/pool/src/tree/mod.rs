@@ -77,6 +77,7 @@ mod merge;
 mod packer;
 mod page;
 mod pointer;
+mod readable;
 mod run;
 mod walk;
 
@@ -90,6 +91,7 @@ pub use error::TreeError;
 pub use get::{get, get_with};
 pub use key::{KEY_BYTES, Key};
 pub use pointer::{PAGE_PTR_BYTES, PagePtr, ROOT_BYTES, Root};
+pub use readable::{Lost, Met, walk_readable};
 pub use walk::{walk, walk_pointers};
 
 use std::sync::Arc;

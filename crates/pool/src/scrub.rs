@@ -1,0 +1,208 @@
+//! Scrub: all copies of what a pool keeps twice are read, and the bad ones written again from the
+//! good ones, while the pool is in use.
+//!
+//! Pages are never changed where they lie, so that a copy may be written again as long as its tree
+//! is pinned. Superblocks do not change either; the roots are held still for the moment it takes.
+
+use crate::addr::BlockAddr;
+use crate::error::Result;
+use crate::pool::Pool;
+use crate::root::{self, SliceRoot};
+use crate::superblock::{BLOCK_BYTES, SUPERBLOCK_BLOCK};
+use crate::tree::{self, HEIGHT_MAX, Key, Met, PAGE_BYTES, PagePtr, PageRead, TreeError};
+use pmem::Mapping;
+use std::cell::RefCell;
+use zerocopy::IntoBytes;
+
+/// What a scrub saw.
+#[derive(Clone, Debug, Default)]
+pub struct Scrubbed {
+    /// Pages of the trees that were looked at, in both copies.
+    pub pages: u64,
+    /// Pages that have no second copy: the pool was all but full when they were written.
+    pub single: u64,
+    /// What was written again from its other copy.
+    pub repaired: Vec<String>,
+    /// What is bad and has no good copy: where, and why.
+    pub lost: Vec<(String, String)>,
+}
+
+/// How far a scrub of the trees is.
+#[derive(Clone, Copy, Debug)]
+pub struct ScrubPlace {
+    /// The main trees first, slice by slice, then the free-space trees.
+    tree: usize,
+    key: Key,
+}
+
+impl Default for ScrubPlace {
+    /// Before everything.
+    fn default() -> ScrubPlace {
+        ScrubPlace { tree: 0, key: Key::MIN }
+    }
+}
+
+/// Reads pages from the medium, both copies of each.
+struct Both<'p> {
+    pool: &'p Pool,
+    seen: RefCell<&'p mut Scrubbed>,
+}
+
+impl PageRead for Both<'_> {
+    fn read_page(
+        &self,
+        ptr: &PagePtr,
+        page: &mut [u8; PAGE_BYTES],
+    ) -> std::result::Result<(), TreeError> {
+        let mut other = [0; PAGE_BYTES];
+        let first = self.pool.read_whole(ptr.addr, ptr.crc, page);
+        if ptr.copy.is_none() {
+            self.seen.borrow_mut().single += 1;
+            return first;
+        }
+        let second = self.pool.read_whole(ptr.copy, ptr.crc, &mut other);
+        match (first, second) {
+            (Ok(()), Ok(())) => Ok(()),
+            (Ok(()), Err(why)) => {
+                self.repair(ptr.copy, ptr.crc, page, &why);
+                Ok(())
+            }
+            (Err(why), Ok(())) => {
+                page.copy_from_slice(&other);
+                self.repair(ptr.addr, ptr.crc, page, &why);
+                Ok(())
+            }
+            (Err(why), Err(_)) => Err(why),
+        }
+    }
+}
+
+impl Both<'_> {
+    fn repair(&self, addr: BlockAddr, crc: u32, page: &[u8; PAGE_BYTES], why: &TreeError) {
+        let mut seen = self.seen.borrow_mut();
+        match self.pool.write_again(addr, crc, page) {
+            Ok(()) => seen.repaired.push(why.to_string()),
+            Err(still) => seen.lost.push((place(addr), format!("cannot be repaired: {still}"))),
+        }
+    }
+}
+
+impl Pool {
+    /// Writes a copy of a page again, and reads it.
+    fn write_again(
+        &self,
+        addr: BlockAddr,
+        crc: u32,
+        page: &[u8; PAGE_BYTES],
+    ) -> std::result::Result<(), TreeError> {
+        if !self.contains(addr) {
+            return Err(TreeError::Damaged { addr, what: "no block of this pool" });
+        }
+        let (written, _) = self.write_block(addr, page);
+        let _ = pmem::fence(written);
+        self.read_whole(addr, crc, &mut [0; PAGE_BYTES])
+    }
+
+    /// Looks at about `most` pages of the trees from `at` on, with what is in them; false when all
+    /// have been looked at. The pool is writable.
+    pub fn scrub_pages(
+        &self,
+        at: &mut ScrubPlace,
+        most: u64,
+        seen: &mut Scrubbed,
+        each: &mut dyn FnMut(Key, &[u8]),
+    ) -> bool {
+        // the pages are not used again before it ends
+        let _pin = crossbeam_epoch::pin();
+        let roots = self.roots();
+        let Some(root) = roots.trees.iter().chain(&roots.spaces).nth(at.tree) else {
+            return false;
+        };
+        let is_main = at.tree < roots.trees.len();
+        let (from, mut next, mut pages, mut lost) = (at.key, None, 0, Vec::new());
+        let both = Both { pool: self, seen: RefCell::new(seen) };
+        tree::walk_readable(&both, root, from, &mut |met| {
+            match met {
+                Met::Page(..) => pages += 1,
+                Met::Entry(key, _) if pages > most.max(u64::from(HEIGHT_MAX)) => {
+                    next = Some(key);
+                    return false;
+                }
+                Met::Entry(key, value) if is_main => each(key, value),
+                Met::Entry(..) => {}
+                Met::Lost(page) => {
+                    lost.push((place(page.ptr.addr), page.why.to_string()));
+                }
+            }
+            true
+        });
+        seen.pages += pages;
+        for lost in lost {
+            if !seen.lost.contains(&lost) {
+                seen.lost.push(lost);
+            }
+        }
+        *at = match next {
+            Some(key) => ScrubPlace { key, ..*at },
+            None => ScrubPlace { tree: at.tree + 1, key: Key::MIN },
+        };
+        true
+    }
+
+    /// Looks at both copies of each slice's superblock and root.
+    pub fn scrub_heads(&self, seen: &mut Scrubbed) -> Result<()> {
+        // nobody writes a root meanwhile
+        let _still = self.generation_highest.lock();
+        let roots = self.roots();
+        for (index, slice) in self.slices.iter().enumerate() {
+            let superblock = &slice.superblock;
+            let blocks = [SUPERBLOCK_BLOCK, superblock.data_block_end()];
+            let mut say = |block: u64, mended: bool, what: &str| {
+                let place = place(BlockAddr::new(index as u8, block));
+                match mended {
+                    true => seen.repaired.push(format!("{what} at {place}")),
+                    false => seen.lost.push((place, format!("{what} cannot be written again"))),
+                }
+            };
+            for block in blocks {
+                if let Some(mended) = mend(&slice.mapping, block, superblock.as_bytes()) {
+                    say(block, mended, "a superblock");
+                }
+            }
+            let blocks = root::blocks(roots.slots.get(index).copied().unwrap_or_default());
+            let mut bytes = [0; size_of::<SliceRoot>()];
+            let current = blocks.into_iter().find_map(|block| {
+                slice.mapping.read(block * BLOCK_BYTES, &mut bytes).ok()?;
+                SliceRoot::decode(&bytes, &superblock.slice_uuid)
+                    .filter(|root| root.generation.get() == roots.generation)
+            });
+            let Some(current) = current else {
+                seen.lost.push((place(BlockAddr::new(index as u8, blocks[0])), ROOT_LOST.into()));
+                continue;
+            };
+            for block in blocks {
+                if let Some(mended) = mend(&slice.mapping, block, current.as_bytes()) {
+                    say(block, mended, "a root");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+const ROOT_LOST: &str = "both copies of the root are damaged; the next checkpoint writes others";
+
+/// Writes `bytes` into a block where they are not there; whether that helped, if it was needed.
+fn mend(mapping: &Mapping, block: u64, bytes: &[u8]) -> Option<bool> {
+    let mut found = vec![0; bytes.len()];
+    let mut is_there = || mapping.read(block * BLOCK_BYTES, &mut found).is_ok() && found == bytes;
+    if is_there() {
+        return None;
+    }
+    let _ = pmem::fence(mapping.write(block * BLOCK_BYTES, bytes));
+    Some(is_there())
+}
+
+fn place(addr: BlockAddr) -> String {
+    format!("slice {}, byte {}", addr.slice(), addr.block() * BLOCK_BYTES)
+}
