@@ -66,12 +66,13 @@ impl Scratch {
         self.mount.as_ref().unwrap().path()
     }
 
-    /// Unmounts. Waits a little for files that this test has closed: a child that another test
-    /// starts at the same moment holds them until it executes its program.
+    /// Whether the pool is mounted.
     pub fn is_mounted(&self) -> bool {
         self.mount.is_some()
     }
 
+    /// Unmounts. Waits a little for files that this test has closed: a child that another test
+    /// starts at the same moment holds them until it executes its program.
     pub fn umount(&self) {
         for _ in 0..50 {
             let output = run([OsStr::new("umount"), self.mnt().as_os_str()]);
