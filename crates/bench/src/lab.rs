@@ -76,7 +76,7 @@ impl Shape {
 }
 
 fn mapped(path: &Path, process: bool) -> Result<Mapping> {
-    Ok(Mapping::open(path, &MapOptions { read_only: false, process })?)
+    Ok(Mapping::open(path, &MapOptions { process, ..MapOptions::default() })?)
 }
 
 /// Reads and writes every page, and changes none: no page fault is left for the measurement.

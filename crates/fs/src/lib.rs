@@ -59,6 +59,7 @@ mod read;
 mod references;
 mod refused;
 mod rename;
+mod repair;
 mod replay;
 mod request;
 mod reserve;
@@ -91,6 +92,7 @@ pub use lock_types::{
     LIBRARY_DOOR, LockChange, LockClass, LockDone, LockKind, LockObserver, LockOwner, LockTicket,
 };
 pub use meter::{Call, CallCount, Meter};
+pub use repair::{Repair, RepairReport, repair, repair_candidates, undo};
 pub use request::RequestId;
 pub use scrub::{EachScrubbed, ScrubReport};
 pub use stats::{CacheStats, SliceStats, Stats};

@@ -67,7 +67,7 @@ pub struct References {
 }
 
 /// As a value of the tree; `None`: there are none.
-fn encode(counts: &[u32; REFERENCES_BLOCKS as usize]) -> Option<Vec<u8>> {
+pub fn encode(counts: &[u32; REFERENCES_BLOCKS as usize]) -> Option<Vec<u8>> {
     let mut runs: Vec<(u8, u8, u32)> = Vec::new();
     for (index, count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
         match runs.last_mut() {

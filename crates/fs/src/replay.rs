@@ -69,6 +69,31 @@ impl Core {
         Ok(applied)
     }
 
+    /// Applies what can be of a log that may be damaged; `left_out` is told the rest.
+    pub fn replay_readable(&self, recovery: &Recovery, left_out: &mut dyn FnMut(String)) -> u64 {
+        if recovery.left >= Some(Left::Crashed) && self.pool.domain() == Domain::Sync {
+            return self.replay_epoch(recovery).unwrap_or_else(|error| {
+                left_out(format!("what came after the last checkpoint: {error}"));
+                0
+            });
+        }
+        let torn = self.torn_tails(&recovery.records).unwrap_or_default();
+        let mut applied = 0;
+        for (index, record) in recovery.records.iter().enumerate() {
+            if record.kind != KIND_CHANGE || torn.contains(&index) {
+                continue;
+            }
+            let items = item_decode::decode(&record.payload)
+                .filter(|_| record.stamp <= STAMP_MAX)
+                .ok_or_else(|| damaged_record(record));
+            match items.and_then(|items| self.apply_all(&items, record)) {
+                Ok(()) => applied += 1,
+                Err(error) => left_out(format!("the change with stamp {}: {error}", record.stamp)),
+            }
+        }
+        applied
+    }
+
     /// After a restart of the machine: the newest epoch of which everything is there.
     fn replay_epoch(&self, recovery: &Recovery) -> Result<u64> {
         for tails in recovery.epochs() {

@@ -50,6 +50,7 @@ mod memory;
 mod open;
 #[cfg(feature = "recorder")]
 mod poison;
+mod private;
 #[cfg(feature = "recorder")]
 pub mod recorder;
 mod state;

@@ -31,6 +31,8 @@ pub(crate) enum Sharing {
     /// MAP_SHARED_VALIDATE | MAP_SYNC: page faults persist the file system's own metadata, so
     /// that flushed stores are durable without fsync. Only DAX can.
     Synchronous,
+    /// MAP_PRIVATE: stores stay in this process.
+    Private,
 }
 
 impl Addresses {
@@ -44,11 +46,13 @@ impl Addresses {
         let flags = match sharing {
             Sharing::Shared => libc::MAP_SHARED,
             Sharing::Synchronous => libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
+            Sharing::Private => libc::MAP_PRIVATE | libc::MAP_NORESERVE,
         };
         let protection = if read_only { libc::PROT_READ } else { READ_WRITE };
         let mut addresses = Addresses::new(len, protection, flags, file.as_raw_fd())?;
         let (base, how) = (addresses.base.addr(), (protection, flags));
-        addresses.watched = media::watch(base, len, file.as_raw_fd(), how);
+        let descriptor = if sharing == Sharing::Private { -1 } else { file.as_raw_fd() };
+        addresses.watched = media::watch(base, len, descriptor, how);
         Ok(addresses)
     }
 
@@ -68,6 +72,15 @@ impl Addresses {
             return Err(io::Error::last_os_error());
         }
         Ok(Addresses { base: base.cast(), len, owner: None, watched: false })
+    }
+
+    /// Anonymous memory with what is mapped here.
+    pub(crate) fn copied(&self) -> io::Result<Addresses> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let copy = Addresses::new(self.len, READ_WRITE, flags, -1)?;
+        // SAFETY: both are mapped, of this length, and the copy is nobody else's yet.
+        unsafe { copy.base.copy_from_nonoverlapping(self.base, self.len) };
+        Ok(copy)
     }
 
     /// The same addresses once more.

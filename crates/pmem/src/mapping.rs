@@ -31,6 +31,8 @@ pub struct Mapping {
     backing: Backing,
     /// Keeps the lock; none for anonymous memory.
     pub(crate) file: Option<Locked>,
+    /// Whether nobody else sees its stores.
+    pub(crate) private: bool,
     /// Whether stores go through the file: see the `through_file` module.
     pub(crate) through_file: bool,
     /// Whether a store was lost: see the `media` module.
@@ -46,6 +48,7 @@ pub struct Mapping {
 pub(crate) struct Parts {
     pub(crate) addresses: Addresses,
     pub(crate) read_only: bool,
+    pub(crate) private: bool,
     pub(crate) domain: Domain,
     pub(crate) medium: Medium,
     pub(crate) backing: Backing,
@@ -109,6 +112,7 @@ impl Mapping {
         let parts = Parts {
             addresses,
             read_only: false,
+            private: false,
             domain,
             medium: Medium::Memory,
             backing: Backing::default(),
@@ -123,6 +127,7 @@ impl Mapping {
         let parts = Parts {
             addresses: Addresses::anonymous(len).unwrap(),
             read_only: false,
+            private: false,
             domain,
             medium: Medium::File,
             backing: Backing::default(),
@@ -132,13 +137,15 @@ impl Mapping {
     }
 
     pub(crate) fn from_parts(parts: Parts, cpu: Cpu) -> Mapping {
-        let Parts { addresses, read_only, domain, medium, backing, file } = parts;
+        let Parts { addresses, read_only, private, domain, medium, backing, file } = parts;
         let through_file = domain == Domain::Sync
             && !read_only
+            && !private
             && file.is_some()
             && through_file::allowed(addresses.len() as u64);
         let mapping = Mapping {
             writable_len: if read_only { 0 } else { addresses.len() },
+            private,
             through_file,
             addresses,
             kernels: cpu.kernels,

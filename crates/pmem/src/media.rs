@@ -32,7 +32,8 @@ struct Watched {
     /// Its addresses: where it begins and ends; 0: none.
     from: AtomicUsize,
     to: AtomicUsize,
-    /// Its file, and how a part of it is mapped again.
+    /// Its file, and how a part of it is mapped again; below 0: what is stored is for nobody else,
+    /// so that any memory will do.
     file: AtomicI32,
     protection: AtomicI32,
     flags: AtomicI32,
@@ -218,7 +219,12 @@ impl Watched {
         }
         // of two threads one does it; the other stores again until that is done
         if take(page) {
-            let done = self.map_again(page, true) || self.lose(page);
+            let read_write = libc::PROT_READ | libc::PROT_WRITE;
+            let private = self.file.load(Ordering::Relaxed) < 0;
+            let done = match private {
+                true => replace(page, read_write),
+                false => self.map_again(page, true) || self.lose(page),
+            };
             clear(page);
             return done;
         }

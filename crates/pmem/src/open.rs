@@ -21,23 +21,40 @@ pub struct MapOptions {
     /// The `process` domain is asked for: a plain file or volatile DAX memory is taken without
     /// fsync.
     pub process: bool,
+    /// What is stored is seen by this mapping alone, and the medium stays as it is (to try what a
+    /// repair would do).
+    pub private: bool,
 }
 
 /// Opens, locks and maps `path`.
 pub(crate) fn open(path: &Path, options: &MapOptions, sysfs: &Sysfs) -> Result<Parts> {
+    open_with(path, options, sysfs, &|file| lock::lock(file, path, options.read_only))
+}
+
+/// The same for a file whose lock this process has, through another descriptor.
+pub(crate) fn open_locked(path: &Path, options: &MapOptions, sysfs: &Sysfs) -> Result<Parts> {
+    open_with(path, options, sysfs, &|file| Ok(Locked::new(file)))
+}
+
+fn open_with(
+    path: &Path,
+    options: &MapOptions,
+    sysfs: &Sysfs,
+    lock: &dyn Fn(File) -> Result<Locked>,
+) -> Result<Parts> {
     // O_NONBLOCK: a FIFO must not wait for its other end, nor a terminal for its line.
     let file = OpenOptions::new()
         .read(true)
-        .write(!options.read_only)
+        .write(!options.read_only && !options.private)
         .custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY)
         .open(path)
         .map_err(|error| refusal(path).unwrap_or_else(|| not_opened(path, options, error)))?;
     let metadata = file.metadata().map_err(|error| Error::io("stat", path, error))?;
     let parts = if metadata.is_file() {
-        let file = lock::lock(file, path, options.read_only)?;
+        let file = lock(file)?;
         map_file(file, path, options, sysfs)?
     } else if let Some(device) = devdax(&metadata, sysfs) {
-        let file = lock::lock(file, path, options.read_only)?;
+        let file = lock(file)?;
         map_devdax(file, &metadata, device.size_bytes, path, options, sysfs)?
     } else {
         return Err(Error::NotMappable { path: path.to_owned(), kind: kind(&metadata) });
@@ -102,32 +119,44 @@ fn map_devdax(
     let backing = sysfs.backing(Device::Character(metadata.rdev()));
     let domain = memory_domain(&backing, path, options)?;
     let len = mappable_len(size_bytes, path)?;
-    let addresses = Addresses::of_file(&file, len, Sharing::Shared, options.read_only)
-        .map_err(|error| Error::io("map", path, error))?;
-    let read_only = options.read_only;
+    let io = |error| Error::io("map", path, error);
+    let (read_only, private) = (options.read_only, options.private);
+    let shared = Addresses::of_file(&file, len, Sharing::Shared, read_only || private);
+    let mut addresses = shared.map_err(io)?;
+    if private {
+        // device-dax maps nothing privately
+        addresses = addresses.copied().map_err(io)?;
+    }
     let medium = Medium::DevDax;
-    Ok(Parts { addresses, read_only, domain, medium, backing, file: Some(file) })
+    Ok(Parts { addresses, read_only, private, domain, medium, backing, file: Some(file) })
 }
 
 fn map_file(file: Locked, path: &Path, options: &MapOptions, sysfs: &Sysfs) -> Result<Parts> {
     // Again, now that nobody else who asks for the lock can change it.
     let metadata = file.metadata().map_err(|error| Error::io("stat", path, error))?;
     let len = mappable_len(metadata.len(), path)?;
-    let read_only = options.read_only;
-    let synchronous = Addresses::of_file(&file, len, Sharing::Synchronous, read_only);
-    if let Ok(addresses) = synchronous {
+    let (read_only, private) = (options.read_only, options.private);
+    let map = |sharing| {
+        let sharing = if private { Sharing::Private } else { sharing };
+        Addresses::of_file(&file, len, sharing, read_only)
+            .map_err(|error| Error::io("map", path, error))
+    };
+    let synchronous = Addresses::of_file(&file, len, Sharing::Synchronous, read_only || private);
+    if let Ok(synchronous) = synchronous {
         let backing = sysfs.backing(Device::Block(metadata.dev()));
         let domain = memory_domain(&backing, path, options)?;
         allocate(&file, &metadata, path, options, Medium::Dax)?;
         let medium = Medium::Dax;
-        return Ok(Parts { addresses, read_only, domain, medium, backing, file: Some(file) });
+        let addresses = if private { map(Sharing::Private)? } else { synchronous };
+        let file = Some(file);
+        return Ok(Parts { addresses, read_only, private, domain, medium, backing, file });
     }
     allocate(&file, &metadata, path, options, Medium::File)?;
-    let addresses = Addresses::of_file(&file, len, Sharing::Shared, read_only)
-        .map_err(|error| Error::io("map", path, error))?;
+    let addresses = map(Sharing::Shared)?;
     Ok(Parts {
         addresses,
         read_only,
+        private,
         domain: if options.process { Domain::Process } else { Domain::Sync },
         medium: Medium::File,
         backing: Backing::default(),
@@ -164,7 +193,7 @@ fn allocate(
     medium: Medium,
 ) -> Result<()> {
     let (size_bytes, allocated_bytes) = (metadata.len(), metadata.blocks() * STAT_BLOCK_BYTES);
-    if options.read_only || allocated_bytes >= size_bytes {
+    if options.read_only || options.private || allocated_bytes >= size_bytes {
         return Ok(());
     }
     let fillable = options.process || medium == Medium::Dax || is_tmpfs(file, path)?;

@@ -20,7 +20,7 @@ impl Mapping {
     pub fn sync(&self) -> Result<()> {
         // fdatasync writes the pages of a shared mapping too: Linux finds those stored to by the
         // dirty bits of page tables.
-        if self.domain() != Domain::Sync || self.read_only() {
+        if self.domain() != Domain::Sync || self.read_only() || self.private {
             return Ok(());
         }
         store_fence();

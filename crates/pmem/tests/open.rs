@@ -6,9 +6,9 @@ use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 
-const SYNC: MapOptions = MapOptions { read_only: false, process: false };
-const PROCESS: MapOptions = MapOptions { read_only: false, process: true };
-const READ_ONLY: MapOptions = MapOptions { read_only: true, process: false };
+const SYNC: MapOptions = MapOptions { read_only: false, process: false, private: false };
+const PROCESS: MapOptions = MapOptions { read_only: false, process: true, private: false };
+const READ_ONLY: MapOptions = MapOptions { read_only: true, process: false, private: false };
 
 fn allocated(directory: &Path, name: &str, len: usize) -> PathBuf {
     let path = directory.join(name);

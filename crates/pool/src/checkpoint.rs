@@ -135,7 +135,7 @@ impl Pool {
         written
     }
 
-    fn switch(&self, cut: &Cut, folded: &Folded, pages: &mut Pages) -> Result<()> {
+    pub(crate) fn switch(&self, cut: &Cut, folded: &Folded, pages: &mut Pages) -> Result<()> {
         let old = self.roots();
         let slots: Vec<usize> = old.slots.iter().map(|slot| 1 - slot).collect();
         let written = pages.in_flight.take().unwrap_or_else(InFlight::none);

@@ -96,7 +96,7 @@ fn format_in(dir: &Path, options: &FormatOptions, each: EachStep<'_>) -> Result<
         place(&path, spec, options.slice_bytes, (&mut made, &mut steps))?;
         mappings.push(Mapping::open(
             &path,
-            &MapOptions { read_only: false, process: options.process },
+            &MapOptions { process: options.process, ..MapOptions::default() },
         )?);
     }
     format_mappings(&mappings, options)?;

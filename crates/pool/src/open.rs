@@ -11,6 +11,7 @@ use crate::record::{KIND_EPOCH, Record};
 use crate::root::{
     INODE_COUNTER_MAX, NUMBER_AT_OPEN_MAX, Slots, complete_generation, highest_generation,
 };
+use crate::salvage;
 use crate::scan::{Damage, SEQUENCE_GAP, Scan, scan};
 use crate::slice::{Candidate, Slice};
 use crate::space::{Space, bits_from_bytes};
@@ -61,25 +62,36 @@ impl Pool {
         candidates.sort_by_key(|candidate| candidate.superblock.index.get());
         check_set(&candidates)?;
         let slots: Vec<Slots> = candidates.iter().map(Candidate::slots).collect();
-        let roots = choose_roots(&candidates, &slots)?;
+        let mut notes = Vec::new();
+        let roots = match choose_roots(&candidates, &slots) {
+            Err(error) if options.salvage => {
+                notes.push(error.to_string());
+                salvage::newest_roots(&slots)
+            }
+            roots => roots?,
+        };
         let highest = highest_generation(&slots);
         let topology = machine(&candidates, options)?;
         let near = near_slices(&topology, &candidates);
         let mut recovery = Recovery::default();
         let mut slices = Vec::new();
-        let mut notes = Vec::new();
         let mut unreadable = Vec::new();
         let mut inodes = 0;
         let mut complete = 0;
         for (index, candidate) in candidates.into_iter().enumerate() {
-            let Some(root) = slots[index][roots.slots[index]] else {
-                return Err(Error::Slices("a root went away while it was read".to_owned()));
+            let root = match slots[index][roots.slots[index]] {
+                Some(root) => root,
+                None if options.salvage => salvage::no_root(&candidate.superblock),
+                None => {
+                    return Err(Error::Slices("a root went away while it was read".to_owned()));
+                }
             };
             inodes += root.inodes.get();
             let floor = root.log_floor.get();
             let mut found = scan(index as u8, &candidate.mapping, &candidate.superblock, floor)?;
             complete = complete.max(found.generation_max);
-            let sequence = found.sequence_max.max(floor);
+            let has_root = slots[index][roots.slots[index]].is_some();
+            let sequence = found.sequence_max.max(if has_root { floor } else { 0 });
             check_numbers(index, highest.max(sequence), root.inode_next.get())?;
             let sequence_next = sequence + SEQUENCE_GAP;
             unreadable.extend(std::mem::take(&mut found.unreadable));
@@ -103,7 +115,10 @@ impl Pool {
                 inode_next: AtomicU64::new(root.inode_next.get()),
             });
         }
-        check_last(&roots, &slots, complete)?;
+        match check_last(&roots, &slots, complete) {
+            Err(error) if options.salvage => notes.push(error.to_string()),
+            checked => checked?,
+        }
         for damage in unreadable {
             if recovery.left > Some(Left::Closed) {
                 recovery.damage.push(damage);
@@ -116,7 +131,9 @@ impl Pool {
         }
         recovery.records.sort_by_key(|r| (r.stamp, r.slice, r.lane, r.chunk, r.position));
         let pool = Pool::assemble(slices, roots, highest, near, options.clone(), notes, inodes);
-        pool.load_space()?;
+        if !options.salvage {
+            pool.load_space()?;
+        }
         Ok((pool, recovery))
     }
 

@@ -63,6 +63,8 @@ pub struct OpenOptions {
     pub machine: Option<Arc<Topology>>,
     /// Write tree pages once, for who measures what their second copies cost.
     pub single_pages: bool,
+    /// Open what can be read of a damaged pool, with no idea of what is free: for who repairs it.
+    pub salvage: bool,
     /// The id of this boot of the machine, for who plays restarts; `None`: the kernel's.
     pub boot: Option<[u8; 16]>,
 }

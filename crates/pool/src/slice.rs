@@ -104,9 +104,12 @@ fn peek(path: &Path) -> Result<Superblock> {
         .map_err(|flaw| superblock_error(path, flaw))
 }
 
+/// Asks nothing of the memory.
+const PEEK: MapOptions = MapOptions { read_only: true, process: true, private: false };
+
 /// The superblock of a device, seen through a mapping that asks nothing of its memory.
 fn peek_device(path: &Path) -> Result<Superblock> {
-    let mapping = Mapping::open(path, &MapOptions { read_only: true, process: true })?;
+    let mapping = Mapping::open(path, &PEEK)?;
     Ok(superblock_of(path, &mapping)?.0)
 }
 
@@ -135,14 +138,23 @@ impl Candidate {
     /// Maps the slice at `path` and reads its superblock; repairs one copy from the other unless
     /// `read_only`.
     pub fn open(path: &Path, read_only: bool) -> Result<Candidate> {
+        Candidate::open_with(path, MapOptions { read_only, ..MapOptions::default() })
+    }
+
+    /// The same, but what is stored is seen by this process alone, and the medium stays as it is.
+    pub fn open_private(path: &Path) -> Result<Candidate> {
+        Candidate::open_with(path, MapOptions { private: true, ..MapOptions::default() })
+    }
+
+    fn open_with(path: &Path, options: MapOptions) -> Result<Candidate> {
         let process = match peek(path) {
             Ok(superblock) => superblock.domain == Domain::Process as u8,
             // devdax has no read(2)
             Err(_) if is_device(path) => peek_device(path)?.domain == Domain::Process as u8,
             Err(error) => return Err(error),
         };
-        let mapping = Mapping::open(path, &MapOptions { read_only, process })?;
-        Candidate::from_mapping(path, mapping, read_only)
+        let mapping = Mapping::open(path, &MapOptions { process, ..options })?;
+        Candidate::from_mapping(path, mapping, options.read_only)
     }
 
     /// The slice in this memory.

@@ -1,0 +1,206 @@
+//! Maps of files: a slot whose block is lost names one that cannot be read, so that reading there
+//! is an error and never zeros.
+
+use crate::item::Placed;
+use crate::keys::{self, REFERENCES_BLOCKS};
+use crate::leaf::LEAF_BLOCKS;
+use crate::leaf_value::{self, Named, Part};
+use crate::references;
+use crate::repair::found::{Found, file_place};
+use crate::repair::{Lost, Repair};
+use crate::types::{FileKind, Ino};
+use pool::tree::{Change, Key};
+use pool::{BLOCK_BYTES, BlockAddr};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// Most leaves of one file that are marked as lost; with more, what is missing is a hole.
+const LEAVES_MAX: u64 = 1 << 14;
+
+impl Repair {
+    /// Mends the leaves that name what they must not, and those that are lost.
+    pub(super) fn mend_leaves(&mut self, found: &mut Found, pages: &HashSet<BlockAddr>) {
+        for addr in found.shared.keys() {
+            if let Some(owner) = found.owners.get(addr) {
+                found.wrong_leaves.insert(*owner);
+                found.contested.insert(*addr);
+            }
+        }
+        for (ino, index) in std::mem::take(&mut found.wrong_leaves) {
+            self.mend_leaf((ino, index), found, pages);
+        }
+        found.owners.retain(|addr, _| !found.contested.contains(addr));
+        for lost in std::mem::take(&mut self.lost) {
+            self.mark_lost(&lost, found);
+        }
+    }
+
+    fn mend_leaf(
+        &mut self,
+        (ino, index): (Ino, u64),
+        found: &mut Found,
+        pages: &HashSet<BlockAddr>,
+    ) {
+        let key = keys::key(ino, keys::MAP, index);
+        let value = self.core.pool.get(keys::home(ino), &key).ok().flatten();
+        let Some(named) = value.as_deref().and_then(leaf_value::decode) else {
+            self.say(file_place(ino, index * LEAF_BLOCKS), "its map makes no sense: lost");
+            return self.lose_leaf(ino, index, found);
+        };
+        let (before, mut slots) = (named.len() as u64, Vec::new());
+        for mut named in named {
+            let addr = named.placed.addr;
+            let foreign = !self.core.pool.contains(addr) || pages.contains(&addr);
+            let contested = found.contested.contains(&addr);
+            if (foreign || contested) && named.part == Part::Reserved {
+                // nothing was written there
+                continue;
+            }
+            if foreign {
+                let Some(bad) = self.bad_slot(named.slot) else { continue };
+                named = bad;
+            } else if contested {
+                if named.part == Part::Own {
+                    *found.shared.entry(addr).or_default() += 1;
+                }
+                named.part = Part::Shared;
+            }
+            if foreign || contested {
+                self.drop_patch(ino, index * LEAF_BLOCKS + named.slot as u64);
+            }
+            slots.push(named);
+        }
+        self.put_leaf((ino, index), before, slots, found);
+    }
+
+    fn put_leaf(
+        &mut self,
+        (ino, index): (Ino, u64),
+        before: u64,
+        slots: Vec<Named>,
+        found: &mut Found,
+    ) {
+        let inode = found.inodes.entry(ino).or_default();
+        inode.blocks = (inode.blocks + slots.len() as u64).saturating_sub(before);
+        inode.leaves.insert(index);
+        if let Some(last) = slots.last() {
+            inode.end = inode.end.max(index * LEAF_BLOCKS + last.slot as u64 + 1);
+        }
+        let change = leaf_value::encode(slots.into_iter()).map_or(Change::Delete, Change::Put);
+        self.changes.insert((keys::home(ino), keys::key(ino, keys::MAP, index)), change);
+    }
+
+    fn drop_patch(&mut self, ino: Ino, block: u64) {
+        let key = keys::key(ino, keys::PATCH, block);
+        if matches!(self.core.pool.get(keys::home(ino), &key), Ok(Some(_))) {
+            self.changes.insert((keys::home(ino), key), Change::Delete);
+        }
+    }
+
+    /// Nothing of a leaf can be read, as far as the file goes.
+    fn lose_leaf(&mut self, ino: Ino, index: u64, found: &mut Found) {
+        let size = found.inodes.get(&ino).and_then(|inode| inode.stored).map(|stored| stored.size);
+        let first = index * LEAF_BLOCKS;
+        let blocks = size.map_or(LEAF_BLOCKS, |size| size.div_ceil(BLOCK_BYTES));
+        let count = blocks.saturating_sub(first).min(LEAF_BLOCKS) as usize;
+        let slots: Vec<Named> = (0..count).filter_map(|slot| self.bad_slot(slot)).collect();
+        self.put_leaf((ino, index), 0, slots, found);
+    }
+
+    /// The leaves that lay in a part of the tree that is lost, of files that had more blocks than
+    /// are there.
+    fn mark_lost(&mut self, lost: &Lost, found: &mut Found) {
+        let from = lost.from.unwrap_or(Key::MIN);
+        let upper = lost.upper.unwrap_or(Key::MAX);
+        let last = Ino(upper.object);
+        let within: Vec<Ino> =
+            found.inodes.range(Ino(from.object)..=last).map(|(i, _)| *i).collect();
+        for ino in within.into_iter().filter(|ino| keys::home(*ino) == lost.slice) {
+            let Some(inode) = found.inodes.get(&ino) else { continue };
+            let Some(stored) = inode.stored.filter(|stored| stored.kind == FileKind::File) else {
+                continue;
+            };
+            if stored.blocks <= inode.blocks {
+                continue;
+            }
+            let leaves = stored.size.div_ceil(LEAF_BLOCKS * BLOCK_BYTES);
+            let key = |index| keys::key(ino, keys::MAP, index);
+            let first = if from <= key(0) { 0 } else { from.index };
+            let first = if from > key(leaves) { leaves } else { first };
+            let end = if upper > key(leaves) { leaves } else { upper.index };
+            let end = if upper <= key(0) { 0 } else { end };
+            let gone: Vec<u64> = (first..end.max(first))
+                .filter(|i| !inode.leaves.contains(i))
+                .take(LEAVES_MAX as usize + 1)
+                .collect();
+            if gone.is_empty() {
+                continue;
+            }
+            let missing = stored.blocks - inode.blocks;
+            if gone.len() as u64 > LEAVES_MAX {
+                let what = format!(
+                    "{missing} blocks of it are lost, in too large a range to be marked: zeros are \
+                     read in their place"
+                );
+                self.say(crate::check::inode_place(ino), what);
+                continue;
+            }
+            let what = format!(
+                "the map of {} KiB from there on is lost, with {missing} blocks: reading there is \
+                 an error now",
+                gone.len() as u64 * LEAF_BLOCKS * BLOCK_BYTES / 1024
+            );
+            self.say(file_place(ino, gone[0] * LEAF_BLOCKS), what);
+            for index in gone {
+                self.lose_leaf(ino, index, found);
+            }
+        }
+    }
+
+    /// A slot whose block cannot be read: its checksum never fits.
+    fn bad_slot(&mut self, slot: usize) -> Option<Named> {
+        if self.bad.is_none() {
+            let addr = self.core.pool.take_any()?;
+            let zeros = [0; BLOCK_BYTES as usize];
+            let (written, crc) = self.core.pool.write_block(addr, &zeros);
+            let _ = pmem::fence(written);
+            self.bad = Some(Placed { addr, crc: !crc });
+        }
+        let placed = self.bad?;
+        self.bad_slots += 1;
+        Some(Named { slot, placed, part: Part::Shared })
+    }
+
+    /// Counts the references to blocks anew; gives all blocks that are in use.
+    pub(super) fn count_places(&mut self, found: &mut Found) -> BTreeSet<BlockAddr> {
+        if let Some(bad) = self.bad {
+            found.shared.insert(bad.addr, self.bad_slots);
+        }
+        let mut counts: BTreeMap<u64, [u32; REFERENCES_BLOCKS as usize]> = BTreeMap::new();
+        for (addr, count) in &found.shared {
+            let index = keys::references(*addr).index;
+            let counts = counts.entry(index).or_insert([0; REFERENCES_BLOCKS as usize]);
+            counts[(addr.bits() % REFERENCES_BLOCKS) as usize] = *count as u32;
+        }
+        let mut wrong = 0;
+        for (index, counts) in &counts {
+            let value = references::encode(counts);
+            if found.counted.remove(index) != value
+                && let Some(value) = value
+            {
+                wrong += 1;
+                let key = Key::new(0, keys::REFERENCES, *index);
+                let slice = references::home(*index) as u8;
+                self.changes.insert((slice, key), Change::Put(value));
+            }
+        }
+        for index in std::mem::take(&mut found.counted).into_keys() {
+            wrong += 1;
+            let key = Key::new(0, keys::REFERENCES, index);
+            self.changes.insert((references::home(index) as u8, key), Change::Delete);
+        }
+        if wrong > 0 {
+            self.say("references to blocks", format!("counted anew in {wrong} places"));
+        }
+        found.owners.keys().chain(found.shared.keys()).copied().collect()
+    }
+}

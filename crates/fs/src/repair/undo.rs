@@ -1,0 +1,150 @@
+//! The undo file: the pages that a repair replaces, and what replaces them.
+//!
+//! ```text
+//!  0  "NSUNDO01"    8  pool UUID    24  u64 pages    32  u32 CRC-32C of bytes 0..32, 0 u32
+//! then each page:   u32 slice, u32 CRC of the new page, u64 offset, 4096 bytes of the old one,
+//!                   u32 CRC-32C of all that, 0 u32
+//! ```
+
+use crate::bytes::Bytes;
+use crate::error::{Error, Result};
+use pmem::{InFlight, Mapping};
+use pool::{Candidate, Pool};
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::path::Path;
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+const MAGIC: &[u8; 8] = b"NSUNDO01";
+const HEAD: usize = 40;
+const ENTRY: usize = 16 + PAGE + 8;
+
+/// Saves the pages of the media that are to be replaced, durably, to a new file.
+pub fn save(path: &Path, pool: &Pool, changed: &[(Mapping, Vec<u64>)]) -> Result<()> {
+    let io = |source| Error::from(pool::Error::Io { path: path.to_path_buf(), source });
+    let file = File::options().write(true).create_new(true).open(path).map_err(io)?;
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    let pages: usize = changed.iter().map(|(_, pages)| pages.len()).sum();
+    let mut head = MAGIC.to_vec();
+    head.extend(pool.slices().first().map_or([0; 16], |slice| slice.superblock.pool_uuid));
+    head.extend((pages as u64).to_le_bytes());
+    out.write_all(&sealed(head)).map_err(io)?;
+    for ((index, slice), (behind, pages)) in (0u32..).zip(pool.slices()).zip(changed) {
+        for page in pages {
+            let (mut old, mut new) = ([0; PAGE], [0; PAGE]);
+            // what cannot be read is nothing to go back to
+            let _ = behind.read(*page, &mut old);
+            slice.mapping.read(*page, &mut new).map_err(pool::Error::from)?;
+            let mut entry = index.to_le_bytes().to_vec();
+            entry.extend(pmem::crc32c(0, &new).to_le_bytes());
+            entry.extend(page.to_le_bytes());
+            entry.extend(old);
+            out.write_all(&sealed(entry)).map_err(io)?;
+        }
+    }
+    let file = out.into_inner().map_err(|error| io(error.into_error()))?;
+    file.sync_all().map_err(io)?;
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new("."))).and_then(|dir| dir.sync_all()).map_err(io)
+}
+
+fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let crc = pmem::crc32c(0, &bytes);
+    bytes.extend(crc.to_le_bytes());
+    bytes.extend([0; 4]);
+    bytes
+}
+
+fn is_sealed(bytes: &[u8]) -> bool {
+    bytes.split_last_chunk::<8>().is_some_and(|(rest, seal)| {
+        pmem::crc_fits(
+            pmem::crc32c(0, rest),
+            u32::from_le_bytes([seal[0], seal[1], seal[2], seal[3]]),
+        ) && seal[4..] == [0; 4]
+    })
+}
+
+/// One page of the file.
+struct Entry {
+    slice: usize,
+    new: u32,
+    offset: u64,
+    old: Vec<u8>,
+}
+
+/// Puts back what a repair replaced. The pool must be as the repair left it, or as it was before
+/// it, or between: then nothing of what came later is lost.
+pub fn undo(dir: &Path, file: &Path) -> Result<u64> {
+    let paths = pool::slice_paths(dir)?;
+    let candidates: std::result::Result<Vec<Candidate>, pool::Error> =
+        paths.iter().map(|path| Candidate::open(path, false)).collect();
+    let mut candidates = candidates?;
+    candidates.sort_by_key(|candidate| candidate.superblock.index.get());
+    // all of it is looked at before anything is written
+    for write in [false, true] {
+        let mut written = InFlight::none();
+        let count = entries(file, &candidates, &mut |entry, mapping| {
+            let mut found = [0; PAGE];
+            let read = mapping.read(entry.offset, &mut found).is_ok();
+            let is_known =
+                pmem::crc_fits(pmem::crc32c(0, &found), entry.new) || found == *entry.old;
+            if write {
+                written = std::mem::replace(&mut written, InFlight::none())
+                    .and(mapping.write(entry.offset, &entry.old));
+            } else if read && !is_known {
+                return Err(wrong("the pool was changed since the repair: nothing was put back"));
+            }
+            Ok(())
+        })?;
+        let _ = pmem::fence(written);
+        for candidate in &candidates {
+            candidate.mapping.sync().map_err(pool::Error::from)?;
+        }
+        if write {
+            return Ok(count);
+        }
+    }
+    Ok(0)
+}
+
+type EachEntry<'a> = &'a mut dyn FnMut(&Entry, &Mapping) -> Result<()>;
+
+fn entries(path: &Path, candidates: &[Candidate], each: EachEntry<'_>) -> Result<u64> {
+    let io = |source| Error::from(pool::Error::Io { path: path.to_path_buf(), source });
+    let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(io)?);
+    let mut head = [0; HEAD];
+    file.read_exact(&mut head).map_err(io)?;
+    let uuid = candidates.first().map(|candidate| candidate.superblock.pool_uuid);
+    if head[..8] != *MAGIC || !is_sealed(&head) {
+        return Err(wrong("it is no undo file of a repair, or is damaged"));
+    }
+    if uuid.is_none_or(|uuid| head[8..24] != uuid) {
+        return Err(wrong("the undo file is of another pool"));
+    }
+    let pages = Bytes(&head[24..]).u64().unwrap_or(0);
+    for _ in 0..pages {
+        let mut bytes = vec![0; ENTRY];
+        file.read_exact(&mut bytes).map_err(io)?;
+        let entry = entry(&bytes).ok_or_else(|| wrong("the undo file is damaged"))?;
+        let slice = candidates.get(entry.slice).map(|candidate| &candidate.mapping);
+        let inside = |mapping: &&Mapping| {
+            let end = entry.offset.checked_add(PAGE as u64);
+            end.is_some_and(|end| end <= mapping.len())
+        };
+        let mapping = slice.filter(inside).ok_or_else(|| wrong("the undo file is damaged"))?;
+        each(&entry, mapping)?;
+    }
+    Ok(pages)
+}
+
+fn entry(bytes: &[u8]) -> Option<Entry> {
+    let mut rest = Bytes(bytes);
+    let (slice, new, offset) = (rest.u32()?, rest.u32()?, rest.u64()?);
+    let old = rest.take(PAGE)?.to_vec();
+    is_sealed(bytes).then_some(Entry { slice: slice as usize, new, offset, old })
+}
+
+fn wrong(what: &str) -> Error {
+    Error::Damaged(what.to_owned())
+}

@@ -1,0 +1,123 @@
+//! The files of a pool: nothing is written before it is asked for, and all of it can be undone.
+
+use crate::common::TestPool;
+use crate::planted::{SLICE_BYTES, SLICES, damage, pairs, plant, read};
+use fs::{repair, undo};
+
+fn damaged() -> TestPool {
+    let pool = TestPool::new(SLICES, SLICE_BYTES);
+    let fs = pool.start_alone();
+    plant(&fs);
+    fs.close().unwrap();
+    drop(fs);
+    let mut images = read(&pool.dir());
+    for pair in pairs(&images).into_iter().skip(3).step_by(5) {
+        pair.iter().for_each(|place| damage(&mut images, *place));
+    }
+    put(&pool, &images);
+    pool
+}
+
+fn put(pool: &TestPool, images: &[Vec<u8>]) {
+    for (path, image) in crate::common::slices(&pool.dir()).iter().zip(images) {
+        std::fs::write(path, image).unwrap();
+    }
+}
+
+#[test]
+fn nothing_is_written_before_it_is_asked_for() {
+    let pool = damaged();
+    let before = read(&pool.dir());
+    let tried = repair(&pool.dir(), &mut |_, _| ()).unwrap().expect("it is damaged");
+    assert!(tried.report().pages > 4, "{:?}", tried.report());
+    assert!(!tried.report().found.is_empty() && !tried.report().done.is_empty());
+    assert_eq!(read(&pool.dir()), before);
+    // nobody opens it meanwhile
+    assert!(fs::FileSystem::open_pool(&pool.dir(), &pool.open).is_err());
+    drop(tried);
+    assert_eq!(read(&pool.dir()), before);
+}
+
+#[test]
+fn what_was_tried_is_what_is_written_and_it_can_be_undone() {
+    let pool = damaged();
+    let before = read(&pool.dir());
+    let undo_file = pool.dir().join("repair.undo");
+    let tried = repair(&pool.dir(), &mut |_, _| ()).unwrap().unwrap();
+    let (pages, left) = (tried.report().pages, tried.report().left.len());
+    tried.write(&undo_file).unwrap();
+    let after = read(&pool.dir());
+    let differ = |(one, other): (&Vec<u8>, &Vec<u8>)| {
+        one.chunks(4096).zip(other.chunks(4096)).filter(|(a, b)| a != b).count() as u64
+    };
+    assert_eq!(before.iter().zip(&after).map(differ).sum::<u64>(), pages);
+    assert_eq!(pool.check().findings.len(), left);
+    // once more: what is left cannot be repaired, and stays
+    match repair(&pool.dir(), &mut |_, _| ()).unwrap() {
+        None => assert_eq!(left, 0),
+        Some(again) => assert!(again.report().done.is_empty(), "{:?}", again.report()),
+    }
+    assert_eq!(undo(&pool.dir(), &undo_file).unwrap(), pages);
+    assert_eq!(read(&pool.dir()), before);
+    // twice is as good as once
+    assert_eq!(undo(&pool.dir(), &undo_file).unwrap(), pages);
+    assert_eq!(read(&pool.dir()), before);
+}
+
+#[test]
+fn an_undo_that_does_not_fit_is_refused() {
+    let pool = damaged();
+    let undo_file = pool.dir().join("repair.undo");
+    repair(&pool.dir(), &mut |_, _| ()).unwrap().unwrap().write(&undo_file).unwrap();
+    let other = damaged();
+    let said = undo(&other.dir(), &undo_file).unwrap_err().to_string();
+    assert!(said.contains("another pool"), "{said}");
+    let whole = std::fs::read(&undo_file).unwrap();
+    for at in [3, 30, 36, 50, 3000, whole.len() - 5] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        std::fs::write(&undo_file, &bytes).unwrap();
+        assert!(undo(&pool.dir(), &undo_file).is_err(), "byte {at}");
+    }
+    std::fs::write(&undo_file, &whole[..whole.len() - 1]).unwrap();
+    assert!(undo(&pool.dir(), &undo_file).is_err());
+    std::fs::write(&undo_file, &whole).unwrap();
+    // a pool that was used since is not put back: that would lose what came later
+    let fs = pool.start_alone();
+    plant_more(&fs);
+    fs.close().unwrap();
+    drop(fs);
+    let used = read(&pool.dir());
+    let said = undo(&pool.dir(), &undo_file).unwrap_err().to_string();
+    assert!(said.contains("changed since the repair"), "{said}");
+    assert_eq!(read(&pool.dir()), used);
+}
+
+fn plant_more(fs: &fs::FileSystem) {
+    let file = crate::common::make(fs, "later");
+    fs.write(&file, 0, &[7; 9000]).unwrap();
+}
+
+/// A file that is there already is nobody's undo file.
+#[test]
+fn an_undo_file_is_never_written_over() {
+    let pool = damaged();
+    let before = read(&pool.dir());
+    let undo_file = pool.dir().join("repair.undo");
+    std::fs::write(&undo_file, b"precious").unwrap();
+    let tried = repair(&pool.dir(), &mut |_, _| ()).unwrap().unwrap();
+    assert!(tried.write(&undo_file).is_err());
+    assert_eq!(std::fs::read(&undo_file).unwrap(), b"precious");
+    assert_eq!(read(&pool.dir()), before);
+}
+
+#[test]
+fn a_whole_pool_needs_no_repair() {
+    let mut pool = TestPool::new(SLICES, SLICE_BYTES);
+    let fs = pool.start_alone();
+    plant(&fs);
+    pool.kill();
+    drop(fs);
+    assert!(repair(&pool.dir(), &mut |_, _| ()).unwrap().is_none());
+    pool.assert_clean();
+}
