@@ -6,7 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use nearside::SliceSpec;
 
 use crate::{
-    bench, cat, cp, df, ls, manual, mkdir, mv, rm, scrub, size, stat, stats, top, topology, tree,
+    bench, cat, check, cp, df, ls, manual, mkdir, mv, rm, scrub, size, stat, stats, top, topology,
+    tree,
 };
 
 /// Files on persistent memory: a pool of slices, one for each NUMA node, mounted for every program.
@@ -48,7 +49,7 @@ pub enum Command {
     /// Show what a pool is and how full.
     Info(InfoArgs),
     /// Verify everything that a pool stores; exits 0 if clean, 1 if damaged, 2 if it cannot look.
-    Check(CheckArgs),
+    Check(check::CheckArgs),
     /// Verify checksums while the pool is in use, and repair what has a copy.
     Scrub(scrub::ScrubArgs),
     /// Show how much space a pool has, slice by slice.
@@ -258,26 +259,6 @@ pub struct InfoArgs {
     #[arg(value_name = "POOL|DIR")]
     pub pool: PathBuf,
     /// Print JSON; all sizes are bytes.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Arguments of `check`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  nearside check /data/pool
-  nearside check /data/pool --json && echo clean
-
-Of a mounted pool the server checks the trees of a new checkpoint, and then all data, while the pool
-is in use: writers wait for half a megabyte to be read at most, and a pool that is nearly full may
-run out of space sooner meanwhile, since what the check looks at is not used again before its end.
-The server tells the pool's owner and root. What was made after the check began is not looked at.")]
-pub struct CheckArgs {
-    /// A pool: its directory, or the one it is mounted on.
-    #[arg(value_name = "POOL|DIR")]
-    pub pool: PathBuf,
-    /// Print JSON.
     #[arg(long)]
     pub json: bool,
 }

@@ -34,6 +34,16 @@ pub enum Error {
         /// The pool, and what stood in the way.
         reason: String,
     },
+    /// The repair was tried, and not made.
+    #[error("{}: {count} things are wrong; nothing was written{advice}", pool.display())]
+    Unrepaired {
+        /// The pool.
+        pool: PathBuf,
+        /// Findings.
+        count: usize,
+        /// What to do.
+        advice: &'static str,
+    },
     /// The check found something.
     #[error("{}: damaged in {count} places (listed on stdout)", pool.display())]
     Damaged {

@@ -37,6 +37,7 @@ mod place;
 mod plan;
 mod pool_path;
 mod progress;
+mod repair;
 mod rm;
 mod sample;
 mod screen;

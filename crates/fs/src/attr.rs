@@ -11,7 +11,7 @@
 
 use crate::bytes::Bytes;
 use crate::types::{FILE_BYTES_MAX, FileKind, Ino, Timestamp};
-use pool::STAMP_MAX;
+use pool::STAMP_AT_OPEN_MAX;
 
 /// Bytes of the value.
 pub const BYTES: usize = 88;
@@ -118,7 +118,7 @@ impl Stored {
         };
         let blocks_max = FILE_BYTES_MAX / 4096;
         let fine = stored.size <= size_max && stored.blocks <= blocks_max;
-        (fine && stored.stamp <= STAMP_MAX).then_some(stored)
+        (fine && stored.stamp <= STAMP_AT_OPEN_MAX).then_some(stored)
     }
 }
 
@@ -148,5 +148,8 @@ mod tests {
         assert_eq!(Stored::decode(&stored.encode()), Some(stored));
         assert_eq!(Stored::decode(&[1; BYTES - 1]), None);
         assert_eq!(Stored::decode(&[99; BYTES]), None);
+        // no change could follow it
+        let last = Stored { stamp: STAMP_AT_OPEN_MAX + 1, ..stored };
+        assert_eq!(Stored::decode(&last.encode()), None);
     }
 }

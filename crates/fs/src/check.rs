@@ -120,33 +120,26 @@ fn check_pool(pool: Pool, recovery: &Recovery, each: Each<'_>) -> Result<CheckRe
         }
     };
     let state = State { overlays, ..State::default() };
-    let mut report = checked(&core, (&folded, &pages), report, state, each);
+    let (mut report, _) = checked(&core, (&folded, &pages), report, state, each);
     core.pool.second_copies_read().into_iter().for_each(|note| report.add("tree page", note));
     Ok(report)
 }
 
-fn checked(
+/// Verifies what these trees hold; gives the leaves whose data is to be looked at later.
+pub fn checked(
     core: &Core,
     (folded, pages): (&Folded, &Pages),
     report: CheckReport,
     state: State,
     each: Each<'_>,
-) -> CheckReport {
+) -> (CheckReport, Vec<(Ino, u64)>) {
     let view = FoldView::new(&core.pool, pages);
     let mut checker = Checker { core, report, state, each };
     checker.trees(&view, folded);
     checker.names();
     checker.places();
     checker.space(&view, folded);
-    checker.report
-}
-
-/// Verifies what the trees of an engine hold, whose log is empty.
-pub fn check_core(core: &Core, each: Each<'_>) -> CheckReport {
-    let roots = core.pool.roots();
-    let folded = Folded { trees: roots.trees.clone(), spaces: roots.spaces.clone() };
-    let pages = Pages::in_memory();
-    checked(core, (&folded, &pages), CheckReport::default(), State::default(), each)
+    (checker.report, checker.state.leaves.unwrap_or_default())
 }
 
 /// What the trees said about one inode.

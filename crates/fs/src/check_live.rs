@@ -6,14 +6,14 @@
 //! writers wait for the moment that it takes to read half a megabyte. What was made since is not
 //! looked at: it is not older than the check.
 
-use crate::check::{CheckReport, Checker, State};
+use crate::check::{CheckReport, Each, State, checked};
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::leaf::LEAF_BLOCKS;
 use crate::read::damaged_block;
 use crate::system::FileSystem;
 use crate::types::Ino;
-use pool::{BLOCK_BYTES, FoldView, Folded, Pages};
+use pool::{BLOCK_BYTES, Folded, Pages};
 
 impl FileSystem {
     /// Verifies what the pool stores while it is in use. `each` is told how many bytes of data are
@@ -42,18 +42,20 @@ impl Core {
     fn check_trees(&self) -> (CheckReport, Vec<(Ino, u64)>) {
         // the pages, and the blocks that they name, are not used again before it ends
         let _pin = crossbeam_epoch::pin();
+        let state = State { leaves: Some(Vec::new()), ..State::default() };
+        self.check_roots(state, &mut |_, _| ())
+    }
+
+    /// Checks the trees of an engine whose log is empty, and that nobody else has.
+    pub(crate) fn check_all(&self, each: Each<'_>) -> CheckReport {
+        self.check_roots(State::default(), each).0
+    }
+
+    fn check_roots(&self, state: State, each: Each<'_>) -> (CheckReport, Vec<(Ino, u64)>) {
         let roots = self.pool.roots();
         let folded = Folded { trees: roots.trees.clone(), spaces: roots.spaces.clone() };
         let pages = Pages::in_memory();
-        let view = FoldView::new(&self.pool, &pages);
-        let state = State { leaves: Some(Vec::new()), ..State::default() };
-        let report = CheckReport::default();
-        let mut checker = Checker { core: self, report, state, each: &mut |_, _| () };
-        checker.trees(&view, &folded);
-        checker.names();
-        checker.places();
-        checker.space(&view, &folded);
-        (checker.report, checker.state.leaves.unwrap_or_default())
+        checked(self, (&folded, &pages), CheckReport::default(), state, each)
     }
 
     pub(crate) fn check_leaf(&self, ino: Ino, index: u64, report: &mut CheckReport) {

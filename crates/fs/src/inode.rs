@@ -162,6 +162,8 @@ impl Inode {
     pub fn restore(&self, meta: &mut Meta, stored: &Stored) {
         meta.mode = stored.mode;
         meta.links = stored.links;
+        // whatever the tree said of it
+        meta.orphan &= stored.links == 0;
         meta.uid = stored.uid;
         meta.gid = stored.gid;
         meta.rdev = stored.rdev;

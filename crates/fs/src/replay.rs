@@ -16,7 +16,9 @@ use crate::types::{FILE_BYTES_MAX, FileKind, Ino};
 use crate::write::grow;
 use pmem::Domain;
 use pool::tree::Change;
-use pool::{BLOCK_BYTES, INODE_COUNTER_MAX, KIND_CHANGE, Left, Record, Recovery, STAMP_MAX};
+use pool::{
+    BLOCK_BYTES, INODE_COUNTER_MAX, KIND_CHANGE, Left, Record, Recovery, STAMP_AT_OPEN_MAX,
+};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -61,7 +63,7 @@ impl Core {
                 continue;
             }
             let items = item_decode::decode(&record.payload)
-                .filter(|_| record.stamp <= STAMP_MAX)
+                .filter(|_| record.stamp <= STAMP_AT_OPEN_MAX)
                 .ok_or_else(|| damaged_record(record))?;
             self.apply_all(&items, record)?;
             applied += 1;
@@ -69,33 +71,8 @@ impl Core {
         Ok(applied)
     }
 
-    /// Applies what can be of a log that may be damaged; `left_out` is told the rest.
-    pub fn replay_readable(&self, recovery: &Recovery, left_out: &mut dyn FnMut(String)) -> u64 {
-        if recovery.left >= Some(Left::Crashed) && self.pool.domain() == Domain::Sync {
-            return self.replay_epoch(recovery).unwrap_or_else(|error| {
-                left_out(format!("what came after the last checkpoint: {error}"));
-                0
-            });
-        }
-        let torn = self.torn_tails(&recovery.records).unwrap_or_default();
-        let mut applied = 0;
-        for (index, record) in recovery.records.iter().enumerate() {
-            if record.kind != KIND_CHANGE || torn.contains(&index) {
-                continue;
-            }
-            let items = item_decode::decode(&record.payload)
-                .filter(|_| record.stamp <= STAMP_MAX)
-                .ok_or_else(|| damaged_record(record));
-            match items.and_then(|items| self.apply_all(&items, record)) {
-                Ok(()) => applied += 1,
-                Err(error) => left_out(format!("the change with stamp {}: {error}", record.stamp)),
-            }
-        }
-        applied
-    }
-
     /// After a restart of the machine: the newest epoch of which everything is there.
-    fn replay_epoch(&self, recovery: &Recovery) -> Result<u64> {
+    pub(crate) fn replay_epoch(&self, recovery: &Recovery) -> Result<u64> {
         for tails in recovery.epochs() {
             let records = pool::records_until(&recovery.records, &tails);
             let mut changes = Vec::new();
@@ -115,7 +92,7 @@ impl Core {
         Ok(0)
     }
 
-    fn apply_all(&self, items: &[Item], record: &Record) -> Result<()> {
+    pub(crate) fn apply_all(&self, items: &[Item], record: &Record) -> Result<()> {
         items.iter().try_for_each(|item| self.apply(item, record))?;
         // a truncation changes the time of the content, unless the record sets attributes itself
         for item in items {

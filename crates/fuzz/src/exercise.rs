@@ -72,6 +72,7 @@ pub fn exercise(image: &Image, terms: Terms<'_>, dir: &Path) -> Stage {
         Err(error) => {
             tells(&error);
             assert!(!clean, "check is content, opening is not: {error}");
+            mend(image, dir);
             return Stage::Open;
         }
     };
@@ -83,12 +84,49 @@ pub fn exercise(image: &Image, terms: Terms<'_>, dir: &Path) -> Stage {
     drop(fs);
     let sound = clean || terms.sound;
     again(dir, slices, &Ended { clean, sound, changed, ended });
+    if !clean {
+        mend(image, dir);
+    }
     match (whole, changed && ended, clean) {
         (false, ..) => Stage::Read,
         (true, false, _) => Stage::Change,
         (true, true, false) => Stage::Check,
         (true, true, true) => Stage::Whole,
     }
+}
+
+/// Repairs the image: what comes of it is a pool like any other, but for data that is damaged.
+fn mend(image: &Image, dir: &Path) {
+    let slices = image.slices.len();
+    write(image, dir);
+    let path = |slice| crate::corpus::slice_path(dir, slice);
+    let candidates: pool::Result<Vec<Candidate>> =
+        (0..slices).map(|slice| Candidate::open(&path(slice), false)).collect();
+    let report = match candidates.map_err(fs::Error::from).and_then(fs::repair_candidates) {
+        Ok(report) => report,
+        Err(error) => return tells(&error),
+    };
+    let is_data =
+        |finding: &str| finding.contains("file offset") && finding.contains("the data at");
+    let found = check(dir, slices);
+    let left: Vec<&String> = found.iter().filter(|finding| !is_data(finding)).collect();
+    assert!(left.is_empty(), "after a repair there is {left:?}; it did {:?}", report.done);
+    let opened = open(dir, slices, false);
+    let Ok(fs) = opened else { panic!("what was repaired cannot be opened: {opened:?}") };
+    let seen = Seen::of(&fs);
+    assert!(
+        !found.is_empty() || seen.whole(),
+        "check is content, reading is not: {:?}",
+        seen.errors
+    );
+    let changed = change(&fs, found.is_empty());
+    assert!(changed || !found.is_empty(), "what was repaired takes no changes");
+    let closed = fs.close();
+    assert!(closed.is_ok(), "what was repaired cannot be closed: {closed:?}");
+    drop(fs);
+    let after = check(dir, slices);
+    let left: Vec<&String> = after.iter().filter(|finding| !is_data(finding)).collect();
+    assert!(left.is_empty(), "after a repair and changes there is {left:?}");
 }
 
 /// What `check` finds.

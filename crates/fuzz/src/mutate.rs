@@ -272,7 +272,7 @@ fn record(image: &mut Image, parts: &[Part], random: &mut Random) -> &'static st
 
 fn zero(image: &mut Image, part: &Part, random: &mut Random) {
     let len = 1 << random.below(15);
-    let end = (part.at + len).min(image.slices[part.slice].len());
+    let end = (part.at + len).min(image.slices.get(part.slice).map_or(0, Vec::len));
     let zeros = vec![0; end.saturating_sub(part.at)];
     image.put(part.slice, part.at, &zeros);
 }

@@ -52,12 +52,12 @@ pub use error::{Error, Result};
 pub use file::File;
 pub use flags::OpenFlags;
 pub use fs::{
-    self as files, CheckReport, FileKind, FileSystem, Finding, LockKind, RenameMode, ScrubReport,
-    XattrMode,
+    self as files, CheckReport, FileKind, FileSystem, Finding, LockKind, RenameMode, Repair,
+    RepairReport, ScrubReport, XattrMode,
 };
 pub use metadata::Metadata;
 pub use pool::{Atime, FormatOptions, OpenOptions, PoolInfo, SliceInfo, SliceSpec};
-pub use pool_door::{Pool, check, check_watched};
+pub use pool_door::{Pool, check, check_watched, repair, undo};
 pub use read_dir::{DirEntry, ReadDir};
 
 #[cfg(doctest)]

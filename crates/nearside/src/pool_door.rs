@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fs::{CheckReport, FileSystem, ScrubReport, StatFs, TakeOver};
+use fs::{CheckReport, FileSystem, Repair, ScrubReport, StatFs, TakeOver};
 use pool::{FormatOptions, OpenOptions, PoolInfo};
 
 use crate::{Error, Result};
@@ -137,6 +137,19 @@ pub fn check(dir: impl AsRef<Path>) -> Result<CheckReport> {
 /// The same. `each` is told how many bytes of data are done, of about how many.
 pub fn check_watched(dir: impl AsRef<Path>, each: &mut dyn FnMut(u64, u64)) -> Result<CheckReport> {
     Ok(fs::check_watched(dir.as_ref(), each)?)
+}
+
+/// Tries out, in memory, what can be done for the damaged and closed pool in `dir`; not a byte of
+/// it changes before [`Repair::write`]. None if nothing is wrong. `each` is told how many bytes of
+/// data are read, of about how many.
+pub fn repair(dir: impl AsRef<Path>, each: &mut dyn FnMut(u64, u64)) -> Result<Option<Repair>> {
+    Ok(fs::repair(dir.as_ref(), each)?)
+}
+
+/// Puts back what a repair replaced, from the file that it saved that in; gives the number of
+/// pages. Refused if the pool in `dir` has changed since.
+pub fn undo(dir: impl AsRef<Path>, file: impl AsRef<Path>) -> Result<u64> {
+    Ok(fs::undo(dir.as_ref(), file.as_ref())?)
 }
 
 #[cfg(test)]

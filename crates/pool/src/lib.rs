@@ -47,7 +47,9 @@ pub use options::{
 };
 pub use pool::{Pool, Roots};
 pub use reclaim::{Extent, Reclaim};
-pub use record::{KIND_CHANGE, KIND_EPOCH, PAYLOAD_BYTES_MAX, Record, RecordBuffer, STAMP_MAX};
+pub use record::{
+    KIND_CHANGE, KIND_EPOCH, PAYLOAD_BYTES_MAX, Record, RecordBuffer, STAMP_AT_OPEN_MAX,
+};
 pub use root::INODE_COUNTER_MAX;
 pub use scan::Damage;
 pub use scrub::{ScrubPlace, Scrubbed};

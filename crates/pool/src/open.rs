@@ -63,13 +63,8 @@ impl Pool {
         check_set(&candidates)?;
         let slots: Vec<Slots> = candidates.iter().map(Candidate::slots).collect();
         let mut notes = Vec::new();
-        let roots = match choose_roots(&candidates, &slots) {
-            Err(error) if options.salvage => {
-                notes.push(error.to_string());
-                salvage::newest_roots(&slots)
-            }
-            roots => roots?,
-        };
+        let roots = choose_roots(&candidates, &slots);
+        let roots = salvage::or_newest(roots, &slots, options, &mut notes)?;
         let highest = highest_generation(&slots);
         let topology = machine(&candidates, options)?;
         let near = near_slices(&topology, &candidates);
@@ -79,18 +74,16 @@ impl Pool {
         let mut inodes = 0;
         let mut complete = 0;
         for (index, candidate) in candidates.into_iter().enumerate() {
-            let root = match slots[index][roots.slots[index]] {
-                Some(root) => root,
-                None if options.salvage => salvage::no_root(&candidate.superblock),
-                None => {
-                    return Err(Error::Slices("a root went away while it was read".to_owned()));
-                }
+            let found = slots[index][roots.slots[index]];
+            let has_root = found.is_some();
+            let none = || options.salvage.then(|| salvage::no_root(&candidate.superblock));
+            let Some(root) = found.or_else(none) else {
+                return Err(Error::Slices("a root went away while it was read".to_owned()));
             };
             inodes += root.inodes.get();
             let floor = root.log_floor.get();
             let mut found = scan(index as u8, &candidate.mapping, &candidate.superblock, floor)?;
             complete = complete.max(found.generation_max);
-            let has_root = slots[index][roots.slots[index]].is_some();
             let sequence = found.sequence_max.max(if has_root { floor } else { 0 });
             check_numbers(index, highest.max(sequence), root.inode_next.get())?;
             let sequence_next = sequence + SEQUENCE_GAP;
@@ -115,20 +108,8 @@ impl Pool {
                 inode_next: AtomicU64::new(root.inode_next.get()),
             });
         }
-        match check_last(&roots, &slots, complete) {
-            Err(error) if options.salvage => notes.push(error.to_string()),
-            checked => checked?,
-        }
-        for damage in unreadable {
-            if recovery.left > Some(Left::Closed) {
-                recovery.damage.push(damage);
-                continue;
-            }
-            let Damage { slice, offset, what, .. } = damage;
-            notes.push(format!(
-                "slice {slice}, byte {offset}: {what}; nothing is lost, as the pool was closed"
-            ));
-        }
+        salvage::or_note(check_last(&roots, &slots, complete), options, &mut notes)?;
+        notes.extend(recovery.sort_unreadable(unreadable));
         recovery.records.sort_by_key(|r| (r.stamp, r.slice, r.lane, r.chunk, r.position));
         let pool = Pool::assemble(slices, roots, highest, near, options.clone(), notes, inodes);
         if !options.salvage {
@@ -185,6 +166,18 @@ impl Pool {
 }
 
 impl Recovery {
+    /// Chunks that cannot be read are damage, unless the pool was closed: then they are notes.
+    fn sort_unreadable(&mut self, unreadable: Vec<Damage>) -> Vec<String> {
+        if self.left > Some(Left::Closed) {
+            self.damage.extend(unreadable);
+            return Vec::new();
+        }
+        let note = |Damage { slice, offset, what, .. }| {
+            format!("slice {slice}, byte {offset}: {what}; nothing is lost, as the pool was closed")
+        };
+        unreadable.into_iter().map(note).collect()
+    }
+
     /// Epochs that were closed since the last checkpoint and whose records are all there, the
     /// newest first: the tails of each.
     pub fn epochs(&self) -> Vec<Vec<Tail>> {

@@ -4,6 +4,8 @@
 use crate::addr::BlockAddr;
 use crate::error::Result;
 use crate::fold::{FoldPages, Folded, Pages, SliceBatch, group_key};
+use crate::log::{CHUNK_HEADER_BYTES, ChunkHeader, SliceLog};
+use crate::options::OpenOptions;
 use crate::pool::{Pool, Roots};
 use crate::root::{self, SliceRoot, Slots};
 use crate::space::{GROUP_BLOCKS, GROUP_BYTES, GroupBits, Purpose, bits_to_bytes};
@@ -16,8 +18,34 @@ use zerocopy::little_endian::U64;
 /// Bytes of values that are put into a new tree at once.
 const BATCH_BYTES: usize = 16 << 20;
 
-/// Each slice's newest root, where the slices have none in common.
-pub fn newest_roots(slots: &[Slots]) -> Roots {
+/// The roots, or for who repairs each slice's newest, where the slices have none in common.
+pub fn or_newest(
+    roots: Result<Roots>,
+    slots: &[Slots],
+    options: &OpenOptions,
+    notes: &mut Vec<String>,
+) -> Result<Roots> {
+    match roots {
+        Err(error) if options.salvage => {
+            notes.push(error.to_string());
+            Ok(newest_roots(slots))
+        }
+        roots => roots,
+    }
+}
+
+/// An error is a note for who repairs.
+pub fn or_note(checked: Result<()>, options: &OpenOptions, notes: &mut Vec<String>) -> Result<()> {
+    match checked {
+        Err(error) if options.salvage => {
+            notes.push(error.to_string());
+            Ok(())
+        }
+        checked => checked,
+    }
+}
+
+fn newest_roots(slots: &[Slots]) -> Roots {
     let mut roots =
         Roots { generation: 0, trees: Vec::new(), spaces: Vec::new(), slots: Vec::new() };
     for slots in slots {
@@ -171,7 +199,30 @@ impl Pool {
         let closed = self.close_gate();
         let cut = self.cut(&closed, inodes);
         self.switch(&cut, &folded, pages)?;
+        self.void_chunks(self.roots().generation);
         self.write_state(false)
+    }
+
+    /// Takes away the headers of chunks that know of a later checkpoint than this one: of one that
+    /// is lost, or that never was.
+    fn void_chunks(&self, generation: u64) {
+        for slice in &self.slices {
+            let chunk_bytes = slice.superblock.chunk_bytes.get();
+            let chunks = slice.superblock.log_bytes.get() / u64::from(chunk_bytes);
+            for index in 0..chunks as u32 {
+                let offset = SliceLog::chunk_offset(index, chunk_bytes);
+                let (mut bytes, uuid) = ([0; CHUNK_HEADER_BYTES], &slice.superblock.slice_uuid);
+                if slice.mapping.read(offset, &mut bytes).is_err() {
+                    continue;
+                }
+                let header = ChunkHeader::decode(&bytes, uuid);
+                let header = header.or_else(|| ChunkHeader::corrected(&bytes, uuid));
+                if header.is_some_and(|header| header.generation.get() > generation) {
+                    let written = slice.mapping.write(offset, &[0; CHUNK_HEADER_BYTES]);
+                    let _ = pmem::fence(written);
+                }
+            }
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod live_check;
 mod manual;
 mod names;
 mod removals;
+mod repairs;
 mod scrubs;
 mod stops;
 mod support;

@@ -16,7 +16,7 @@ use crate::support::Scratch;
 const PATIENCE: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 
 /// A terminal with a command in it, which is the leader of its session.
-struct Terminal {
+pub struct Terminal {
     master: File,
     slave: File,
     child: Child,
@@ -27,7 +27,8 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn start(scratch: &Scratch, words: &[&str], columns: u16, rows: u16) -> Terminal {
+    /// Starts `nearside` with these words.
+    pub fn start(scratch: &Scratch, words: &[&str], columns: u16, rows: u16) -> Terminal {
         // No child holds the master's end, or the terminal would never go away.
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = openpt(flags).unwrap();
@@ -63,7 +64,7 @@ impl Terminal {
     }
 
     /// What was drawn up to `text` and with it, from where the last call ended.
-    fn until(&mut self, text: &str) -> String {
+    pub fn until(&mut self, text: &str) -> String {
         let mut piece = [0; 4096];
         loop {
             if let Some(at) = self.drawn[self.seen..].find(text) {
@@ -78,6 +79,15 @@ impl Terminal {
             let bytes = self.master.read(&mut piece).unwrap();
             self.drawn.push_str(&String::from_utf8_lossy(&piece[..bytes]));
         }
+    }
+
+    /// Types, and gives how the command ended and what it drew then.
+    pub fn answer(mut self, text: &str) -> (std::process::ExitStatus, String) {
+        self.master.write_all(text.as_bytes()).unwrap();
+        let status = self.child.wait().unwrap();
+        let mut piece = [0; 4096];
+        let bytes = self.master.read(&mut piece).unwrap();
+        (status, String::from_utf8_lossy(&piece[..bytes]).into_owned())
     }
 
     /// The next frame that is drawn.

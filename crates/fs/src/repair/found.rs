@@ -121,6 +121,9 @@ impl Repair {
         if keys::home(ino) != slice || ino.0 >= 1 << 62 {
             return false;
         }
+        if key.kind == keys::PATCH {
+            return Patches::decode(value).is_some() && self.is_written(ino, key.index);
+        }
         let inode = found.inodes.entry(ino).or_default();
         match key.kind {
             keys::INODE if key.index == 0 => {
@@ -132,7 +135,6 @@ impl Repair {
                 self.leaf((ino, key.index), value, found, pages);
                 true
             }
-            keys::PATCH => Patches::decode(value).is_some(),
             keys::DIRENT => {
                 let Some(dirent) = Dirent::decode(value) else { return false };
                 let base = cookie_base(&self.core.hash_key, dirent.name.bytes());
@@ -153,6 +155,16 @@ impl Repair {
             }
             _ => false,
         }
+    }
+
+    /// Whether a file has a block of its own there: bytes over none would show over what is written
+    /// there later.
+    fn is_written(&self, ino: Ino, block: u64) -> bool {
+        let leaf = keys::key(ino, keys::MAP, block / LEAF_BLOCKS);
+        let value = self.core.pool.get(keys::home(ino), &leaf).ok().flatten();
+        let named = value.as_deref().and_then(leaf_value::decode).unwrap_or_default();
+        let slot = (block % LEAF_BLOCKS) as usize;
+        named.iter().any(|named| named.slot == slot && named.part == Part::Own)
     }
 
     fn value_of_all(&mut self, slice: u8, key: &Key, value: &[u8], found: &mut Found) -> bool {

@@ -15,6 +15,7 @@ mod counts;
 mod found;
 mod leaves;
 mod names;
+mod read;
 mod undo;
 
 pub use undo::undo;
@@ -23,15 +24,12 @@ use crate::attr::Stored;
 use crate::check::{self, Each, Finding};
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::item::{Item, Placed};
-use crate::item_decode;
+use crate::item::Placed;
 use crate::types::Ino;
 use found::batches;
 use pool::tree::{Change, Key, Met};
-use pool::{
-    BlockAddr, Candidate, KIND_CHANGE, OpenOptions, Pages, Pool, Recovery, ScrubPlace, Scrubbed,
-};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use pool::{BlockAddr, Candidate, OpenOptions, Pages, Pool, Recovery, ScrubPlace, Scrubbed, Slice};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// Pages whose copies are looked at in one go.
@@ -50,6 +48,27 @@ struct Lost {
     before: Vec<(Key, Change)>,
 }
 
+/// What a page of a slice belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Heads,
+    Log,
+    Data,
+}
+
+impl Part {
+    fn of(slice: &Slice, page: u64) -> Part {
+        let block = page / pool::BLOCK_BYTES;
+        if block < pool::LOG_BLOCK {
+            Part::Heads
+        } else if block < slice.superblock.data_block_first() {
+            Part::Log
+        } else {
+            Part::Data
+        }
+    }
+}
+
 /// A repair that was tried out, and can be made.
 #[derive(Debug)]
 pub struct Repair {
@@ -58,6 +77,8 @@ pub struct Repair {
     changes: Changes,
     said: Vec<(String, String)>,
     lost: Vec<Lost>,
+    /// Slices whose main tree is to be made anew.
+    rebuild: BTreeSet<u8>,
     bad: Option<Placed>,
     bad_slots: u64,
     put_aside: u64,
@@ -117,6 +138,7 @@ impl Repair {
             changes: Changes::new(),
             said: Vec::new(),
             lost: Vec::new(),
+            rebuild: BTreeSet::new(),
             bad: None,
             bad_slots: 0,
             put_aside: 0,
@@ -159,109 +181,11 @@ impl Repair {
         let inodes = found.inodes.values().filter(|inode| inode.stored.is_some()).count();
         self.core.pool.install(&used, inodes as u64, &mut pages)?;
         self.mend_copies()?;
-        self.report.left = check::check_core(&self.core, each).findings;
+        self.report.left = self.core.check_all(each).findings;
         self.report.put_aside = self.put_aside;
         let said = std::mem::take(&mut self.said);
         let done = said.into_iter().map(|(place, what)| Finding { place, what });
         self.report.done = done.collect();
-        Ok(())
-    }
-
-    /// Takes all blocks that anything readable names: nothing of that is overwritten.
-    fn take_all(&mut self, recovery: &Recovery) {
-        let mut taken: Vec<BlockAddr> = Vec::new();
-        let (mut said, mut lost) = (Vec::new(), Vec::new());
-        for slice in 0..self.core.pool.slices().len() {
-            let mut meet = |met: Met<'_>, main: bool| {
-                match met {
-                    Met::Page(ptr, _) => taken.extend(ptr.blocks()),
-                    Met::Entry(key, value) if main && key.kind == crate::keys::MAP => {
-                        let named = crate::leaf_value::decode(value).unwrap_or_default();
-                        taken.extend(named.iter().map(|named| named.placed.addr));
-                    }
-                    Met::Entry(..) => {}
-                    Met::Lost(page) => {
-                        // it may be of use to somebody yet
-                        taken.extend(page.ptr.blocks());
-                        let tree = if main { "tree" } else { "free-space tree" };
-                        said.push((format!("slice {slice}, {tree}"), page.why.to_string()));
-                        if main {
-                            let (from, upper) = (page.from, page.upper);
-                            let before = self.before(slice, from, upper);
-                            lost.push(Lost { slice: slice as u8, from, upper, before });
-                        }
-                    }
-                }
-                true
-            };
-            self.core.pool.readable(slice, Key::MIN, &mut |met| meet(met, true));
-            self.core.pool.readable_space(slice, &mut |met| meet(met, false));
-        }
-        for record in recovery.records.iter().filter(|record| record.kind == KIND_CHANGE) {
-            for item in item_decode::decode(&record.payload).into_iter().flatten() {
-                match item {
-                    Item::Write { placed, .. } => taken.extend(placed.iter().map(|p| p.addr)),
-                    Item::Inline { placed, .. } => taken.push(placed.addr),
-                    Item::Reserve { runs, .. } => {
-                        for run in runs {
-                            let blocks = run.blocks.min(1 << 32);
-                            let addr = |block| BlockAddr::from_bits(run.addr.bits() + block);
-                            taken.extend((0..blocks).map_while(addr));
-                        }
-                    }
-                    _ => {}
-                }
-            }
-        }
-        self.said.extend(said);
-        for (key, change) in lost.iter().flat_map(|lost| &lost.before) {
-            if let (crate::keys::MAP, Change::Put(value)) = (key.kind, change) {
-                let named = crate::leaf_value::decode(value).unwrap_or_default();
-                taken.extend(named.iter().map(|named| named.placed.addr));
-            }
-        }
-        self.lost = lost;
-        taken.into_iter().for_each(|addr| {
-            self.core.pool.take(addr);
-        });
-    }
-
-    /// What the checkpoint before had between two keys.
-    fn before(&self, slice: usize, from: Option<Key>, upper: Option<Key>) -> Vec<(Key, Change)> {
-        let mut before = Vec::new();
-        self.core.pool.readable_before(slice, from.unwrap_or(Key::MIN), &mut |met| match met {
-            Met::Entry(key, _) if upper.is_some_and(|upper| key >= upper) => false,
-            Met::Entry(key, value) => {
-                before.push((key, Change::Put(value.to_vec())));
-                true
-            }
-            _ => true,
-        });
-        before
-    }
-
-    /// Makes all main trees readable: those that are not are made anew of what is.
-    fn read_trees(&mut self, pages: &mut Pages) -> Result<()> {
-        let mut trees = self.core.pool.roots().trees.clone();
-        let mut before: BTreeMap<u8, Vec<(Key, Change)>> = BTreeMap::new();
-        for lost in &mut self.lost {
-            before.entry(lost.slice).or_default().append(&mut lost.before);
-        }
-        for (slice, mut before) in before {
-            before.sort_unstable_by_key(|(key, _)| *key);
-            before.dedup_by_key(|(key, _)| *key);
-            if !before.is_empty() {
-                let what = format!(
-                    "{} entries of what is lost are taken from the checkpoint before: they may be \
-                     older than what was there",
-                    before.len()
-                );
-                self.say(format!("slice {slice}, tree"), what);
-            }
-            let slice = usize::from(slice);
-            trees[slice] = self.core.pool.rebuilt(slice, &before, pages)?;
-        }
-        self.core.pool.use_trees(trees);
         Ok(())
     }
 
@@ -335,17 +259,16 @@ impl Repair {
         Ok(changed)
     }
 
-    /// Makes it: saves what is there to `undo`, a new file, and then writes the pages, the roots
-    /// last.
+    /// Makes it: saves what is there to `undo`, a new file, and then writes the pages, those that
+    /// the log lies in last and the roots before them: until those are there, nothing has changed.
     pub fn write(self, undo: &Path) -> Result<()> {
         let changed = self.changed()?;
         undo::save(undo, &self.core.pool, &changed)?;
         let slices = self.core.pool.slices();
-        for heads in [false, true] {
+        for part in [Part::Data, Part::Heads, Part::Log] {
             for (slice, (behind, pages)) in slices.iter().zip(&changed) {
-                let head = |page: &&u64| **page < pool::LOG_BLOCK * pool::BLOCK_BYTES;
                 let mut written = pmem::InFlight::none();
-                for page in pages.iter().filter(|page| head(page) == heads) {
+                for page in pages.iter().filter(|page| Part::of(slice, **page) == part) {
                     let mut bytes = [0; undo::PAGE];
                     slice.mapping.read(*page, &mut bytes).map_err(pool::Error::from)?;
                     written = written.and(behind.write(*page, &bytes));

@@ -2,14 +2,19 @@
 //!
 //! ```text
 //!  0  "NSUNDO01"    8  pool UUID    24  u64 pages    32  u32 CRC-32C of bytes 0..32, 0 u32
-//! then each page:   u32 slice, u32 CRC of the new page, u64 offset, 4096 bytes of the old one,
-//!                   u32 CRC-32C of all that, 0 u32
+//! then each page:
+//!  0  u32 slice      4  u32 CRC-32C of the new page     8  u64 offset     16  the old page
+//!                 4112  u32 CRC-32C of all that, 0 u32
 //! ```
+//!
+//! The pages are those that are replaced, and of each slice the blocks before its log, which no use
+//! of the pool leaves as they are.
 
 use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 use pmem::{InFlight, Mapping};
-use pool::{Candidate, Pool};
+use pool::{BLOCK_BYTES, Candidate, LOG_BLOCK, Pool};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::Path;
@@ -25,12 +30,16 @@ pub fn save(path: &Path, pool: &Pool, changed: &[(Mapping, Vec<u64>)]) -> Result
     let io = |source| Error::from(pool::Error::Io { path: path.to_path_buf(), source });
     let file = File::options().write(true).create_new(true).open(path).map_err(io)?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
-    let pages: usize = changed.iter().map(|(_, pages)| pages.len()).sum();
+    let all: Vec<(&Mapping, BTreeSet<u64>)> = changed
+        .iter()
+        .map(|(behind, pages)| (behind, heads().chain(pages.iter().copied()).collect()))
+        .collect();
+    let pages: usize = all.iter().map(|(_, pages)| pages.len()).sum();
     let mut head = MAGIC.to_vec();
     head.extend(pool.slices().first().map_or([0; 16], |slice| slice.superblock.pool_uuid));
     head.extend((pages as u64).to_le_bytes());
     out.write_all(&sealed(head)).map_err(io)?;
-    for ((index, slice), (behind, pages)) in (0u32..).zip(pool.slices()).zip(changed) {
+    for ((index, slice), (behind, pages)) in (0u32..).zip(pool.slices()).zip(&all) {
         for page in pages {
             let (mut old, mut new) = ([0; PAGE], [0; PAGE]);
             // what cannot be read is nothing to go back to
@@ -47,6 +56,11 @@ pub fn save(path: &Path, pool: &Pool, changed: &[(Mapping, Vec<u64>)]) -> Result
     file.sync_all().map_err(io)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new("."))).and_then(|dir| dir.sync_all()).map_err(io)
+}
+
+/// Offsets of the pages before the log.
+fn heads() -> impl Iterator<Item = u64> {
+    (0..LOG_BLOCK).map(|block| block * BLOCK_BYTES)
 }
 
 fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
@@ -74,7 +88,7 @@ struct Entry {
 }
 
 /// Puts back what a repair replaced. The pool must be as the repair left it, or as it was before
-/// it, or between: then nothing of what came later is lost.
+/// it, or between: then nothing of what came later is lost. Gives the number of pages that it took.
 pub fn undo(dir: &Path, file: &Path) -> Result<u64> {
     let paths = pool::slice_paths(dir)?;
     let candidates: std::result::Result<Vec<Candidate>, pool::Error> =
@@ -82,14 +96,16 @@ pub fn undo(dir: &Path, file: &Path) -> Result<u64> {
     let mut candidates = candidates?;
     candidates.sort_by_key(|candidate| candidate.superblock.index.get());
     // all of it is looked at before anything is written
+    let mut count = 0;
     for write in [false, true] {
         let mut written = InFlight::none();
-        let count = entries(file, &candidates, &mut |entry, mapping| {
+        entries(file, &candidates, &mut |entry, mapping| {
             let mut found = [0; PAGE];
             let read = mapping.read(entry.offset, &mut found).is_ok();
             let is_known =
                 pmem::crc_fits(pmem::crc32c(0, &found), entry.new) || found == *entry.old;
-            if write {
+            if write && (!read || found != *entry.old) {
+                count += 1;
                 written = std::mem::replace(&mut written, InFlight::none())
                     .and(mapping.write(entry.offset, &entry.old));
             } else if read && !is_known {
@@ -101,16 +117,13 @@ pub fn undo(dir: &Path, file: &Path) -> Result<u64> {
         for candidate in &candidates {
             candidate.mapping.sync().map_err(pool::Error::from)?;
         }
-        if write {
-            return Ok(count);
-        }
     }
-    Ok(0)
+    Ok(count)
 }
 
 type EachEntry<'a> = &'a mut dyn FnMut(&Entry, &Mapping) -> Result<()>;
 
-fn entries(path: &Path, candidates: &[Candidate], each: EachEntry<'_>) -> Result<u64> {
+fn entries(path: &Path, candidates: &[Candidate], each: EachEntry<'_>) -> Result<()> {
     let io = |source| Error::from(pool::Error::Io { path: path.to_path_buf(), source });
     let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(io)?);
     let mut head = [0; HEAD];
@@ -135,7 +148,7 @@ fn entries(path: &Path, candidates: &[Candidate], each: EachEntry<'_>) -> Result
         let mapping = slice.filter(inside).ok_or_else(|| wrong("the undo file is damaged"))?;
         each(&entry, mapping)?;
     }
-    Ok(pages)
+    Ok(())
 }
 
 fn entry(bytes: &[u8]) -> Option<Entry> {

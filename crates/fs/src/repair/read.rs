@@ -1,0 +1,183 @@
+//! What can be read of a damaged pool, and the trees of it.
+
+use crate::check;
+use crate::core::Core;
+use crate::error::Result;
+use crate::item::{Item, ReservedRun};
+use crate::item_decode;
+use crate::keys;
+use crate::leaf_value;
+use crate::repair::{Lost, Repair};
+use crate::replay::damaged_record;
+use pmem::Domain;
+use pool::tree::{Change, Key, Met};
+use pool::{BlockAddr, KIND_CHANGE, Left, Pages, Recovery, STAMP_AT_OPEN_MAX};
+use std::collections::{BTreeMap, HashSet};
+
+/// Data blocks that a value of a tree names.
+fn blocks_of(key: &Key, value: &[u8]) -> Vec<BlockAddr> {
+    let is_map = key.kind == keys::MAP && key.object != 0;
+    let named = leaf_value::decode(value).filter(|_| is_map).unwrap_or_default();
+    named.iter().map(|named| named.placed.addr).collect()
+}
+
+/// Data blocks that an item of the log names.
+fn named(item: &Item) -> Vec<BlockAddr> {
+    match item {
+        Item::Write { placed, .. } => placed.iter().map(|placed| placed.addr).collect(),
+        Item::Inline { placed, .. } => vec![placed.addr],
+        Item::Reserve { runs, .. } => {
+            let of = |run: &ReservedRun| {
+                let (first, blocks) = (run.addr.bits(), run.blocks.min(RESERVED_MAX));
+                (0..blocks).map_while(move |block| BlockAddr::from_bits(first.checked_add(block)?))
+            };
+            runs.iter().flat_map(of).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// More blocks than a record reserves.
+const RESERVED_MAX: u64 = 1 << 24;
+
+impl Repair {
+    /// Takes all blocks that anything readable names: nothing of that is overwritten.
+    pub(super) fn take_all(&mut self, recovery: &Recovery) {
+        let mut pages: HashSet<BlockAddr> = HashSet::new();
+        let mut data: Vec<BlockAddr> = Vec::new();
+        for slice in 0..self.core.pool.slices().len() {
+            let entries = self.core.pool.roots().trees.get(slice).map_or(0, |root| root.entries);
+            let (mut count, mut twice, mut lost) = (0, None, Vec::new());
+            self.core.pool.readable(slice, Key::MIN, &mut |met| {
+                match met {
+                    Met::Page(ptr, _) => {
+                        let odd = |addr: &BlockAddr| {
+                            !self.core.pool.contains(*addr) || !pages.insert(*addr)
+                        };
+                        twice = ptr.blocks().filter(odd).last().or(twice);
+                    }
+                    Met::Entry(key, value) => {
+                        count += 1;
+                        data.extend(blocks_of(&key, value));
+                    }
+                    Met::Lost(page) => lost.push((page.from, page.upper, *page.ptr, page.why)),
+                }
+                true
+            });
+            let place = format!("slice {slice}, tree");
+            if lost.is_empty() && (count != entries || twice.is_some()) {
+                let what = match twice {
+                    Some(addr) => format!("a page at {} is not its own", check::place(addr)),
+                    None => format!("it has {count} entries, and says {entries}"),
+                };
+                self.say(&*place, format!("{what}: written anew"));
+                self.rebuild.insert(slice as u8);
+            }
+            for (from, upper, ptr, why) in lost {
+                // it may be of use to somebody yet
+                data.extend(ptr.blocks());
+                self.say(&*place, why.to_string());
+                let before = self.before(slice, from, upper);
+                for (key, change) in &before {
+                    if let Change::Put(value) = change {
+                        data.extend(blocks_of(key, value));
+                    }
+                }
+                self.rebuild.insert(slice as u8);
+                self.lost.push(Lost { slice: slice as u8, from, upper, before });
+            }
+        }
+        self.take_spaces(&mut pages);
+        for record in recovery.records.iter().filter(|record| record.kind == KIND_CHANGE) {
+            data.extend(item_decode::decode(&record.payload).iter().flatten().flat_map(named));
+        }
+        for addr in pages.into_iter().chain(data) {
+            self.core.pool.take(addr);
+        }
+    }
+
+    /// The pages of the free-space trees, which are made anew.
+    fn take_spaces(&mut self, pages: &mut HashSet<BlockAddr>) {
+        for slice in 0..self.core.pool.slices().len() {
+            let mut lost = None;
+            self.core.pool.readable_space(slice, &mut |met| {
+                match met {
+                    Met::Page(ptr, _) => pages.extend(ptr.blocks()),
+                    Met::Entry(..) => {}
+                    Met::Lost(page) => lost = Some(page.why.to_string()),
+                }
+                true
+            });
+            if let Some(why) = lost {
+                self.say(format!("slice {slice}, free-space tree"), format!("{why}: made anew"));
+            }
+        }
+    }
+
+    /// What the checkpoint before had between two keys.
+    fn before(&self, slice: usize, from: Option<Key>, upper: Option<Key>) -> Vec<(Key, Change)> {
+        let mut before = Vec::new();
+        self.core.pool.readable_before(slice, from.unwrap_or(Key::MIN), &mut |met| match met {
+            Met::Entry(key, _) if upper.is_some_and(|upper| key >= upper) => false,
+            Met::Entry(key, value) => {
+                before.push((key, Change::Put(value.to_vec())));
+                true
+            }
+            _ => true,
+        });
+        before
+    }
+
+    /// Makes all main trees readable: those that are not are made anew of what is.
+    pub(super) fn read_trees(&mut self, pages: &mut Pages) -> Result<()> {
+        let mut trees = self.core.pool.roots().trees.clone();
+        let mut before: BTreeMap<u8, Vec<(Key, Change)>> =
+            self.rebuild.iter().map(|slice| (*slice, Vec::new())).collect();
+        for lost in &mut self.lost {
+            before.entry(lost.slice).or_default().append(&mut lost.before);
+        }
+        for (slice, mut before) in before {
+            before.sort_unstable_by_key(|(key, _)| *key);
+            before.dedup_by_key(|(key, _)| *key);
+            if !before.is_empty() {
+                let what = format!(
+                    "{} entries of what is lost are taken from the checkpoint before: they may be \
+                     older than what was there",
+                    before.len()
+                );
+                self.say(format!("slice {slice}, tree"), what);
+            }
+            let slice = usize::from(slice);
+            trees[slice] = self.core.pool.rebuilt(slice, &before, pages)?;
+        }
+        self.core.pool.use_trees(trees);
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Applies what can be of a log that may be damaged; `left_out` is told the rest.
+    pub fn replay_readable(&self, recovery: &Recovery, left_out: &mut dyn FnMut(String)) -> u64 {
+        if recovery.left >= Some(Left::Crashed) && self.pool.domain() == Domain::Sync {
+            return self.replay_epoch(recovery).unwrap_or_else(|error| {
+                left_out(format!("what came after the last checkpoint: {error}"));
+                0
+            });
+        }
+        let torn = self.torn_tails(&recovery.records).unwrap_or_default();
+        let mut applied = 0;
+        for (index, record) in recovery.records.iter().enumerate() {
+            if record.kind != KIND_CHANGE || torn.contains(&index) {
+                continue;
+            }
+            let items = item_decode::decode(&record.payload)
+                .filter(|_| record.stamp <= STAMP_AT_OPEN_MAX)
+                .ok_or_else(|| damaged_record(record));
+            match items.and_then(|items| self.apply_all(&items, record)) {
+                Ok(()) => applied += 1,
+                Err(error) => left_out(format!("the change with stamp {}: {error}", record.stamp)),
+            }
+        }
+        applied
+    }
+}
