@@ -121,3 +121,54 @@ fn a_whole_pool_needs_no_repair() {
     assert!(repair(&pool.dir(), &mut |_, _| ()).unwrap().is_none());
     pool.assert_clean();
 }
+
+/// A repair that is killed while it writes: until the roots are there the pool is as damaged as it
+/// was, and from any moment on it can be repaired again, or undone.
+#[test]
+fn a_repair_that_is_killed_half_way_has_lost_nothing() {
+    let pool = damaged();
+    let before = read(&pool.dir());
+    let undo_file = pool.dir().join("repair.undo");
+    repair(&pool.dir(), &mut |_, _| ()).unwrap().unwrap().write(&undo_file).unwrap();
+    let after = read(&pool.dir());
+    let blocks = before.iter().zip(&after).enumerate().flat_map(|(slice, (before, after))| {
+        let blocks = before.chunks(4096).zip(after.chunks(4096)).enumerate();
+        blocks.filter(|(_, (b, a))| b != a).map(move |(number, _)| (slice, number))
+    });
+    let (heads, data): (Vec<_>, Vec<_>) = blocks.partition(|(_, number)| *number < 16);
+    assert!(heads.len() >= 4 && data.len() > 10, "{heads:?} {data:?}");
+    put(&pool, &before);
+    let found = |pool: &TestPool| match fs::check(&pool.dir()) {
+        Ok(report) => format!("{:?}", report.findings),
+        Err(error) => error.to_string(),
+    };
+    let damage = found(&pool);
+    let mut seed = 5;
+    for round in 0..12 {
+        let mut images = before.clone();
+        let mut some = |all: &[(usize, usize)], images: &mut Vec<Vec<u8>>| {
+            for (slice, number) in all.iter().copied() {
+                if crate::common::random(&mut seed) >> 63 == 0 || round % 4 == 3 {
+                    let place = number * 4096..(number + 1) * 4096;
+                    images[slice][place.clone()].copy_from_slice(&after[slice][place]);
+                }
+            }
+        };
+        some(&data, &mut images);
+        put(&pool, &images);
+        assert_eq!(found(&pool), damage, "round {round}");
+        if round % 4 == 3 {
+            // all data is there: now the roots, some or all
+            for (slice, number) in &heads {
+                let place = number * 4096..(number + 1) * 4096;
+                images[*slice][place.clone()].copy_from_slice(&after[*slice][place]);
+                put(&pool, &images);
+                let (_, came) = crate::planted::repaired(&images);
+                assert!(!came.files.is_empty());
+            }
+        }
+        put(&pool, &images);
+        undo(&pool.dir(), &undo_file).unwrap();
+        assert_eq!(read(&pool.dir()), before, "round {round}");
+    }
+}
