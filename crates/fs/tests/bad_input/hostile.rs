@@ -329,6 +329,10 @@ fn a_record_with_an_absurd_end_of_file() {
 fn a_record_that_punches_all_that_could_ever_be() {
     log_case("punch", |[file, ..]| vec![head(7, 0, 0, 0), file.0, 0, 1 << 62]);
     log_case("punch to the end", |[file, ..]| vec![head(7, 0, 0, 0), file.0, 5, MAX - 5]);
+    // no record of a real one is longer than a GiB; each of so many leaves was looked for
+    for blocks in [(1 << 18) + 1, 1 << 34] {
+        log_case("punch too much", |[file, ..]| vec![head(7, 0, 0, 0), file.0, 0, blocks]);
+    }
 }
 
 /// A record that shares: target, its block, blocks, end, source, its block.
