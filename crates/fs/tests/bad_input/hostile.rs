@@ -316,6 +316,13 @@ fn a_record_that_writes_blocks_behind_the_largest_file() {
     }
 }
 
+/// The leaf was asked for room up to the slot before its first one.
+#[test]
+fn a_record_that_writes_no_block() {
+    log_case("write none", |[file, ..]| vec![head(2, 0, 0, 0), file.0, 0, 20_000]);
+    log_case("write none", |[file, ..]| vec![head(2, 0, 0, 0), file.0, 3, 20_000]);
+}
+
 #[test]
 fn a_record_with_an_absurd_end_of_file() {
     log_case("end", |[file, ..]| vec![head(1, 0, 1, 0), file.0, 3, 100, MAX]);
