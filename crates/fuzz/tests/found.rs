@@ -160,6 +160,8 @@ fn a_root_of_which_one_copy_is_damaged_is_read_from_the_other() {
 /// was replayed twice, and the other never.
 #[test]
 fn a_record_over_another_one_of_its_chunk_is_damage() {
+    // one CPU, one lane
+    fuzz::worker::prepare();
     for (from, to) in [(1, 3), (3, 1), (0, 4), (4, 0)] {
         let victim = Victim::new();
         let fs = victim.open().unwrap();

@@ -70,6 +70,16 @@ fn machine() -> Arc<Topology> {
     MACHINE.get_or_init(look).clone()
 }
 
+/// Does it on one CPU: which blocks and which lane a change takes depends on where it runs, and
+/// what an input means on what the base is.
+pub fn on_one_cpu<T>(run: impl FnOnce() -> T) -> T {
+    let cpus = topology::allowed_cpus().unwrap_or_default();
+    let _ = topology::pin_current_thread(&cpus[..cpus.len().min(1)]);
+    let done = run();
+    let _ = topology::pin_current_thread(&cpus);
+    done
+}
+
 impl Arena {
     /// Memory that holds the base: one slice, closed, in the domain `process`, all of whose trees
     /// have one page.
@@ -95,7 +105,7 @@ impl Arena {
             arena.parts = arena.base.parts();
             Ok(arena)
         };
-        made().unwrap_or_else(|error| panic!("the base cannot be made: {error}"))
+        on_one_cpu(made).unwrap_or_else(|error| panic!("the base cannot be made: {error}"))
     }
 
     fn mapping(&self) -> pool::Result<pmem::Mapping> {

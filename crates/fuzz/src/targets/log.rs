@@ -12,7 +12,7 @@
 //! others a change, its stamp as far above the last one as the upper bits say: length u16, payload
 //! ```
 
-use super::arena::Arena;
+use super::arena::{Arena, on_one_cpu};
 use super::input::Input;
 use super::{ARENA, CHANGE, KILL, SYNC_ARENA, run_in, use_pool};
 use crate::image::{BLOCK, Image, Kind, LOG_LINE_AT, SUPERBLOCK, UNIT};
@@ -207,7 +207,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
 /// The pieces that make the log that `story` leaves: a chunk with the blocks of data, and records.
 fn pieces_of(arena: &Arena, story: fn(&FileSystem) -> fs::Result<()>) -> Vec<Vec<u8>> {
     fs::stop_clock(Some(1));
-    let told = arena.open(false).and_then(|fs| story(&fs).and_then(|()| fs.sync()));
+    let tell = || arena.open(false).and_then(|fs| story(&fs).and_then(|()| fs.sync()));
+    let told = on_one_cpu(tell);
     told.unwrap_or_else(|error| panic!("the base cannot be changed: {error}"));
     let (image, writer) = (arena.image(), Writer::new(arena, UNIT));
     let mut pieces = vec![vec![0; 6]];
