@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Blocks that one record of a punch covers at most: a GiB.
-const PUNCH_BLOCKS_MAX: u64 = 1 << 18;
+pub const PUNCH_BLOCKS_MAX: u64 = 1 << 18;
 /// Blocks that one record reserves at most: 16 MiB.
 pub const RESERVE_BLOCKS_MAX: u64 = 4096;
 /// Leaves in which one record may reserve, in any pool.

@@ -5,6 +5,7 @@ use crate::attr::Stored;
 use crate::core::{Core, damaged_value};
 use crate::dir::Dirent;
 use crate::error::{Error, Result};
+use crate::fallocate::PUNCH_BLOCKS_MAX;
 use crate::inode::Inode;
 use crate::item::{Item, Placed};
 use crate::item_decode;
@@ -157,8 +158,10 @@ impl Core {
             }
             Item::Punch { ino, block, blocks } => {
                 let inode = self.replayed_file(*ino, record)?;
+                // each leaf of the range is looked for: all that a file may have would take minutes
                 let end = block
                     .checked_add(*blocks)
+                    .filter(|_| *blocks <= PUNCH_BLOCKS_MAX)
                     .filter(|end| *end <= FILE_BYTES_MAX / BLOCK_BYTES)
                     .ok_or_else(|| damaged_record(record))?;
                 inode.touch(record.time_ns);

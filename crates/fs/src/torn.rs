@@ -95,10 +95,11 @@ impl Core {
         Ok(torn)
     }
 
-    /// Whether a write lies where a file can have data, in blocks that the pool has.
+    /// Whether a write has blocks, and lies where a file can have data, in those that the pool has.
     pub fn write_fits(&self, block: u64, placed: &[Placed], end: u64) -> bool {
         let last = block.saturating_add(placed.len() as u64);
-        end <= FILE_BYTES_MAX
+        !placed.is_empty()
+            && end <= FILE_BYTES_MAX
             && last <= FILE_BYTES_MAX / BLOCK_BYTES
             && placed.iter().all(|placed| self.pool.contains(placed.addr))
     }

@@ -1,9 +1,10 @@
 //! One case: a seed's image, changes to it, and its use.
 
 use crate::corpus::Seed;
-use crate::exercise::{Stage, Terms, exercise};
+use crate::exercise::{Stage, Terms, exercise, mend};
 use crate::image::{BLOCK, Image, Part};
 use crate::mutate::{another_boot, mutate};
+use crate::place::Files;
 use crate::random::Random;
 use crate::seal::{mirror, seal};
 use std::path::Path;
@@ -77,11 +78,18 @@ fn blocks_changed(one: &Image, other: &Image) -> usize {
 impl Case<'_> {
     /// Uses the image, in `dir`.
     pub fn run(&self, dir: &Path) -> Stage {
-        exercise(&self.image, self.terms, dir)
+        let mut files = Files::new(dir, 0);
+        files.hold(&self.image);
+        let stage = exercise(&files, self.terms);
+        if stage < Stage::Whole {
+            files.hold(&self.image);
+            mend(&files);
+        }
+        stage
     }
 
     /// Puts the image into `dir`, to be looked at.
     pub fn write(&self, dir: &Path) {
-        crate::corpus::write(&self.image, dir);
+        Files::new(dir, 0).hold(&self.image);
     }
 }

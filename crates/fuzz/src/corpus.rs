@@ -3,20 +3,18 @@
 
 use crate::image::{Image, Kind};
 use crate::page;
+use crate::place::{Files, Place};
 use crate::random::Random;
 use crate::seal::seal;
 use crate::seen::{Seen, State};
 use fs::{
-    Creation, Fallocate, FileSystem, Ino, NewNode, RenameMode, RequestId, SetAttr, TakeOver,
-    XattrMode,
+    Creation, Fallocate, FileSystem, Ino, NewNode, RenameMode, RequestId, SetAttr, XattrMode,
 };
-use pool::{Candidate, FormatOptions, OpenOptions, SliceSpec};
-use std::path::{Path, PathBuf};
+use pool::{FormatOptions, SliceSpec};
+use std::path::Path;
 use std::sync::Arc;
 
 const BY: Creation = Creation { mode: 0o644, umask: 0, uid: 7, gid: 8 };
-/// Memory that the file system's caches may use, bytes.
-const MEMORY_BYTES: u64 = 16 << 20;
 /// Who makes the changes of a history that are requests.
 const CLIENT: u128 = 0x0102_0304_0506_0708_090A_0B0C_0D0E_0F10;
 /// Requests of a history at most.
@@ -93,48 +91,6 @@ pub fn make(dir: &Path) -> Vec<Seed> {
     (0u64..).zip(&PLANS).map(|(number, plan)| make_one(dir, number, plan)).collect()
 }
 
-/// Path of a slice.
-pub fn slice_path(dir: &Path, slice: usize) -> PathBuf {
-    dir.join(format!("slice.{slice:03}"))
-}
-
-/// Puts the image's slices into `dir`, and nothing else.
-pub fn write(image: &Image, dir: &Path) {
-    let _ = std::fs::remove_dir_all(dir);
-    std::fs::create_dir_all(dir).unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
-    for (slice, bytes) in image.slices.iter().enumerate() {
-        let path = slice_path(dir, slice);
-        std::fs::write(&path, bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    }
-}
-
-/// The slices in `dir`, of a pool of so many.
-pub fn read(dir: &Path, slices: usize) -> Image {
-    let bytes = |slice| {
-        let path = slice_path(dir, slice);
-        std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-    };
-    Image { slices: (0..slices).map(bytes).collect() }
-}
-
-/// Opens the pool in `dir`; checkpoints are made by the calls that need them.
-pub fn open(dir: &Path, slices: usize, read_only: bool) -> fs::Result<FileSystem> {
-    let candidates: pool::Result<Vec<Candidate>> =
-        (0..slices).map(|slice| Candidate::open(&slice_path(dir, slice), read_only)).collect();
-    let options =
-        OpenOptions { read_only, memory_bytes: Some(MEMORY_BYTES), ..OpenOptions::default() };
-    FileSystem::open_candidates(candidates?, &options, false)
-}
-
-/// Opens the pool in `dir` as one whose clients are still there.
-pub fn take_over(dir: &Path, slices: usize) -> fs::Result<FileSystem> {
-    let candidates: pool::Result<Vec<Candidate>> =
-        (0..slices).map(|slice| Candidate::open(&slice_path(dir, slice), false)).collect();
-    let options = OpenOptions { memory_bytes: Some(MEMORY_BYTES), ..OpenOptions::default() };
-    let asked = TakeOver { requests: requests().collect(), keep_orphans: true };
-    FileSystem::take_over_candidates(candidates?, &options, &asked, false)
-}
-
 /// All requests that any history may hold.
 pub fn requests() -> impl Iterator<Item = RequestId> {
     (0..REQUESTS_MAX).map(|sequence| RequestId { client: CLIENT, sequence })
@@ -145,14 +101,15 @@ fn make_one(dir: &Path, number: u64, plan: &Plan) -> Seed {
     let made = || -> fs::Result<Seed> {
         let mut image = formatted(&dir, plan)?;
         same_identity(&mut image, number);
-        write(&image, &dir);
-        let mut story = Story::new(open(&dir, plan.slices, false)?, number);
+        let mut files = Files::new(&dir, plan.slices);
+        files.hold(&image);
+        let mut story = Story::new(files.open(false)?, number);
         let handles = story.run(plan)?;
         if plan.close {
             story.fs.close()?;
             story.only_last();
         }
-        let mut image = read(&dir, plan.slices);
+        let mut image = files.image();
         drop(handles);
         same_times(&mut image);
         let legal = story.history.split_off(story.since);

@@ -1,12 +1,10 @@
 //! One image, used in every way. Whatever its bytes are, this returns: it panics, hangs or takes
 //! memory without bounds only if the engine does, and panics itself where the engine is wrong.
 
-use crate::corpus::{open, read, requests, take_over, write};
-use crate::image::Image;
+use crate::corpus::requests;
+use crate::place::Place;
 use crate::seen::{Seen, State};
 use fs::{Creation, Fallocate, FileSystem, Ino, NewNode, RenameMode, SetAttr, XattrMode};
-use pool::{Candidate, OpenOptions};
-use std::path::Path;
 
 /// How far an image came.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -50,29 +48,16 @@ fn explains(error: &fs::Error) {
     assert!(error.errno() > 0 && error.errno() != libc::EAGAIN, "{error:?}");
 }
 
-/// Opens, checks, reads, changes, closes and opens again what `image` is, in `dir`.
-pub fn exercise(image: &Image, terms: Terms<'_>, dir: &Path) -> Stage {
-    let slices = image.slices.len();
-    write(image, dir);
-    let clean = check(dir, slices).is_empty();
-    let before = match open(dir, slices, true) {
-        Ok(fs) => {
-            let seen = Seen::of(&fs);
-            let _ = fs.close();
-            Some(seen)
-        }
-        Err(error) => {
-            tells(&error);
-            None
-        }
-    };
-    assert!(read(dir, slices) == *image, "a check or a reader changed the medium");
-    let fs = match open(dir, slices, false) {
+/// Opens, checks, reads, changes, closes and opens again the image in `place`.
+pub fn exercise(place: &impl Place, terms: Terms<'_>) -> Stage {
+    let checksum = place.checksum();
+    let (clean, before) = look(place);
+    assert_eq!(place.checksum(), checksum, "a check or a reader changed the medium");
+    let fs = match place.open(false) {
         Ok(fs) => fs,
         Err(error) => {
             tells(&error);
             assert!(!clean, "check is content, opening is not: {error}");
-            mend(image, dir);
             return Stage::Open;
         }
     };
@@ -83,10 +68,7 @@ pub fn exercise(image: &Image, terms: Terms<'_>, dir: &Path) -> Stage {
     let ended = terms.kill || fs.close().map_err(|error| explains(&error)).is_ok();
     drop(fs);
     let sound = clean || terms.sound;
-    again(dir, slices, &Ended { clean, sound, changed, ended });
-    if !clean {
-        mend(image, dir);
-    }
+    again(place, &Ended { clean, sound, changed, ended });
     match (whole, changed && ended, clean) {
         (false, ..) => Stage::Read,
         (true, false, _) => Stage::Change,
@@ -95,47 +77,57 @@ pub fn exercise(image: &Image, terms: Terms<'_>, dir: &Path) -> Stage {
     }
 }
 
-/// Repairs the image: what comes of it is a pool like any other, but for data that is damaged.
-fn mend(image: &Image, dir: &Path) {
-    let slices = image.slices.len();
-    write(image, dir);
-    let path = |slice| crate::corpus::slice_path(dir, slice);
-    let candidates: pool::Result<Vec<Candidate>> =
-        (0..slices).map(|slice| Candidate::open(&path(slice), false)).collect();
-    let report = match candidates.map_err(fs::Error::from).and_then(fs::repair_candidates) {
+/// Repairs the image in `place`: what comes of it is a pool like any other, but for data that is
+/// damaged.
+pub fn mend(place: &impl Place) {
+    let repaired = place.candidates(false).map_err(fs::Error::from);
+    let report = match repaired.and_then(fs::repair_candidates) {
         Ok(report) => report,
         Err(error) => return tells(&error),
     };
     let is_data =
         |finding: &str| finding.contains("file offset") && finding.contains("the data at");
-    let found = check(dir, slices);
+    let found = check(place);
     let left: Vec<&String> = found.iter().filter(|finding| !is_data(finding)).collect();
     assert!(left.is_empty(), "after a repair there is {left:?}; it did {:?}", report.done);
-    let opened = open(dir, slices, false);
+    let opened = place.open(false);
     let Ok(fs) = opened else { panic!("what was repaired cannot be opened: {opened:?}") };
     let seen = Seen::of(&fs);
-    assert!(
-        !found.is_empty() || seen.whole(),
-        "check is content, reading is not: {:?}",
-        seen.errors
-    );
+    let whole = !found.is_empty() || seen.whole();
+    assert!(whole, "check is content, reading is not: {:?}", seen.errors);
     let changed = change(&fs, found.is_empty());
     assert!(changed || !found.is_empty(), "what was repaired takes no changes");
     let closed = fs.close();
     assert!(closed.is_ok(), "what was repaired cannot be closed: {closed:?}");
     drop(fs);
-    let after = check(dir, slices);
+    let after = check(place);
     let left: Vec<&String> = after.iter().filter(|finding| !is_data(finding)).collect();
     assert!(left.is_empty(), "after a repair and changes there is {left:?}");
 }
 
+/// Checks the image in `place`, and reads all of it without changing it: whether `check` is
+/// content, and what is there, if it opens.
+pub fn look(place: &impl Place) -> (bool, Option<Seen>) {
+    let clean = check(place).is_empty();
+    let seen = match place.open(true) {
+        Ok(fs) => {
+            let seen = Seen::of(&fs);
+            let _ = fs.close();
+            Some(seen)
+        }
+        Err(error) => {
+            tells(&error);
+            None
+        }
+    };
+    let whole = seen.as_ref().is_some_and(Seen::whole);
+    assert!(!clean || whole, "check is content, reading is not: {seen:?}");
+    (clean, seen)
+}
+
 /// What `check` finds.
-fn check(dir: &Path, slices: usize) -> Vec<String> {
-    let path = |slice| crate::corpus::slice_path(dir, slice);
-    let candidates: pool::Result<Vec<Candidate>> =
-        (0..slices).map(|slice| Candidate::open(&path(slice), true)).collect();
-    let report = candidates.map_err(fs::Error::from);
-    match report.and_then(|found| fs::check_candidates(found, &OpenOptions::default())) {
+fn check(place: &impl Place) -> Vec<String> {
+    match place.check() {
         Ok(report) => {
             for finding in &report.findings {
                 assert!(!finding.place.is_empty() && finding.what.len() > 8, "{finding:?}");
@@ -243,11 +235,11 @@ struct Ended {
 }
 
 /// Opens what the first use left.
-fn again(dir: &Path, slices: usize, ended: &Ended) {
-    let found = check(dir, slices);
+fn again(place: &impl Place, ended: &Ended) {
+    let found = check(place);
     let fine = !ended.clean || found.is_empty() || !ended.ended;
     assert!(fine, "check was content before the changes only: {found:?}");
-    match take_over(dir, slices) {
+    match place.take_over() {
         Ok(fs) => {
             let seen = Seen::of(&fs);
             seen.errors.iter().for_each(explains);

@@ -3,15 +3,21 @@
 
 use fuzz::case::Corpus;
 use fuzz::runner::{Settings, run, scratch};
+use fuzz::targets;
 use std::path::Path;
 use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: nearside-fuzz run
        nearside-fuzz repeat NUMBER [DIRECTORY]
+       nearside-fuzz seeds DIRECTORY
+       nearside-fuzz input TARGET FILE
 
 run uses images for NEARSIDE_FUZZ_SECONDS (60), from case NEARSIDE_FUZZ_SEED (1) on, and exits 1 if
-a case failed. repeat runs one case, and leaves its image in DIRECTORY, if one is given.";
+a case failed. repeat runs one case, and leaves its image in DIRECTORY, if one is given.
+
+seeds writes what the fuzz targets of scripts/libfuzzer begin with, by target. input runs a target
+with the bytes of FILE.";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -20,6 +26,8 @@ fn main() -> ExitCode {
         ["run"] => run_all(),
         ["repeat", number] => repeat(number, None),
         ["repeat", number, dir] => repeat(number, Some(Path::new(dir))),
+        ["seeds", dir] => seeds(Path::new(dir)),
+        ["input", target, file] => input(target, Path::new(file)),
         // the runner's own
         ["worker", dir, first, step] => match (first.parse(), step.parse()) {
             (Ok(first), Ok(step)) => {
@@ -50,6 +58,21 @@ fn run_all() -> ExitCode {
         }
         Err(error) => usage(&error.to_string()),
     }
+}
+
+fn seeds(dir: &Path) -> ExitCode {
+    match targets::write_seeds(dir) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => usage(&format!("{}: {error}", dir.display())),
+    }
+}
+
+fn input(target: &str, file: &Path) -> ExitCode {
+    match std::fs::read(file) {
+        Ok(bytes) => targets::run(target, &bytes),
+        Err(error) => return usage(&format!("{}: {error}", file.display())),
+    }
+    ExitCode::SUCCESS
 }
 
 fn repeat(number: &str, dir: Option<&Path>) -> ExitCode {

@@ -2,12 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use fs::{Creation, FileSystem, Ino, NewNode, SetAttr};
-use fuzz::corpus::{open, read, slice_path, write};
 use fuzz::image::{BLOCK, Image, Kind, Part, ROOT_COPY};
 use fuzz::page;
+use fuzz::place::{Files, Place};
 use fuzz::runner::scratch;
 use fuzz::seal::seal;
-use pool::{Candidate, FormatOptions, SliceSpec};
+use pool::{FormatOptions, SliceSpec};
 use std::path::PathBuf;
 
 const BY: Creation = Creation { mode: 0o644, umask: 0, uid: 0, gid: 0 };
@@ -27,7 +27,7 @@ impl Victim {
             ..FormatOptions::default()
         };
         fs::format(&victim.dir(), &options).unwrap();
-        std::fs::rename(victim.dir().join("slice.0"), slice_path(&victim.dir(), 0)).unwrap();
+        std::fs::rename(victim.dir().join("slice.0"), victim.files().path(0)).unwrap();
         victim
     }
 
@@ -35,29 +35,28 @@ impl Victim {
         self.scratch.path().join("pool")
     }
 
-    fn open(&self) -> fs::Result<FileSystem> {
-        open(&self.dir(), 1, false)
+    fn files(&self) -> Files {
+        Files::new(&self.dir(), 1)
     }
 
-    fn image(&self) -> Image {
-        read(&self.dir(), 1)
+    fn open(&self) -> fs::Result<FileSystem> {
+        self.files().open(false)
     }
 
     /// Changes the image, and makes all checksums fit if it is to be `sealed`.
     fn change(&self, sealed: bool, change: impl FnOnce(&mut Image, &[Part])) {
-        let mut image = self.image();
+        let mut image = self.files().image();
         let parts = image.parts();
         change(&mut image, &parts);
         if sealed {
             seal(&mut image, &parts);
         }
-        write(&image, &self.dir());
+        self.files().hold(&image);
     }
 
     /// Findings of a check, or why it could not be made.
     fn findings(&self) -> String {
-        let candidate = Candidate::open(&slice_path(&self.dir(), 0), true).unwrap();
-        match fs::check_candidates(vec![candidate], &pool::OpenOptions::default()) {
+        match self.files().check() {
             Ok(report) => format!("{:?}", report.findings),
             Err(error) => error.to_string(),
         }
@@ -161,6 +160,8 @@ fn a_root_of_which_one_copy_is_damaged_is_read_from_the_other() {
 /// was replayed twice, and the other never.
 #[test]
 fn a_record_over_another_one_of_its_chunk_is_damage() {
+    // one CPU, one lane
+    fuzz::worker::prepare();
     for (from, to) in [(1, 3), (3, 1), (0, 4), (4, 0)] {
         let victim = Victim::new();
         let fs = victim.open().unwrap();
@@ -210,7 +211,7 @@ fn a_block_that_only_the_log_names_is_verified_at_its_first_read() {
         image.put(0, data + 100, &[0x5B]);
     });
     for read_only in [true, false] {
-        let fs = self::open(&victim.dir(), 1, read_only).unwrap();
+        let fs = victim.files().open(read_only).unwrap();
         let error = fs.read(&open(&fs, b"file"), 0, &mut [0; 10]).unwrap_err();
         assert_eq!(error.errno(), libc::EIO, "{error}");
         assert_eq!(fs.read(&open(&fs, b"other"), 0, &mut [0; 10]).unwrap(), 10);

@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use fuzz::case::Corpus;
-use fuzz::corpus::{requests, slice_path, take_over, write};
+use fuzz::corpus::requests;
 use fuzz::exercise::{Stage, Terms, exercise};
+use fuzz::place::{Files, Place};
 use fuzz::runner::{Settings, run, scratch};
 use fuzz::seal::seal;
 
@@ -43,8 +44,9 @@ fn canary_an_image_that_nobody_changed_is_sealed_as_it_is_and_shows_its_last_sta
         }
         let last = &seed.legal[seed.legal.len() - 1..];
         let terms = Terms { legal: Some(last), sound: true, kill: false };
-        let stage = exercise(&seed.image, terms, &scratch.path().join("image"));
-        assert_eq!(stage, Stage::Whole, "{}", seed.name);
+        let mut files = Files::new(&scratch.path().join("image"), 0);
+        files.hold(&seed.image);
+        assert_eq!(exercise(&files, terms), Stage::Whole, "{}", seed.name);
     }
 }
 
@@ -54,12 +56,10 @@ fn canary_the_corpus_has_requests_and_orphans() {
     let scratch = scratch().unwrap();
     let corpus = Corpus::make(scratch.path());
     let seed = corpus.seeds().find(|seed| seed.name == "requests").unwrap();
-    let dir = scratch.path().join("image");
-    write(&seed.image, &dir);
-    let candidate = pool::Candidate::open(&slice_path(&dir, 0), true).unwrap();
-    let in_trees =
-        fs::check_candidates(vec![candidate], &pool::OpenOptions::default()).unwrap().requests;
-    let fs = take_over(&dir, 1).unwrap();
+    let mut files = Files::new(&scratch.path().join("image"), 0);
+    files.hold(&seed.image);
+    let in_trees = files.check().unwrap().requests;
+    let fs = files.take_over().unwrap();
     let done = requests().filter(|id| fs.was_done(*id)).count() as u64;
     assert!(in_trees > 10 && done > in_trees, "{done} done, {in_trees} in the trees");
     assert!(!fs.kept_orphans().is_empty());

@@ -316,6 +316,13 @@ fn a_record_that_writes_blocks_behind_the_largest_file() {
     }
 }
 
+/// The leaf was asked for room up to the slot before its first one.
+#[test]
+fn a_record_that_writes_no_block() {
+    log_case("write none", |[file, ..]| vec![head(2, 0, 0, 0), file.0, 0, 20_000]);
+    log_case("write none", |[file, ..]| vec![head(2, 0, 0, 0), file.0, 3, 20_000]);
+}
+
 #[test]
 fn a_record_with_an_absurd_end_of_file() {
     log_case("end", |[file, ..]| vec![head(1, 0, 1, 0), file.0, 3, 100, MAX]);
@@ -329,6 +336,10 @@ fn a_record_with_an_absurd_end_of_file() {
 fn a_record_that_punches_all_that_could_ever_be() {
     log_case("punch", |[file, ..]| vec![head(7, 0, 0, 0), file.0, 0, 1 << 62]);
     log_case("punch to the end", |[file, ..]| vec![head(7, 0, 0, 0), file.0, 5, MAX - 5]);
+    // no record of a real one is longer than a GiB; each of so many leaves was looked for
+    for blocks in [(1 << 18) + 1, 1 << 34] {
+        log_case("punch too much", |[file, ..]| vec![head(7, 0, 0, 0), file.0, 0, blocks]);
+    }
 }
 
 /// A record that shares: target, its block, blocks, end, source, its block.
