@@ -57,6 +57,9 @@ fn others_go_on_and_nothing_acknowledged_is_lost() {
     ] {
         println!("{}", times.line(what));
     }
+    if sums.same_ids == 0 {
+        println!("no process id was used again: it takes the right to choose the next one");
+    }
     println!(
         "kills={} servers={} keepers={} clients={} stops={} held={} same_ids={} checks={} \
          acknowledged={acknowledged} slowest_after_client_ms={:.1} slowest_after_server_ms={:.1} \
