@@ -257,7 +257,7 @@ impl Checker<'_> {
             return self.counted(slice, key, value);
         }
         if key.object == 0 {
-            let known = value == keys::UNLINKED || value == keys::UNNAMED;
+            let known = tickets::decode_orphan(value).is_some();
             let fine = key.kind == keys::ORPHAN && keys::home(Ino(key.index)) == slice;
             if !(fine && known) {
                 self.report.add(format!("slice {slice}, tree"), format!("{key:?} makes no sense"));

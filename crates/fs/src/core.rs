@@ -15,6 +15,7 @@ use crate::references::References;
 use crate::refused::Refusals;
 use crate::request;
 use crate::stats::CheckpointTimes;
+use crate::take_over::Inherited;
 use crate::tickets::Tickets;
 use parking_lot::{Condvar, Mutex};
 use pmem::InFlight;
@@ -68,6 +69,8 @@ pub struct Core {
     pub references: References,
     /// Requests that are done and may not be answered.
     pub tickets: Tickets,
+    /// Inodes that clients of an earlier server may hold.
+    pub inherited: Inherited,
     /// Inodes that exist.
     pub inodes: AtomicI64,
     /// One checkpoint at a time.
@@ -183,6 +186,7 @@ impl Core {
             folded: Mutex::default(),
             references: References::new(slices),
             tickets: Tickets::new(&[]),
+            inherited: Inherited::default(),
             inodes: AtomicI64::new(pool.inodes_at_open() as i64),
             checkpointing: Mutex::new(()),
             background: AtomicBool::new(false),

@@ -13,6 +13,7 @@ use crate::item;
 use crate::keys;
 use crate::namespace::{Touched, check_directory, check_name};
 use crate::short_name::ShortName;
+use crate::tickets;
 use crate::types::{
     Attr, Creation, DIRECTORY_LINKS_MAX, FileKind, Ino, NewNode, SYMLINK_BYTES_MAX, Timestamp,
 };
@@ -114,10 +115,11 @@ impl Core {
             let mut record = RecordBuffer::new(KIND_CHANGE, new.time);
             let inode = self.push_new(&mut record, &dir, &mut meta, &new)?;
             let orphan = keys::orphan(inode.ino);
-            item::push_put(&mut record, orphan.object, orphan.kind, orphan.index, keys::UNNAMED);
+            let value = tickets::encode_unnamed();
+            item::push_put(&mut record, orphan.object, orphan.kind, orphan.index, &value);
             let mut own = inode.meta.write();
             (own.orphan, own.nameable) = (true, true);
-            own.pending.insert(orphan, Change::Put(keys::UNNAMED.to_vec()));
+            own.pending.insert(orphan, Change::Put(value));
             inode.opens.store(1, Ordering::Relaxed);
             // above the stamps of what made the directory as it is
             self.log(&mut record, &[&dir, &inode], || self.was_born(&inode))?;

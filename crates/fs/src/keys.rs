@@ -52,7 +52,8 @@ pub fn orphan(ino: Ino) -> Key {
 
 /// Its value where the inode lost its last name.
 pub const UNLINKED: &[u8] = &[];
-/// Its value where the inode never had a name, and may be given one.
+/// Its value where the inode never had a name, and may be given one. Behind it is the request that
+/// made the inode, as in a ticket, if that has an id.
 pub const UNNAMED: &[u8] = &[1];
 
 /// The key of a ticket.

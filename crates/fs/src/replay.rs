@@ -13,6 +13,7 @@ use crate::keys;
 use crate::patches::Patches;
 use crate::request::RequestId;
 use crate::slot::{Freed, SlotChange};
+use crate::tickets::decode_orphan;
 use crate::types::{FILE_BYTES_MAX, FileKind, Ino};
 use crate::write::grow;
 use pmem::Domain;
@@ -277,7 +278,8 @@ impl Core {
         let inode = self.replayed_inode(ino, record)?;
         let mut meta = inode.meta.write();
         if object == 0 {
-            (meta.orphan, meta.nameable) = (true, value == keys::UNNAMED);
+            let (nameable, _) = decode_orphan(value).ok_or_else(|| damaged_record(record))?;
+            (meta.orphan, meta.nameable) = (true, nameable);
         } else if kind == keys::DIRENT {
             let (Some(dir), Some(entry)) = (&mut meta.dir, Dirent::decode(value)) else {
                 return Err(damaged_record(record));
@@ -369,32 +371,5 @@ impl Core {
             }
         }
         Ok(())
-    }
-
-    /// The inodes that were open without a name when the pool was closed or died.
-    pub fn orphans(&self) -> Result<Vec<Arc<Inode>>> {
-        let mut inodes = Vec::new();
-        for slice in 0..self.pool.slices().len() {
-            let mut orphans = Vec::new();
-            let (from, to) = (
-                pool::tree::Key::new(0, keys::ORPHAN, 0),
-                pool::tree::Key::new(0, keys::ORPHAN + 1, 0),
-            );
-            self.pool.scan(slice as u8, from, to, &mut |key, value| {
-                orphans.push((Ino(key.index), value == keys::UNNAMED));
-                true
-            })?;
-            for (ino, nameable) in orphans {
-                let inode = self.inode(ino).map_err(|error| match error {
-                    Error::NotFound => damaged_value(&keys::orphan(ino)),
-                    error => error,
-                })?;
-                let mut meta = inode.meta.write();
-                (meta.orphan, meta.nameable) = (true, nameable);
-                drop(meta);
-                inodes.push(inode);
-            }
-        }
-        Ok(inodes)
     }
 }

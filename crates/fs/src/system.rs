@@ -3,7 +3,7 @@
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::take_over::{self, Kept, TakeOver};
+use crate::take_over::{self, TakeOver};
 use crate::types::*;
 use pool::{Candidate, OpenOptions, Pool, PoolInfo, Recovery};
 use std::path::Path;
@@ -18,7 +18,6 @@ const CLOSES_MAX: u32 = 1000;
 #[derive(Debug)]
 pub struct FileSystem {
     pub(crate) core: Arc<Core>,
-    pub(crate) kept: Kept,
     background: parking_lot::Mutex<Option<JoinHandle<()>>>,
     replayed: u64,
 }
@@ -74,20 +73,20 @@ impl FileSystem {
         background: bool,
     ) -> Result<FileSystem> {
         let read_only = pool.read_only();
-        let (core, replayed) = take_over::recover(pool, recovery, &asked.requests)?;
+        let (core, replayed) = take_over::recover(pool, recovery, asked)?;
         let core = Arc::new(core);
         core.inode(Ino::ROOT).map_err(|error| match error {
             Error::NotFound => Error::Damaged("there is no root directory".to_owned()),
             error => error,
         })?;
-        let (mut thread, mut kept) = (None, Kept::default());
+        let mut thread = None;
         if !read_only {
             // damage without a record is cut off, too, or every later open would meet it
             if !recovery.records.is_empty() || !recovery.damage.is_empty() {
                 core.commit_recovery()?;
             }
             core.pool.write_state(true)?;
-            kept = take_over::settle_orphans(&core, asked.keep_orphans)?;
+            take_over::settle_orphans(&core, asked.keep_orphans)?;
             if background {
                 core.background.store(true, Ordering::Relaxed);
                 let runner = core.clone();
@@ -99,7 +98,7 @@ impl FileSystem {
                 })?);
             }
         }
-        Ok(FileSystem { core, kept, background: parking_lot::Mutex::new(thread), replayed })
+        Ok(FileSystem { core, background: parking_lot::Mutex::new(thread), replayed })
     }
 
     /// Checkpoints and closes. Dropping without it is safe: the next open recovers.

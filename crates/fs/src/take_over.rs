@@ -6,19 +6,23 @@
 //! goes on. What it keeps true: each request is done once, and an inode that a client still holds
 //! is there until the client lets go of it.
 //!
+//! Nobody says which inodes clients had open, and they may use them late: so of the inodes from
+//! before the open each file that loses its last name is kept as well.
+//!
 //! An orphan that is kept counts as open. A crash, and a file system that is dropped without
 //! `close`, leave it on the trees' list of orphans, where the next open finds it.
 
-use crate::core::Core;
-use crate::error::Result;
+use crate::core::{Core, damaged_value};
+use crate::error::{Error, Result};
 use crate::inode::Inode;
+use crate::keys;
 use crate::request::{self, RequestId};
 use crate::system::FileSystem;
-use crate::tickets::Tickets;
-use crate::types::Ino;
+use crate::tickets::{Tickets, decode_orphan};
+use crate::types::{FileKind, Ino};
 use parking_lot::Mutex;
 use pool::{Candidate, OpenOptions, Pool, Recovery};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,8 +36,49 @@ pub struct TakeOver {
     pub keep_orphans: bool,
 }
 
-/// Inodes without a name that recovery found and keeps.
-pub type Kept = Mutex<BTreeMap<Ino, Arc<Inode>>>;
+/// What clients of an earlier server may hold.
+#[derive(Debug, Default)]
+pub struct Inherited {
+    /// Inodes whose counter is below that of their slice; none where nobody took over.
+    below: Vec<u64>,
+    /// Inodes without a name that are kept for them.
+    kept: Mutex<BTreeMap<Ino, Arc<Inode>>>,
+    /// Those of them that were made without a name, by the request that made them.
+    made: Mutex<HashMap<RequestId, Ino>>,
+}
+
+/// An inode without a name that recovery found.
+#[derive(Debug)]
+pub struct Orphan {
+    pub inode: Arc<Inode>,
+    /// The request that made it without a name, if that had an id.
+    pub made_for: Option<RequestId>,
+}
+
+impl Inherited {
+    /// Whether a client may have had the file open when its server ended. (Of others than files a
+    /// server is told nothing while they are open.)
+    pub fn may_hold(&self, inode: &Inode) -> bool {
+        let below = self.below.get(usize::from(keys::home(inode.ino)));
+        inode.kind == FileKind::File
+            && below.is_some_and(|below| keys::counter_of(inode.ino) < *below)
+    }
+
+    /// Keeps an orphan, if a client may hold it.
+    pub fn keep(&self, inode: &Arc<Inode>) {
+        if self.may_hold(inode) {
+            self.keep_certainly(inode);
+        }
+    }
+
+    fn keep_certainly(&self, inode: &Arc<Inode>) {
+        if self.kept.lock().insert(inode.ino, inode.clone()).is_none() {
+            // ordering: as at an open; whoever closes it last takes the lock of its attributes,
+            // which is held here where others know the inode
+            inode.opens.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+}
 
 impl FileSystem {
     /// Opens the pool in `dir`, exclusively, recovers it, and goes on where a server was killed.
@@ -89,49 +134,91 @@ impl FileSystem {
         self.core.tickets.forget(client);
     }
 
-    /// Inodes without a name that recovery found and keeps.
+    /// Inodes without a name that are kept.
     pub fn kept_orphans(&self) -> Vec<Ino> {
-        self.kept.lock().keys().copied().collect()
+        self.core.inherited.kept.lock().keys().copied().collect()
+    }
+
+    /// The inode without a name that an earlier server made for this request, if it is kept.
+    pub fn made_unnamed(&self, id: RequestId) -> Option<Ino> {
+        let ino = self.core.inherited.made.lock().get(&id).copied()?;
+        self.core.inherited.kept.lock().contains_key(&ino).then_some(ino)
     }
 
     /// Nobody holds this inode any more from before the open: it goes as soon as it has neither a
     /// name nor a handle. Others than those kept are left as they are.
     pub fn release_orphan(&self, ino: Ino) -> Result<()> {
-        let kept = self.kept.lock().remove(&ino);
+        let kept = self.core.inherited.kept.lock().remove(&ino);
         kept.map_or(Ok(()), |inode| self.core.release(&inode))
     }
 
     /// The same for all that are kept.
     pub(crate) fn release_orphans(&self) -> Result<()> {
-        let kept = std::mem::take(&mut *self.kept.lock());
+        let kept = std::mem::take(&mut *self.core.inherited.kept.lock());
         kept.values().try_for_each(|inode| self.core.release(inode))
     }
 }
 
 /// The engine over `pool` with everything that the trees and the log hold, and the number of
 /// records that the log held.
-pub(crate) fn recover(
-    pool: Pool,
-    recovery: &Recovery,
-    requests: &[RequestId],
-) -> Result<(Core, u64)> {
+pub(crate) fn recover(pool: Pool, recovery: &Recovery, asked: &TakeOver) -> Result<(Core, u64)> {
     let mut core = Core::new(pool);
-    core.tickets = Tickets::new(requests);
+    core.tickets = Tickets::new(&asked.requests);
     core.load_tickets()?;
     let replayed = core.replay(recovery)?;
+    if asked.keep_orphans {
+        let slices = core.pool.slices().iter();
+        core.inherited.below = slices.map(|slice| slice.inodes_below()).collect();
+    }
     Ok((core, replayed))
 }
 
+impl Core {
+    /// The inodes that were open without a name when the pool was closed or died.
+    fn orphans(&self) -> Result<Vec<Orphan>> {
+        let mut found = Vec::new();
+        for slice in 0..self.pool.slices().len() {
+            let (mut orphans, mut damaged) = (Vec::new(), None);
+            let (from, to) = (
+                pool::tree::Key::new(0, keys::ORPHAN, 0),
+                pool::tree::Key::new(0, keys::ORPHAN + 1, 0),
+            );
+            self.pool.scan(slice as u8, from, to, &mut |key, value| {
+                match decode_orphan(value) {
+                    Some(says) => orphans.push((Ino(key.index), says)),
+                    None => damaged = Some(key),
+                }
+                damaged.is_none()
+            })?;
+            if let Some(key) = damaged {
+                return Err(damaged_value(&key));
+            }
+            for (ino, (nameable, made_for)) in orphans {
+                let inode = self.inode(ino).map_err(|error| match error {
+                    Error::NotFound => damaged_value(&keys::orphan(ino)),
+                    error => error,
+                })?;
+                let mut meta = inode.meta.write();
+                (meta.orphan, meta.nameable) = (true, nameable);
+                drop(meta);
+                found.push(Orphan { inode, made_for });
+            }
+        }
+        Ok(found)
+    }
+}
+
 /// Drops the inodes without a name, or keeps them as if they were open.
-pub(crate) fn settle_orphans(core: &Core, keep: bool) -> Result<Kept> {
-    let kept = Kept::default();
-    for inode in core.orphans()? {
+pub(crate) fn settle_orphans(core: &Core, keep: bool) -> Result<()> {
+    for Orphan { inode, made_for } in core.orphans()? {
         if !keep {
             core.drop_orphan(&inode)?;
-        } else if kept.lock().insert(inode.ino, inode.clone()).is_none() {
-            // ordering: as at an open; nobody else is there yet
-            inode.opens.fetch_add(1, Ordering::AcqRel);
+            continue;
+        }
+        core.inherited.keep_certainly(&inode);
+        if let Some(id) = made_for {
+            core.inherited.made.lock().insert(id, inode.ino);
         }
     }
-    Ok(kept)
+    Ok(())
 }

@@ -89,6 +89,22 @@ pub fn decode(value: &[u8]) -> Option<RequestId> {
     bytes.is_empty().then_some(id)
 }
 
+/// The value of an orphan's key that the thread's request makes without a name.
+pub fn encode_unnamed() -> Vec<u8> {
+    let id = request::current().map(encode).unwrap_or_default();
+    [keys::UNNAMED, &id].concat()
+}
+
+/// What an orphan's value says: whether it may be given a name, and the request that made it.
+/// `None` when it makes no sense.
+pub fn decode_orphan(value: &[u8]) -> Option<(bool, Option<RequestId>)> {
+    match value.strip_prefix(keys::UNNAMED) {
+        None => (value == keys::UNLINKED).then_some((false, None)),
+        Some([]) => Some((true, None)),
+        Some(id) => decode(id).map(|id| (true, Some(id))),
+    }
+}
+
 impl Tickets {
     /// No tickets yet; recovery is to look for those asked.
     pub fn new(asked: &[RequestId]) -> Tickets {

@@ -1,7 +1,8 @@
 //! Removing names, and the end of inodes.
 //!
 //! The record that removes an inode's last name also drops the inode, or, while it is open,
-//! remembers it as an orphan; the last close, or the next open of the pool, drops it then.
+//! remembers it as an orphan; the last close, or the next open of the pool, drops it then. What a
+//! client of an earlier server may have open counts as open (`take_over`).
 
 use crate::core::{Core, now};
 use crate::dir::Name;
@@ -130,7 +131,7 @@ impl Core {
         if left > 0 {
             self.push_links(record, inode, meta, left, time);
             NameLoss::Named(left)
-        } else if inode.opens.load(Ordering::Acquire) > 0 {
+        } else if inode.opens.load(Ordering::Acquire) > 0 || self.inherited.may_hold(inode) {
             self.push_links(record, inode, meta, 0, time);
             let orphan = keys::orphan(inode.ino);
             item::push_put(record, orphan.object, orphan.kind, orphan.index, keys::UNLINKED);
@@ -161,6 +162,7 @@ impl Core {
                 self.mark_dirty(inode);
                 meta.links = 0;
                 meta.orphan = true;
+                self.inherited.keep(inode);
                 meta.pending.insert(keys::orphan(inode.ino), Change::Put(keys::UNLINKED.to_vec()));
                 Ok(())
             }
@@ -231,7 +233,7 @@ impl Core {
 pub(crate) enum NameLoss {
     /// It has this many left.
     Named(u32),
-    /// It has none, but is open.
+    /// It has none, but is open, or may be to a client of an earlier server.
     Orphan,
     /// It is gone.
     Gone,

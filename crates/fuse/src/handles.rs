@@ -3,14 +3,18 @@
 //! A number is used again after its file is released, never before; the kernel sends nothing
 //! for a handle after its release. A number carries the turn of the server that gave it (turns
 //! are counted for each connection): one of an earlier server is unknown here, and stands for a
-//! file that is to be opened again, under the number that the kernel has.
+//! file that is to be opened again, under the number that the kernel has. That may be done for a
+//! request that the kernel has its answer to, and after the release, which the earlier server had
+//! served: so what is inherited goes with its inode at the latest, when the kernel forgets that.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use nearside::files::Handle;
+use nearside::files::{Handle, Ino};
 use parking_lot::RwLock;
+
+use crate::service::OpenFile;
 
 /// Parts of the table with a lock each, so that opens on different CPUs seldom meet.
 const SHARDS: usize = 16;
@@ -32,8 +36,8 @@ pub(crate) struct Handles {
     spread: AtomicUsize,
     /// In the place that it has in numbers.
     turn: u64,
-    /// Files that an earlier server opened.
-    inherited: RwLock<HashMap<u64, Arc<Handle>>>,
+    /// Files that an earlier server opened, by inode and number.
+    inherited: RwLock<BTreeMap<(Ino, u64), Arc<Handle>>>,
 }
 
 impl Handles {
@@ -59,10 +63,10 @@ impl Handles {
         self.turn | (slot * SHARDS + at) as u64
     }
 
-    /// The handle with this number.
-    pub(crate) fn get(&self, number: u64) -> Option<Arc<Handle>> {
+    /// The handle with this number, which is of `ino`.
+    pub(crate) fn get(&self, (number, ino): OpenFile) -> Option<Arc<Handle>> {
         let Some((at, slot)) = self.place(number) else {
-            return self.inherited.read().get(&number).cloned();
+            return self.inherited.read().get(&(ino, number)).cloned();
         };
         self.shards[at].read().slots.get(slot)?.clone()
     }
@@ -75,18 +79,29 @@ impl Handles {
     /// Keeps `handle` under a number that an earlier server gave. Of several that open it at once
     /// the first one's stays.
     pub(crate) fn inherit(&self, number: u64, handle: Arc<Handle>) -> Arc<Handle> {
-        self.inherited.write().entry(number).or_insert(handle).clone()
+        self.inherited.write().entry((handle.ino(), number)).or_insert(handle).clone()
     }
 
     /// Forgets the number; gives the handle back.
-    pub(crate) fn remove(&self, number: u64) -> Option<Arc<Handle>> {
+    pub(crate) fn remove(&self, (number, ino): OpenFile) -> Option<Arc<Handle>> {
         let Some((at, slot)) = self.place(number) else {
-            return self.inherited.write().remove(&number);
+            return self.inherited.write().remove(&(ino, number));
         };
         let mut shard = self.shards[at].write();
         let handle = shard.slots.get_mut(slot)?.take()?;
         shard.vacant.push(slot);
         Some(handle)
+    }
+
+    /// Forgets what is inherited of `ino`; gives the handles back.
+    pub(crate) fn disinherit(&self, ino: Ino) -> Vec<Arc<Handle>> {
+        let all = (ino, 0)..=(ino, u64::MAX);
+        if self.inherited.read().range(all.clone()).next().is_none() {
+            return Vec::new();
+        }
+        let mut inherited = self.inherited.write();
+        let numbers: Vec<_> = inherited.range(all).map(|(number, _)| *number).collect();
+        numbers.iter().filter_map(|number| inherited.remove(number)).collect()
     }
 
     /// Shard and slot; `None` for a number of another turn.

@@ -152,13 +152,17 @@ impl Session {
         let as_leave: Arc<dyn Leave> = shared.clone();
         let server = Some(Arc::downgrade(&as_leave));
         let mut leaver = Leaver { server, is_leaving, serving: Vec::new() };
-        let owed = state.slots.iter_mut().filter(|slot| slot.owed().is_some());
-        std::thread::scope(|scope| {
-            for slot in owed {
-                // At once: one may wait for another, as they did when they were first asked.
-                scope.spawn(|| shared.settle(slot, &answer));
-            }
-        });
+        // What the kernel forgets comes last, as it did when it was first told: a request that has
+        // been answered, and is served again, may use it once more.
+        for forgets in [false, true] {
+            std::thread::scope(|scope| {
+                let owed = state.slots.iter_mut().filter(|slot| slot.owed().is_some());
+                for slot in owed.filter(|slot| slot.forgets() == forgets) {
+                    // At once: one may wait for another, as they did when they were first asked.
+                    scope.spawn(|| shared.settle(slot, &answer));
+                }
+            });
+        }
         let mut started = Vec::new();
         for (number, slot) in state.slots.into_iter().take(threads).enumerate() {
             let (shared, serving) = (shared.clone(), Arc::new(Mutex::new(())));
@@ -217,6 +221,7 @@ impl Left {
 impl<S: Server> Shared<S> {
     /// One thread's work: serves until the mount is gone, or the server leaves.
     fn serve_all(&self, mut slot: Slot, serving: &Mutex<()>) -> io::Result<()> {
+        slot.populate();
         loop {
             match read(&self.channel, &mut slot) {
                 Ok(()) => {}

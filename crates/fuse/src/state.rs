@@ -11,7 +11,10 @@
 //! first page: so the bytes that a write brings begin at a page. The first word of a request is
 //! its length. It is zero before the kernel is asked, and zeroed again when the reply has gone out:
 //! a length that is not zero is that of a request which was read and not answered. The kernel fills
-//! the slot within one system call, which a SIGKILL does not cut in two. So a server that takes the
+//! the slot within one system call, which a SIGKILL does not cut in two, unless it meets a page
+//! that is not there for this process: it gives up the fault for the signal, and the request with
+//! EIO (fs/fuse/dev.c, `fuse_dev_do_read`). So a slot's pages are there before it is read into, and
+//! a server that takes the
 //! connection over finds all requests that its predecessor owes an answer, and serves them first.
 //!
 //! The kernel could be asked for them as well (FUSE_NOTIFY_RESEND), but only from Linux 6.9 on, and
@@ -19,7 +22,7 @@
 //! predecessor killed between its reply and the zero, a request is served twice; the second reply
 //! gets ENOENT. That such a change is made once is the engine's (request ids).
 //!
-//! Memory that nothing was stored in takes none: a slot costs what its largest request was.
+//! Slots that no thread uses take no memory.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -222,6 +225,14 @@ impl Slot {
         &mut self.0[REQUEST_AT..]
     }
 
+    /// Has all its memory there. Without it a kill may cost a caller an error, so where that cannot
+    /// be had the mount goes on.
+    pub(crate) fn populate(&mut self) {
+        if let Err(error) = self.0.populate() {
+            tracing::warn!(%error, "memory for requests");
+        }
+    }
+
     /// The request that was read into it.
     pub(crate) fn request(&self) -> &[u8] {
         &self.0[REQUEST_AT..]
@@ -231,6 +242,11 @@ impl Slot {
     pub(crate) fn owed(&self) -> Option<u64> {
         let head = RequestHead::parse(self.request()).ok()?;
         (head.len != 0).then_some(head.unique)
+    }
+
+    /// Whether that says that the kernel forgets something.
+    pub(crate) fn forgets(&self) -> bool {
+        RequestHead::parse(self.request()).is_ok_and(|head| head.is_forget())
     }
 
     /// The request is answered.

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use zerocopy::IntoBytes;
 
 /// One slice of an open pool.
@@ -32,6 +32,12 @@ pub struct Slice {
 }
 
 impl Slice {
+    /// Inodes that were ever made here have counters below this.
+    pub fn inodes_below(&self) -> u64 {
+        // ordering: asked before anybody makes any
+        self.inode_next.load(Ordering::Relaxed)
+    }
+
     /// What it says about itself.
     pub fn info(&self) -> SliceInfo {
         let superblock = &self.superblock;

@@ -4,7 +4,10 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::mm::Advice;
+
 use crate::mapping::Mapping;
+use crate::{Error, Result};
 
 /// Areas begin at multiples of this.
 const ALIGN_BYTES: usize = 4096;
@@ -41,6 +44,15 @@ pub struct Area {
 }
 
 impl Area {
+    /// Has the memory there now, and known to this process, so that the kernel can fill it at any
+    /// time without a fault.
+    pub fn populate(&mut self) -> Result<()> {
+        let start = self.as_mut_ptr().cast();
+        // SAFETY: the range is this area's, and the advice changes no byte of it.
+        let done = unsafe { rustix::mm::madvise(start, self.bytes, Advice::LinuxPopulateWrite) };
+        done.map_err(|errno| Error::io("MADV_POPULATE_WRITE", errno))
+    }
+
     /// Stores one word, whole: a process that takes the memory over after this one was killed finds
     /// the old word or the new one, and what was stored before the new one.
     ///

@@ -17,6 +17,7 @@ const SERVED_LONG_ENOUGH: Duration = Duration::from_millis(500);
 const SERVERS_KILLED: u32 = 4;
 
 /// A pool and a mount point in a directory that goes away at the end.
+#[derive(Debug)]
 pub struct Scratch {
     root: tempfile::TempDir,
 }
@@ -46,10 +47,15 @@ pub fn has(program: &str) -> bool {
 impl Scratch {
     /// A formatted pool of two slices, not mounted yet; `None` where mounting is impossible.
     pub fn formatted() -> Option<Scratch> {
+        Scratch::formatted_in(&std::env::temp_dir())
+    }
+
+    /// The same, in a directory of one's own choice.
+    pub fn formatted_in(dir: &Path) -> Option<Scratch> {
         if !can_mount() {
             return None;
         }
-        let scratch = Scratch { root: tempfile::tempdir().unwrap() };
+        let scratch = Scratch { root: tempfile::tempdir_in(dir).unwrap() };
         // Other users pass through it.
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(scratch.root.path(), mode).unwrap();
@@ -117,6 +123,11 @@ impl Scratch {
 
     /// Unmounts, verifies everything that is stored, and that nothing is left behind.
     pub fn finish(self) {
+        self.verify_end();
+    }
+
+    /// The same for one who keeps it.
+    pub fn verify_end(&self) {
         self.umount();
         assert!(!is_mounted(&self.mnt()));
         assert_eq!(self.end(), "closed");

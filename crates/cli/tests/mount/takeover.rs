@@ -80,6 +80,26 @@ fn unlinked_files_outlive_their_server() {
     scratch.finish();
 }
 
+/// Nothing was asked of the next server before the name went: the file went with it.
+#[test]
+fn a_file_that_is_open_and_loses_its_name_after_its_server_died_is_there() {
+    let Some(scratch) = Scratch::mounted() else { return };
+    let inodes = || {
+        let stat = nix::sys::statvfs::statvfs(&scratch.mnt()).unwrap();
+        stat.files() - stat.files_free()
+    };
+    let before = inodes();
+    let file = File::create_new(scratch.mnt().join("f")).unwrap();
+    file.write_all_at(b"kept", 0).unwrap();
+    kill_and_wait(&scratch);
+    std::fs::remove_file(scratch.mnt().join("f")).unwrap();
+    file.write_all_at(b" on", 4).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), 7);
+    drop(file);
+    wait_until("it is gone", || inodes() == before);
+    scratch.finish();
+}
+
 /// Every call of a busy writer returns as if nothing had happened: made once, in order.
 #[test]
 fn calls_under_way_are_made_exactly_once() {

@@ -167,3 +167,64 @@ fn a_kept_orphan_is_there_after_its_memory_was_needed() {
     fs.release_orphan(ino).unwrap();
     assert!(gone(fs, ino));
 }
+
+/// A client may have had it open before the kill, and say nothing until it uses it: it was dropped
+/// with its last name, and the client had lost its file.
+#[test]
+fn a_file_from_before_that_loses_its_name_is_kept_until_it_is_released() {
+    for replaced in [false, true] {
+        let server = Server::immortal(&formatted(2, 4 << 20), &TakeOver::default());
+        let file = make(&server.fs, "f");
+        let ino = file.ino();
+        server.fs.write(&file, 0, &pattern(1, BYTES)).unwrap();
+        let server = Server::immortal(&server.mirror.kill(), &keep());
+        let fs = &server.fs;
+        if replaced {
+            drop(make(fs, "new"));
+            fs.rename((Ino::ROOT, b"new"), (Ino::ROOT, b"f"), fs::RenameMode::Replace).unwrap();
+        } else {
+            fs.unlink(Ino::ROOT, b"f").unwrap();
+        }
+        assert_eq!(fs.kept_orphans(), [ino]);
+        assert_eq!(content(fs, &fs.open(ino).unwrap()), pattern(1, BYTES));
+        // and through another kill
+        let server = Server::immortal(&server.mirror.kill(), &keep());
+        let fs = &server.fs;
+        assert_eq!(content(fs, &fs.open(ino).unwrap()), pattern(1, BYTES));
+        fs.release_orphan(ino).unwrap();
+        assert!(gone(fs, ino));
+        // what this server's own clients made goes at once
+        let own = make(fs, "own").ino();
+        fs.unlink(Ino::ROOT, b"own").unwrap();
+        assert!(gone(fs, own));
+        assert_eq!(assert_clean(&server.mirror.kill()).inodes, 1 + u64::from(replaced));
+    }
+}
+
+/// Its server was killed before it had answered: the next one made another, and the first stayed
+/// until the pool was closed.
+#[test]
+fn a_file_without_a_name_is_found_by_the_request_that_made_it() {
+    let id = fs::RequestId { client: 7, sequence: 2 };
+    for folded in [false, true] {
+        let server = Server::immortal(&formatted(2, 4 << 20), &TakeOver::default());
+        let made = server.fs.with_request(id, || server.fs.create_unnamed(Ino::ROOT, BY));
+        let (attr, _handle) = made.unwrap();
+        if folded {
+            server.fs.checkpoint().unwrap();
+        }
+        let images = server.mirror.kill();
+        assert_clean(&images);
+        let asked = TakeOver { requests: vec![id], ..keep() };
+        let server = Server::immortal(&images, &asked);
+        let fs = &server.fs;
+        assert!(fs.was_done(id));
+        assert_eq!(fs.made_unnamed(id), Some(attr.ino));
+        drop(fs.open(attr.ino).unwrap());
+        fs.link(attr.ino, Ino::ROOT, b"named").unwrap();
+        fs.unlink(Ino::ROOT, b"named").unwrap();
+        fs.release_orphan(attr.ino).unwrap();
+        assert_eq!(fs.made_unnamed(id), None);
+        assert_eq!(assert_clean(&server.mirror.kill()).inodes, 1);
+    }
+}

@@ -36,6 +36,8 @@ impl Service {
         if let Some(remains) = &self.remains {
             remains.forget(ino);
         }
+        self.retries.forget(ino);
+        drop(self.handles.disinherit(ino));
         // It may be one that an earlier server's clients held. Errors are in the log, and the next
         // open of the pool tries again.
         if let Err(error) = self.fs.release_orphan(ino) {

@@ -80,6 +80,15 @@ impl Service {
         Ok((attr, self.open(attr.ino, flags & !libc::O_TRUNC)?))
     }
 
+    /// Opens the file without a name that an earlier server made for request `unique`. The kernel
+    /// knows one that is not kept any more: nobody waits for the answer.
+    pub(crate) fn reopen_unnamed(&self, unique: u64) -> Served<(Attr, u64)> {
+        let made = self.fs.made_unnamed(self.id(unique));
+        let handle = made.map_or(Err(FsError::NotFound), |ino| self.fs.open(ino))?;
+        let attr = self.fs.getattr(handle.ino())?;
+        Ok((attr, self.handles.insert(handle)))
+    }
+
     fn empty(&self, ino: Ino) -> Served<()> {
         let change = SetAttr { size: Some(0), ..SetAttr::default() };
         self.fs.setattr(ino, &change).map_err(stale)?;

@@ -18,6 +18,7 @@ mod retries;
 mod tests;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use nearside::FileSystem;
 use nearside::files::{Attr, Call, Creation, Error as FsError, Handle, Ino};
@@ -33,6 +34,9 @@ use retries::Retries;
 
 /// Stands for the handle of a directory that is gone; more than any table of handles holds.
 const NO_HANDLE: u64 = u64::MAX;
+
+/// Longest time that a thread may take to let go of a file after it has answered.
+const LET_GO_MAX: Duration = Duration::from_secs(1);
 
 /// The number of an error as the kernel knows it, positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,8 +118,9 @@ impl Service {
 
     /// The handle of open file `number`, which is of `ino`. One that an earlier server opened is
     /// opened again.
-    fn handle(&self, (number, ino): OpenFile) -> Served<Arc<Handle>> {
-        match self.handles.get(number) {
+    fn handle(&self, file: OpenFile) -> Served<Arc<Handle>> {
+        let (number, ino) = file;
+        match self.handles.get(file) {
             Some(handle) => Ok(handle),
             None if self.is_inherited(number) => {
                 let handle = self.fs.open(ino).map_err(stale)?;
@@ -134,17 +139,37 @@ impl Service {
         self.remains.as_ref()?.get(ino)
     }
 
-    /// Closes an open file or directory.
-    pub(crate) fn release(&self, number: u64) -> Served<()> {
+    /// Closes an open file or directory: when this returns nothing of it is open. So if the server
+    /// dies after its answer, upon which the kernel may forget the inode, the next one does not
+    /// find a file that is open to nobody.
+    pub(crate) fn release(&self, file: OpenFile) -> Served<()> {
+        let number = file.0;
         if number == NO_HANDLE {
             return Ok(());
         }
-        match self.handles.remove(number) {
-            Some(_) => Ok(()),
+        match self.handles.remove(file) {
+            Some(handle) => {
+                close(handle);
+                Ok(())
+            }
             // Nobody used it since the earlier server ended.
             None if self.is_inherited(number) => Ok(()),
             None => Err(Errno(libc::EBADF)),
         }
+    }
+}
+
+/// Closes a file on which every request is answered. The thread that answered one may not have let
+/// go of it yet; it is about to.
+fn close(mut handle: Arc<Handle>) {
+    let late = Instant::now() + LET_GO_MAX;
+    while let Err(shared) = Arc::try_unwrap(handle) {
+        if Instant::now() > late {
+            tracing::warn!(ino = shared.ino().0, "a file is in use after its release");
+            return;
+        }
+        handle = shared;
+        std::thread::yield_now();
     }
 }
 

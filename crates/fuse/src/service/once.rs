@@ -5,7 +5,7 @@ use nearside::files::RequestId;
 use super::Service;
 
 impl Service {
-    fn id(&self, unique: u64) -> RequestId {
+    pub(super) fn id(&self, unique: u64) -> RequestId {
         RequestId { client: self.client, sequence: unique }
     }
 

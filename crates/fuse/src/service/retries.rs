@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use nearside::files::Handle;
+use nearside::files::{Handle, Ino};
 use parking_lot::Mutex;
 
 /// For how long a caller is expected to look again.
@@ -73,6 +73,20 @@ impl Retries {
         self.expected.store(callers.len(), Ordering::Release);
         drop(callers);
         drop(late);
+    }
+
+    /// The kernel does not know `ino` any more: who looks again finds it anew, or not.
+    pub(crate) fn forget(&self, ino: Ino) {
+        if self.expected.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut callers = self.callers.lock();
+        let held = callers.iter_mut().flat_map(|caller| {
+            caller.held.extract_if(.., |handle| handle.ino() == ino).collect::<Vec<_>>()
+        });
+        let held: Vec<Arc<Handle>> = held.collect();
+        drop(callers);
+        drop(held);
     }
 
     /// Holds what `thread` has found.

@@ -41,7 +41,7 @@ fn what_is_left_of_an_inode_stays_until_the_kernel_forgets_it() {
         assert_eq!((left.mode, left.uid, left.links), (0o750, 0, 0));
         let listing = service.opendir(ino).unwrap();
         assert_eq!(service.list(ino, 2, 10).unwrap(), []);
-        service.release(listing).unwrap();
+        service.release((listing, ino)).unwrap();
         service.forget(ino);
         assert_eq!(service.opendir(ino), Err(Errno(libc::ESTALE)));
         assert_eq!(service.getattr(ino), Err(Errno(libc::ESTALE)));

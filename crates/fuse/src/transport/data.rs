@@ -12,7 +12,7 @@ impl Transport {
         match &request.operation {
             Operation::Open { flags, kill_set_id } => {
                 let served = self.open(ino, *flags, *kill_set_id);
-                self.answer_opened(served, false, reply);
+                self.answer_opened((served, ino), false, reply);
             }
             Operation::Read { handle, offset, size, .. } => {
                 self.read((*handle, ino), *offset, *size, reply);
@@ -20,7 +20,7 @@ impl Transport {
             Operation::Write { .. } => answer_size(self.write(request), reply),
             Operation::Release { handle, lock_owner, unlock_flock, .. } => {
                 self.locks.closed(*handle, (ino, unlock_flock.then_some(*lock_owner)));
-                answer_done(service.release(*handle), reply);
+                answer_done(service.release((*handle, ino)), reply);
             }
             Operation::Fsync { handle, .. } => answer_done(service.fsync((*handle, ino)), reply),
             Operation::Fallocate { handle, offset, len, mode } => {

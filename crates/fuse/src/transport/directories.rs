@@ -13,10 +13,10 @@ impl Transport {
         let (service, ino) = (&self.service, node(request));
         let (listing, served) = match &request.operation {
             Operation::Opendir { .. } => {
-                return self.answer_opened(service.opendir(ino), true, reply);
+                return self.answer_opened((service.opendir(ino), ino), true, reply);
             }
             Operation::Releasedir { handle } => {
-                return answer_done(service.release(*handle), reply);
+                return answer_done(service.release((*handle, ino)), reply);
             }
             Operation::Fsyncdir { handle, .. } => {
                 return answer_done(service.fsync((*handle, ino)), reply);

@@ -20,7 +20,7 @@ use nearside::files::{Attr, Call, Ino};
 
 use crate::convert::node_attr;
 use crate::locks::DoorLocks;
-use crate::service::{Caller, Served, Service};
+use crate::service::{Caller, OpenFile, Served, Service};
 use crate::wire::{
     AttrAnswer, EntryAnswer, Notifier, Operation, Reply, Request, RequestHead, open_flags,
 };
@@ -106,11 +106,11 @@ impl Transport {
         }
     }
 
-    fn answer_opened(&self, served: Served<u64>, directory: bool, reply: Reply<'_>) {
+    fn answer_opened(&self, (served, ino): (Served<u64>, Ino), directory: bool, reply: Reply<'_>) {
         match served {
             Ok(number) => {
                 let is_taken = reply.opened(number, self.keep(directory));
-                self.close_unless(is_taken, number);
+                self.close_unless(is_taken, (number, ino));
             }
             Err(errno) => reply.error(errno.0),
         }
@@ -120,9 +120,9 @@ impl Transport {
 impl Transport {
     /// Closes an open file that the kernel does not know of, since nobody took the answer: the
     /// caller was killed, or has it from the server before.
-    fn close_unless(&self, is_taken: bool, number: u64) {
-        if !is_taken && let Err(errno) = self.service.release(number) {
-            tracing::debug!(number, errno = errno.0, "closing what nobody opened");
+    fn close_unless(&self, is_taken: bool, file: OpenFile) {
+        if !is_taken && let Err(errno) = self.service.release(file) {
+            tracing::debug!(number = file.0, errno = errno.0, "closing what nobody opened");
         }
     }
 }

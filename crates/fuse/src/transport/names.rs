@@ -83,11 +83,11 @@ impl Transport {
         self.answer_created(served, reply);
     }
 
-    fn answer_created(&self, served: Served<(Attr, u64)>, reply: Reply<'_>) {
+    pub(super) fn answer_created(&self, served: Served<(Attr, u64)>, reply: Reply<'_>) {
         match served {
             Ok((attr, handle)) => {
                 let is_taken = reply.created(&self.entry(&attr), handle, self.keep(false));
-                self.close_unless(is_taken, handle);
+                self.close_unless(is_taken, (handle, attr.ino));
             }
             Err(errno) => reply.error(errno.0),
         }

@@ -19,6 +19,7 @@ impl Transport {
                 operation,
                 Operation::Write { .. }
                     | Operation::Create { .. }
+                    | Operation::Tmpfile { .. }
                     | Operation::Mknod { .. }
                     | Operation::Mkdir { .. }
                     | Operation::Symlink { .. }
@@ -50,14 +51,10 @@ impl Transport {
         let (service, ino) = (&self.service, node(request));
         match &request.operation {
             Operation::Create { name, flags, .. } => {
-                let opened = service.reopen(ino, name, *flags);
-                match opened {
-                    Ok((attr, handle)) => {
-                        let is_taken = reply.created(&self.entry(&attr), handle, self.keep(false));
-                        self.close_unless(is_taken, handle);
-                    }
-                    Err(errno) => reply.error(errno.0),
-                }
+                self.answer_created(service.reopen(ino, name, *flags), reply);
+            }
+            Operation::Tmpfile { .. } => {
+                self.answer_created(service.reopen_unnamed(request.head.unique), reply);
             }
             Operation::Mknod { name, .. }
             | Operation::Mkdir { name, .. }
@@ -65,7 +62,7 @@ impl Transport {
             | Operation::Link { name, .. } => self.answer_named(request, name, reply),
             Operation::Open { flags, .. } => {
                 let served = service.open(ino, flags & !libc::O_TRUNC);
-                self.answer_opened(served, false, reply);
+                self.answer_opened((served, ino), false, reply);
             }
             Operation::Setattr(_) => self.answer_attr(service.getattr(ino), reply),
             Operation::Write { data, .. } => reply.size(data.len() as u32),

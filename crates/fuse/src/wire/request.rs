@@ -3,7 +3,7 @@
 use super::arguments::{ExtensionHead, InHeader};
 use super::operation::Operation;
 use super::reader::{Malformed, Reader};
-use super::{Capabilities, parse};
+use super::{Capabilities, opcode, parse};
 
 /// The kind of an extension that holds groups.
 const EXTENSION_GROUPS: u32 = 32;
@@ -28,6 +28,13 @@ pub struct RequestHead {
     pub gid: u32,
     /// The caller's thread; 0 for the kernel's own.
     pub pid: u32,
+}
+
+impl RequestHead {
+    /// Whether it says that the kernel forgets inodes.
+    pub(crate) fn is_forget(&self) -> bool {
+        matches!(self.code, opcode::FORGET | opcode::BATCH_FORGET)
+    }
 }
 
 /// A request.

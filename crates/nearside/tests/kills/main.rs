@@ -7,6 +7,7 @@
 //! `NEARSIDE_KILLS_FROM` with which round to begin: each has a seed of its own.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod library;
 mod model;
 
 use model::{Model, Op, Random};
@@ -89,7 +90,7 @@ fn child(dir: &Path, round: u64) -> ! {
                 let mut random = random(round, thread);
                 for number in 0.. {
                     let done = match next(&mut random) {
-                        Some(op) => op.make(pool, &root(thread)),
+                        Some(op) => library::make(&op, pool, &root(thread)),
                         None => shared.append(&record(round, thread, number)).map(|_| ()),
                     };
                     let errno = done.err().map_or(0, |error| error.errno());
@@ -185,7 +186,7 @@ fn kill_once(dir: &Path, round: u64, models: &mut [Model]) -> u64 {
 
 /// The thread's directory is what its model says, or that with the pending change.
 fn verify(pool: &Pool, round: u64, thread: u64, model: &mut Model, pending: Option<&Op>) {
-    let found = Model::read(pool, &root(thread)).unwrap();
+    let found = library::read(pool, &root(thread)).unwrap();
     if found == *model {
         return;
     }

@@ -1,6 +1,6 @@
-//! What one thread does to its directory, and what must be there then.
+//! What one program or thread does to its directory, and what must be there then. The kills of the
+//! library use it, and those of the mount (crates/cli/tests/kills).
 
-use nearside::{OpenFlags, Pool, Result};
 use std::collections::BTreeMap;
 
 const PATHS: [&str; 8] = ["a", "b", "c", "d", "s/a", "s/b", "t/a", "t/b"];
@@ -68,30 +68,9 @@ impl Op {
             _ => Op::RemoveDir(dir),
         }
     }
-
-    /// Makes it below `root`.
-    pub fn make(&self, pool: &Pool, root: &str) -> Result<()> {
-        let at = |path: &str| format!("{root}/{path}");
-        let open = |path: &str| pool.open_file(at(path), &OpenFlags::new().write(true));
-        match *self {
-            Op::Create(path) => {
-                let flags = OpenFlags::new().write(true).create_new(true);
-                pool.open_file(at(path), &flags).map(|_| ())
-            }
-            Op::Write(path, offset, len, byte) => {
-                open(path)?.write_all_at(&vec![byte; len], offset)
-            }
-            Op::Append(path, len, byte) => open(path)?.append(&vec![byte; len]).map(|_| ()),
-            Op::Resize(path, bytes) => open(path)?.set_len(bytes),
-            Op::Rename(from, to) => pool.rename(at(from), at(to)),
-            Op::Unlink(path) => pool.remove_file(at(path)),
-            Op::MakeDir(dir) => pool.create_dir(at(dir)),
-            Op::RemoveDir(dir) => pool.remove_dir(at(dir)),
-        }
-    }
 }
 
-/// What is below one thread's directory: the content of files, nothing for directories.
+/// What is below one's directory: the content of files, nothing for directories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Model(pub BTreeMap<String, Option<Vec<u8>>>);
 
@@ -137,26 +116,6 @@ impl Model {
             }
         };
         done.is_some()
-    }
-
-    /// What the pool has below `root`.
-    pub fn read(pool: &Pool, root: &str) -> Result<Model> {
-        let mut model = Model::default();
-        let mut dirs = vec![String::new()];
-        while let Some(dir) = dirs.pop() {
-            for entry in pool.read_dir(format!("{root}/{dir}"))? {
-                let entry = entry?;
-                let path = format!("{dir}{}", entry.file_name().display());
-                let is_dir = entry.kind() == nearside::FileKind::Directory;
-                let content =
-                    if is_dir { None } else { Some(pool.read(format!("{root}/{path}"))?) };
-                if is_dir {
-                    dirs.push(format!("{path}/"));
-                }
-                model.0.insert(path, content);
-            }
-        }
-        Ok(model)
     }
 
     /// Paths that are not the same in both.
