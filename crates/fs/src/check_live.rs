@@ -15,15 +15,26 @@ use crate::system::FileSystem;
 use crate::types::Ino;
 use pool::{BLOCK_BYTES, Folded, Pages};
 
+/// How often trees are looked at in which something is wrong.
+const LOOKS: usize = 3;
+
 impl FileSystem {
     /// Verifies what the pool stores while it is in use. `each` is told how many bytes of data are
     /// done, of how many; it ends the check by returning false.
     pub fn check(&self, each: &mut dyn FnMut(u64, u64) -> bool) -> Result<Option<CheckReport>> {
         let core = &*self.core;
-        if !core.pool.read_only() {
-            core.checkpoint()?;
+        let (mut report, mut leaves) = (CheckReport::default(), Vec::new());
+        for _ in 0..LOOKS {
+            if !core.pool.read_only() {
+                core.checkpoint()?;
+            }
+            (report, leaves) = core.check_trees();
+            // a block that was freed while a checkpoint was made may be a page of it and, until the
+            // next one, belong to its file, too
+            if report.findings.is_empty() || core.pool.read_only() {
+                break;
+            }
         }
-        let (mut report, leaves) = core.check_trees();
         let leaf_bytes = LEAF_BLOCKS * BLOCK_BYTES;
         let of = leaves.len() as u64 * leaf_bytes;
         for (done, (ino, index)) in (0..).zip(&leaves) {

@@ -354,7 +354,7 @@ impl Core {
         self.mark_named(&batch)?;
         self.pool.commit(cut, &batch, &crate::checkpoint::FileBlocks)?;
         *self.folded.lock() = folded;
-        Ok(self.pool.load_space()?)
+        Ok(self.pool.load_space(true)?)
     }
 
     /// Takes the blocks that replayed records name, so that no tree page is put there.

@@ -113,32 +113,19 @@ impl Pool {
         recovery.records.sort_by_key(|r| (r.stamp, r.slice, r.lane, r.chunk, r.position));
         let pool = Pool::assemble(slices, roots, highest, near, options.clone(), notes, inodes);
         if !options.salvage {
-            pool.load_space()?;
+            pool.load_space(recovery.records.is_empty())?;
         }
         Ok((pool, recovery))
     }
 
     /// Takes the free space from the trees of the last checkpoint. Nothing may be allocated.
-    pub fn load_space(&self) -> Result<()> {
+    ///
+    /// A block that a change freed after the cut of a checkpoint may have become a page of that
+    /// very checkpoint: until the next one it is both, a page and a data block that the log says is
+    /// free. So that is damage only where no log follows (`strict`).
+    pub fn load_space(&self, strict: bool) -> Result<()> {
         let roots = self.roots();
-        for (index, slice) in self.slices.iter().enumerate() {
-            slice.space.reset();
-            let mut wrong = None;
-            let (from, to) = (Key::MIN, Key::MAX);
-            tree::scan(self, &roots.spaces[index], from, to, |key, value| {
-                let fine = bits_from_bytes(value)
-                    .filter(|_| key == group_key(key.index))
-                    .is_some_and(|bits| slice.space.load_group(key.index, &bits));
-                if !fine {
-                    wrong = Some(key.index);
-                }
-                Ok(fine)
-            })?;
-            if let Some(group) = wrong {
-                let what = format!("the free-space bitmap of group {group} makes no sense");
-                return Err(Error::Damaged { slice: index as u32, offset: 0, what });
-            }
-        }
+        self.slices.iter().for_each(|slice| slice.space.reset());
         let mut pages = 0;
         for root in roots.trees.iter().chain(&roots.spaces) {
             let mut clash: Option<BlockAddr> = None;
@@ -153,15 +140,39 @@ impl Pool {
                 Ok(())
             })?;
             if let Some(addr) = clash {
-                return Err(Error::Damaged {
-                    slice: u32::from(addr.slice()),
-                    offset: addr.block() * BLOCK_BYTES,
-                    what: "a tree page lies on a block that has another owner".to_owned(),
-                });
+                return Err(two_owners(addr));
             }
         }
         self.tree_pages.store(pages, Ordering::Relaxed);
+        for (index, slice) in self.slices.iter().enumerate() {
+            let (mut wrong, mut pages) = (None, Vec::new());
+            let (from, to) = (Key::MIN, Key::MAX);
+            tree::scan(self, &roots.spaces[index], from, to, |key, value| {
+                let fine = bits_from_bytes(value)
+                    .filter(|_| key == group_key(key.index))
+                    .is_some_and(|bits| slice.space.load_group(key.index, &bits, &mut pages));
+                if !fine {
+                    wrong = Some(key.index);
+                }
+                Ok(fine)
+            })?;
+            if let Some(group) = wrong {
+                let what = format!("the free-space bitmap of group {group} makes no sense");
+                return Err(Error::Damaged { slice: index as u32, offset: 0, what });
+            }
+            if let Some(block) = pages.first().filter(|_| strict) {
+                return Err(two_owners(BlockAddr::new(index as u8, *block)));
+            }
+        }
         Ok(())
+    }
+}
+
+fn two_owners(addr: BlockAddr) -> Error {
+    Error::Damaged {
+        slice: u32::from(addr.slice()),
+        offset: addr.block() * BLOCK_BYTES,
+        what: "a tree page lies on a block that has another owner".to_owned(),
     }
 }
 

@@ -197,24 +197,25 @@ impl Space {
         taken
     }
 
-    /// Takes whole bitmaps from the tree: `block`s whose bit is set are used.
-    pub fn load_group(&self, group: u64, bits: &GroupBits) -> bool {
+    /// Takes a bitmap from the tree: blocks whose bit is set are used, and those that are already
+    /// are added to `twice`. False if a bit is none of a data block's.
+    pub fn load_group(&self, group: u64, bits: &GroupBits, twice: &mut Vec<u64>) -> bool {
         if group >= self.end.div_ceil(GROUP_BLOCKS) {
             return false;
         }
-        let mut groups = self.groups.lock();
-        let used: u32 = bits.iter().map(|word| word.count_ones()).sum();
-        if used != 0 {
-            // the bits of blocks that are not data are set, so that naming one is refused too
+        let (mut groups, mut used) = (self.groups.lock(), 0);
+        if bits.iter().any(|word| *word != 0) {
             let own = groups.bits(self, group as usize);
-            if own.iter().zip(bits).any(|(own, word)| own & word != 0) {
-                return false;
+            for (first, (own, word)) in (0u64..).step_by(64).zip(own.iter_mut().zip(bits)) {
+                let both = (0..64).filter(|bit| *own & word & (1 << bit) != 0);
+                twice.extend(both.map(|bit| group * GROUP_BLOCKS + first + bit));
+                used += u64::from((word & !*own).count_ones());
+                *own |= word;
             }
-            own.iter_mut().zip(bits).for_each(|(own, word)| *own |= word);
-            groups.taken_in(group as usize, u64::from(used));
+            groups.taken_in(group as usize, used);
         }
         self.free_hint.store(groups.free, Ordering::Relaxed);
-        true
+        twice.iter().all(|block| self.contains(*block))
     }
 
     /// Takes up to `want` blocks in as few runs as can be had; fewer are given when fewer are free

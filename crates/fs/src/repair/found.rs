@@ -45,6 +45,8 @@ pub struct Inode {
     pub blocks: u64,
     /// The block behind its last one.
     pub end: u64,
+    /// Blocks with bytes over them; how many, where those are the block's first and no others.
+    pub patched: BTreeMap<u64, Option<u64>>,
     /// Parts of a symbolic link's target.
     pub target: BTreeMap<u64, u64>,
     /// Parts of extended attributes.
@@ -122,7 +124,7 @@ impl Repair {
             return false;
         }
         if key.kind == keys::PATCH {
-            return Patches::decode(value).is_some() && self.is_written(ino, key.index);
+            return self.patch((ino, key.index), value, found);
         }
         let inode = found.inodes.entry(ino).or_default();
         match key.kind {
@@ -157,14 +159,26 @@ impl Repair {
         }
     }
 
-    /// Whether a file has a block of its own there: bytes over none would show over what is written
-    /// there later.
-    fn is_written(&self, ino: Ino, block: u64) -> bool {
-        let leaf = keys::key(ino, keys::MAP, block / LEAF_BLOCKS);
-        let value = self.core.pool.get(keys::home(ino), &leaf).ok().flatten();
-        let named = value.as_deref().and_then(leaf_value::decode).unwrap_or_default();
+    /// Bytes over a block of its own, or over none: then they are all that there is.
+    fn patch(&self, (ino, block): (Ino, u64), value: &[u8], found: &mut Found) -> bool {
+        let index = block / LEAF_BLOCKS;
+        let Some(patches) = Patches::decode(value).filter(|_| index <= leaf::LEAF_INDEX_MAX) else {
+            return false;
+        };
+        let leaf = self.core.pool.get(keys::home(ino), &keys::key(ino, keys::MAP, index));
+        let leaf = leaf.ok().flatten().map_or(Some(Vec::new()), |value| leaf_value::decode(&value));
         let slot = (block % LEAF_BLOCKS) as usize;
-        named.iter().any(|named| named.slot == slot && named.part == Part::Own)
+        let named = leaf.into_iter().flatten().find(|named| named.slot == slot);
+        if named.is_some_and(|named| named.part != Part::Own) {
+            return false;
+        }
+        let inode = found.inodes.entry(ino).or_default();
+        let whole = match patches.parts().next() {
+            Some((0, bytes)) if patches.parts().count() == 1 => Some(bytes.len() as u64),
+            _ => None,
+        };
+        inode.patched.insert(block, whole);
+        true
     }
 
     fn value_of_all(&mut self, slice: u8, key: &Key, value: &[u8], found: &mut Found) -> bool {
@@ -232,6 +246,14 @@ pub fn file_place(ino: Ino, block: u64) -> String {
 }
 
 impl Inode {
+    /// Bytes that it has, if all of it is a few that lie over no block.
+    pub fn small(&self) -> Option<u64> {
+        match self.patched.first_key_value() {
+            Some((0, bytes)) if self.patched.len() == 1 && self.leaves.is_empty() => *bytes,
+            _ => None,
+        }
+    }
+
     /// What it can be, if nothing says it.
     pub fn likely_kind(&self) -> FileKind {
         match (self.entries, self.target.is_empty()) {

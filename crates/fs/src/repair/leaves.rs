@@ -12,6 +12,7 @@ use crate::types::{FileKind, Ino};
 use pool::tree::{Change, Key};
 use pool::{BLOCK_BYTES, BlockAddr};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::Range;
 
 /// Most leaves of one file that are marked as lost; with more, what is missing is a hole.
 const LEAVES_MAX: u64 = 1 << 14;
@@ -31,6 +32,7 @@ impl Repair {
         found.owners.retain(|addr, _| !found.contested.contains(addr));
         for lost in std::mem::take(&mut self.lost) {
             self.mark_lost(&lost, found);
+            self.mark_lost_bytes(&lost, found);
         }
     }
 
@@ -103,6 +105,9 @@ impl Repair {
         let blocks = size.map_or(LEAF_BLOCKS, |size| size.div_ceil(BLOCK_BYTES));
         let count = blocks.saturating_sub(first).min(LEAF_BLOCKS) as usize;
         let slots: Vec<Named> = (0..count).filter_map(|slot| self.bad_slot(slot)).collect();
+        for block in first..first + LEAF_BLOCKS {
+            self.drop_patch(ino, block);
+        }
         self.put_leaf((ino, index), 0, slots, found);
     }
 
@@ -153,6 +158,66 @@ impl Repair {
             for index in gone {
                 self.lose_leaf(ino, index, found);
             }
+        }
+    }
+
+    /// Holes of files where the part of the tree is lost that would say whether bytes lie over
+    /// them.
+    fn mark_lost_bytes(&mut self, lost: &Lost, found: &mut Found) {
+        let from = lost.from.unwrap_or(Key::MIN);
+        let upper = lost.upper.unwrap_or(Key::MAX);
+        let within = found.inodes.range(Ino(from.object)..=Ino(upper.object));
+        let files: Vec<(Ino, u64)> = within
+            .filter(|(ino, _)| keys::home(**ino) == lost.slice)
+            .filter_map(|(ino, inode)| Some((*ino, inode.stored?)))
+            .filter(|(_, stored)| stored.kind == FileKind::File)
+            .map(|(ino, stored)| (ino, stored.size.div_ceil(BLOCK_BYTES)))
+            .collect();
+        for (ino, blocks) in files {
+            let key = |block| keys::key(ino, keys::PATCH, block);
+            let first = if from <= key(0) { 0 } else { from.index };
+            let first = if from > key(blocks) { blocks } else { first };
+            let end = if upper > key(blocks) { blocks } else { upper.index };
+            let end = if upper <= key(0) { 0 } else { end };
+            if first >= end {
+                continue;
+            }
+            if end - first > LEAVES_MAX * LEAF_BLOCKS {
+                let what = "what was written in parts of its holes may be lost: too many to mark";
+                self.say(crate::check::inode_place(ino), what);
+                continue;
+            }
+            for index in first / LEAF_BLOCKS..=(end - 1) / LEAF_BLOCKS {
+                self.mark_holes((ino, index), first..end, found);
+            }
+        }
+    }
+
+    fn mark_holes(&mut self, (ino, index): (Ino, u64), range: Range<u64>, found: &mut Found) {
+        let (home, key) = (keys::home(ino), keys::key(ino, keys::MAP, index));
+        let value = match self.changes.get(&(home, key)) {
+            Some(Change::Put(value)) => Some(value.clone()),
+            Some(Change::Delete) => None,
+            None => self.core.pool.get(home, &key).ok().flatten(),
+        };
+        let mut slots = value.and_then(|value| leaf_value::decode(&value)).unwrap_or_default();
+        let before = slots.len();
+        for slot in 0..LEAF_BLOCKS as usize {
+            let block = index * LEAF_BLOCKS + slot as u64;
+            let patched = found.inodes.get(&ino).is_some_and(|i| i.patched.contains_key(&block));
+            let named = slots.iter().any(|named| named.slot == slot);
+            if range.contains(&block) && !patched && !named {
+                slots.extend(self.bad_slot(slot));
+            }
+        }
+        if slots.len() > before {
+            let what = format!(
+                "{} holes may have held bytes that are lost: reading there is an error now",
+                slots.len() - before
+            );
+            self.say(file_place(ino, index * LEAF_BLOCKS), what);
+            slots.sort_unstable_by_key(|named| named.slot);
+            self.put_leaf((ino, index), before as u64, slots, found);
         }
     }
 

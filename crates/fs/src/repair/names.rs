@@ -55,7 +55,8 @@ impl Repair {
         for (ino, inode) in &mut found.inodes {
             let has_data = inode.entries > 0
                 || !(inode.leaves.is_empty() && inode.target.is_empty())
-                || !inode.xattr_parts.is_empty();
+                || !inode.xattr_parts.is_empty()
+                || inode.small().is_some();
             if inode.stored.is_none() && !has_data {
                 gone.push(*ino);
             } else if inode.stored.is_none() {
@@ -64,15 +65,20 @@ impl Repair {
                     (kind, _) => kind,
                 };
                 let mode = if kind == FileKind::Directory { 0o700 } else { 0o600 };
-                inode.stored = Some(attributes(kind, mode, inode.end * BLOCK_BYTES));
+                let size = inode.small().unwrap_or(inode.end * BLOCK_BYTES);
+                inode.stored = Some(attributes(kind, mode, size));
                 let what = "its attributes are lost: it is the owner's alone now, root's";
                 self.said.push((inode_place(*ino), what.to_owned()));
             }
         }
         for ino in gone {
-            found.inodes.remove(&ino);
+            let inode = found.inodes.remove(&ino).unwrap_or_default();
             self.changes.insert((keys::home(ino), keys::orphan(ino)), Change::Delete);
-            self.say(inode_place(ino), "is on the list of orphans, but is lost: forgotten");
+            for block in inode.patched.into_keys() {
+                self.changes
+                    .insert((keys::home(ino), keys::key(ino, keys::PATCH, block)), Change::Delete);
+            }
+            self.say(inode_place(ino), "is lost, but for what says nothing: forgotten");
         }
     }
 

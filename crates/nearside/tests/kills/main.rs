@@ -4,7 +4,8 @@
 //! change that returned is told of through a pipe; at some count of them the process is killed.
 //! Then everything that was told of is there, and of each thread the one change that was on its
 //! way is there entirely or not at all. `NEARSIDE_KILLS` says how often (2000), and
-//! `NEARSIDE_KILLS_FROM` with which round to begin: each has a seed of its own.
+//! `NEARSIDE_KILLS_FROM` with which round to begin: each has a seed of its own. In the directory
+//! `NEARSIDE_KILLS_KEEP` the pool is kept as the last kill left it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod library;
@@ -150,9 +151,20 @@ fn acknowledgements(dir: &Path, round: u64) -> Vec<Vec<i32>> {
     told
 }
 
+/// Copies the pool as the kill left it, to be looked at if it is not right.
+fn keep_pool(dir: &Path, keep: &Path) {
+    std::fs::create_dir_all(keep).unwrap();
+    for entry in std::fs::read_dir(dir).unwrap().flatten() {
+        std::fs::copy(entry.path(), keep.join(entry.file_name())).unwrap();
+    }
+}
+
 /// One round; gives the number of acknowledged changes.
 fn kill_once(dir: &Path, round: u64, models: &mut [Model]) -> u64 {
     let told = acknowledgements(dir, round);
+    if let Some(keep) = std::env::var_os("NEARSIDE_KILLS_KEEP") {
+        keep_pool(dir, Path::new(&keep));
+    }
     let report = nearside::check(dir).unwrap();
     assert!(report.findings.is_empty(), "round {round}: {:#?}", report.findings);
     let pool = Pool::open(dir).unwrap();
