@@ -15,6 +15,7 @@ use crate::types::{Attr, FileKind, Ino, LINKS_MAX, NAME_BYTES_MAX, SYMLINK_BYTES
 use parking_lot::RwLockWriteGuard;
 use pool::tree::Change;
 use pool::{KIND_CHANGE, RecordBuffer};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -179,17 +180,20 @@ impl Core {
             return Ok(target.to_vec());
         }
         let mut meta = inode.meta.write();
-        let mut target = Vec::new();
+        let mut parts = BTreeMap::new();
         let (from, to) = keys::from_index(ino, keys::SYMLINK, 0);
-        self.pool.scan(keys::home(ino), from, to, &mut |_, value| {
-            target.extend_from_slice(value);
-            target.len() <= SYMLINK_BYTES_MAX
+        self.pool.scan(keys::home(ino), from, to, &mut |key, value| {
+            parts.insert(key.index, value.to_vec());
+            parts.len() <= SYMLINK_BYTES_MAX
         })?;
-        for (_, change) in meta.pending.range(from..to) {
-            if let Change::Put(part) = change {
-                target.extend_from_slice(part);
-            }
+        // what replay brought is not in the tree yet
+        for (key, change) in meta.pending.range(from..to) {
+            match change {
+                Change::Put(part) => parts.insert(key.index, part.clone()),
+                Change::Delete => parts.remove(&key.index),
+            };
         }
+        let target = parts.into_values().collect::<Vec<_>>().concat();
         if target.len() as u64 != inode.size.load(Ordering::Relaxed) {
             return Err(crate::core::damaged_value(&from));
         }
