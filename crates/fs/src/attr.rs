@@ -55,6 +55,27 @@ pub struct Stored {
 const SETS_MODIFIED: u8 = 1;
 
 impl Stored {
+    /// Of an inode that is made at this time, empty, with one name, and root's.
+    pub fn new(kind: FileKind, mode: u16, time: Timestamp) -> Stored {
+        Stored {
+            kind,
+            mode,
+            links: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            size: 0,
+            blocks: 0,
+            accessed: time,
+            modified: time,
+            changed: time,
+            created: time,
+            parent: Ino::ROOT,
+            stamp: 0,
+            sets_modified: false,
+        }
+    }
+
     /// As a value.
     pub fn encode(&self) -> [u8; BYTES] {
         let mut out = [0u8; BYTES];

@@ -231,7 +231,7 @@ impl Checker<'_> {
                     self.report.add(format!("slice {slice}, {kind}"), error.to_string());
                 }
                 if let Some(addr) = twice {
-                    self.report.add(place(addr), "two pages of the trees lie on one block");
+                    self.report.add(addr.place(), "two pages of the trees lie on one block");
                 }
             }
         }
@@ -338,7 +338,8 @@ impl Checker<'_> {
             places.ino = Some(ino);
         } else if let Some(other) = self.state.owners.insert(addr.bits(), ino) {
             let other = if other.0 == 0 { "the trees".into() } else { inode_place(other) };
-            self.report.add(place(addr), format!("belongs to {} and to {other}", inode_place(ino)));
+            self.report
+                .add(addr.place(), format!("belongs to {} and to {other}", inode_place(ino)));
         }
         if named.part == Part::Reserved {
             if patches.is_some() {
@@ -353,7 +354,9 @@ impl Checker<'_> {
         self.tell();
         match self.core.crc_under(addr, patches) {
             Ok(found) if pmem::crc_fits(found, crc) => {}
-            Ok(_) => self.report.add(file_place, format!("the data at {} is damaged", place(addr))),
+            Ok(_) => {
+                self.report.add(file_place, format!("the data at {} is damaged", addr.place()))
+            }
             Err(error) => self.report.add(file_place, error.to_string()),
         }
     }
@@ -381,17 +384,13 @@ impl Checker<'_> {
                 self.report.add(format!("slice {slice}, free-space tree"), error.to_string());
             }
             for addr in wrong {
-                self.report.add(place(addr), "is marked as used, but nobody owns it");
+                self.report.add(addr.place(), "is marked as used, but nobody owns it");
             }
         }
         for addr in data.into_iter().filter_map(BlockAddr::from_bits) {
-            self.report.add(place(addr), "has an owner, but is marked as free");
+            self.report.add(addr.place(), "has an owner, but is marked as free");
         }
     }
-}
-
-pub fn place(addr: BlockAddr) -> String {
-    format!("slice {}, byte {}", addr.slice(), addr.block() * BLOCK_BYTES)
 }
 
 /// An inode, for a finding.

@@ -4,7 +4,7 @@
 //! A block with fewer references than places would be used again while a file still has it. One
 //! with more is never free.
 
-use crate::check::{Checker, Tree, inode_place, place};
+use crate::check::{Checker, Tree, inode_place};
 use crate::keys;
 use crate::leaf::LEAF_BLOCKS;
 use crate::patches::Patches;
@@ -48,7 +48,7 @@ impl Checker<'_> {
             if let Some(other) = self.state.owners.get(&addr.bits()) {
                 let other = if *other == Ino(0) { "the trees".into() } else { inode_place(*other) };
                 let what = format!("is shared, but belongs to {other} alone");
-                self.report.add(place(*addr), what);
+                self.report.add(addr.place(), what);
             }
             if counted < found {
                 let ino = places.ino.map_or_else(String::new, inode_place);
@@ -56,12 +56,12 @@ impl Checker<'_> {
                     "{ino} and others have {found} places for it, but {counted} are counted: it \
                      would be used again too early"
                 );
-                self.report.add(place(*addr), what);
+                self.report.add(addr.place(), what);
             } else if counted > found {
                 let what = format!(
                     "{counted} places are counted, but {found} are there: it is never free"
                 );
-                self.report.add(place(*addr), what);
+                self.report.add(addr.place(), what);
             }
         }
     }

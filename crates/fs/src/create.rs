@@ -197,22 +197,15 @@ impl New<'_> {
             NewNode::Symlink(target) => target.len() as u64,
             _ => 0,
         };
+        let mode = mode | if inherits && is_dir { 0o2000 } else { 0 };
         Stored {
-            kind: self.kind,
-            mode: mode | if inherits && is_dir { 0o2000 } else { 0 },
             links: self.links,
             uid: self.by.uid,
             gid: if inherits { dir.gid } else { self.by.gid },
             rdev: if let NewNode::Special(_, rdev) = self.node { rdev } else { 0 },
             size,
-            blocks: 0,
-            accessed: time,
-            modified: time,
-            changed: time,
-            created: time,
             parent: if is_dir { parent } else { Ino(0) },
-            stamp: 0,
-            sets_modified: false,
+            ..Stored::new(self.kind, mode, time)
         }
     }
 }

@@ -37,24 +37,12 @@ pub fn format_mappings(mappings: Vec<pmem::Mapping>, options: &FormatOptions) ->
 fn make_root(pool: Pool, recovery: &Recovery) -> Result<()> {
     let core = Core::new(pool);
     core.replay(recovery)?;
-    let time = Timestamp(now());
     let stored = Stored {
-        kind: FileKind::Directory,
-        mode: 0o755,
         links: 2,
         // Whoever makes a pool may make the first file in it.
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
-        rdev: 0,
-        size: 0,
-        blocks: 0,
-        accessed: time,
-        modified: time,
-        changed: time,
-        created: time,
-        parent: Ino::ROOT,
-        stamp: 0,
-        sets_modified: false,
+        ..Stored::new(FileKind::Directory, 0o755, Timestamp(now()))
     };
     let root = Arc::new(Inode::new(Ino::ROOT, &stored, false));
     core.insert_inode(&root);

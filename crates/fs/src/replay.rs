@@ -7,7 +7,7 @@ use crate::dir::Dirent;
 use crate::error::{Error, Result};
 use crate::fallocate::PUNCH_BLOCKS_MAX;
 use crate::inode::Inode;
-use crate::item::{Item, Placed};
+use crate::item::{Item, Items, Placed};
 use crate::item_decode;
 use crate::keys;
 use crate::patches::Patches;
@@ -22,6 +22,7 @@ use pool::{
     BLOCK_BYTES, INODE_COUNTER_MAX, KIND_CHANGE, Left, Record, Recovery, STAMP_AT_OPEN_MAX,
 };
 use smallvec::{SmallVec, smallvec};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -31,6 +32,20 @@ pub fn damaged_record(record: &Record) -> Error {
         "the log's record with stamp {} (slice {}, lane {}) makes no sense",
         record.stamp, record.slice, record.lane
     ))
+}
+
+/// The changes that the log holds, but for those that are torn: what each is, if it makes sense.
+pub fn changes_of<'r>(
+    recovery: &'r Recovery,
+    torn: &HashSet<usize>,
+) -> impl Iterator<Item = (&'r Record, Result<Items>)> {
+    let whole = recovery.records.iter().enumerate().filter(|(index, _)| !torn.contains(index));
+    whole.filter(|(_, record)| record.kind == KIND_CHANGE).map(|(_, record)| {
+        let items = item_decode::decode(&record.payload)
+            .filter(|_| record.stamp <= STAMP_AT_OPEN_MAX)
+            .ok_or_else(|| damaged_record(record));
+        (record, items)
+    })
 }
 
 impl Core {
@@ -60,13 +75,8 @@ impl Core {
             self.verify_after_loss(recovery, &torn)?;
         }
         let mut applied = 0;
-        for (index, record) in recovery.records.iter().enumerate() {
-            if record.kind != KIND_CHANGE || torn.contains(&index) {
-                continue;
-            }
-            let items = item_decode::decode(&record.payload)
-                .filter(|_| record.stamp <= STAMP_AT_OPEN_MAX)
-                .ok_or_else(|| damaged_record(record))?;
+        for (record, items) in changes_of(recovery, &torn) {
+            let items = items?;
             self.apply_all(&items, record)?;
             applied += 1;
         }

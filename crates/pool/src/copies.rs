@@ -47,11 +47,24 @@ impl Pool {
         if self.read_only() {
             return self.note_second_copy(format!("{why}; its second copy is whole"));
         }
-        if self.contains(ptr.addr) {
-            let (written, _) = self.write_block(ptr.addr, page);
-            let _ = pmem::fence(written);
-        }
+        // if it does not help, the second copy is read again next time
+        let _ = self.write_again(ptr.addr, ptr.crc, page);
         self.note_second_copy(format!("{why}; repaired from its second copy"));
+    }
+
+    /// Writes a copy of a page again, and reads it.
+    pub(crate) fn write_again(
+        &self,
+        addr: BlockAddr,
+        crc: u32,
+        page: &[u8; PAGE_BYTES],
+    ) -> Result<(), TreeError> {
+        if !self.contains(addr) {
+            return Err(TreeError::Damaged { addr, what: "no block of this pool" });
+        }
+        let (written, _) = self.write_block(addr, page);
+        let _ = pmem::fence(written);
+        self.read_whole(addr, crc, &mut [0; PAGE_BYTES])
     }
 
     /// Says that something was read from its second copy.

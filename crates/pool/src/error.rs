@@ -1,5 +1,7 @@
 //! Errors of the pool; each knows its errno and says what to do.
 
+use crate::addr::BlockAddr;
+use crate::superblock::BLOCK_BYTES;
 use std::path::PathBuf;
 
 /// What opening, formatting or writing a pool may fail with.
@@ -133,5 +135,12 @@ impl From<crate::tree::TreeError> for Error {
             crate::tree::TreeError::NoSpace => Error::NoSpace,
             error => Error::Tree(error),
         }
+    }
+}
+
+impl BlockAddr {
+    /// Where it is, for a report.
+    pub fn place(self) -> String {
+        format!("slice {}, byte {}", self.slice(), self.block() * BLOCK_BYTES)
     }
 }

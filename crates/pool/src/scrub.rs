@@ -82,27 +82,12 @@ impl Both<'_> {
         let mut seen = self.seen.borrow_mut();
         match self.pool.write_again(addr, crc, page) {
             Ok(()) => seen.repaired.push(why.to_string()),
-            Err(still) => seen.lost.push((place(addr), format!("cannot be repaired: {still}"))),
+            Err(still) => seen.lost.push((addr.place(), format!("cannot be repaired: {still}"))),
         }
     }
 }
 
 impl Pool {
-    /// Writes a copy of a page again, and reads it.
-    fn write_again(
-        &self,
-        addr: BlockAddr,
-        crc: u32,
-        page: &[u8; PAGE_BYTES],
-    ) -> std::result::Result<(), TreeError> {
-        if !self.contains(addr) {
-            return Err(TreeError::Damaged { addr, what: "no block of this pool" });
-        }
-        let (written, _) = self.write_block(addr, page);
-        let _ = pmem::fence(written);
-        self.read_whole(addr, crc, &mut [0; PAGE_BYTES])
-    }
-
     /// Looks at about `most` pages of the trees from `at` on, with what is in them; false when all
     /// have been looked at. The pool is writable.
     pub fn scrub_pages(
@@ -131,7 +116,7 @@ impl Pool {
                 Met::Entry(key, value) if is_main => each(key, value),
                 Met::Entry(..) => {}
                 Met::Lost(page) => {
-                    lost.push((place(page.ptr.addr), page.why.to_string()));
+                    lost.push((page.ptr.addr.place(), page.why.to_string()));
                 }
             }
             true
@@ -158,7 +143,7 @@ impl Pool {
             let superblock = &slice.superblock;
             let blocks = [SUPERBLOCK_BLOCK, superblock.data_block_end()];
             let mut say = |block: u64, mended: bool, what: &str| {
-                let place = place(BlockAddr::new(index as u8, block));
+                let place = BlockAddr::new(index as u8, block).place();
                 match mended {
                     true => seen.repaired.push(format!("{what} at {place}")),
                     false => seen.lost.push((place, format!("{what} cannot be written again"))),
@@ -177,7 +162,7 @@ impl Pool {
                     .filter(|root| root.generation.get() == roots.generation)
             });
             let Some(current) = current else {
-                seen.lost.push((place(BlockAddr::new(index as u8, blocks[0])), ROOT_LOST.into()));
+                seen.lost.push((BlockAddr::new(index as u8, blocks[0]).place(), ROOT_LOST.into()));
                 continue;
             };
             for block in blocks {
@@ -201,8 +186,4 @@ fn mend(mapping: &Mapping, block: u64, bytes: &[u8]) -> Option<bool> {
     }
     let _ = pmem::fence(mapping.write(block * BLOCK_BYTES, bytes));
     Some(is_there())
-}
-
-fn place(addr: BlockAddr) -> String {
-    format!("slice {}, byte {}", addr.slice(), addr.block() * BLOCK_BYTES)
 }

@@ -1,7 +1,7 @@
 //! What the trees of a damaged pool hold, inode by inode; values that make no sense are dropped.
 
 use crate::attr::Stored;
-use crate::check::{inode_place, place};
+use crate::check::inode_place;
 use crate::dir::{Dirent, cookie_base};
 use crate::keys;
 use crate::leaf::{self, LEAF_BLOCKS};
@@ -233,7 +233,7 @@ impl Repair {
                 if found.contested.insert(addr) {
                     let (one, two) = (inode_place(other.0), inode_place(ino));
                     let what = format!("has two owners, {one} and {two}: they share it now");
-                    self.said.push((place(addr), what));
+                    self.said.push((addr.place(), what));
                 }
             }
         }

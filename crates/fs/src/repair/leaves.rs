@@ -1,6 +1,7 @@
 //! Maps of files: a slot whose block is lost names one that cannot be read, so that reading there
 //! is an error and never zeros.
 
+use crate::attr::Stored;
 use crate::item::Placed;
 use crate::keys::{self, REFERENCES_BLOCKS};
 use crate::leaf::LEAF_BLOCKS;
@@ -16,6 +17,29 @@ use std::ops::Range;
 
 /// Most leaves of one file that are marked as lost; with more, what is missing is a hole.
 const LEAVES_MAX: u64 = 1 << 14;
+
+impl Lost {
+    /// The files of which something may have lain there.
+    fn files(&self, found: &Found) -> Vec<(Ino, Stored)> {
+        let (from, upper) = (self.from.unwrap_or(Key::MIN), self.upper.unwrap_or(Key::MAX));
+        let within = found.inodes.range(Ino(from.object)..=Ino(upper.object));
+        let files = within.filter_map(|(ino, inode)| Some((*ino, inode.stored?)));
+        files
+            .filter(|(ino, stored)| stored.kind == FileKind::File && keys::home(*ino) == self.slice)
+            .collect()
+    }
+
+    /// Which of an inode's first `count` keys of a kind would have lain there.
+    fn range(&self, ino: Ino, kind: u8, count: u64) -> Range<u64> {
+        let (first, behind) = (keys::key(ino, kind, 0), keys::key(ino, kind, count));
+        let below = |key: Key| match key {
+            key if key <= first => 0,
+            key if key > behind => count,
+            key => key.index,
+        };
+        below(self.from.unwrap_or(Key::MIN))..below(self.upper.unwrap_or(Key::MAX))
+    }
+}
 
 impl Repair {
     /// Mends the leaves that name what they must not, and those that are lost.
@@ -114,26 +138,13 @@ impl Repair {
     /// The leaves that lay in a part of the tree that is lost, of files that had more blocks than
     /// are there.
     fn mark_lost(&mut self, lost: &Lost, found: &mut Found) {
-        let from = lost.from.unwrap_or(Key::MIN);
-        let upper = lost.upper.unwrap_or(Key::MAX);
-        let last = Ino(upper.object);
-        let within: Vec<Ino> =
-            found.inodes.range(Ino(from.object)..=last).map(|(i, _)| *i).collect();
-        for ino in within.into_iter().filter(|ino| keys::home(*ino) == lost.slice) {
-            let Some(inode) = found.inodes.get(&ino) else { continue };
-            let Some(stored) = inode.stored.filter(|stored| stored.kind == FileKind::File) else {
+        for (ino, stored) in lost.files(found) {
+            let Some(inode) = found.inodes.get(&ino).filter(|i| stored.blocks > i.blocks) else {
                 continue;
             };
-            if stored.blocks <= inode.blocks {
-                continue;
-            }
             let leaves = stored.size.div_ceil(LEAF_BLOCKS * BLOCK_BYTES);
-            let key = |index| keys::key(ino, keys::MAP, index);
-            let first = if from <= key(0) { 0 } else { from.index };
-            let first = if from > key(leaves) { leaves } else { first };
-            let end = if upper > key(leaves) { leaves } else { upper.index };
-            let end = if upper <= key(0) { 0 } else { end };
-            let gone: Vec<u64> = (first..end.max(first))
+            let gone: Vec<u64> = lost
+                .range(ino, keys::MAP, leaves)
                 .filter(|i| !inode.leaves.contains(i))
                 .take(LEAVES_MAX as usize + 1)
                 .collect();
@@ -164,31 +175,18 @@ impl Repair {
     /// Holes of files where the part of the tree is lost that would say whether bytes lie over
     /// them.
     fn mark_lost_bytes(&mut self, lost: &Lost, found: &mut Found) {
-        let from = lost.from.unwrap_or(Key::MIN);
-        let upper = lost.upper.unwrap_or(Key::MAX);
-        let within = found.inodes.range(Ino(from.object)..=Ino(upper.object));
-        let files: Vec<(Ino, u64)> = within
-            .filter(|(ino, _)| keys::home(**ino) == lost.slice)
-            .filter_map(|(ino, inode)| Some((*ino, inode.stored?)))
-            .filter(|(_, stored)| stored.kind == FileKind::File)
-            .map(|(ino, stored)| (ino, stored.size.div_ceil(BLOCK_BYTES)))
-            .collect();
-        for (ino, blocks) in files {
-            let key = |block| keys::key(ino, keys::PATCH, block);
-            let first = if from <= key(0) { 0 } else { from.index };
-            let first = if from > key(blocks) { blocks } else { first };
-            let end = if upper > key(blocks) { blocks } else { upper.index };
-            let end = if upper <= key(0) { 0 } else { end };
-            if first >= end {
+        for (ino, stored) in lost.files(found) {
+            let range = lost.range(ino, keys::PATCH, stored.size.div_ceil(BLOCK_BYTES));
+            if range.is_empty() {
                 continue;
             }
-            if end - first > LEAVES_MAX * LEAF_BLOCKS {
+            if range.end - range.start > LEAVES_MAX * LEAF_BLOCKS {
                 let what = "what was written in parts of its holes may be lost: too many to mark";
                 self.say(crate::check::inode_place(ino), what);
                 continue;
             }
-            for index in first / LEAF_BLOCKS..=(end - 1) / LEAF_BLOCKS {
-                self.mark_holes((ino, index), first..end, found);
+            for index in range.start / LEAF_BLOCKS..=(range.end - 1) / LEAF_BLOCKS {
+                self.mark_holes((ino, index), range.clone(), found);
             }
         }
     }

@@ -233,22 +233,5 @@ impl Repair {
 
 /// Of an inode that has lost its own.
 fn attributes(kind: FileKind, mode: u16, size: u64) -> Stored {
-    let time = Timestamp(now());
-    Stored {
-        kind,
-        mode,
-        links: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        size,
-        blocks: 0,
-        accessed: time,
-        modified: time,
-        changed: time,
-        created: time,
-        parent: Ino::ROOT,
-        stamp: 0,
-        sets_modified: false,
-    }
+    Stored { size, ..Stored::new(kind, mode, Timestamp(now())) }
 }

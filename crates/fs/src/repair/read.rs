@@ -1,6 +1,5 @@
 //! What can be read of a damaged pool, and the trees of it.
 
-use crate::check;
 use crate::core::Core;
 use crate::error::Result;
 use crate::item::{Item, ReservedRun};
@@ -8,10 +7,10 @@ use crate::item_decode;
 use crate::keys;
 use crate::leaf_value;
 use crate::repair::{Lost, Repair};
-use crate::replay::damaged_record;
+use crate::replay::changes_of;
 use pmem::Domain;
 use pool::tree::{Change, Key, Met};
-use pool::{BlockAddr, KIND_CHANGE, Left, Pages, Recovery, STAMP_AT_OPEN_MAX};
+use pool::{BlockAddr, KIND_CHANGE, Left, Pages, Recovery};
 use std::collections::{BTreeMap, HashSet};
 
 /// Data blocks that a value of a tree names.
@@ -67,7 +66,7 @@ impl Repair {
             let place = format!("slice {slice}, tree");
             if lost.is_empty() && (count != entries || twice.is_some()) {
                 let what = match twice {
-                    Some(addr) => format!("a page at {} is not its own", check::place(addr)),
+                    Some(addr) => format!("a page at {} is not its own", addr.place()),
                     None => format!("it has {count} entries, and says {entries}"),
                 };
                 self.say(&*place, format!("{what}: written anew"));
@@ -166,13 +165,7 @@ impl Core {
         }
         let torn = self.torn_tails(&recovery.records).unwrap_or_default();
         let mut applied = 0;
-        for (index, record) in recovery.records.iter().enumerate() {
-            if record.kind != KIND_CHANGE || torn.contains(&index) {
-                continue;
-            }
-            let items = item_decode::decode(&record.payload)
-                .filter(|_| record.stamp <= STAMP_AT_OPEN_MAX)
-                .ok_or_else(|| damaged_record(record));
+        for (record, items) in changes_of(recovery, &torn) {
             match items.and_then(|items| self.apply_all(&items, record)) {
                 Ok(()) => applied += 1,
                 Err(error) => left_out(format!("the change with stamp {}: {error}", record.stamp)),
