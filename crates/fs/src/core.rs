@@ -14,6 +14,7 @@ use crate::meter::Meter;
 use crate::references::References;
 use crate::refused::Refusals;
 use crate::request;
+use crate::resilver::Resilvering;
 use crate::stats::CheckpointTimes;
 use crate::take_over::Inherited;
 use crate::tickets::Tickets;
@@ -106,6 +107,8 @@ pub struct Core {
     pub checkpoint_times: CheckpointTimes,
     /// Calls that doors served.
     pub meter: Meter,
+    /// Bringing stale copies of a mirrored pool up to date.
+    pub resilvering: Resilvering,
 }
 
 #[derive(Debug, Default)]
@@ -205,6 +208,7 @@ impl Core {
             checkpoint_bytes: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
             checkpoint_times: CheckpointTimes::default(),
+            resilvering: Resilvering::default(),
             meter: Meter::new(pool.cpus()),
             pool,
         }

@@ -39,15 +39,24 @@ impl Mapping {
     /// `OutOfRange`, `Media`.
     #[inline]
     pub fn read_crc(&self, offset: u64, buffer: &mut [u8]) -> Result<u32> {
+        match self.read_crc_own(offset, buffer) {
+            Err(error @ Error::Media { .. }) => self.other(error)?.read_crc(offset, buffer),
+            read => read,
+        }
+    }
+
+    /// The same of this copy, also where it has a mirror.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `Media`.
+    #[inline]
+    pub fn read_crc_own(&self, offset: u64, buffer: &mut [u8]) -> Result<u32> {
         let source = self.readable(offset, buffer.len())?;
         let (to, len) = (buffer.as_mut_ptr(), buffer.len());
         // SAFETY: the range is mapped, the buffer is apart from it and of that length, and the
         // kernels were chosen for this CPU.
         let crc = !unsafe { (self.kernels.read_crc)(to, source, len, !0) };
-        match self.seen(offset, len) {
-            Ok(()) => Ok(crc),
-            Err(error) => self.other(error)?.read_crc(offset, buffer),
-        }
+        self.seen(offset, len).map(|()| crc)
     }
 
     /// CRC-32C of `len` bytes in place.

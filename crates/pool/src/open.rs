@@ -1,10 +1,12 @@
 //! Opening a pool: find its slices, take the last complete generation, read the log behind it.
 
 use crate::addr::BlockAddr;
+use crate::bitmap::bits_from_bytes;
 use crate::epoch::{Tail, decode_tails};
 use crate::error::{Error, Result};
 use crate::fold::group_key;
 use crate::log::SliceLog;
+use crate::mirror;
 use crate::options::OpenOptions;
 use crate::pool::{Pool, Roots};
 use crate::record::{KIND_EPOCH, Record};
@@ -14,7 +16,7 @@ use crate::root::{
 use crate::salvage;
 use crate::scan::{Damage, SEQUENCE_GAP, Scan, scan};
 use crate::slice::{Candidate, Slice};
-use crate::space::{Space, bits_from_bytes};
+use crate::space::Space;
 use crate::state::{Left, State};
 use crate::superblock::{BLOCK_BYTES, ROOT_BLOCKS};
 use crate::tree::{self, Key};
@@ -43,13 +45,11 @@ impl Pool {
     /// Opens the pool in `dir`, each slice exclusively, and reads its log. The caller replays the
     /// records and then commits a checkpoint (unless it only looks).
     pub fn open(dir: &Path, options: &OpenOptions) -> Result<(Pool, Recovery)> {
-        let paths = crate::directory::slice_paths(dir)?;
-        if paths.is_empty() {
-            return Err(Error::NoPool(dir.to_path_buf()));
-        }
-        let candidates: Result<Vec<Candidate>> =
-            paths.iter().map(|path| Candidate::open(path, options.read_only)).collect();
-        Pool::open_candidates(candidates?, options)
+        let open = |path: &Path| Candidate::open(path, options.read_only);
+        let (candidates, notes) = crate::directory::candidates(dir, &open)?;
+        let (pool, recovery) = Pool::open_candidates(candidates, options)?;
+        notes.into_iter().for_each(|note| pool.note(note));
+        Ok((pool, recovery))
     }
 
     /// Opens the pool that these slices make.
@@ -59,6 +59,7 @@ impl Pool {
     ) -> Result<(Pool, Recovery)> {
         let broken = Arc::default();
         candidates.iter_mut().for_each(|candidate| candidate.mapping.break_with(&broken));
+        let (mut candidates, mirrors) = mirror::join(candidates, options.read_only)?;
         candidates.sort_by_key(|candidate| candidate.superblock.index.get());
         check_set(&candidates)?;
         let slots: Vec<Slots> = candidates.iter().map(Candidate::slots).collect();
@@ -82,7 +83,7 @@ impl Pool {
             };
             inodes += root.inodes.get();
             let floor = root.log_floor.get();
-            let mut found = scan(index as u8, &candidate.mapping, &candidate.superblock, floor)?;
+            let mut found = scan_either(index as u8, &candidate, floor)?;
             complete = complete.max(found.generation_max);
             let sequence = found.sequence_max.max(if has_root { floor } else { 0 });
             check_numbers(index, highest.max(sequence), root.inode_next.get())?;
@@ -96,6 +97,7 @@ impl Pool {
             notes.extend(candidate.note);
             slices.push(Slice {
                 path: candidate.path,
+                mirror: candidate.mirror,
                 space: Arc::new(new_space(&candidate.superblock)),
                 log: SliceLog::new(
                     &candidate.superblock,
@@ -111,10 +113,13 @@ impl Pool {
         salvage::or_note(check_last(&roots, &slots, complete), options, &mut notes)?;
         notes.extend(recovery.sort_unreadable(unreadable));
         recovery.records.sort_by_key(|r| (r.stamp, r.slice, r.lane, r.chunk, r.position));
-        let pool = Pool::assemble(slices, roots, highest, near, options.clone(), notes, inodes);
+        let mut pool = Pool::assemble(slices, roots, highest, near, options.clone(), notes, inodes);
+        pool.mirrors = mirrors;
         if !options.salvage {
             pool.load_space(recovery.records.is_empty())?;
         }
+        pool.tell_members()?;
+        pool.mend_heads(recovery.left)?;
         Ok((pool, recovery))
     }
 
@@ -166,6 +171,16 @@ impl Pool {
         }
         Ok(())
     }
+}
+
+/// The log of a slice, from its mirror if that is whole where the first copy is not.
+fn scan_either(index: u8, candidate: &Candidate, floor: u64) -> Result<Scan> {
+    let Candidate { mapping, superblock, .. } = candidate;
+    let first = scan(index, mapping, superblock, floor)?;
+    let whole = |scan: &Scan| scan.damage.is_empty() && scan.unreadable.is_empty();
+    let Some(mirror) = mapping.mirror().filter(|_| !whole(&first)) else { return Ok(first) };
+    let second = scan(index, mirror, superblock, floor)?;
+    Ok(if whole(&second) { second } else { first })
 }
 
 fn two_owners(addr: BlockAddr) -> Error {
@@ -250,11 +265,7 @@ fn check_set(candidates: &[Candidate]) -> Result<()> {
                     "slice {index} of {expected} is missing; put it back into the directory"
                 )));
             }
-            _ => {
-                return Err(Error::Slices(format!(
-                    "slice {index} is there twice; remove the copy"
-                )));
-            }
+            _ => return Err(Error::twice(index as usize)),
         }
     }
     if candidates.len() as u32 != expected {

@@ -108,10 +108,8 @@ pub fn repair(dir: &Path, each: Each<'_>) -> Result<Option<Repair>> {
         Ok(report) => report.findings,
         Err(error) => vec![Finding { place: "the pool".to_owned(), what: error.to_string() }],
     };
-    let paths = pool::slice_paths(dir)?;
-    let candidates: std::result::Result<Vec<Candidate>, pool::Error> =
-        paths.iter().map(|path| Candidate::open_private(path)).collect();
-    let mut repair = Repair::made(candidates?, dir, found, each)?;
+    let (candidates, _) = pool::candidates(dir, &Candidate::open_private)?;
+    let mut repair = Repair::made(candidates, dir, found, each)?;
     let pages = repair.changed()?.iter().map(|(_, pages)| pages.len() as u64).sum();
     repair.report.pages = pages;
     Ok(Some(repair))

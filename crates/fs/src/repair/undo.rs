@@ -90,10 +90,7 @@ struct Entry {
 /// Puts back what a repair replaced. The pool must be as the repair left it, or as it was before
 /// it, or between: then nothing of what came later is lost. Gives the number of pages that it took.
 pub fn undo(dir: &Path, file: &Path) -> Result<u64> {
-    let paths = pool::slice_paths(dir)?;
-    let candidates: std::result::Result<Vec<Candidate>, pool::Error> =
-        paths.iter().map(|path| Candidate::open(path, false)).collect();
-    let mut candidates = candidates?;
+    let (mut candidates, _) = pool::candidates(dir, &|path| Candidate::open(path, false))?;
     candidates.sort_by_key(|candidate| candidate.superblock.index.get());
     // all of it is looked at before anything is written
     let mut count = 0;
