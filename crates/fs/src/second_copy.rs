@@ -87,6 +87,7 @@ impl Core {
     ) -> Option<String> {
         match self.verify_copies(addr, patches, crc, false) {
             Ok(Copies::Whole) => None,
+            Ok(Copies::Damaged(..)) if self.unsettled.lock().contains(&addr) => None,
             Ok(Copies::Damaged(which, _)) => Some(one_copy(addr, which)),
             Ok(Copies::Lost) => Some(format!("the data at {} is damaged", addr.place())),
             Err(error) => Some(error.to_string()),

@@ -129,14 +129,16 @@ impl Core {
         Ok(true)
     }
 
-    /// A crash may have left what was being written in the first copy only.
-    fn mirror_data(&self, items: &[Item]) -> Result<()> {
-        if self.pool.read_only() {
-            return Ok(());
-        }
+    /// A crash may have left what was being written in one copy only. Who only reads remembers
+    /// that: it is no damage.
+    pub fn mirror_data(&self, items: &[Item]) -> Result<()> {
         for item in items {
             let Item::Write { placed, .. } = item else { continue };
-            placed.iter().try_for_each(|placed| self.pool.copy_to_mirror(placed.addr))?;
+            if self.pool.read_only() {
+                self.unsettled.lock().extend(placed.iter().map(|placed| placed.addr));
+            } else {
+                placed.iter().try_for_each(|placed| self.pool.copy_to_mirror(placed.addr))?;
+            }
         }
         Ok(())
     }

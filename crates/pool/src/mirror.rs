@@ -4,16 +4,21 @@
 //! What is stored goes to both, under one fence. A crash may leave them different only in what was
 //! under way: recovery reads one of them, and what it takes for done it makes the same in both.
 
+use crate::copies::Which;
 use crate::error::{Error, Result};
 use crate::members::{Members, Past};
+use crate::open::Recovery;
 use crate::pool::Pool;
 use crate::slice::{Candidate, Slice, superblock_of_half};
 use crate::scrub::Scrubbed;
 use crate::state::Left;
-use crate::superblock::Superblock;
+use crate::superblock::{BLOCK_BYTES, LOG_BLOCK, Superblock};
 use parking_lot::Mutex;
 use pmem::Mapping;
 use std::path::{Path, PathBuf};
+
+/// Bytes of a log that are compared at once.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// Whose files are current, of an open pool.
 #[derive(Debug)]
@@ -178,6 +183,29 @@ fn away(path: &Path, read_only: bool) -> String {
     format!("{} is stale, it was away while the pool was changed: {then}", path.display())
 }
 
+impl Slice {
+    /// Gives the other copy of the log what is in this one.
+    fn settle_log(&self, which: Which) {
+        let (from, end) = (LOG_BLOCK * BLOCK_BYTES, self.superblock.data_block_first() * BLOCK_BYTES);
+        let Some(mirror) = self.mapping.mirror() else { return };
+        for at in (from..end).step_by(PIECE_BYTES) {
+            let len = PIECE_BYTES.min((end - at) as usize);
+            let copied = match which {
+                Which::First => self.mapping.copy_to_mirror(at, len),
+                Which::Mirror => {
+                    let mut bytes = vec![0; len];
+                    let read = mirror.read(at, &mut bytes);
+                    read.map(|()| Some(self.mapping.write_own(at, &bytes)))
+                }
+            };
+            // what cannot be read in the one that recovery read had no record
+            if let Ok(Some(copied)) = copied {
+                let _ = pmem::fence(copied);
+            }
+        }
+    }
+}
+
 impl Mirrors {
     /// Slices whose files are missing.
     pub fn missing(&self) -> Vec<usize> {
@@ -206,13 +234,20 @@ impl Pool {
         mirrors.tell(&mirrors.members.lock(), &self.slices)
     }
 
-    /// A crash may leave the last root in some of its copies only, though nothing follows it in the
-    /// log: before anything does, all of them have it.
-    pub(crate) fn mend_heads(&self, left: Option<Left>) -> Result<()> {
-        if self.mirrors.is_none() || self.read_only() || left == Some(Left::Closed) {
+    /// A crash may leave the last root in some of its copies only, and records in one copy of a
+    /// log that recovery did not find in the other. Where no checkpoint follows that would take
+    /// their place, all copies get what recovery found.
+    pub(crate) fn settle_copies(&self, recovery: &Recovery, logs: &[Which]) -> Result<()> {
+        let is_settled = recovery.left == Some(Left::Closed);
+        if self.mirrors.is_none() || self.read_only() || is_settled {
             return Ok(());
         }
         self.scrub_heads(&mut Scrubbed::default())?;
+        if recovery.records.is_empty() {
+            for (slice, which) in self.slices.iter().zip(logs) {
+                slice.settle_log(*which);
+            }
+        }
         self.sync()
     }
 

@@ -2,6 +2,7 @@
 
 use crate::addr::BlockAddr;
 use crate::bitmap::bits_from_bytes;
+use crate::copies::Which;
 use crate::epoch::{Tail, decode_tails};
 use crate::error::{Error, Result};
 use crate::fold::group_key;
@@ -72,6 +73,7 @@ impl Pool {
         let mut recovery = Recovery::default();
         let mut slices = Vec::new();
         let mut unreadable = Vec::new();
+        let mut logs = Vec::new();
         let mut inodes = 0;
         let mut complete = 0;
         for (index, candidate) in candidates.into_iter().enumerate() {
@@ -83,7 +85,8 @@ impl Pool {
             };
             inodes += root.inodes.get();
             let floor = root.log_floor.get();
-            let mut found = scan_either(index as u8, &candidate, floor)?;
+            let (mut found, which) = scan_either(index as u8, &candidate, floor)?;
+            logs.push(which);
             complete = complete.max(found.generation_max);
             let sequence = found.sequence_max.max(if has_root { floor } else { 0 });
             check_numbers(index, highest.max(sequence), root.inode_next.get())?;
@@ -119,7 +122,7 @@ impl Pool {
             pool.load_space(recovery.records.is_empty())?;
         }
         pool.tell_members()?;
-        pool.mend_heads(recovery.left)?;
+        pool.settle_copies(&recovery, &logs)?;
         Ok((pool, recovery))
     }
 
@@ -174,13 +177,17 @@ impl Pool {
 }
 
 /// The log of a slice, from its mirror if that is whole where the first copy is not.
-fn scan_either(index: u8, candidate: &Candidate, floor: u64) -> Result<Scan> {
+fn scan_either(index: u8, candidate: &Candidate, floor: u64) -> Result<(Scan, Which)> {
     let Candidate { mapping, superblock, .. } = candidate;
     let first = scan(index, mapping, superblock, floor)?;
     let whole = |scan: &Scan| scan.damage.is_empty() && scan.unreadable.is_empty();
-    let Some(mirror) = mapping.mirror().filter(|_| !whole(&first)) else { return Ok(first) };
-    let second = scan(index, mirror, superblock, floor)?;
-    Ok(if whole(&second) { second } else { first })
+    if let Some(mirror) = mapping.mirror().filter(|_| !whole(&first)) {
+        let second = scan(index, mirror, superblock, floor)?;
+        if whole(&second) {
+            return Ok((second, Which::Mirror));
+        }
+    }
+    Ok((first, Which::First))
 }
 
 fn two_owners(addr: BlockAddr) -> Error {
