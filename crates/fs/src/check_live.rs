@@ -106,7 +106,9 @@ impl Core {
                 Ok(Copies::Damaged(which, true)) => {
                     mended.iter_mut().for_each(|told| told.push(one_copy(view.addr, which)));
                 }
-                Ok(Copies::Damaged(which, false)) => report.add(place(), one_copy(view.addr, which)),
+                Ok(Copies::Damaged(which, false)) => {
+                    report.add(place(), one_copy(view.addr, which))
+                }
                 Ok(Copies::Lost) => {
                     report.add(place(), damaged_block(&inode, block, view.addr).to_string());
                 }

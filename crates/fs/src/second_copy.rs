@@ -7,6 +7,9 @@ use pool::{BLOCK_BYTES, BlockAddr, Which};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
+/// How it ends what is told of a copy that is whole again.
+pub const WRITTEN_AGAIN: &str = "written again from the other";
+
 /// What the copies of a block are.
 pub enum Copies {
     /// As they should be.
@@ -85,8 +88,15 @@ impl Core {
         patches: Option<&Patches>,
         crc: u32,
     ) -> Option<String> {
-        match self.verify_copies(addr, patches, crc, false) {
+        // who repairs has all of it in memory of his own
+        let mend = self.pool.options().salvage;
+        match self.verify_copies(addr, patches, crc, mend) {
             Ok(Copies::Whole) => None,
+            Ok(Copies::Damaged(which, true)) => {
+                let what = format!("{}; {WRITTEN_AGAIN}", one_copy(addr, which));
+                self.pool.note_second_copy(what);
+                None
+            }
             Ok(Copies::Damaged(..)) if self.unsettled.lock().contains(&addr) => None,
             Ok(Copies::Damaged(which, _)) => Some(one_copy(addr, which)),
             Ok(Copies::Lost) => Some(format!("the data at {} is damaged", addr.place())),

@@ -198,6 +198,11 @@ impl Mapping {
         self.writable_len == 0
     }
 
+    /// Where it begins in its file.
+    pub fn file_offset(&self) -> u64 {
+        self.file_offset
+    }
+
     /// NUMA node of the memory, where the system says.
     pub fn node(&self) -> Option<u32> {
         self.backing.node()

@@ -251,7 +251,8 @@ mod tests {
     #[test]
     fn parts_of_a_file_keep_its_lock_until_the_last_is_gone() {
         let (_dir, paths) = files();
-        let (a, b) = Mapping::open(&paths[0], &MapOptions::default()).unwrap().split_at(PAGE as u64);
+        let (a, b) =
+            Mapping::open(&paths[0], &MapOptions::default()).unwrap().split_at(PAGE as u64);
         assert_eq!((a.len(), b.len()), (PAGE as u64, 15 * PAGE as u64));
         drop(a);
         assert!(Mapping::open(&paths[0], &MapOptions::default()).is_err(), "it is locked");

@@ -68,10 +68,12 @@ impl Mapping {
         let zeros = vec![0; len.min(SETTLE_BYTES)];
         for at in (0..len).step_by(SETTLE_BYTES) {
             let piece = &zeros[..SETTLE_BYTES.min(len - at)];
-            write_at(file, self.file_offset + offset + at as u64, piece).map_err(|(_, source)| Error::Io {
-                what: "write zeros over the log's area".to_owned(),
-                source,
-            })?;
+            write_at(file, self.file_offset + offset + at as u64, piece).map_err(
+                |(_, source)| Error::Io {
+                    what: "write zeros over the log's area".to_owned(),
+                    source,
+                },
+            )?;
         }
         Ok(())
     }

@@ -74,7 +74,8 @@ impl Pool {
         let Err(first) = self.read_page_copy(ptr.addr, Which::First, ptr.crc, page) else {
             return Ok(());
         };
-        let others = [(ptr.addr, Which::Mirror), (ptr.copy, Which::First), (ptr.copy, Which::Mirror)];
+        let others =
+            [(ptr.addr, Which::Mirror), (ptr.copy, Which::First), (ptr.copy, Which::Mirror)];
         for (addr, which) in others {
             if !addr.is_none() && self.read_page_copy(addr, which, ptr.crc, page).is_ok() {
                 self.repair_page(ptr, page, &first);

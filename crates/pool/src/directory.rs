@@ -24,8 +24,7 @@ pub fn candidates(
     dir: &Path,
     open: &dyn Fn(&Path) -> Result<Candidate>,
 ) -> Result<(Vec<Candidate>, Vec<String>)> {
-    let opened: Vec<Result<Candidate>> =
-        slice_paths(dir)?.iter().map(|path| open(path)).collect();
+    let opened: Vec<Result<Candidate>> = slice_paths(dir)?.iter().map(|path| open(path)).collect();
     if opened.is_empty() {
         return Err(Error::NoPool(dir.to_path_buf()));
     }

@@ -9,8 +9,8 @@ use crate::options::{FormatOptions, SliceSpec};
 use crate::record::LINES_BYTES;
 use crate::root::SliceRoot;
 use crate::superblock::{
-    BLOCK_BYTES, COPIES_MAX, FORMAT_VERSION, LOG_BLOCK, MAGIC, ROOT_BLOCKS, ROOT_COPY_BLOCKS, SLICE_BYTES_MIN,
-    SLICES_MAX, STATE_BLOCK, SUPERBLOCK_BLOCK, Superblock, features,
+    BLOCK_BYTES, COPIES_MAX, FORMAT_VERSION, LOG_BLOCK, MAGIC, ROOT_BLOCKS, ROOT_COPY_BLOCKS,
+    SLICE_BYTES_MIN, SLICES_MAX, STATE_BLOCK, SUPERBLOCK_BLOCK, Superblock, features,
 };
 use pmem::{Domain, MapOptions, Mapping};
 use rustix::fs::FallocateFlags;

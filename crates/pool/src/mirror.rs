@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 use crate::members::{Members, Past};
 use crate::open::Recovery;
 use crate::pool::Pool;
-use crate::slice::{Candidate, Slice, superblock_of_half};
 use crate::scrub::Scrubbed;
+use crate::slice::{Candidate, Slice, superblock_of_half};
 use crate::state::Left;
 use crate::superblock::{BLOCK_BYTES, LOG_BLOCK, Superblock};
 use parking_lot::Mutex;
@@ -184,9 +184,17 @@ fn away(path: &Path, read_only: bool) -> String {
 }
 
 impl Slice {
+    /// Its copies: where each lies, and its memory; the stale one, too.
+    pub fn copies(&self) -> impl Iterator<Item = (&Path, &Mapping)> {
+        let mirror = self.mapping.mirror().or(self.mapping.stale_mirror());
+        let mirror = self.mirror.as_deref().zip(mirror);
+        std::iter::once((self.path.as_path(), &self.mapping)).chain(mirror)
+    }
+
     /// Gives the other copy of the log what is in this one.
     fn settle_log(&self, which: Which) {
-        let (from, end) = (LOG_BLOCK * BLOCK_BYTES, self.superblock.data_block_first() * BLOCK_BYTES);
+        let (from, end) =
+            (LOG_BLOCK * BLOCK_BYTES, self.superblock.data_block_first() * BLOCK_BYTES);
         let Some(mirror) = self.mapping.mirror() else { return };
         for at in (from..end).step_by(PIECE_BYTES) {
             let len = PIECE_BYTES.min((end - at) as usize);

@@ -1,7 +1,10 @@
 //! Pools with two copies of everything: any file of theirs may be away, stale or damaged.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "../common/mod.rs"]
 mod common;
+mod damage;
+mod resilver;
 
 use common::{TestPool, content, find, make, options, pattern};
 use fs::FileSystem;
@@ -10,8 +13,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 const FILE_BYTES: u64 = 8 << 20;
 const SLICE_BYTES: usize = FILE_BYTES as usize / 2;
@@ -264,142 +265,4 @@ fn who_only_reads_changes_no_members() {
     assert!(world.halves(0) == before);
     world.put_back(1);
     assert!(degraded(&world.pool.start_alone()).is_empty());
-}
-
-/// Blocks of a file's data, as places in the files of the pool: the first copy and the mirror.
-fn places(world: &World, data: &[u8]) -> [(usize, u64); 2] {
-    let mut found = Vec::new();
-    for slice in 0..2 {
-        let bytes = std::fs::read(world.path(slice)).unwrap();
-        let at = (0..bytes.len()).step_by(BLOCK).find(|at| bytes[*at..at + BLOCK] == *data);
-        found.extend(at.map(|at| (slice, at as u64)));
-    }
-    found.sort_by_key(|(_, at)| *at);
-    found.try_into().unwrap()
-}
-
-fn flip(world: &World, (slice, at): (usize, u64)) {
-    let file = File::options().read(true).write(true).open(world.path(slice)).unwrap();
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, at + 77).unwrap();
-    file.write_all_at(&[byte[0] ^ 16], at + 77).unwrap();
-}
-
-#[test]
-fn a_damaged_block_is_read_from_the_other_copy_and_scrub_writes_it_again() {
-    for damaged in 0..2 {
-        let mut world = World::new(2);
-        let data = pattern(99, BLOCK);
-        let fs = world.pool.start_alone();
-        fs.write(&make(&fs, "data"), 0, &data).unwrap();
-        close(fs);
-        world.files.insert("data".into(), data.clone());
-        let places = places(&world, &data);
-        flip(&world, places[damaged]);
-        let report = world.pool.check();
-        let which = ["the first copy is damaged", "its mirror is damaged"][damaged];
-        assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
-        assert!(report.findings[0].what.contains(which), "{:?}", report.findings);
-        let fs = world.pool.start_alone();
-        world.verify(&fs);
-        world.verify(&fs);
-        let told = fs.info().notes.iter().any(|note| note.contains("read from its mirror"));
-        assert_eq!(told, damaged == 0, "{:?}", fs.info().notes);
-        // stores into the block go to both, damaged or not
-        fs.write(&find(&fs, "data"), 9, b"in place").unwrap();
-        world.files.get_mut("data").unwrap()[9..17].copy_from_slice(b"in place");
-        world.verify(&fs);
-        let scrubbed = fs.scrub(None, &mut |_, _| true).unwrap().unwrap();
-        assert!(scrubbed.findings.is_empty(), "{:?}", scrubbed.findings);
-        assert_eq!(scrubbed.repaired.len(), 1, "{:?}", scrubbed.repaired);
-        assert!(scrubbed.repaired[0].contains(which));
-        let again = fs.scrub(None, &mut |_, _| true).unwrap().unwrap();
-        assert!(again.repaired.is_empty() && again.findings.is_empty());
-        close(fs);
-        world.pool.assert_clean();
-        assert!(world.halves(0)[0] == world.halves(1)[1]);
-        assert!(world.halves(1)[0] == world.halves(0)[1]);
-        for place in places {
-            flip(&world, place);
-        }
-        let fs = world.pool.start_alone();
-        let error = fs.read(&find(&fs, "data"), 0, &mut [0; BLOCK]).unwrap_err();
-        assert_eq!(error.errno(), libc::EIO);
-    }
-}
-
-/// The copies are made the same while others write; then the one that was stale has everything.
-#[test]
-fn a_stale_file_is_brought_up_to_date_under_writers() {
-    for process in [true, false] {
-        let options = FormatOptions { process, data_copies: 2, ..options(2, 4 * FILE_BYTES) };
-        let mut world = World::with(options);
-        world.take(0);
-        let fs = world.pool.start_alone();
-        world.write(&fs, "without-0", 16);
-        close(fs);
-        world.put_back(0);
-        let fs = world.pool.start();
-        let stop = AtomicBool::new(false);
-        let written = std::thread::scope(|scope| {
-            let writers: Vec<_> = (0..3u64)
-                .map(|writer| {
-                    let (fs, stop) = (&fs, &stop);
-                    scope.spawn(move || {
-                        let file = make(fs, &format!("writer-{writer}"));
-                        let mut bytes = vec![0; 60 * BLOCK];
-                        let mut turn = 0;
-                        while turn < 300 || !stop.load(Ordering::Relaxed) {
-                            turn += 1;
-                            let at = (turn * 7919 + writer * 77) as usize % (50 * BLOCK);
-                            let len = [5, 800, BLOCK, 3 * BLOCK][turn as usize % 4];
-                            let data = pattern(turn, len);
-                            fs.write(&file, at as u64, &data).unwrap();
-                            bytes[at..at + len].copy_from_slice(&data);
-                        }
-                        let size = fs.getattr(file.ino()).unwrap().size as usize;
-                        bytes.truncate(size);
-                        (format!("writer-{writer}"), bytes)
-                    })
-                })
-                .collect();
-            let began = Instant::now();
-            while fs.resilvered().is_none_or(|so_far| so_far.ended.is_none()) {
-                assert!(began.elapsed() < Duration::from_secs(60), "{:?}", fs.resilvered());
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            stop.store(true, Ordering::Relaxed);
-            writers.into_iter().map(|writer| writer.join().unwrap()).collect::<Vec<_>>()
-        });
-        assert_eq!(fs.resilvered().unwrap().ended, Some(Ok(())));
-        world.files.extend(written);
-        world.verify(&fs);
-        drop(fs);
-        world.take(1);
-        let fs = world.pool.start_alone();
-        world.verify(&fs);
-        close(fs);
-        world.assert_only("is missing");
-    }
-}
-
-#[test]
-fn who_was_not_done_when_the_pool_was_closed_is_still_stale() {
-    let mut world = World::new(2);
-    world.take(0);
-    let fs = world.pool.start_alone();
-    world.write(&fs, "without-0", 9);
-    close(fs);
-    world.put_back(0);
-    let fs = world.pool.start_alone();
-    assert_eq!(degraded(&fs).len(), 1);
-    world.write(&fs, "meanwhile", 4);
-    close(fs);
-    world.take(1);
-    let why = world.refused();
-    assert!(why.contains("slice 1 is lost") || why.contains("slice 0 is lost"), "{why}");
-    world.put_back(1);
-    world.resilver();
-    world.take(1);
-    world.verify(&world.pool.start_alone());
 }
