@@ -21,7 +21,8 @@ pub(crate) struct Mirror {
 }
 
 impl Mapping {
-    /// The two parts before and behind `offset`, which is a multiple of a page's bytes. They share the file and its lock, and whether a store or a sync has failed.
+    /// The two parts before and behind `offset`, which is a multiple of a page's bytes. They share
+    /// the file and its lock, and whether a store or a sync has failed.
     ///
     /// # Panics
     /// Beyond the end, and for a mapping with a mirror.
