@@ -3,6 +3,7 @@
 use crate::crc::BEHIND_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::mapping::Mapping;
+use crate::media::any;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 impl Mapping {
@@ -12,10 +13,12 @@ impl Mapping {
     /// `OutOfRange`, `Media`.
     #[inline]
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        match self.read_own(offset, buffer) {
-            Err(error @ Error::Media { .. }) => self.other(error)?.read(offset, buffer),
-            read => read,
+        self.copy_out(offset, buffer)?;
+        if any() {
+            let len = buffer.len();
+            return self.look_or((), offset, len, |other| other.read(offset, buffer));
         }
+        Ok(())
     }
 
     /// Copies out of this copy, also where it has a mirror.
@@ -24,11 +27,17 @@ impl Mapping {
     /// `OutOfRange`, `Media`.
     #[inline]
     pub fn read_own(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.copy_out(offset, buffer)?;
+        self.seen(offset, buffer.len())
+    }
+
+    #[inline(always)]
+    fn copy_out(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let source = self.readable(offset, buffer.len())?;
         // SAFETY: the range is mapped, and no buffer of safe code lies in the mapping. Bytes that
         // change meanwhile arrive old or new; the caller's protocol finds that out.
         unsafe { buffer.as_mut_ptr().copy_from_nonoverlapping(source, buffer.len()) };
-        self.seen(offset, buffer.len())
+        Ok(())
     }
 
     /// Copies out and gives the CRC-32C of the bytes, in one pass.
@@ -39,10 +48,12 @@ impl Mapping {
     /// `OutOfRange`, `Media`.
     #[inline]
     pub fn read_crc(&self, offset: u64, buffer: &mut [u8]) -> Result<u32> {
-        match self.read_crc_own(offset, buffer) {
-            Err(error @ Error::Media { .. }) => self.other(error)?.read_crc(offset, buffer),
-            read => read,
+        let crc = self.copy_out_crc(offset, buffer)?;
+        if any() {
+            let len = buffer.len();
+            return self.look_or(crc, offset, len, |other| other.read_crc(offset, buffer));
         }
+        Ok(crc)
     }
 
     /// The same of this copy, also where it has a mirror.
@@ -51,12 +62,17 @@ impl Mapping {
     /// `OutOfRange`, `Media`.
     #[inline]
     pub fn read_crc_own(&self, offset: u64, buffer: &mut [u8]) -> Result<u32> {
+        let crc = self.copy_out_crc(offset, buffer)?;
+        self.seen(offset, buffer.len()).map(|()| crc)
+    }
+
+    #[inline(always)]
+    fn copy_out_crc(&self, offset: u64, buffer: &mut [u8]) -> Result<u32> {
         let source = self.readable(offset, buffer.len())?;
         let (to, len) = (buffer.as_mut_ptr(), buffer.len());
         // SAFETY: the range is mapped, the buffer is apart from it and of that length, and the
         // kernels were chosen for this CPU.
-        let crc = !unsafe { (self.kernels.read_crc)(to, source, len, !0) };
-        self.seen(offset, len).map(|()| crc)
+        Ok(!unsafe { (self.kernels.read_crc)(to, source, len, !0) })
     }
 
     /// CRC-32C of `len` bytes in place.
@@ -68,10 +84,10 @@ impl Mapping {
         let source = self.readable(offset, len)?;
         // SAFETY: the range is mapped, and the kernels were chosen for this CPU.
         let crc = !unsafe { (self.kernels.crc)(source, len, !0) };
-        match self.seen(offset, len) {
-            Ok(()) => Ok(crc),
-            Err(error) => self.other(error)?.crc(offset, len),
+        if any() {
+            return self.look_or(crc, offset, len, |other| other.crc(offset, len));
         }
+        Ok(crc)
     }
 
     /// What the CRC-32C of a page changes by when `data` take the place of the bytes at `offset`,
@@ -88,10 +104,11 @@ impl Mapping {
             let state = (self.kernels.difference)(source, data.as_ptr(), data.len());
             (self.kernels.shift)(state, behind)
         };
-        match self.seen(offset, data.len()) {
-            Ok(()) => Ok(crc),
-            Err(error) => self.other(error)?.crc_difference(offset, data, behind),
+        if any() {
+            let again = |other: &Mapping| other.crc_difference(offset, data, behind);
+            return self.look_or(crc, offset, data.len(), again);
         }
+        Ok(crc)
     }
 
     /// The little-endian word at `offset`, which is a multiple of 8: all of it old or all new.
@@ -109,10 +126,11 @@ impl Mapping {
         // SAFETY: the word is mapped and aligned. AtomicU64 may be made of read-only memory for
         // relaxed and acquire loads of this size on every 64-bit target.
         let word = unsafe { AtomicU64::from_ptr(source.cast_mut().cast()).load(Ordering::Acquire) };
-        match self.seen(offset, 8) {
-            Ok(()) => Ok(u64::from_le(word)),
-            Err(error) => self.other(error)?.read_u64(offset),
+        let word = u64::from_le(word);
+        if any() {
+            return self.look_or(word, offset, 8, |other| other.read_u64(offset));
         }
+        Ok(word)
     }
 
     /// Tells the CPU that `len` bytes at `offset` will be read soon. Never fails.
@@ -150,10 +168,21 @@ impl Mapping {
         }
     }
 
-    /// The mirror, to be read where this copy failed.
+    /// What was read, or where a page of the range has failed what the mirror says, if there is one.
     #[cold]
-    fn other(&self, error: Error) -> Result<&Mapping> {
-        self.mirror().ok_or(error)
+    #[inline(never)]
+    fn look_or<T>(
+        &self,
+        read: T,
+        offset: u64,
+        len: usize,
+        other: impl FnOnce(&Mapping) -> Result<T>,
+    ) -> Result<T> {
+        match (self.seen(offset, len), self.mirror()) {
+            (Ok(()), _) => Ok(read),
+            (Err(_), Some(mirror)) => other(mirror),
+            (Err(error), None) => Err(error),
+        }
     }
 
     #[cold]
