@@ -11,6 +11,7 @@ use pmem::recorder::{Event, EventKind, Recorder};
 use pmem::{Domain, Mapping, Memory};
 use pool::{Atime, Candidate, OpenOptions};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -27,6 +28,30 @@ pub struct Arena {
     starts: AtomicU32,
     name: u32,
     machine: Arc<Topology>,
+    files: Files,
+}
+
+/// Which files of a mirrored pool a crash leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Files {
+    /// All, and all are current.
+    #[default]
+    All,
+    /// All but one.
+    Without(usize),
+    /// All, of which some may be stale.
+    Stale,
+}
+
+impl Files {
+    /// What a check says of it.
+    fn allows(self, what: &str) -> bool {
+        match self {
+            Files::All => false,
+            Files::Without(_) => what.contains("the pool is degraded"),
+            Files::Stale => what.contains("is stale"),
+        }
+    }
 }
 
 /// Which of certain lines were read.
@@ -136,12 +161,17 @@ impl Arena {
         let name = NAME.fetch_add(1, Ordering::Relaxed);
         let (changed, read, starts) = (Arc::default(), Arc::default(), AtomicU32::new(0));
         let machine = machine()?;
-        Ok(Arena { domain, memories, changed, read, starts, name, machine })
+        Ok(Arena { domain, memories, changed, read, starts, name, machine, files: Files::All })
     }
 
     /// The same in another machine.
     pub fn in_machine(self, machine: Topology) -> Arena {
         Arena { machine: Arc::new(machine), ..self }
+    }
+
+    /// The same with these files.
+    pub fn with(self, files: Files) -> Arena {
+        Arena { files, ..self }
     }
 
     /// Puts bytes there, until [`restore`](Arena::restore).
@@ -207,9 +237,19 @@ impl Arena {
     }
 
     fn candidates(&self, trace: Option<&Arc<Trace>>, look: bool) -> Outcome<Vec<Candidate>> {
-        self.mappings(trace)?
-            .into_iter()
-            .map(|mapping| Candidate::from_mapping(Path::new("memory"), mapping, look))
+        self.candidates_of(self.files, trace, look)
+    }
+
+    fn candidates_of(
+        &self,
+        files: Files,
+        trace: Option<&Arc<Trace>>,
+        look: bool,
+    ) -> Outcome<Vec<Candidate>> {
+        let there = self.mappings(trace)?.into_iter().enumerate();
+        there
+            .filter(|(file, _)| files != Files::Without(*file))
+            .map(|(_, mapping)| Candidate::from_mapping(Path::new("memory"), mapping, look))
             .collect::<pool::Result<_>>()
             .map_err(|error| failed("reading the superblock")(&error))
     }
@@ -231,6 +271,23 @@ impl Arena {
         .map_err(|error| failed("open")(&error))
     }
 
+    /// The files of which each can be done without.
+    pub fn spare_files(&self) -> Outcome<Range<usize>> {
+        let candidates = self.candidates(None, true)?;
+        let is_mirrored = candidates.iter().all(|candidate| candidate.superblock.is_mirrored());
+        let all = self.files == Files::All && is_mirrored;
+        Ok(0..if all { candidates.len() } else { 0 })
+    }
+
+    /// Opens it without one of the files, only to look.
+    pub fn look_without(&self, file: usize) -> Outcome<FileSystem> {
+        let options = options(self.machine.clone(), self.boot());
+        let options = OpenOptions { read_only: true, ..options };
+        let candidates = self.candidates_of(Files::Without(file), None, true)?;
+        FileSystem::open_candidates(candidates, &options, false)
+            .map_err(|error| failed(&format!("open without file {file}"))(&error))
+    }
+
     /// An error unless `check` finds nothing.
     pub fn check(&self) -> Outcome<()> {
         let report = check_candidates(
@@ -238,11 +295,12 @@ impl Arena {
             &options(self.machine.clone(), self.boot()),
         )
         .map_err(|error| failed("check")(&error))?;
-        if report.findings.is_empty() {
+        let findings = report.findings.iter().filter(|finding| !self.files.allows(&finding.what));
+        let findings: Vec<String> = findings.map(|f| format!("{}: {}", f.place, f.what)).collect();
+        if findings.is_empty() {
             return Ok(());
         }
-        let findings: Vec<String> =
-            report.findings.iter().take(5).map(|f| format!("{}: {}", f.place, f.what)).collect();
-        Err(format!("check found {}: {}", report.findings.len(), findings.join("; ")))
+        let some = findings.iter().take(5).cloned().collect::<Vec<_>>().join("; ");
+        Err(format!("check found {}: {some}", findings.len()))
     }
 }

@@ -186,7 +186,7 @@ fn again(
         mutant.apply(&mut recovered.events);
     }
     let within = Model::new(recording.domain, model.images_with(&changed));
-    let mut within = within.map_err(|what| (Vec::new(), what))?;
+    let mut within = within.map_err(|what| (Vec::new(), what))?.with_files(recording.files);
     let mut result = Ok(());
     recovery_points(&mut within, &recovered.events, &mut |model, point| {
         if point == inner.point {

@@ -27,6 +27,8 @@ pub struct Shape {
     pub log_line_bytes: u32,
     /// When its stores are safe.
     pub domain: Domain,
+    /// Copies of the data; with two each file has twice the bytes of a slice.
+    pub copies: u32,
 }
 
 impl Shape {
@@ -37,9 +39,12 @@ impl Shape {
         log_bytes: 64 << 10,
         log_line_bytes: 64,
         domain: Domain::CpuFlush,
+        copies: 1,
     };
     /// The same, with a log as on DIMMs that write longer lines.
     pub const LONG_LINES: Shape = Shape { log_line_bytes: 256, ..Shape::SMALL };
+    /// The same with two copies of everything.
+    pub const MIRRORED: Shape = Shape { copies: 2, ..Shape::SMALL };
 
     fn format_options(&self) -> FormatOptions {
         FormatOptions {
@@ -49,6 +54,7 @@ impl Shape {
             log_bytes: Some(self.log_bytes),
             log_line_bytes: Some(self.log_line_bytes),
             identity: Some(0x51),
+            data_copies: self.copies,
             ..FormatOptions::default()
         }
     }
@@ -62,7 +68,8 @@ pub fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> String + '_ {
 /// The images of an empty pool.
 pub fn format(shape: &Shape) -> Outcome<Images> {
     clock(0);
-    let mut images = vec![vec![0; shape.slice_bytes]; shape.slices];
+    let bytes = shape.slice_bytes * shape.copies as usize;
+    let mut images = vec![vec![0; bytes]; shape.slices];
     let trace = Arc::new(Trace::default());
     let mappings = Arena::new(shape.domain, &images)?.mappings(Some(&trace))?;
     format_mappings(mappings, &shape.format_options()).map_err(|error| failed("format")(&error))?;

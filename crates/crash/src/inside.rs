@@ -109,7 +109,7 @@ impl Inside {
                 model.renew(&images);
                 Ok(model)
             }
-            None => Model::new(outer.domain(), images),
+            None => Ok(Model::new(outer.domain(), images)?.with_files(outer.files())),
         }
     }
 

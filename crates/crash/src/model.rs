@@ -15,7 +15,7 @@
 //! What becomes durable in order is a *unit* (a line, or a thread's stores); its state is a number
 //! of *steps*: how many of its pending 8-byte pieces are durable.
 
-use crate::arena::Arena;
+use crate::arena::{Arena, Files};
 use crate::events::{Event, Kind};
 use crate::images::{Images, Outcome};
 use crate::rng::hash;
@@ -62,6 +62,7 @@ pub struct Model {
     arena: Arena,
     pending: BTreeMap<Unit, Vec<Piece>>,
     hash: u64,
+    files: Files,
 }
 
 /// A unit in flight, as the selector sees it.
@@ -82,7 +83,17 @@ impl Model {
     /// These images, all durable.
     pub fn new(domain: Domain, images: Images) -> Outcome<Model> {
         let (arena, pending) = (Arena::new(domain, &images)?, BTreeMap::new());
-        Ok(Model { domain, arena, images, pending, hash: 0 })
+        Ok(Model { domain, arena, images, pending, hash: 0, files: Files::All })
+    }
+
+    /// The same with these files.
+    pub fn with_files(self, files: Files) -> Model {
+        Model { arena: self.arena.with(files), files, ..self }
+    }
+
+    /// The files that a crash leaves.
+    pub fn files(&self) -> Files {
+        self.files
     }
 
     /// The same anew, of images of the same sizes.

@@ -24,12 +24,14 @@ pub enum Kind {
     Pairs,
     /// Crash after crash.
     Chains,
+    /// Every operation of the catalog in a mirrored pool, in every domain, also with a file lost.
+    Mirrors,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 5] =
-        [Kind::Core, Kind::Singles, Kind::Triples, Kind::Pairs, Kind::Chains];
+    pub const ALL: [Kind; 6] =
+        [Kind::Core, Kind::Singles, Kind::Triples, Kind::Pairs, Kind::Chains, Kind::Mirrors];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -39,6 +41,7 @@ impl Kind {
             Kind::Triples => "triples",
             Kind::Pairs => "pairs",
             Kind::Chains => "chains",
+            Kind::Mirrors => "mirrors",
         }
     }
 }
@@ -66,6 +69,19 @@ pub const BEGINNINGS: [(Start, Domain); 10] = [
     (Start::Folded, Domain::CpuCache),
     (Start::Logged, Domain::CpuCache),
     (Start::Recovered, Domain::CpuCache),
+];
+
+/// In what state and domain workloads on mirrored pools begin.
+const MIRRORED: [(Start, Domain); 9] = [
+    (Start::Mirrored, Domain::CpuFlush),
+    (Start::LosesFirst, Domain::CpuFlush),
+    (Start::LosesSecond, Domain::CpuFlush),
+    (Start::Mirrored, Domain::Sync),
+    (Start::LosesFirst, Domain::Sync),
+    (Start::LosesSecond, Domain::Sync),
+    (Start::Mirrored, Domain::CpuCache),
+    (Start::LosesFirst, Domain::CpuCache),
+    (Start::LosesSecond, Domain::CpuCache),
 ];
 
 /// Operations of the core.
@@ -105,6 +121,13 @@ pub fn job(kind: Kind, seed: u64, number: u64) -> Job {
             let settings = Settings::thorough(rng.bits());
             Job::Workload(workload(beginning, number / 2, ops), settings)
         }
+        Kind::Mirrors => {
+            let all = catalog();
+            let number = number.wrapping_add(mix(seed)) % (all.len() * MIRRORED.len()) as u64;
+            let (op, begin) = (number as usize / MIRRORED.len(), number as usize % MIRRORED.len());
+            let workload = workload_from(MIRRORED[begin], number / 2, vec![all[op]]);
+            Job::Workload(workload, Settings::thorough(rng.bits()))
+        }
         Kind::Triples => {
             let ops = (0..3).map(|_| of_core(rng.bits() >> 8)).collect();
             quick(rng.bits() >> 8, number, ops, &mut rng)
@@ -137,8 +160,11 @@ fn quick(beginning: u64, cpu: u64, ops: Vec<Op>, rng: &mut Rng) -> Job {
     Job::Workload(workload(beginning, cpu, ops), Settings::quick(rng.bits()))
 }
 
-fn workload(beginning: u64, cpu: u64, mut ops: Vec<Op>) -> Workload {
-    let (start, domain) = BEGINNINGS[(beginning % BEGINNINGS.len() as u64) as usize];
+fn workload(beginning: u64, cpu: u64, ops: Vec<Op>) -> Workload {
+    workload_from(BEGINNINGS[(beginning % BEGINNINGS.len() as u64) as usize], cpu, ops)
+}
+
+fn workload_from((start, domain): (Start, Domain), cpu: u64, mut ops: Vec<Op>) -> Workload {
     if domain == Domain::Sync {
         ops.extend(catalog().into_iter().find(|op| op.name == SYNC));
     }
@@ -150,9 +176,10 @@ pub fn mixed(seed: u64, number: u64) -> Job {
     let Some(number) = number.checked_sub(sequences()) else {
         return job(Kind::Core, seed, number);
     };
-    let (round, turn) = (number / 8, number % 8);
+    let (round, turn) = (number / 9, number % 9);
     match turn {
         7 => job(Kind::Chains, seed, round),
+        8 => job(Kind::Mirrors, seed, round),
         1 | 4 => job(Kind::Triples, seed, round * 2 + turn / 4),
         2 | 6 => job(Kind::Pairs, seed, round * 2 + turn / 6),
         _ => job(Kind::Singles, seed, round * 3 + turn / 2),

@@ -50,7 +50,8 @@ pub fn points(
     recording: &Recording,
     each: &mut dyn FnMut(&Model, usize, Under) -> bool,
 ) -> Outcome<()> {
-    let mut model = Model::new(recording.domain, recording.base.clone())?;
+    let model = Model::new(recording.domain, recording.base.clone())?;
+    let mut model = model.with_files(recording.files);
     let mut under = Under::START;
     for (index, event) in recording.events.iter().enumerate() {
         let crash = match event.kind {

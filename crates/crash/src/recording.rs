@@ -1,6 +1,6 @@
 //! A workload, run once and recorded.
 
-use crate::arena::Arena;
+use crate::arena::{Arena, Files};
 use crate::catalog::{BLOCK, Op, Part, SYNC, plant};
 use crate::events::{Event, Kind, Trace, apply_all};
 use crate::images::{self, Images, Outcome, Shape, failed};
@@ -21,11 +21,25 @@ pub enum Start {
     Recovered,
     /// The same, in a pool whose log has long lines.
     LongLines,
+    /// The same, in a pool with two copies of everything.
+    Mirrored,
+    /// The same, and every crash takes the first file with it.
+    LosesFirst,
+    /// The same, and every crash takes the second file with it.
+    LosesSecond,
 }
 
 impl Start {
     /// All of them.
-    pub const ALL: [Start; 4] = [Start::Logged, Start::Folded, Start::Recovered, Start::LongLines];
+    pub const ALL: [Start; 7] = [
+        Start::Logged,
+        Start::Folded,
+        Start::Recovered,
+        Start::LongLines,
+        Start::Mirrored,
+        Start::LosesFirst,
+        Start::LosesSecond,
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -34,6 +48,26 @@ impl Start {
             Start::Folded => "folded",
             Start::Recovered => "recovered",
             Start::LongLines => "long-lines",
+            Start::Mirrored => "mirrored",
+            Start::LosesFirst => "loses-first",
+            Start::LosesSecond => "loses-second",
+        }
+    }
+
+    fn shape(self) -> Shape {
+        match self {
+            Start::Logged | Start::Folded | Start::Recovered => Shape::SMALL,
+            Start::LongLines => Shape::LONG_LINES,
+            Start::Mirrored | Start::LosesFirst | Start::LosesSecond => Shape::MIRRORED,
+        }
+    }
+
+    /// The files that a crash leaves.
+    fn files(self) -> Files {
+        match self {
+            Start::LosesFirst => Files::Without(0),
+            Start::LosesSecond => Files::Without(1),
+            _ => Files::All,
         }
     }
 
@@ -97,6 +131,8 @@ pub struct Recording {
     pub requests: Vec<bool>,
     /// Free blocks of an empty pool of this shape.
     pub blocks_free: u64,
+    /// The files that a crash leaves.
+    pub files: Files,
 }
 
 /// Runs a recording by hand: set up, then `operation` by `operation`.
@@ -295,6 +331,7 @@ impl Recorder {
             settled,
             requests,
             blocks_free,
+            files: Files::All,
         }
     }
 }
@@ -333,20 +370,18 @@ pub fn record(workload: &Workload) -> Outcome<Recording> {
             return Err(format!("{} failed: {error}", op.name));
         }
     }
-    Ok(recorder.finish(workload.arguments()))
+    Ok(Recording { files: workload.start.files(), ..recorder.finish(workload.arguments()) })
 }
 
 /// A pool in which the workload can begin.
 pub fn begin_at(workload: &Workload) -> Outcome<Recorder> {
-    let long_lines = workload.start == Start::LongLines;
-    let shape = if long_lines { Shape::LONG_LINES } else { Shape::SMALL };
-    let shape = Shape { domain: workload.domain, ..shape };
+    let shape = Shape { domain: workload.domain, ..workload.start.shape() };
     let mut recorder = Recorder::new(&shape, workload.cpu)?;
     recorder.plant()?;
     match workload.start {
         Start::Logged => {}
         Start::Folded => recorder.world.fs.checkpoint().map_err(|e| failed("checkpoint")(&e))?,
-        Start::Recovered | Start::LongLines => recorder.reopen()?,
+        _ => recorder.reopen()?,
     }
     for op in &workload.ops {
         // in a sequence, what one operation needs another may have taken away

@@ -65,6 +65,10 @@ pub fn verify(
         let recovered = Recovered { events, state, done };
         if depth.again {
             drop(fs);
+            for file in arena.spare_files()? {
+                compare(&Snapshot::of(&arena.look_without(file)?)?, &[&recovered.state])
+                    .map_err(|e| failed(&format!("recovered, then without file {file}"))(&e))?;
+            }
             fs = again(arena, &recovered, asked).map_err(|e| failed("recovered twice")(&e))?;
         }
         if depth.used {

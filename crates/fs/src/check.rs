@@ -352,12 +352,8 @@ impl Checker<'_> {
         }
         self.report.blocks += 1;
         self.tell();
-        match self.core.crc_under(addr, patches) {
-            Ok(found) if pmem::crc_fits(found, crc) => {}
-            Ok(_) => {
-                self.report.add(file_place, format!("the data at {} is damaged", addr.place()))
-            }
-            Err(error) => self.report.add(file_place, error.to_string()),
+        if let Some(what) = self.core.check_copies(addr, patches, crc) {
+            self.report.add(file_place, what);
         }
     }
 

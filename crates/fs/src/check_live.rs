@@ -11,6 +11,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::leaf::LEAF_BLOCKS;
 use crate::read::damaged_block;
+use crate::second_copy::{Copies, one_copy};
 use crate::system::FileSystem;
 use crate::types::Ino;
 use pool::{BLOCK_BYTES, Folded, Pages};
@@ -41,7 +42,7 @@ impl FileSystem {
             if !each(done * leaf_bytes, of) {
                 return Ok(None);
             }
-            core.check_leaf(*ino, *index, &mut report);
+            core.check_leaf(*ino, *index, &mut report, None);
         }
         each(of, of);
         Ok(Some(report))
@@ -69,7 +70,15 @@ impl Core {
         checked(self, (&folded, &pages), CheckReport::default(), state, each)
     }
 
-    pub(crate) fn check_leaf(&self, ino: Ino, index: u64, report: &mut CheckReport) {
+    /// Verifies the data of a leaf, in all copies. With `mended` damaged copies are written again
+    /// from whole ones, and told there; without it they are findings.
+    pub(crate) fn check_leaf(
+        &self,
+        ino: Ino,
+        index: u64,
+        report: &mut CheckReport,
+        mut mended: Option<&mut Vec<String>>,
+    ) {
         let inode = match self.inode(ino) {
             Ok(inode) => inode,
             // removed since
@@ -91,9 +100,16 @@ impl Core {
                 continue;
             }
             report.blocks += 1;
-            match self.crc_under(view.addr, view.patches.as_deref()) {
-                Ok(crc) if pmem::crc_fits(crc, view.crc) => {}
-                Ok(_) => {
+            let patches = view.patches.as_deref();
+            match self.verify_copies(view.addr, patches, view.crc, mended.is_some()) {
+                Ok(Copies::Whole) => {}
+                Ok(Copies::Damaged(which, true)) => {
+                    mended.iter_mut().for_each(|told| told.push(one_copy(view.addr, which)));
+                }
+                Ok(Copies::Damaged(which, false)) => {
+                    report.add(place(), one_copy(view.addr, which))
+                }
+                Ok(Copies::Lost) => {
                     report.add(place(), damaged_block(&inode, block, view.addr).to_string());
                 }
                 Err(error) => report.add(place(), error.to_string()),

@@ -14,14 +14,16 @@ use crate::meter::Meter;
 use crate::references::References;
 use crate::refused::Refusals;
 use crate::request;
+use crate::resilver::Resilvering;
 use crate::stats::CheckpointTimes;
 use crate::take_over::Inherited;
 use crate::tickets::Tickets;
 use parking_lot::{Condvar, Mutex};
 use pmem::InFlight;
 use pool::tree::Key;
-use pool::{Atime, Pool, RecordBuffer, Slice};
+use pool::{Atime, BlockAddr, Pool, RecordBuffer, Slice};
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
@@ -106,6 +108,10 @@ pub struct Core {
     pub checkpoint_times: CheckpointTimes,
     /// Calls that doors served.
     pub meter: Meter,
+    /// Blocks whose copies a crash may have left different, where recovery only looks.
+    pub unsettled: Mutex<HashSet<BlockAddr>>,
+    /// Bringing stale copies of a mirrored pool up to date.
+    pub resilvering: Resilvering,
 }
 
 #[derive(Debug, Default)]
@@ -205,6 +211,8 @@ impl Core {
             checkpoint_bytes: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
             checkpoint_times: CheckpointTimes::default(),
+            unsettled: Mutex::default(),
+            resilvering: Resilvering::default(),
             meter: Meter::new(pool.cpus()),
             pool,
         }

@@ -63,8 +63,10 @@ mod repair;
 mod replay;
 mod request;
 mod reserve;
+mod resilver;
 mod resize;
 mod scrub;
+mod second_copy;
 mod sequence;
 mod setattr;
 mod share;
@@ -94,6 +96,7 @@ pub use lock_types::{
 pub use meter::{Call, CallCount, Meter};
 pub use repair::{Repair, RepairReport, repair, repair_candidates, undo};
 pub use request::RequestId;
+pub use resilver::Resilvered;
 pub use scrub::{EachScrubbed, ScrubReport};
 pub use stats::{CacheStats, SliceStats, Stats};
 pub use system::{FileSystem, Handle};

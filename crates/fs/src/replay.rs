@@ -97,6 +97,8 @@ impl Core {
                 continue;
             }
             for (record, items) in &changes {
+                // the sync that closed it may not have ended
+                self.mirror_data(items)?;
                 self.apply_all(items, record)?;
             }
             return Ok(changes.len() as u64);

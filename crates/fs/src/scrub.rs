@@ -79,6 +79,7 @@ impl FileSystem {
         let core = &*self.core;
         core.checkpoint()?;
         let (mut seen, mut data) = (Scrubbed::default(), CheckReport::default());
+        let mut mended = Vec::new();
         let (all, free) = core.pool.blocks();
         // both copies of the pages are among the blocks that are used
         let of = all.saturating_sub(free) * BLOCK_BYTES;
@@ -97,7 +98,7 @@ impl FileSystem {
             let mut goes_on = pace.step((seen.pages - before) * 2 * BLOCK_BYTES);
             for (ino, index) in leaves {
                 let before = data.blocks;
-                core.check_leaf(ino, index, &mut data);
+                core.check_leaf(ino, index, &mut data, Some(&mut mended));
                 goes_on = goes_on && pace.step((data.blocks - before) * BLOCK_BYTES);
                 if !goes_on {
                     break;
@@ -112,6 +113,7 @@ impl FileSystem {
         }
         core.pool.sync()?;
         core.pool.check_writable()?;
+        seen.repaired.append(&mut mended);
         Ok(Some(report(seen, data)))
     }
 }

@@ -18,7 +18,7 @@ const CLOSES_MAX: u32 = 1000;
 #[derive(Debug)]
 pub struct FileSystem {
     pub(crate) core: Arc<Core>,
-    background: parking_lot::Mutex<Option<JoinHandle<()>>>,
+    background: parking_lot::Mutex<Vec<JoinHandle<()>>>,
     replayed: u64,
 }
 
@@ -79,7 +79,7 @@ impl FileSystem {
             Error::NotFound => Error::Damaged("there is no root directory".to_owned()),
             error => error,
         })?;
-        let mut thread = None;
+        let mut threads = Vec::new();
         if !read_only {
             // damage without a record is cut off, too, or every later open would meet it
             if !recovery.records.is_empty() || !recovery.damage.is_empty() {
@@ -90,15 +90,14 @@ impl FileSystem {
             if background {
                 core.background.store(true, Ordering::Relaxed);
                 let runner = core.clone();
-                let builder = std::thread::Builder::new().name("ns-checkpoint".to_owned());
-                let spawned = builder.spawn(move || runner.run_background());
-                thread = Some(spawned.map_err(|source| {
-                    let path = "the checkpoint thread".into();
-                    Error::from(pool::Error::Io { path, source })
-                })?);
+                threads.push(spawn("ns-checkpoint", move || runner.run_background())?);
+                let runner = core.clone();
+                if !core.pool.stale_slices().is_empty() {
+                    threads.push(spawn("ns-resilver", move || runner.resilver(true))?);
+                }
             }
         }
-        Ok(FileSystem { core, background: parking_lot::Mutex::new(thread), replayed })
+        Ok(FileSystem { core, background: parking_lot::Mutex::new(threads), replayed })
     }
 
     /// Checkpoints and closes. Dropping without it is safe: the next open recovers.
@@ -123,9 +122,11 @@ impl FileSystem {
     }
 
     fn end_background(&self) {
-        if let Some(thread) = self.background.lock().take() {
+        let threads = std::mem::take(&mut *self.background.lock());
+        if !threads.is_empty() {
+            self.core.resilvering.stop();
             self.core.stop_background();
-            let _ = thread.join();
+            threads.into_iter().for_each(|thread| drop(thread.join()));
         }
     }
 
@@ -366,6 +367,13 @@ impl FileSystem {
     pub fn log_bytes_written(&self) -> u64 {
         self.core.pool.slices().iter().map(|slice| slice.log.bytes_written()).sum()
     }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(|source| {
+        let path = format!("the thread {name}").into();
+        Error::from(pool::Error::Io { path, source })
+    })
 }
 
 fn holds_data(inode: &Inode) -> Result<()> {

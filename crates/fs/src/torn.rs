@@ -15,7 +15,7 @@ use crate::item::{Item, Items, Placed};
 use crate::item_decode;
 use crate::replay::damaged_record;
 use crate::types::{FILE_BYTES_MAX, FileKind, Ino};
-use pool::{BLOCK_BYTES, KIND_CHANGE, Record, Recovery};
+use pool::{BLOCK_BYTES, KIND_CHANGE, Record, Recovery, Which};
 use std::collections::HashSet;
 use std::ops::Range;
 
@@ -80,6 +80,7 @@ impl Core {
                 return Err(damaged_record(record));
             }
             if self.data_matches(&items)? {
+                self.mirror_data(&items)?;
                 continue;
             }
             let mut later = records[index + 1..].iter().zip(index + 1..);
@@ -128,9 +129,35 @@ impl Core {
         Ok(true)
     }
 
+    /// A crash may have left what was being written in one copy only. Who only reads remembers
+    /// that: it is no damage.
+    pub fn mirror_data(&self, items: &[Item]) -> Result<()> {
+        for item in items {
+            let Item::Write { placed, .. } = item else { continue };
+            if self.pool.read_only() {
+                self.unsettled.lock().extend(placed.iter().map(|placed| placed.addr));
+            } else {
+                placed.iter().try_for_each(|placed| self.pool.copy_to_mirror(placed.addr))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the mirror has what was written; then the first copy gets it.
+    fn mirror_matches(&self, placed: &Placed) -> bool {
+        let found = self.fitting_copy(placed.addr, Which::Mirror, None, placed.crc);
+        if let Some((block, _)) = found.filter(|_| !self.pool.read_only()) {
+            self.pool.write_copy(placed.addr, Which::First, &block);
+        }
+        found.is_some()
+    }
+
     fn block_matches(&self, placed: &Placed) -> Result<bool> {
-        let fits = |crc| pmem::crc_fits(crc, placed.crc);
-        Ok(self.pool.contains(placed.addr) && fits(self.pool.crc(placed.addr)?))
+        if !self.pool.contains(placed.addr) {
+            return Ok(false);
+        }
+        let fits = pmem::crc_fits(self.pool.crc(placed.addr)?, placed.crc);
+        Ok(fits || self.mirror_matches(placed))
     }
 
     /// Whether a block that was put in place there still has a place after all of `later`, there

@@ -12,6 +12,18 @@ impl Mapping {
     /// `OutOfRange`, `Media`.
     #[inline]
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        match self.read_own(offset, buffer) {
+            Err(error @ Error::Media { .. }) => self.other(error)?.read(offset, buffer),
+            read => read,
+        }
+    }
+
+    /// Copies out of this copy, also where it has a mirror.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `Media`.
+    #[inline]
+    pub fn read_own(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let source = self.readable(offset, buffer.len())?;
         // SAFETY: the range is mapped, and no buffer of safe code lies in the mapping. Bytes that
         // change meanwhile arrive old or new; the caller's protocol finds that out.
@@ -27,6 +39,18 @@ impl Mapping {
     /// `OutOfRange`, `Media`.
     #[inline]
     pub fn read_crc(&self, offset: u64, buffer: &mut [u8]) -> Result<u32> {
+        match self.read_crc_own(offset, buffer) {
+            Err(error @ Error::Media { .. }) => self.other(error)?.read_crc(offset, buffer),
+            read => read,
+        }
+    }
+
+    /// The same of this copy, also where it has a mirror.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `Media`.
+    #[inline]
+    pub fn read_crc_own(&self, offset: u64, buffer: &mut [u8]) -> Result<u32> {
         let source = self.readable(offset, buffer.len())?;
         let (to, len) = (buffer.as_mut_ptr(), buffer.len());
         // SAFETY: the range is mapped, the buffer is apart from it and of that length, and the
@@ -44,7 +68,10 @@ impl Mapping {
         let source = self.readable(offset, len)?;
         // SAFETY: the range is mapped, and the kernels were chosen for this CPU.
         let crc = !unsafe { (self.kernels.crc)(source, len, !0) };
-        self.seen(offset, len).map(|()| crc)
+        match self.seen(offset, len) {
+            Ok(()) => Ok(crc),
+            Err(error) => self.other(error)?.crc(offset, len),
+        }
     }
 
     /// What the CRC-32C of a page changes by when `data` take the place of the bytes at `offset`,
@@ -61,7 +88,10 @@ impl Mapping {
             let state = (self.kernels.difference)(source, data.as_ptr(), data.len());
             (self.kernels.shift)(state, behind)
         };
-        self.seen(offset, data.len()).map(|()| crc)
+        match self.seen(offset, data.len()) {
+            Ok(()) => Ok(crc),
+            Err(error) => self.other(error)?.crc_difference(offset, data, behind),
+        }
     }
 
     /// The little-endian word at `offset`, which is a multiple of 8: all of it old or all new.
@@ -79,7 +109,10 @@ impl Mapping {
         // SAFETY: the word is mapped and aligned. AtomicU64 may be made of read-only memory for
         // relaxed and acquire loads of this size on every 64-bit target.
         let word = unsafe { AtomicU64::from_ptr(source.cast_mut().cast()).load(Ordering::Acquire) };
-        self.seen(offset, 8).map(|()| u64::from_le(word))
+        match self.seen(offset, 8) {
+            Ok(()) => Ok(u64::from_le(word)),
+            Err(error) => self.other(error)?.read_u64(offset),
+        }
     }
 
     /// Tells the CPU that `len` bytes at `offset` will be read soon. Never fails.
@@ -115,6 +148,12 @@ impl Mapping {
         } else {
             Err(self.out_of_range(offset, len))
         }
+    }
+
+    /// The mirror, to be read where this copy failed.
+    #[cold]
+    fn other(&self, error: Error) -> Result<&Mapping> {
+        self.mirror().ok_or(error)
     }
 
     #[cold]

@@ -47,6 +47,7 @@ mod map;
 mod mapping;
 mod media;
 mod memory;
+mod mirror;
 mod open;
 #[cfg(feature = "recorder")]
 mod poison;
@@ -68,6 +69,7 @@ pub use faults::{Fault, fails};
 pub use lock::Holder;
 pub use mapping::Mapping;
 pub use memory::Memory;
+pub use mirror::sync_all;
 pub use open::MapOptions;
 pub use state::{Clean, Deferred, Dirty, InFlight, fence};
 pub use sysfs::Sysfs;

@@ -85,8 +85,20 @@ impl Addresses {
 
     /// The same addresses once more.
     pub(crate) fn shared(owner: &Arc<Addresses>) -> Addresses {
-        let (base, len) = (owner.base, owner.len);
+        Addresses::part(owner, 0, owner.len)
+    }
+
+    /// Some of the same addresses once more.
+    pub(crate) fn part(owner: &Arc<Addresses>, offset: usize, len: usize) -> Addresses {
+        assert!(offset <= owner.len && len <= owner.len - offset, "a part of them");
+        // SAFETY: the offset lies inside what is mapped.
+        let base = unsafe { owner.base.add(offset) };
         Addresses { base, len, owner: Some(owner.clone()), watched: false }
+    }
+
+    /// Whether somebody else unmaps them.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.owner.is_some()
     }
 
     #[inline(always)]

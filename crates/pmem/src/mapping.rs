@@ -7,6 +7,7 @@ use crate::kernel::{Flush, Kernels};
 use crate::lock::Locked;
 use crate::map::Addresses;
 use crate::memory;
+use crate::mirror::Mirror;
 use crate::open::{self, MapOptions};
 use crate::sysfs::{Backing, Device, Sysfs};
 use crate::through_file;
@@ -26,22 +27,28 @@ pub struct Mapping {
     pub(crate) kernels: &'static Kernels,
     /// How stores reach the medium, [`Flush::None`] where the domain asks for none.
     pub(crate) flush: Flush,
-    domain: Domain,
-    medium: Medium,
-    backing: Backing,
-    /// Keeps the lock; none for anonymous memory.
-    pub(crate) file: Option<Locked>,
+    pub(crate) domain: Domain,
+    pub(crate) medium: Medium,
+    pub(crate) backing: Backing,
+    /// Keeps the lock; none for anonymous memory. Its parts share it.
+    pub(crate) file: Option<Arc<Locked>>,
+    /// Where it begins in the file.
+    pub(crate) file_offset: u64,
     /// Whether nobody else sees its stores.
     pub(crate) private: bool,
     /// Whether stores go through the file: see the `through_file` module.
     pub(crate) through_file: bool,
+    /// Whether stores take a longer way than to the memory alone: through the file, or to a mirror.
+    pub(crate) detour: bool,
+    /// The second copy of all that is here: see the `mirror` module.
+    pub(crate) mirror: Option<Box<Mirror>>,
     /// Whether a store was lost: see the `media` module.
     pub(crate) broken: Arc<AtomicBool>,
     /// Whether a sync has failed. Held during a sync: of two at a time the kernel reports a lost
     /// page to one only.
-    pub(crate) poisoned: Mutex<bool>,
+    pub(crate) poisoned: Arc<Mutex<bool>>,
     #[cfg(feature = "recorder")]
-    pub(crate) tap: crate::recorder::Tap,
+    pub(crate) tap: Arc<crate::recorder::Tap>,
 }
 
 /// What [`Mapping`] is made of.
@@ -147,17 +154,20 @@ impl Mapping {
             writable_len: if read_only { 0 } else { addresses.len() },
             private,
             through_file,
+            detour: through_file,
+            mirror: None,
             addresses,
             kernels: cpu.kernels,
             flush: if domain.flushes() { cpu.flush } else { Flush::None },
             domain,
             medium,
             backing,
-            file,
+            file: file.map(Arc::new),
+            file_offset: 0,
             broken: Arc::default(),
-            poisoned: Mutex::new(false),
+            poisoned: Arc::default(),
             #[cfg(feature = "recorder")]
-            tap: crate::recorder::Tap::default(),
+            tap: Arc::default(),
         };
         mapping.tell_watch();
         mapping
@@ -186,6 +196,11 @@ impl Mapping {
     #[inline]
     pub fn read_only(&self) -> bool {
         self.writable_len == 0
+    }
+
+    /// Where it begins in its file.
+    pub fn file_offset(&self) -> u64 {
+        self.file_offset
     }
 
     /// NUMA node of the memory, where the system says.

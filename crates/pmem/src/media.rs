@@ -383,8 +383,10 @@ impl Mapping {
         ANY_LOST.load(Ordering::Relaxed) && self.broken.load(Ordering::Acquire)
     }
 
-    /// From now on it is broken when any of those is that were given the same.
+    /// From now on it is broken when any of those is that were given the same. Said before it is
+    /// split.
     pub fn break_with(&mut self, broken: &Arc<AtomicBool>) {
+        assert!(self.file.is_none() || !self.addresses.is_shared(), "its parts break with it");
         self.broken = broken.clone();
         self.tell_watch();
     }

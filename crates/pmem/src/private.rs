@@ -1,7 +1,7 @@
 //! Private mappings: what was stored, and the medium behind it.
 
 use crate::cpu;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::mapping::Mapping;
 use crate::media::PAGE;
 use crate::open::{self, MapOptions};
@@ -18,12 +18,18 @@ const OF_FILE: u64 = 1 << 61;
 const PAGES: usize = 1 << 15;
 
 impl Mapping {
-    /// The medium behind a private mapping of `path`, to be written to; the lock is the private
-    /// one's, which must live on.
+    /// The medium behind a private mapping of `path`, or of a part of it, to be written to; the
+    /// lock is the private one's, which must live on.
     pub fn behind(&self, path: &Path, options: &MapOptions) -> Result<Mapping> {
         let options = MapOptions { private: false, ..*options };
         let parts = open::open_locked(path, &options, &Sysfs::default())?;
-        Ok(Mapping::from_parts(parts, cpu::chosen()?))
+        let whole = Mapping::from_parts(parts, cpu::chosen()?);
+        if whole.len() < self.file_offset + self.len() {
+            let size = whole.len();
+            return Err(Error::OutOfRange { offset: self.file_offset, len: PAGE, size });
+        }
+        let (_, rest) = whole.split_at(self.file_offset);
+        Ok(rest.split_at(self.len()).0)
     }
 
     /// Offsets of the pages of a private mapping that are not as the medium `behind` has them.

@@ -73,7 +73,20 @@ pub enum EventKind<'a> {
     Sync,
 }
 
-/// A mapping's wire to its recorder.
+impl EventKind<'_> {
+    /// The same, `by` bytes further on.
+    fn moved(mut self, by: u64) -> Self {
+        match &mut self {
+            EventKind::Store { offset, .. }
+            | EventKind::NtStore { offset, .. }
+            | EventKind::Flush { offset, .. } => *offset += by,
+            EventKind::Fence | EventKind::Sync => {}
+        }
+        self
+    }
+}
+
+/// A mapping's wire to its recorder, the same for all its parts.
 #[derive(Default)]
 pub(crate) struct Tap {
     recorder: RwLock<Option<Arc<dyn Recorder>>>,
@@ -104,7 +117,7 @@ impl Mapping {
     /// Tells of a read, about to be made.
     pub(crate) fn record_read(&self, offset: u64, len: usize) {
         if let Some(recorder) = self.recorder() {
-            recorder.read(self.tap.id.load(Ordering::Relaxed), offset, len);
+            recorder.read(self.tap.id.load(Ordering::Relaxed), self.file_offset + offset, len);
         }
     }
 
@@ -114,6 +127,7 @@ impl Mapping {
         if kind != EventKind::Sync {
             expect_fence(&recorder);
         }
+        let kind = kind.moved(self.file_offset);
         recorder.event(event(self.tap.id.load(Ordering::Relaxed), kind));
     }
 }

@@ -29,23 +29,28 @@ impl Mapping {
     #[cfg_attr(feature = "recorder", track_caller)]
     pub fn write(&self, offset: u64, data: &[u8]) -> InFlight {
         let target = self.target(offset, data.len());
-        if self.through_file {
-            self.write_file(target, offset, data);
-        } else if is_whole_lines(offset, data.len()) {
-            self.write_lines(target, offset, data);
+        if self.detour {
+            self.write_around(target, offset, data);
         } else {
-            self.write_parts(target, offset, data);
+            self.write_direct(target, offset, data);
         }
         InFlight::none()
     }
 
-    /// The same, and gives the CRC-32C of the data, in one pass.
+    /// The same, to this copy alone where it has a mirror.
+    #[cfg_attr(feature = "recorder", track_caller)]
+    pub fn write_own(&self, offset: u64, data: &[u8]) -> InFlight {
+        self.write_one(self.target(offset, data.len()), offset, data);
+        InFlight::none()
+    }
+
+    /// Writes like `write`, and gives the CRC-32C of the data, in one pass.
     #[inline]
     #[cfg_attr(feature = "recorder", track_caller)]
     pub fn write_crc(&self, offset: u64, data: &[u8]) -> (InFlight, u32) {
         let target = self.target(offset, data.len());
-        let crc = if self.through_file {
-            self.write_file(target, offset, data);
+        let crc = if self.detour {
+            self.write_around(target, offset, data);
             crc32c(0, data)
         } else if is_whole_lines(offset, data.len()) {
             self.write_lines_crc(target, offset, data, 0)
@@ -85,7 +90,7 @@ impl Mapping {
             let from = next.max(stored.offset - stored.offset % line_bytes);
             if from < end {
                 let len = (end - from) as usize;
-                self.flush_range(self.target(from, len), from, len);
+                self.flush_both(self.target(from, len), from, len);
                 lines += (end - from) / line_bytes;
                 next = end;
             }
@@ -104,6 +109,9 @@ impl Mapping {
         self.record(EventKind::Store { offset, data: &word.to_le_bytes() });
         // SAFETY: the word is mapped, writable and aligned.
         unsafe { AtomicU64::from_ptr(target.cast()).store(word.to_le(), Ordering::Release) };
+        if let Some(mirror) = &self.mirror {
+            let _ = mirror.mapping.store_u64(offset, word);
+        }
         Dirty::new()
     }
 
@@ -129,17 +137,59 @@ impl Mapping {
     pub fn flush(&self, dirty: Dirty, offset: u64, len: usize) -> InFlight {
         let _ = dirty;
         let target = self.target(offset, len);
-        self.flush_range(target, offset, len);
+        self.flush_both(target, offset, len);
         InFlight::none()
     }
 
     #[inline]
     #[cfg_attr(feature = "recorder", track_caller)]
     fn store_or_write(&self, target: *mut u8, offset: u64, data: &[u8]) {
+        if self.detour {
+            self.store_around(target, offset, data);
+        } else {
+            self.store_plain(target, offset, data);
+        }
+    }
+
+    /// The long way: through the file where that is so, and to the mirror, too.
+    #[inline(never)]
+    #[cfg_attr(feature = "recorder", track_caller)]
+    fn write_around(&self, target: *mut u8, offset: u64, data: &[u8]) {
+        self.write_one(target, offset, data);
+        if let Some(mirror) = &self.mirror {
+            let _ = mirror.mapping.write(offset, data);
+        }
+    }
+
+    #[inline(never)]
+    #[cfg_attr(feature = "recorder", track_caller)]
+    fn store_around(&self, target: *mut u8, offset: u64, data: &[u8]) {
         if self.through_file {
             self.write_file(target, offset, data);
         } else {
             self.store_plain(target, offset, data);
+        }
+        if let Some(mirror) = &self.mirror {
+            let _ = mirror.mapping.store(offset, data);
+        }
+    }
+
+    #[cfg_attr(feature = "recorder", track_caller)]
+    fn write_one(&self, target: *mut u8, offset: u64, data: &[u8]) {
+        if self.through_file {
+            self.write_file(target, offset, data);
+        } else {
+            self.write_direct(target, offset, data);
+        }
+    }
+
+    #[inline(always)]
+    #[cfg_attr(feature = "recorder", track_caller)]
+    fn write_direct(&self, target: *mut u8, offset: u64, data: &[u8]) {
+        if is_whole_lines(offset, data.len()) {
+            self.write_lines(target, offset, data);
+        } else {
+            self.write_parts(target, offset, data);
         }
     }
 
@@ -152,7 +202,7 @@ impl Mapping {
         self.record(EventKind::Store { offset, data });
         let done = match &self.file {
             None => 0,
-            Some(file) => match write_at(file, offset, data) {
+            Some(file) => match write_at(file, self.file_offset + offset, data) {
                 Ok(()) => return self.written(offset, data.len()),
                 Err((done, _)) => done,
             },
@@ -260,6 +310,17 @@ impl Mapping {
         let _ = offset;
         // SAFETY: `target` came from the range's check; no slice of safe code lies in a mapping.
         unsafe { portable::store(target, data.as_ptr(), data.len()) };
+    }
+
+    /// There, and in the mirror.
+    #[inline]
+    #[cfg_attr(feature = "recorder", track_caller)]
+    fn flush_both(&self, target: *mut u8, offset: u64, len: usize) {
+        self.flush_range(target, offset, len);
+        if let Some(mirror) = &self.mirror {
+            let mirror = &mirror.mapping;
+            mirror.flush_range(mirror.target(offset, len), offset, len);
+        }
     }
 
     #[inline]

@@ -20,6 +20,15 @@ impl Mapping {
     pub fn sync(&self) -> Result<()> {
         // fdatasync writes the pages of a shared mapping too: Linux finds those stored to by the
         // dirty bits of page tables.
+        if let Some(mirror) = &self.mirror {
+            mirror.mapping.sync()?;
+        }
+        self.sync_own()
+    }
+
+    /// This copy alone.
+    #[cfg_attr(feature = "recorder", track_caller)]
+    pub(crate) fn sync_own(&self) -> Result<()> {
         if self.domain() != Domain::Sync || self.read_only() || self.private {
             return Ok(());
         }

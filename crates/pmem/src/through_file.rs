@@ -56,6 +56,9 @@ impl Mapping {
     /// What the kernel says: unlike a store, a format can still be refused where a file system does
     /// not keep the space that it set aside.
     pub fn settle(&self, offset: u64, len: usize) -> crate::Result<()> {
+        if let Some(mirror) = &self.mirror {
+            mirror.mapping.settle(offset, len)?;
+        }
         let Some(file) = self.file.as_ref().filter(|_| self.through_file) else {
             if self.domain() == Domain::Sync {
                 let _ = fence(self.zero(offset, len));
@@ -65,10 +68,12 @@ impl Mapping {
         let zeros = vec![0; len.min(SETTLE_BYTES)];
         for at in (0..len).step_by(SETTLE_BYTES) {
             let piece = &zeros[..SETTLE_BYTES.min(len - at)];
-            write_at(file, offset + at as u64, piece).map_err(|(_, source)| Error::Io {
-                what: "write zeros over the log's area".to_owned(),
-                source,
-            })?;
+            write_at(file, self.file_offset + offset + at as u64, piece).map_err(
+                |(_, source)| Error::Io {
+                    what: "write zeros over the log's area".to_owned(),
+                    source,
+                },
+            )?;
         }
         Ok(())
     }

@@ -1,22 +1,88 @@
-//! Second copies of tree pages: read where the first is damaged, which is then written again.
+//! Second copies: of tree pages, and of all blocks of a mirrored pool. They are read where the first
+//! is damaged, which is then written again.
 
 use crate::addr::BlockAddr;
+use crate::error;
 use crate::pool::Pool;
+use crate::superblock::BLOCK_BYTES;
 use crate::tree::{PAGE_BYTES, PagePtr, TreeError};
+use pmem::Mapping;
+
+/// A copy of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// The one that is read.
+    First,
+    /// The one in the mirror.
+    Mirror,
+}
+
+impl Which {
+    /// Both.
+    pub const ALL: [Which; 2] = [Which::First, Which::Mirror];
+}
 
 impl Pool {
-    /// Reads a page, from its second copy if need be.
+    /// The memory that holds a copy of a block, if there is one that is current.
+    fn copy(&self, addr: BlockAddr, which: Which) -> Option<&Mapping> {
+        let mapping = &self.slices.get(usize::from(addr.slice()))?.mapping;
+        match which {
+            Which::First => Some(mapping),
+            Which::Mirror => mapping.mirror(),
+        }
+    }
+
+    /// Whether a block has a second copy.
+    pub fn is_mirrored(&self, addr: BlockAddr) -> bool {
+        self.copy(addr, Which::Mirror).is_some()
+    }
+
+    /// Reads one copy of a block, and gives its checksum.
+    pub fn read_copy(&self, addr: BlockAddr, which: Which, block: &mut [u8]) -> error::Result<u32> {
+        let offset = addr.block() * BLOCK_BYTES;
+        let none = pmem::Error::OutOfRange { offset, len: block.len(), size: 0 };
+        let mapping = self.copy(addr, which).filter(|_| self.contains(addr)).ok_or(none)?;
+        Ok(mapping.read_crc_own(offset, block)?)
+    }
+
+    /// Writes one copy of a block again; whether it can be read then.
+    pub fn write_copy(&self, addr: BlockAddr, which: Which, block: &[u8]) -> bool {
+        let Some(mapping) = self.copy(addr, which).filter(|_| self.contains(addr)) else {
+            return false;
+        };
+        let _ = pmem::fence(mapping.write_own(addr.block() * BLOCK_BYTES, block));
+        let mut found = vec![0; block.len()];
+        self.read_copy(addr, which, &mut found).is_ok() && found == block
+    }
+
+    /// Makes the second copy of a block what the first is.
+    pub fn copy_to_mirror(&self, addr: BlockAddr) -> error::Result<()> {
+        let Some(mapping) = self.copy(addr, Which::First) else { return Ok(()) };
+        let copied = mapping.copy_to_mirror(addr.block() * BLOCK_BYTES, BLOCK_BYTES as usize)?;
+        if let Some(written) = copied {
+            let _ = pmem::fence(written);
+        }
+        Ok(())
+    }
+
+    /// Reads a page, from another copy if need be.
     pub(crate) fn read_either(
         &self,
         ptr: &PagePtr,
         page: &mut [u8; PAGE_BYTES],
     ) -> Result<(), TreeError> {
-        let Err(first) = self.read_whole(ptr.addr, ptr.crc, page) else { return Ok(()) };
-        if ptr.copy.is_none() || self.read_whole(ptr.copy, ptr.crc, page).is_err() {
-            return Err(first);
+        let Err(first) = self.read_page_copy(ptr.addr, Which::First, ptr.crc, page) else {
+            return Ok(());
+        };
+        let others =
+            [(ptr.addr, Which::Mirror), (ptr.copy, Which::First), (ptr.copy, Which::Mirror)];
+        for (addr, which) in others {
+            if !addr.is_none() && self.read_page_copy(addr, which, ptr.crc, page).is_ok() {
+                self.repair_page(ptr, page, &first);
+                return Ok(());
+            }
         }
-        self.repair_page(ptr, page, &first);
-        Ok(())
+        Err(first)
     }
 
     /// Why a page's second copy could not take its place; None where it has none.
@@ -25,16 +91,30 @@ impl Pool {
         (!ptr.copy.is_none()).then(|| self.read_whole(ptr.copy, ptr.crc, &mut page))
     }
 
-    pub(crate) fn read_whole(
+    fn read_whole(
         &self,
         addr: BlockAddr,
+        crc: u32,
+        page: &mut [u8; PAGE_BYTES],
+    ) -> Result<(), TreeError> {
+        let first = self.read_page_copy(addr, Which::First, crc, page);
+        match first {
+            Err(_) if self.read_page_copy(addr, Which::Mirror, crc, page).is_ok() => Ok(()),
+            first => first,
+        }
+    }
+
+    pub(crate) fn read_page_copy(
+        &self,
+        addr: BlockAddr,
+        which: Which,
         crc: u32,
         page: &mut [u8; PAGE_BYTES],
     ) -> Result<(), TreeError> {
         if !self.contains(addr) {
             return Err(TreeError::Damaged { addr, what: "no block of this pool" });
         }
-        match self.read_crc(addr, page) {
+        match self.read_copy(addr, which, page) {
             Ok(found) if pmem::crc_fits(found, crc) => Ok(()),
             Ok(_) => Err(TreeError::Damaged { addr, what: "its checksum does not fit" }),
             Err(error) => Err(TreeError::Unreadable { addr, why: error.to_string() }),
@@ -48,27 +128,12 @@ impl Pool {
             return self.note_second_copy(format!("{why}; its second copy is whole"));
         }
         // if it does not help, the second copy is read again next time
-        let _ = self.write_again(ptr.addr, ptr.crc, page);
+        self.write_copy(ptr.addr, Which::First, page);
         self.note_second_copy(format!("{why}; repaired from its second copy"));
     }
 
-    /// Writes a copy of a page again, and reads it.
-    pub(crate) fn write_again(
-        &self,
-        addr: BlockAddr,
-        crc: u32,
-        page: &[u8; PAGE_BYTES],
-    ) -> Result<(), TreeError> {
-        if !self.contains(addr) {
-            return Err(TreeError::Damaged { addr, what: "no block of this pool" });
-        }
-        let (written, _) = self.write_block(addr, page);
-        let _ = pmem::fence(written);
-        self.read_whole(addr, crc, &mut [0; PAGE_BYTES])
-    }
-
     /// Says that something was read from its second copy.
-    fn note_second_copy(&self, note: String) {
+    pub fn note_second_copy(&self, note: String) {
         let mut told = self.second_copies.lock();
         if !told.contains(&note) {
             told.push(note.clone());

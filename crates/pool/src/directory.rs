@@ -1,6 +1,7 @@
 //! Finding the slices of a pool: the directory only finds them, the superblocks say what they are.
 
 use crate::error::{Error, Result};
+use crate::slice::Candidate;
 use std::path::{Path, PathBuf};
 
 /// The slices' files and links in `dir`, by name.
@@ -15,4 +16,26 @@ pub fn slice_paths(dir: &Path) -> Result<Vec<PathBuf>> {
     }
     paths.sort();
     Ok(paths)
+}
+
+/// The slices in `dir`, opened; and of a mirrored pool, which can do without a file, what is wrong
+/// with those that are no slices any more.
+pub fn candidates(
+    dir: &Path,
+    open: &dyn Fn(&Path) -> Result<Candidate>,
+) -> Result<(Vec<Candidate>, Vec<String>)> {
+    let opened: Vec<Result<Candidate>> = slice_paths(dir)?.iter().map(|path| open(path)).collect();
+    if opened.is_empty() {
+        return Err(Error::NoPool(dir.to_path_buf()));
+    }
+    let is_mirrored = opened.iter().flatten().any(|found| found.superblock.is_mirrored());
+    let (mut candidates, mut notes) = (Vec::new(), Vec::new());
+    for opened in opened {
+        match opened {
+            Ok(candidate) => candidates.push(candidate),
+            Err(error) if is_mirrored && error.is_of_a_lost_file() => notes.push(error.to_string()),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((candidates, notes))
 }

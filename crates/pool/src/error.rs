@@ -106,6 +106,24 @@ impl Error {
         Error::Poisoned("memory fails where it was to be written".to_owned())
     }
 
+    /// Two files of one slice.
+    #[cold]
+    pub fn twice(slice: usize) -> Error {
+        Error::Slices(format!("slice {slice} is there twice; remove the copy"))
+    }
+
+    /// Whether what should be a slice's file is none, rather than one that cannot be had now.
+    pub fn is_of_a_lost_file(&self) -> bool {
+        let gone = |errno| [libc::ENOENT, libc::ENXIO, libc::ENODEV, libc::EIO].contains(&errno);
+        match self {
+            Error::Superblock { .. } | Error::Memory(pmem::Error::Empty { .. }) => true,
+            Error::Io { source, .. } | Error::Memory(pmem::Error::Io { source, .. }) => {
+                source.raw_os_error().is_some_and(gone)
+            }
+            _ => false,
+        }
+    }
+
     /// The errno that a POSIX caller sees.
     pub fn errno(&self) -> i32 {
         match self {

@@ -6,9 +6,10 @@
 //! pages finds them at open), so that writing bitmaps changes no bitmap.
 
 use crate::addr::BlockAddr;
+use crate::bitmap::{GROUP_BLOCKS, GROUP_BYTES, GroupBits, bits_from_bytes, bits_to_bytes};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
-use crate::space::{GROUP_BLOCKS, GROUP_BYTES, GroupBits, Purpose, bits_from_bytes, bits_to_bytes};
+use crate::space::Purpose;
 use crate::tree::{self, Change, Key, PAGE_BYTES, PagePtr, PageRead, PageStore, Root, TreeError};
 use pmem::InFlight;
 use std::collections::HashMap;

@@ -4,12 +4,13 @@
 //! that is killed half-way leaves no first superblock, and so no pool.
 
 use crate::error::{Error, Result};
+use crate::members::{MEMBERS_BLOCK, Members};
 use crate::options::{FormatOptions, SliceSpec};
 use crate::record::LINES_BYTES;
 use crate::root::SliceRoot;
 use crate::superblock::{
-    BLOCK_BYTES, FORMAT_VERSION, LOG_BLOCK, MAGIC, ROOT_BLOCKS, ROOT_COPY_BLOCKS, SLICE_BYTES_MIN,
-    SLICES_MAX, STATE_BLOCK, SUPERBLOCK_BLOCK, Superblock, features,
+    BLOCK_BYTES, COPIES_MAX, FORMAT_VERSION, LOG_BLOCK, MAGIC, ROOT_BLOCKS, ROOT_COPY_BLOCKS,
+    SLICE_BYTES_MIN, SLICES_MAX, STATE_BLOCK, SUPERBLOCK_BLOCK, Superblock, features,
 };
 use pmem::{Domain, MapOptions, Mapping};
 use rustix::fs::FallocateFlags;
@@ -253,9 +254,15 @@ pub fn format_mappings(mappings: &[Mapping], options: &FormatOptions) -> Result<
     let pool_uuid = *identity(0).as_bytes();
     let weakest = mappings.iter().map(Mapping::domain).min_by_key(|domain| *domain as u8);
     let domain = weakest.unwrap_or(Domain::Sync);
+    let copies = copies(mappings.len(), options.data_copies)?;
     let mut superblocks = Vec::new();
     for (index, mapping) in mappings.iter().enumerate() {
-        let bytes = mapping.len() / BLOCK_BYTES * BLOCK_BYTES;
+        let bytes = match copies {
+            1 => mapping.len(),
+            // a slice and the mirror of another one must fit into each file
+            _ => mappings.iter().map(Mapping::len).min().unwrap_or(0) / u64::from(copies),
+        };
+        let bytes = bytes / BLOCK_BYTES * BLOCK_BYTES;
         if bytes < SLICE_BYTES_MIN {
             return Err(Error::Size(format!(
                 "a slice of {bytes} bytes is too small; the least is {SLICE_BYTES_MIN}"
@@ -277,44 +284,68 @@ pub fn format_mappings(mappings: &[Mapping], options: &FormatOptions) -> Result<
         superblock.domain = domain as u8;
         superblock.virtual_nodes = U32::new(options.virtual_nodes.unwrap_or(0));
         superblock.node = U32::new(mapping.node().unwrap_or(u32::MAX));
-        superblock.data_copies = U32::new(1);
+        superblock.data_copies = U32::new(copies);
         superblock.log_line_bytes = U32::new(line as u32);
-        superblock.features = U64::new(features(line));
+        superblock.features = U64::new(features(line, copies));
         superblocks.push(superblock.seal());
     }
-    for (mapping, superblock) in mappings.iter().zip(&superblocks) {
-        write_slice(mapping, superblock)?;
+    let mut places = Vec::new();
+    for (index, superblock) in superblocks.iter().enumerate() {
+        for copy in 0..copies as usize {
+            let mapping = &mappings[(index + copy) % mappings.len()];
+            places.push((Half { mapping, from: copy as u64 * superblock.bytes() }, superblock));
+        }
     }
-    for (mapping, superblock) in mappings.iter().zip(&superblocks) {
-        put(mapping, SUPERBLOCK_BLOCK, superblock.as_bytes())?;
-    }
-    Ok(())
+    places.iter().try_for_each(|(half, superblock)| write_slice(half, superblock))?;
+    let put = |(half, it): &(Half, &Superblock)| half.put(SUPERBLOCK_BLOCK, it.as_bytes());
+    places.iter().try_for_each(put)
 }
 
-fn write_slice(mapping: &Mapping, superblock: &Superblock) -> Result<()> {
+fn copies(slices: usize, asked: u32) -> Result<u32> {
+    match asked {
+        1 => Ok(1),
+        COPIES_MAX if slices > 1 => Ok(COPIES_MAX),
+        COPIES_MAX => Err(Error::Size(
+            "two copies of the data lie on different slices: give the pool two or more".to_owned(),
+        )),
+        _ => Err(Error::Size(format!("data has 1 or {COPIES_MAX} copies, not {asked}"))),
+    }
+}
+
+/// Where a copy of a slice lies.
+struct Half<'m> {
+    mapping: &'m Mapping,
+    from: u64,
+}
+
+impl Half<'_> {
+    fn put(&self, block: u64, bytes: &[u8]) -> Result<()> {
+        let _ = pmem::fence(self.mapping.write(self.from + block * BLOCK_BYTES, bytes));
+        Ok(self.mapping.sync()?)
+    }
+}
+
+fn write_slice(half: &Half<'_>, superblock: &Superblock) -> Result<()> {
     // an old first superblock goes first: from here on this slice is nobody's
-    put(mapping, SUPERBLOCK_BLOCK, &[0; 512])?;
-    put(mapping, STATE_BLOCK, &[0; 512])?;
+    half.put(SUPERBLOCK_BLOCK, &[0; 512])?;
+    half.put(STATE_BLOCK, &[0; 512])?;
     for block in [ROOT_BLOCKS[1], ROOT_COPY_BLOCKS[1]] {
-        put(mapping, block, &[0; 512])?;
+        half.put(block, &[0; 512])?;
+    }
+    if superblock.is_mirrored() {
+        half.put(MEMBERS_BLOCK, Members::new(superblock.pool_uuid).as_bytes())?;
     }
     // space that the file system only set aside costs it a change of its own at the first sync
     // after the first store: two to four times as much until the log has been round once
-    mapping.settle(LOG_BLOCK * BLOCK_BYTES, superblock.log_bytes.get() as usize)?;
+    let log = half.from + LOG_BLOCK * BLOCK_BYTES;
+    half.mapping.settle(log, superblock.log_bytes.get() as usize)?;
     let mut root = SliceRoot::new(superblock.slice_uuid);
     root.generation = U64::new(1);
     root.log_floor = U64::new(1);
     root.inode_next = U64::new(1);
     root.blocks_free = U64::new(superblock.data_blocks());
     for block in [ROOT_BLOCKS[0], ROOT_COPY_BLOCKS[0]] {
-        put(mapping, block, root.seal().as_bytes())?;
+        half.put(block, root.seal().as_bytes())?;
     }
-    put(mapping, superblock.data_block_end(), superblock.as_bytes())
-}
-
-fn put(mapping: &Mapping, block: u64, bytes: &[u8]) -> Result<()> {
-    let written = mapping.write(block * BLOCK_BYTES, bytes);
-    let _ = pmem::fence(written);
-    mapping.sync()?;
-    Ok(())
+    half.put(superblock.data_block_end(), superblock.as_bytes())
 }

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
+mod bitmap;
 mod checkpoint;
 mod copies;
 mod directory;
@@ -13,6 +14,8 @@ mod fold;
 mod format;
 mod gate;
 mod log;
+mod members;
+mod mirror;
 mod open;
 mod options;
 mod page_cache;
@@ -33,8 +36,10 @@ mod tests;
 pub mod tree;
 
 pub use addr::BlockAddr;
+pub use bitmap::GROUP_BLOCKS;
 pub use checkpoint::{Cut, Written};
-pub use directory::slice_paths;
+pub use copies::Which;
+pub use directory::{candidates, slice_paths};
 pub use epoch::{Tail, records_until};
 pub use error::{Error, Result};
 pub use fold::{DataBlocks, FoldView, Folded, Pages, SliceBatch};
@@ -54,6 +59,5 @@ pub use root::INODE_COUNTER_MAX;
 pub use scan::Damage;
 pub use scrub::{ScrubPlace, Scrubbed};
 pub use slice::{Candidate, Slice};
-pub use space::GROUP_BLOCKS;
 pub use state::Left;
-pub use superblock::{BLOCK_BYTES, FORMAT_VERSION, LOG_BLOCK, Superblock};
+pub use superblock::{BLOCK_BYTES, COPIES_MAX, FORMAT_VERSION, LOG_BLOCK, Superblock};

@@ -1,10 +1,13 @@
 //! Opening a pool: find its slices, take the last complete generation, read the log behind it.
 
 use crate::addr::BlockAddr;
+use crate::bitmap::bits_from_bytes;
+use crate::copies::Which;
 use crate::epoch::{Tail, decode_tails};
 use crate::error::{Error, Result};
 use crate::fold::group_key;
 use crate::log::SliceLog;
+use crate::mirror;
 use crate::options::OpenOptions;
 use crate::pool::{Pool, Roots};
 use crate::record::{KIND_EPOCH, Record};
@@ -14,7 +17,7 @@ use crate::root::{
 use crate::salvage;
 use crate::scan::{Damage, SEQUENCE_GAP, Scan, scan};
 use crate::slice::{Candidate, Slice};
-use crate::space::{Space, bits_from_bytes};
+use crate::space::Space;
 use crate::state::{Left, State};
 use crate::superblock::{BLOCK_BYTES, ROOT_BLOCKS};
 use crate::tree::{self, Key};
@@ -43,13 +46,11 @@ impl Pool {
     /// Opens the pool in `dir`, each slice exclusively, and reads its log. The caller replays the
     /// records and then commits a checkpoint (unless it only looks).
     pub fn open(dir: &Path, options: &OpenOptions) -> Result<(Pool, Recovery)> {
-        let paths = crate::directory::slice_paths(dir)?;
-        if paths.is_empty() {
-            return Err(Error::NoPool(dir.to_path_buf()));
-        }
-        let candidates: Result<Vec<Candidate>> =
-            paths.iter().map(|path| Candidate::open(path, options.read_only)).collect();
-        Pool::open_candidates(candidates?, options)
+        let open = |path: &Path| Candidate::open(path, options.read_only);
+        let (candidates, notes) = crate::directory::candidates(dir, &open)?;
+        let (pool, recovery) = Pool::open_candidates(candidates, options)?;
+        notes.into_iter().for_each(|note| pool.note(note));
+        Ok((pool, recovery))
     }
 
     /// Opens the pool that these slices make.
@@ -59,6 +60,7 @@ impl Pool {
     ) -> Result<(Pool, Recovery)> {
         let broken = Arc::default();
         candidates.iter_mut().for_each(|candidate| candidate.mapping.break_with(&broken));
+        let (mut candidates, mirrors) = mirror::join(candidates, options.read_only)?;
         candidates.sort_by_key(|candidate| candidate.superblock.index.get());
         check_set(&candidates)?;
         let slots: Vec<Slots> = candidates.iter().map(Candidate::slots).collect();
@@ -71,6 +73,7 @@ impl Pool {
         let mut recovery = Recovery::default();
         let mut slices = Vec::new();
         let mut unreadable = Vec::new();
+        let mut logs = Vec::new();
         let mut inodes = 0;
         let mut complete = 0;
         for (index, candidate) in candidates.into_iter().enumerate() {
@@ -82,7 +85,8 @@ impl Pool {
             };
             inodes += root.inodes.get();
             let floor = root.log_floor.get();
-            let mut found = scan(index as u8, &candidate.mapping, &candidate.superblock, floor)?;
+            let (mut found, which) = scan_either(index as u8, &candidate, floor)?;
+            logs.push(which);
             complete = complete.max(found.generation_max);
             let sequence = found.sequence_max.max(if has_root { floor } else { 0 });
             check_numbers(index, highest.max(sequence), root.inode_next.get())?;
@@ -96,6 +100,7 @@ impl Pool {
             notes.extend(candidate.note);
             slices.push(Slice {
                 path: candidate.path,
+                mirror: candidate.mirror,
                 space: Arc::new(new_space(&candidate.superblock)),
                 log: SliceLog::new(
                     &candidate.superblock,
@@ -111,10 +116,13 @@ impl Pool {
         salvage::or_note(check_last(&roots, &slots, complete), options, &mut notes)?;
         notes.extend(recovery.sort_unreadable(unreadable));
         recovery.records.sort_by_key(|r| (r.stamp, r.slice, r.lane, r.chunk, r.position));
-        let pool = Pool::assemble(slices, roots, highest, near, options.clone(), notes, inodes);
+        let mut pool = Pool::assemble(slices, roots, highest, near, options.clone(), notes, inodes);
+        pool.mirrors = mirrors;
         if !options.salvage {
             pool.load_space(recovery.records.is_empty())?;
         }
+        pool.tell_members()?;
+        pool.settle_copies(&recovery, &logs)?;
         Ok((pool, recovery))
     }
 
@@ -166,6 +174,20 @@ impl Pool {
         }
         Ok(())
     }
+}
+
+/// The log of a slice, from its mirror if that is whole where the first copy is not.
+fn scan_either(index: u8, candidate: &Candidate, floor: u64) -> Result<(Scan, Which)> {
+    let Candidate { mapping, superblock, .. } = candidate;
+    let first = scan(index, mapping, superblock, floor)?;
+    let whole = |scan: &Scan| scan.damage.is_empty() && scan.unreadable.is_empty();
+    if let Some(mirror) = mapping.mirror().filter(|_| !whole(&first)) {
+        let second = scan(index, mirror, superblock, floor)?;
+        if whole(&second) {
+            return Ok((second, Which::Mirror));
+        }
+    }
+    Ok((first, Which::First))
 }
 
 fn two_owners(addr: BlockAddr) -> Error {
@@ -250,11 +272,7 @@ fn check_set(candidates: &[Candidate]) -> Result<()> {
                     "slice {index} of {expected} is missing; put it back into the directory"
                 )));
             }
-            _ => {
-                return Err(Error::Slices(format!(
-                    "slice {index} is there twice; remove the copy"
-                )));
-            }
+            _ => return Err(Error::twice(index as usize)),
         }
     }
     if candidates.len() as u32 != expected {

@@ -5,6 +5,7 @@ use crate::epoch::Epochs;
 use crate::error::{Error, Result};
 use crate::gate::{Closed, Entered, Gate};
 use crate::log::LaneGuard;
+use crate::mirror::Mirrors;
 use crate::options::{OpenOptions, PoolInfo};
 use crate::page_cache::PageCache;
 use crate::reclaim::Reclaim;
@@ -56,6 +57,8 @@ pub struct Pool {
     /// What was read from its second copy.
     pub(crate) second_copies: Mutex<Vec<String>>,
     inodes_at_open: u64,
+    /// Of a mirrored pool: whose files are current.
+    pub(crate) mirrors: Option<Mirrors>,
     pub(crate) epochs: Epochs,
     /// Bytes stored in place since the last cut, by CPU: to be flushed before the next roots.
     in_place: Box<[CachePadded<InPlace>]>,
@@ -92,6 +95,7 @@ impl Pool {
             notes: Mutex::new(notes),
             second_copies: Mutex::default(),
             inodes_at_open,
+            mirrors: None,
             epochs: Epochs::default(),
             tree_pages: AtomicU64::new(0),
             page_cache,
@@ -328,13 +332,10 @@ impl Pool {
 
     /// Everything stored before is on the medium when this returns.
     pub fn sync(&self) -> Result<()> {
-        for slice in &self.slices {
-            if let Err(error) = slice.mapping.sync() {
-                self.poison(&error.to_string());
-                return Err(error.into());
-            }
-        }
-        Ok(())
+        pmem::sync_all(self.slices.iter().map(|slice| &slice.mapping)).map_err(|error| {
+            self.poison(&error.to_string());
+            error.into()
+        })
     }
 
     /// Whether some slice has more free blocks than its reserve. A hint, cheap.

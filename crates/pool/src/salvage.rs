@@ -2,13 +2,14 @@
 //! switch to them. The pool's memory is the repairer's own (`Candidate::open_private`).
 
 use crate::addr::BlockAddr;
+use crate::bitmap::{GROUP_BLOCKS, GROUP_BYTES, GroupBits, bits_to_bytes};
 use crate::error::Result;
 use crate::fold::{FoldPages, Folded, Pages, SliceBatch, group_key};
 use crate::log::{CHUNK_HEADER_BYTES, ChunkHeader, SliceLog};
 use crate::options::OpenOptions;
 use crate::pool::{Pool, Roots};
 use crate::root::{self, SliceRoot, Slots};
-use crate::space::{GROUP_BLOCKS, GROUP_BYTES, GroupBits, Purpose, bits_to_bytes};
+use crate::space::Purpose;
 use crate::superblock::{BLOCK_BYTES, Superblock};
 use crate::tree::{self, Change, Key, Met, Root, walk_readable};
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,6 +5,7 @@
 //! is pinned. Superblocks do not change either; the roots are held still for the moment it takes.
 
 use crate::addr::BlockAddr;
+use crate::copies::Which;
 use crate::error::Result;
 use crate::pool::Pool;
 use crate::root::{self, SliceRoot};
@@ -54,35 +55,41 @@ impl PageRead for Both<'_> {
         ptr: &PagePtr,
         page: &mut [u8; PAGE_BYTES],
     ) -> std::result::Result<(), TreeError> {
-        let mut other = [0; PAGE_BYTES];
-        let first = self.pool.read_whole(ptr.addr, ptr.crc, page);
-        if ptr.copy.is_none() {
+        let mut copies = Vec::new();
+        for addr in ptr.blocks() {
+            copies.push((addr, Which::First));
+            if self.pool.is_mirrored(addr) {
+                copies.push((addr, Which::Mirror));
+            }
+        }
+        if copies.len() == 1 {
             self.seen.borrow_mut().single += 1;
-            return first;
         }
-        let second = self.pool.read_whole(ptr.copy, ptr.crc, &mut other);
-        match (first, second) {
-            (Ok(()), Ok(())) => Ok(()),
-            (Ok(()), Err(why)) => {
-                self.repair(ptr.copy, ptr.crc, page, &why);
-                Ok(())
+        let (mut bytes, mut whole, mut bad) = ([0; PAGE_BYTES], false, Vec::new());
+        for (addr, which) in copies {
+            match self.pool.read_page_copy(addr, which, ptr.crc, &mut bytes) {
+                Ok(()) => {
+                    page.copy_from_slice(&bytes);
+                    whole = true;
+                }
+                Err(why) => bad.push((addr, which, why)),
             }
-            (Err(why), Ok(())) => {
-                page.copy_from_slice(&other);
-                self.repair(ptr.addr, ptr.crc, page, &why);
-                Ok(())
-            }
-            (Err(why), Err(_)) => Err(why),
         }
+        if whole {
+            bad.into_iter().for_each(|(addr, which, why)| self.repair(addr, which, page, &why));
+            return Ok(());
+        }
+        let none = TreeError::Damaged { addr: ptr.addr, what: "no block of this pool" };
+        Err(bad.into_iter().next().map_or(none, |(.., why)| why))
     }
 }
 
 impl Both<'_> {
-    fn repair(&self, addr: BlockAddr, crc: u32, page: &[u8; PAGE_BYTES], why: &TreeError) {
+    fn repair(&self, addr: BlockAddr, which: Which, page: &[u8; PAGE_BYTES], why: &TreeError) {
         let mut seen = self.seen.borrow_mut();
-        match self.pool.write_again(addr, crc, page) {
-            Ok(()) => seen.repaired.push(why.to_string()),
-            Err(still) => seen.lost.push((addr.place(), format!("cannot be repaired: {still}"))),
+        match self.pool.write_copy(addr, which, page) {
+            true => seen.repaired.push(why.to_string()),
+            false => seen.lost.push((addr.place(), format!("cannot be repaired: {why}"))),
         }
     }
 }
@@ -149,15 +156,17 @@ impl Pool {
                     false => seen.lost.push((place, format!("{what} cannot be written again"))),
                 }
             };
-            for block in blocks {
-                if let Some(mended) = mend(&slice.mapping, block, superblock.as_bytes()) {
+            let copies = || [Some(&slice.mapping), slice.mapping.mirror()].into_iter().flatten();
+            for (copy, block) in copies().flat_map(|copy| blocks.map(|block| (copy, block))) {
+                if let Some(mended) = mend(copy, block, superblock.as_bytes()) {
                     say(block, mended, "a superblock");
                 }
             }
             let blocks = root::blocks(roots.slots.get(index).copied().unwrap_or_default());
             let mut bytes = [0; size_of::<SliceRoot>()];
-            let current = blocks.into_iter().find_map(|block| {
-                slice.mapping.read(block * BLOCK_BYTES, &mut bytes).ok()?;
+            let places = || copies().flat_map(|copy| blocks.map(|block| (copy, block)));
+            let current = places().find_map(|(copy, block)| {
+                copy.read_own(block * BLOCK_BYTES, &mut bytes).ok()?;
                 SliceRoot::decode(&bytes, &superblock.slice_uuid)
                     .filter(|root| root.generation.get() == roots.generation)
             });
@@ -165,8 +174,8 @@ impl Pool {
                 seen.lost.push((BlockAddr::new(index as u8, blocks[0]).place(), ROOT_LOST.into()));
                 continue;
             };
-            for block in blocks {
-                if let Some(mended) = mend(&slice.mapping, block, current.as_bytes()) {
+            for (copy, block) in places() {
+                if let Some(mended) = mend(copy, block, current.as_bytes()) {
                     say(block, mended, "a root");
                 }
             }
@@ -180,10 +189,11 @@ const ROOT_LOST: &str = "both copies of the root are damaged; the next checkpoin
 /// Writes `bytes` into a block where they are not there; whether that helped, if it was needed.
 fn mend(mapping: &Mapping, block: u64, bytes: &[u8]) -> Option<bool> {
     let mut found = vec![0; bytes.len()];
-    let mut is_there = || mapping.read(block * BLOCK_BYTES, &mut found).is_ok() && found == bytes;
+    let mut is_there =
+        || mapping.read_own(block * BLOCK_BYTES, &mut found).is_ok() && found == bytes;
     if is_there() {
         return None;
     }
-    let _ = pmem::fence(mapping.write(block * BLOCK_BYTES, bytes));
+    let _ = pmem::fence(mapping.write_own(block * BLOCK_BYTES, bytes));
     Some(is_there())
 }

@@ -5,7 +5,7 @@ use crate::log::SliceLog;
 use crate::options::SliceInfo;
 use crate::root::{self, SliceRoot, Slots};
 use crate::space::Space;
-use crate::superblock::{BLOCK_BYTES, Flaw, SUPERBLOCK_BLOCK, Superblock};
+use crate::superblock::{BLOCK_BYTES, COPIES_MAX, Flaw, SUPERBLOCK_BLOCK, Superblock};
 use pmem::{Domain, MapOptions, Mapping};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -19,6 +19,8 @@ use zerocopy::IntoBytes;
 pub struct Slice {
     /// Where it is.
     pub path: PathBuf,
+    /// Where its mirror is, if it has one.
+    pub mirror: Option<PathBuf>,
     /// What it is.
     pub superblock: Superblock,
     /// Its memory.
@@ -72,6 +74,8 @@ fn medium_name(medium: pmem::Medium) -> &'static str {
 pub struct Candidate {
     /// Where it is.
     pub path: PathBuf,
+    /// Where its mirror is, if it has one that is known.
+    pub mirror: Option<PathBuf>,
     /// Its superblock.
     pub superblock: Superblock,
     /// Its memory.
@@ -129,7 +133,14 @@ fn superblock_of(path: &Path, mapping: &Mapping) -> Result<(Superblock, Option<u
     let first = at(SUPERBLOCK_BLOCK * BLOCK_BYTES);
     let last = match &first {
         Ok(superblock) => at(superblock.data_block_end() * BLOCK_BYTES),
-        Err(_) => at((mapping.len() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES),
+        Err(_) => {
+            let last = at((mapping.len() / BLOCK_BYTES).saturating_sub(1) * BLOCK_BYTES);
+            match last {
+                // that of the slice before, whose mirror lies behind this one
+                Ok(other) if other.is_mirrored() => at(other.data_block_end() * BLOCK_BYTES),
+                last => last,
+            }
+        }
     };
     match (first, last) {
         (Ok(first), Ok(last)) if first == last => Ok((first, None)),
@@ -138,6 +149,30 @@ fn superblock_of(path: &Path, mapping: &Mapping) -> Result<(Superblock, Option<u
         (Err(_), Ok(last)) => Ok((last, Some(SUPERBLOCK_BLOCK))),
         (Err(flaw), Err(_)) => Err(superblock_error(path, flaw)),
     }
+}
+
+/// The superblock of slice `index` in the half of a file that has it.
+pub fn superblock_of_half(path: &Path, half: &Mapping, index: usize) -> Result<Superblock> {
+    let mut bytes = [0u8; 512];
+    let last = (half.len() / BLOCK_BYTES).saturating_sub(1);
+    let mut flaw = Flaw::Foreign;
+    for block in [SUPERBLOCK_BLOCK, last] {
+        if half.read(block * BLOCK_BYTES, &mut bytes).is_err() {
+            continue;
+        }
+        match Superblock::decode(&bytes, half.len() * u64::from(COPIES_MAX)) {
+            Ok(superblock)
+                if superblock.index.get() as usize == index
+                    && superblock.bytes() == half.len()
+                    && superblock.is_mirrored() =>
+            {
+                return Ok(superblock);
+            }
+            Ok(_) => flaw = Flaw::Field("index"),
+            Err(found) => flaw = found,
+        }
+    }
+    Err(superblock_error(path, flaw))
 }
 
 impl Candidate {
@@ -179,22 +214,23 @@ impl Candidate {
                 path.display()
             )
         });
-        Ok(Candidate { path: path.to_path_buf(), superblock, mapping, note })
+        Ok(Candidate { path: path.to_path_buf(), mirror: None, superblock, mapping, note })
     }
 
-    /// Both root slots, each from the newer of its copies that is whole. A crash may leave them
+    /// Both root slots, each from the newest of its copies that are whole. A crash may leave them
     /// different, in the slot that is not current.
     pub fn slots(&self) -> Slots {
-        let read = |block: u64| {
+        let read = |mapping: &Mapping, block: u64| {
             let mut bytes = [0u8; 256];
-            self.mapping.read(block * BLOCK_BYTES, &mut bytes).ok()?;
+            mapping.read_own(block * BLOCK_BYTES, &mut bytes).ok()?;
             SliceRoot::decode(&bytes, &self.superblock.slice_uuid)
         };
-        let newer = |slot| {
-            let roots = root::blocks(slot).into_iter().filter_map(read);
-            roots.max_by_key(|root| root.generation.get())
+        let newest = |slot| {
+            let copies = [Some(&self.mapping), self.mapping.mirror()].into_iter().flatten();
+            let roots = copies.flat_map(|it| root::blocks(slot).map(|block| read(it, block)));
+            roots.flatten().max_by_key(|root| root.generation.get())
         };
-        [newer(0), newer(1)]
+        [newest(0), newest(1)]
     }
 }
 

@@ -7,8 +7,10 @@
 //! Blocks that only a checkpoint may use are kept back, so that unlink, truncate and the
 //! checkpoint itself work on a full pool.
 
+use crate::bitmap::{GROUP_BLOCKS, GroupBits, WORDS};
 use parking_lot::Mutex;
 use pmem::{Fault, fails};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Batches that wait to be taken whole; with more, all go back to the groups, where runs form.
@@ -23,32 +25,6 @@ const RESERVE_EXTRA_MAX: u64 = 1 << 16;
 const LOAN_SHARE: u64 = 8;
 /// Of the least reserve, the part below which nothing is lent.
 const LEAST_SHARE: u64 = 2;
-
-/// Blocks of one group (32 MiB).
-pub const GROUP_BLOCKS: u64 = 8192;
-/// Bytes of a group's bitmap.
-pub const GROUP_BYTES: usize = GROUP_BLOCKS as usize / 8;
-const WORDS: usize = GROUP_BLOCKS as usize / 64;
-
-/// A bitmap over the blocks of one group; a set bit is a used block.
-pub type GroupBits = [u64; WORDS];
-
-/// Reads a group's bitmap from its bytes in the tree.
-pub fn bits_from_bytes(bytes: &[u8]) -> Option<GroupBits> {
-    let mut bits = [0u64; WORDS];
-    if bytes.len() != GROUP_BYTES {
-        return None;
-    }
-    for (word, bytes) in bits.iter_mut().zip(bytes.chunks_exact(8)) {
-        *word = u64::from_le_bytes(bytes.try_into().ok()?);
-    }
-    Some(bits)
-}
-
-/// A group's bitmap as bytes for the tree.
-pub fn bits_to_bytes(bits: &GroupBits) -> Vec<u8> {
-    bits.iter().flat_map(|word| word.to_le_bytes()).collect()
-}
 
 /// What blocks are taken for, and so how far down the reserve may go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -187,6 +163,21 @@ impl Space {
     #[inline]
     pub fn has_room(&self) -> bool {
         self.free_hint.load(Ordering::Relaxed) > self.reserve()
+    }
+
+    /// Whether none of these data blocks is used, nor kept for somebody.
+    pub fn all_free(&self, blocks: Range<u64>) -> bool {
+        let groups = self.groups.lock();
+        let is_free = |block: u64| {
+            let group = groups.groups.get((block / GROUP_BLOCKS) as usize);
+            let (word, bit) = (block % GROUP_BLOCKS / 64, block % 64);
+            self.contains(block)
+                && group.is_some_and(|group| match &group.used {
+                    Some(used) => used[word as usize] >> bit & 1 == 0,
+                    None => group.free > 0,
+                })
+        };
+        blocks.into_iter().all(is_free)
     }
 
     /// Takes `block` as used; false if it was already, or is none of ours.

@@ -1,6 +1,7 @@
 //! Tests of the free blocks.
 
 use super::*;
+use crate::bitmap::{bits_from_bytes, bits_to_bytes};
 
 #[test]
 fn every_block_is_given_out_once_and_comes_back() {

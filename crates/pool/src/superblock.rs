@@ -6,10 +6,14 @@
 //! block 1, 2         root slots (the checkpoint writes the one that is not current)
 //! block 3            state (which boot wrote here last)
 //! block 4, 5         second copies of the roots
+//! block 6            of a mirrored pool: whose files have everything
 //! block 16 ..        log: chunks
 //! after the log ..   data blocks and tree pages
 //! last block         superblock, second copy
 //! ```
+//!
+//! With two copies of the data a file has two halves: that of its own slice, and the same of the
+//! slice before it (the last one before the first).
 
 use crate::log::{payload_bytes_max, records_start};
 use crate::record::{LINE_BYTES_MAX, LINES_BYTES, PAYLOAD_BYTES_MAX, UNIT_BYTES};
@@ -39,6 +43,8 @@ pub const LOG_BLOCK: u64 = 16;
 pub const SLICES_MAX: usize = 255;
 /// Most virtual nodes, as many as `topology` deals CPUs to.
 pub const VIRTUAL_NODES_MAX: u32 = 1024;
+/// Most copies of a slice.
+pub const COPIES_MAX: u32 = 2;
 /// Smallest slice, bytes.
 pub const SLICE_BYTES_MIN: u64 = 1 << 20;
 
@@ -54,6 +60,9 @@ const _: () =
 /// A feature: the log's lines are longer than a unit. Who does not know it would look for records
 /// where there are none, and take the log for empty.
 pub const FEATURE_LOG_LINES: u64 = 1;
+/// A feature: each slice has a mirror in the file of the next one. Who does not know it would
+/// change one copy only.
+pub const FEATURE_MIRRORS: u64 = 2;
 
 /// The superblock's bytes.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +82,7 @@ pub struct Superblock {
     pub slices: U32,
     /// Bytes of a block.
     pub block_bytes: U32,
-    /// Blocks of the slice, this one included.
+    /// Blocks of the slice, this one included; half of the file's in a mirrored pool.
     pub blocks: U64,
     /// Bytes of the log.
     pub log_bytes: U64,
@@ -87,11 +96,11 @@ pub struct Superblock {
     pub virtual_nodes: U32,
     /// NUMA node of the slice at format; `u32::MAX` = unknown.
     pub node: U32,
-    /// Copies of data blocks (1; room for mirrors).
+    /// Copies of the slices: 1, or 2 in a mirrored pool.
     pub data_copies: U32,
     /// Stripe unit, blocks; 0 = none (room).
     pub stripe_blocks: U32,
-    /// Features that a reader must know: [`FEATURE_LOG_LINES`] or none.
+    /// Features that a reader must know: [`FEATURE_LOG_LINES`], [`FEATURE_MIRRORS`].
     pub features: U64,
     /// Bytes of a line of the log, 64 or 256; 0 = 64, from before there were others.
     pub log_line_bytes: U32,
@@ -136,9 +145,11 @@ impl std::fmt::Display for Flaw {
     }
 }
 
-/// What a reader of a log with lines of so many bytes must know.
-pub fn features(line_bytes: usize) -> u64 {
-    if line_bytes > UNIT_BYTES { FEATURE_LOG_LINES } else { 0 }
+/// What a reader of a log with lines of so many bytes, and of so many copies, must know.
+pub fn features(line_bytes: usize, copies: u32) -> u64 {
+    let lines = if line_bytes > UNIT_BYTES { FEATURE_LOG_LINES } else { 0 };
+    let mirrors = if copies > 1 { FEATURE_MIRRORS } else { 0 };
+    lines | mirrors
 }
 
 impl Superblock {
@@ -162,7 +173,7 @@ impl Superblock {
         if !pmem::crc_fits(superblock.checksum(), superblock.crc.get()) {
             return Err(Flaw::Checksum);
         }
-        let unknown = superblock.features.get() & !FEATURE_LOG_LINES;
+        let unknown = superblock.features.get() & !(FEATURE_LOG_LINES | FEATURE_MIRRORS);
         if superblock.version.get() > FORMAT_VERSION || unknown != 0 {
             return Err(Flaw::Version(superblock.version.get()));
         }
@@ -180,15 +191,27 @@ impl Superblock {
         check(self.index.get() < slices, "index")?;
         check(u64::from(self.block_bytes.get()) == BLOCK_BYTES, "block_bytes")?;
         check(blocks >= SLICE_BYTES_MIN / BLOCK_BYTES, "blocks")?;
-        check(blocks <= bytes_max / BLOCK_BYTES, "blocks")?;
+        let copies = self.data_copies.get();
+        check(copies == 1 || copies == COPIES_MAX && slices > 1, "data_copies")?;
+        check(blocks <= bytes_max / BLOCK_BYTES / u64::from(copies), "blocks")?;
         check((CHUNK_BYTES_MIN..=1 << 20).contains(&chunk), "chunk_bytes")?;
         check(chunk.is_power_of_two(), "chunk_bytes")?;
         check(log >= 4 * chunk && log.is_multiple_of(chunk), "log_bytes")?;
         check(log / BLOCK_BYTES < blocks.saturating_sub(LOG_BLOCK + 2), "log_bytes")?;
         check(LINES_BYTES.contains(&self.log_line()), "log_line_bytes")?;
-        check(self.features.get() == features(self.log_line()), "features")?;
+        check(self.features.get() == features(self.log_line(), copies), "features")?;
         check(self.virtual_nodes.get() <= VIRTUAL_NODES_MAX, "virtual_nodes")?;
         check((1..=4).contains(&self.domain), "domain")
+    }
+
+    /// Whether each slice has a mirror in the file of the next one.
+    pub fn is_mirrored(&self) -> bool {
+        self.data_copies.get() == COPIES_MAX
+    }
+
+    /// Bytes of the slice: the first half of the file of a mirrored one.
+    pub fn bytes(&self) -> u64 {
+        self.blocks.get() * BLOCK_BYTES
     }
 
     /// Bytes of a line of the log.
@@ -233,6 +256,7 @@ mod tests {
         superblock.blocks = U64::new(4096);
         superblock.log_bytes = U64::new(1 << 20);
         superblock.chunk_bytes = U32::new(65536);
+        superblock.data_copies = U32::new(1);
         superblock.domain = 1;
         superblock.seal()
     }
@@ -277,7 +301,7 @@ mod tests {
     #[test]
     fn a_feature_that_is_not_known_is_one_of_a_newer_version() {
         let mut newer = sample();
-        newer.features = U64::new(2);
+        newer.features = U64::new(4);
         assert_eq!(Superblock::decode(newer.seal().as_bytes(), 16 << 20), Err(Flaw::Version(1)));
     }
 
@@ -299,6 +323,26 @@ mod tests {
         for (bytes, features) in [(0, 1), (64, 1), (256, 0)] {
             assert_eq!(line(bytes, features), Err(Flaw::Field("features")), "{bytes}");
         }
+    }
+
+    /// With two copies a slice has half of its file, and another slice is there for its mirror.
+    #[test]
+    fn a_slice_has_a_mirror_or_none() {
+        let copies = |copies: u32, slices: u32, features: u64| {
+            let mut superblock = sample();
+            superblock.data_copies = U32::new(copies);
+            superblock.slices = U32::new(slices);
+            superblock.features = U64::new(features);
+            let superblock = superblock.seal();
+            assert!(Superblock::decode(superblock.as_bytes(), 16 << 20).is_err() || copies == 1);
+            Superblock::decode(superblock.as_bytes(), 32 << 20).map(|it| it.is_mirrored())
+        };
+        assert_eq!([copies(1, 2, 0), copies(2, 2, FEATURE_MIRRORS)], [Ok(false), Ok(true)]);
+        for (many, slices) in [(0, 1), (2, 1), (3, 3), (u32::MAX, 4)] {
+            assert_eq!(copies(many, slices, 2), Err(Flaw::Field("data_copies")), "{many}");
+        }
+        assert_eq!(copies(2, 2, 0), Err(Flaw::Field("features")));
+        assert_eq!(copies(1, 2, 2), Err(Flaw::Field("features")));
     }
 
     #[test]

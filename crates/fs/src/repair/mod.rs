@@ -25,6 +25,7 @@ use crate::check::{self, Each, Finding};
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::item::Placed;
+use crate::second_copy::WRITTEN_AGAIN;
 use crate::types::Ino;
 use found::batches;
 use pool::tree::{Change, Key, Met};
@@ -46,6 +47,17 @@ struct Lost {
     upper: Option<Key>,
     /// What the checkpoint before had there, as far as that is still to be read.
     before: Vec<(Key, Change)>,
+}
+
+/// A copy of a slice, and what is to be written to it.
+struct Changed<'r> {
+    slice: &'r Slice,
+    /// The slice whose file it lies in.
+    file: u32,
+    copy: &'r pmem::Mapping,
+    behind: pmem::Mapping,
+    /// The pages that differ.
+    pages: Vec<u64>,
 }
 
 /// What a page of a slice belongs to.
@@ -110,16 +122,14 @@ pub fn repair(dir: &Path, each: Each<'_>) -> Result<Option<Repair>> {
         Ok(report) => report.findings,
         Err(error) => vec![Finding { place: "the pool".to_owned(), what: error.to_string() }],
     };
-    let paths = pool::slice_paths(dir)?;
-    let candidates: std::result::Result<Vec<Candidate>, pool::Error> =
-        paths.iter().map(|path| Candidate::open_private(path)).collect();
-    let mut repair = Repair::made(candidates?, found, each)?;
+    let (candidates, _) = pool::candidates(dir, &Candidate::open_private)?;
+    let mut repair = Repair::made(candidates, found, each)?;
     repair.report.pages = pages_of(&repair.changed()?);
     Ok(Some(repair))
 }
 
-fn pages_of(changed: &[(pmem::Mapping, Vec<u64>)]) -> u64 {
-    changed.iter().map(|(_, pages)| pages.len() as u64).sum()
+fn pages_of(changed: &[Changed<'_>]) -> u64 {
+    changed.iter().map(|changed| changed.pages.len() as u64).sum()
 }
 
 /// Repairs a pool in memory, whatever is wrong with it.
@@ -183,6 +193,10 @@ impl Repair {
         self.core.pool.install(&used, inodes as u64, &mut pages)?;
         self.mend_copies()?;
         self.report.left = self.core.check_all(each).findings;
+        let copies = self.core.pool.second_copies_read().into_iter();
+        for copy in copies.filter(|copy| copy.ends_with(WRITTEN_AGAIN)) {
+            self.say("a copy", copy);
+        }
         self.report.put_aside = self.put_aside;
         let said = std::mem::take(&mut self.said);
         let done = said.into_iter().map(|(place, what)| Finding { place, what });
@@ -247,15 +261,21 @@ impl Repair {
         pages
     }
 
-    /// The media behind the slices, and the pages of each that differ.
-    fn changed(&self) -> Result<Vec<(pmem::Mapping, Vec<u64>)>> {
+    /// The media behind the slices and their mirrors, and the pages of each that differ.
+    fn changed(&self) -> Result<Vec<Changed<'_>>> {
         let mut changed = Vec::new();
-        for slice in self.core.pool.slices() {
+        let slices = self.core.pool.slices();
+        for (index, slice) in slices.iter().enumerate() {
             let process = slice.superblock.domain == pmem::Domain::Process as u8;
             let options = pmem::MapOptions { process, ..pmem::MapOptions::default() };
-            let behind = slice.mapping.behind(&slice.path, &options).map_err(pool::Error::from)?;
-            let pages = slice.mapping.changed_pages(&behind);
-            changed.push((behind, pages));
+            for (path, copy) in slice.copies() {
+                let behind = copy.behind(path, &options).map_err(pool::Error::from)?;
+                let pages = copy.changed_pages(&behind);
+                // what does not begin its file is the mirror, in that of the next slice
+                let next = (index + 1) % slices.len();
+                let file = if copy.file_offset() == 0 { index } else { next };
+                changed.push(Changed { slice, file: file as u32, copy, behind, pages });
+            }
         }
         Ok(changed)
     }
@@ -270,13 +290,12 @@ impl Repair {
             return Err(Error::Damaged(what.to_owned()));
         }
         undo::save(undo, &self.core.pool, &changed)?;
-        let slices = self.core.pool.slices();
         for part in [Part::Data, Part::Heads, Part::Log] {
-            for (slice, (behind, pages)) in slices.iter().zip(&changed) {
+            for Changed { slice, copy, behind, pages, .. } in &changed {
                 let mut written = pmem::InFlight::none();
                 for page in pages.iter().filter(|page| Part::of(slice, **page) == part) {
                     let mut bytes = [0; undo::PAGE];
-                    slice.mapping.read(*page, &mut bytes).map_err(pool::Error::from)?;
+                    copy.read_own(*page, &mut bytes).map_err(pool::Error::from)?;
                     written = written.and(behind.write(*page, &bytes));
                 }
                 let _ = pmem::fence(written);

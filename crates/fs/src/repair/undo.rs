@@ -2,14 +2,15 @@
 //!
 //! ```text
 //!  0  "NSUNDO01"    8  pool UUID    24  u64 pages    32  u32 CRC-32C of bytes 0..32, 0 u32
-//! then each page:
-//!  0  u32 slice      4  u32 CRC-32C of the new page     8  u64 offset     16  the old page
+//! then each page, with the slice whose file it lies in:
+//!  0  u32 file       4  u32 CRC-32C of the new page     8  u64 offset     16  the old page
 //!                 4112  u32 CRC-32C of all that, 0 u32
 //! ```
 //!
 //! The pages are those that are replaced, and of each slice the blocks before its log, which no use
 //! of the pool leaves as they are.
 
+use super::Changed;
 use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 use pmem::{InFlight, Mapping};
@@ -26,28 +27,26 @@ const HEAD: usize = 40;
 const ENTRY: usize = 16 + PAGE + 8;
 
 /// Saves the pages of the media that are to be replaced, durably, to a new file.
-pub fn save(path: &Path, pool: &Pool, changed: &[(Mapping, Vec<u64>)]) -> Result<()> {
+pub(super) fn save(path: &Path, pool: &Pool, changed: &[Changed<'_>]) -> Result<()> {
     let io = |source| Error::from(pool::Error::Io { path: path.to_path_buf(), source });
     let file = File::options().write(true).create_new(true).open(path).map_err(io)?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
-    let all: Vec<(&Mapping, BTreeSet<u64>)> = changed
-        .iter()
-        .map(|(behind, pages)| (behind, heads().chain(pages.iter().copied()).collect()))
-        .collect();
-    let pages: usize = all.iter().map(|(_, pages)| pages.len()).sum();
+    let with_heads = |it: &Changed<'_>| heads().chain(it.pages.iter().copied()).collect();
+    let all: Vec<BTreeSet<u64>> = changed.iter().map(with_heads).collect();
+    let pages: usize = all.iter().map(BTreeSet::len).sum();
     let mut head = MAGIC.to_vec();
     head.extend(pool.slices().first().map_or([0; 16], |slice| slice.superblock.pool_uuid));
     head.extend((pages as u64).to_le_bytes());
     out.write_all(&sealed(head)).map_err(io)?;
-    for ((index, slice), (behind, pages)) in (0u32..).zip(pool.slices()).zip(&all) {
+    for (Changed { file, copy, behind, .. }, pages) in changed.iter().zip(&all) {
         for page in pages {
             let (mut old, mut new) = ([0; PAGE], [0; PAGE]);
             // what cannot be read is nothing to go back to
             let _ = behind.read(*page, &mut old);
-            slice.mapping.read(*page, &mut new).map_err(pool::Error::from)?;
-            let mut entry = index.to_le_bytes().to_vec();
+            copy.read_own(*page, &mut new).map_err(pool::Error::from)?;
+            let mut entry = file.to_le_bytes().to_vec();
             entry.extend(pmem::crc32c(0, &new).to_le_bytes());
-            entry.extend(page.to_le_bytes());
+            entry.extend((copy.file_offset() + page).to_le_bytes());
             entry.extend(old);
             out.write_all(&sealed(entry)).map_err(io)?;
         }
@@ -81,7 +80,7 @@ fn is_sealed(bytes: &[u8]) -> bool {
 
 /// One page of the file.
 struct Entry {
-    slice: usize,
+    file: u32,
     new: u32,
     offset: u64,
     old: Vec<u8>,
@@ -90,11 +89,7 @@ struct Entry {
 /// Puts back what a repair replaced. The pool must be as the repair left it, or as it was before
 /// it, or between: then nothing of what came later is lost. Gives the number of pages that it took.
 pub fn undo(dir: &Path, file: &Path) -> Result<u64> {
-    let paths = pool::slice_paths(dir)?;
-    let candidates: std::result::Result<Vec<Candidate>, pool::Error> =
-        paths.iter().map(|path| Candidate::open(path, false)).collect();
-    let mut candidates = candidates?;
-    candidates.sort_by_key(|candidate| candidate.superblock.index.get());
+    let (candidates, _) = pool::candidates(dir, &|path| Candidate::open(path, false))?;
     // all of it is looked at before anything is written
     let mut count = 0;
     for write in [false, true] {
@@ -140,12 +135,13 @@ fn entries(path: &Path, candidates: &[Candidate], each: EachEntry<'_>) -> Result
         let mut bytes = vec![0; ENTRY];
         file.read_exact(&mut bytes).map_err(io)?;
         let entry = entry(&bytes).ok_or_else(|| wrong("the undo file is damaged"))?;
-        let slice = candidates.get(entry.slice).map(|candidate| &candidate.mapping);
+        let file = candidates.iter().find(|it| it.superblock.index.get() == entry.file);
+        let file = file.map(|candidate| &candidate.mapping);
         let inside = |mapping: &&Mapping| {
             let end = entry.offset.checked_add(PAGE as u64);
             end.is_some_and(|end| end <= mapping.len())
         };
-        let mapping = slice.filter(inside).ok_or_else(|| wrong("the undo file is damaged"))?;
+        let mapping = file.filter(inside).ok_or_else(|| wrong("the undo file is damaged"))?;
         each(&entry, mapping)?;
     }
     Ok(())
@@ -153,9 +149,9 @@ fn entries(path: &Path, candidates: &[Candidate], each: EachEntry<'_>) -> Result
 
 fn entry(bytes: &[u8]) -> Option<Entry> {
     let mut rest = Bytes(bytes);
-    let (slice, new, offset) = (rest.u32()?, rest.u32()?, rest.u64()?);
+    let (file, new, offset) = (rest.u32()?, rest.u32()?, rest.u64()?);
     let old = rest.take(PAGE)?.to_vec();
-    is_sealed(bytes).then_some(Entry { slice: slice as usize, new, offset, old })
+    is_sealed(bytes).then_some(Entry { file, new, offset, old })
 }
 
 fn wrong(what: &str) -> Error {

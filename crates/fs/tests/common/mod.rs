@@ -134,7 +134,7 @@ pub fn snapshot(from: &Path, to: &Path) {
 
 /// The slices in `dir`.
 pub fn candidates(dir: &Path, read_only: bool) -> pool::Result<Vec<Candidate>> {
-    slices(dir).iter().map(|path| Candidate::open(path, read_only)).collect()
+    pool::candidates(dir, &|path| Candidate::open(path, read_only)).map(|(found, _)| found)
 }
 
 /// Paths of the slices in `dir`, in order.

@@ -1,0 +1,165 @@
+//! Resilvering: a file that was away while its mirrored pool was changed gets all that it lacks,
+//! while the pool is in use.
+//!
+//! What is written goes to the stale copy, too, from the start. So each piece is copied once while
+//! others write, which may take something of theirs back, and compared once while nobody does:
+//! from then on both copies stay the same.
+
+use crate::core::Core;
+use crate::error::Result;
+use crate::system::FileSystem;
+use parking_lot::{Condvar, Mutex};
+use pool::{BLOCK_BYTES, LOG_BLOCK};
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// Bytes that are copied at once, and compared while writers wait.
+const PIECE_BYTES: u64 = 256 << 10;
+/// Longest rest after a piece: it rests as long as the piece took.
+const REST_MAX: Duration = Duration::from_millis(100);
+
+/// How far it is.
+#[derive(Clone, Debug, Default)]
+pub struct Resilvered {
+    /// Bytes that are done.
+    pub done: u64,
+    /// Of how many.
+    pub of: u64,
+    /// Bytes that had to be copied.
+    pub copied: u64,
+    /// What can be read in no copy: it stays as it is.
+    pub unreadable: Vec<String>,
+    /// Whether it has ended, and why if not because all is done.
+    pub ended: Option<std::result::Result<(), String>>,
+}
+
+/// Who waits for it, and how far it is; none if nothing was stale.
+#[derive(Debug, Default)]
+pub struct Resilvering {
+    state: Mutex<(Option<Resilvered>, bool)>,
+    told: Condvar,
+}
+
+impl Resilvering {
+    /// How far it is; none where it has not begun.
+    pub fn so_far(&self) -> Option<Resilvered> {
+        self.state.lock().0.clone()
+    }
+
+    /// Begins, unless it has.
+    fn begin(&self, of: u64) -> bool {
+        let (so_far, _) = &mut *self.state.lock();
+        let begins = so_far.is_none();
+        so_far.get_or_insert_default().of = of;
+        begins
+    }
+
+    /// Ends it, soon.
+    pub fn stop(&self) {
+        self.state.lock().1 = true;
+        self.told.notify_all();
+    }
+
+    /// Tells how far it is, and rests; false if it is to end.
+    fn rest(&self, tell: impl FnOnce(&mut Resilvered), rest: Duration) -> bool {
+        let mut state = self.state.lock();
+        tell(state.0.get_or_insert_default());
+        if !state.1 && !rest.is_zero() {
+            self.told.wait_for(&mut state, rest.min(REST_MAX));
+        }
+        !state.1
+    }
+}
+
+impl Core {
+    /// Brings all stale copies up to date, as it goes, with rests where it is in the `background`.
+    pub fn resilver(&self, background: bool) {
+        let slices = self.pool.stale_slices();
+        let bytes = |slice: &usize| self.pool.slices()[*slice].superblock.bytes();
+        if slices.is_empty() || !self.resilvering.begin(slices.iter().map(bytes).sum()) {
+            return;
+        }
+        let ended = self.resilver_slices(&slices, background);
+        if let Err(error) = &ended {
+            tracing::error!("bringing stale copies up to date: {error}");
+        }
+        let ended = match ended {
+            Ok(true) => Some(Ok(())),
+            Ok(false) => None,
+            Err(error) => Some(Err(error.to_string())),
+        };
+        self.resilvering.rest(|so_far| so_far.ended = ended, Duration::ZERO);
+    }
+
+    /// False if it was stopped.
+    fn resilver_slices(&self, slices: &[usize], background: bool) -> Result<bool> {
+        for slice in slices {
+            let end = self.pool.slices()[*slice].superblock.bytes();
+            for from in (0..end).step_by(PIECE_BYTES as usize) {
+                let began = Instant::now();
+                let piece = from..end.min(from + PIECE_BYTES);
+                let (copied, unreadable) = self.resilver_piece(*slice, &piece)?;
+                let rest = if background { began.elapsed() } else { Duration::ZERO };
+                let tell = |so_far: &mut Resilvered| {
+                    so_far.done += piece.end - piece.start;
+                    so_far.copied += copied;
+                    so_far.unreadable.extend(unreadable);
+                };
+                if !self.resilvering.rest(tell, rest) {
+                    return Ok(false);
+                }
+            }
+        }
+        let _one = self.checkpointing.lock();
+        self.pool.check_writable()?;
+        let _closed = self.pool.close_gate();
+        self.pool.all_copied()?;
+        Ok(true)
+    }
+
+    /// Bytes that had to be copied, and what could not be read.
+    fn resilver_piece(&self, slice: usize, piece: &Range<u64>) -> Result<(u64, Vec<String>)> {
+        let len = (piece.end - piece.start) as usize;
+        // if it cannot be read, that is told the second time
+        let copied = self.pool.copy_to_stale(slice, piece.start, len).unwrap_or(0);
+        let _one = self.checkpointing.lock();
+        self.pool.check_writable()?;
+        let _closed = self.pool.close_gate();
+        if self.is_free(slice, piece) {
+            return Ok((copied as u64, Vec::new()));
+        }
+        if let Ok(again) = self.pool.copy_to_stale(slice, piece.start, len) {
+            return Ok((copied.max(again) as u64, Vec::new()));
+        }
+        let (mut copied, mut unreadable) = (0, Vec::new());
+        for block in piece.clone().step_by(BLOCK_BYTES as usize) {
+            match self.pool.copy_to_stale(slice, block, BLOCK_BYTES as usize) {
+                Ok(bytes) => copied += bytes as u64,
+                Err(error) => unreadable.push(format!("slice {slice}, byte {block}: {error}")),
+            }
+        }
+        Ok((copied, unreadable))
+    }
+
+    /// Whether nothing that counts lies there: whoever takes the blocks writes them whole.
+    fn is_free(&self, slice: usize, piece: &Range<u64>) -> bool {
+        let slice = &self.pool.slices()[slice];
+        piece.start > LOG_BLOCK * BLOCK_BYTES
+            && slice.space.all_free(piece.start / BLOCK_BYTES..piece.end / BLOCK_BYTES)
+    }
+}
+
+impl FileSystem {
+    /// How far the stale copies of a mirrored pool are brought up to date; none where there were
+    /// none, or nobody began.
+    pub fn resilvered(&self) -> Option<Resilvered> {
+        self.core.resilvering.so_far()
+    }
+
+    /// Brings the stale copies of a mirrored pool up to date, for who opened it without a thread
+    /// that does so.
+    pub fn resilver(&self) -> Option<Resilvered> {
+        self.core.resilver(false);
+        self.resilvered()
+    }
+}

@@ -1,0 +1,150 @@
+//! Copies that are damaged, and what mends them.
+
+use super::common::{find, make, pattern};
+use super::{BLOCK, World, close};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// Blocks of a file's data, as places in the files of the pool: the first copy and the mirror.
+fn places(world: &World, data: &[u8]) -> [(usize, u64); 2] {
+    let mut found = Vec::new();
+    for slice in 0..2 {
+        let bytes = std::fs::read(world.path(slice)).unwrap();
+        let at = (0..bytes.len()).step_by(BLOCK).find(|at| bytes[*at..at + BLOCK] == *data);
+        found.extend(at.map(|at| (slice, at as u64)));
+    }
+    found.sort_by_key(|(_, at)| *at);
+    found.try_into().unwrap()
+}
+
+fn flip(world: &World, (slice, at): (usize, u64)) {
+    let file = File::options().read(true).write(true).open(world.path(slice)).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at + 77).unwrap();
+    file.write_all_at(&[byte[0] ^ 16], at + 77).unwrap();
+}
+
+#[test]
+fn a_damaged_block_is_read_from_the_other_copy_and_scrub_writes_it_again() {
+    for damaged in 0..2 {
+        let mut world = World::new(2);
+        let data = pattern(99, BLOCK);
+        let fs = world.pool.start_alone();
+        fs.write(&make(&fs, "data"), 0, &data).unwrap();
+        close(fs);
+        world.files.insert("data".into(), data.clone());
+        let places = places(&world, &data);
+        flip(&world, places[damaged]);
+        let report = world.pool.check();
+        let which = ["the first copy is damaged", "its mirror is damaged"][damaged];
+        assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
+        assert!(report.findings[0].what.contains(which), "{:?}", report.findings);
+        let fs = world.pool.start_alone();
+        world.verify(&fs);
+        world.verify(&fs);
+        let told = fs.info().notes.iter().any(|note| note.contains("read from its mirror"));
+        assert_eq!(told, damaged == 0, "{:?}", fs.info().notes);
+        // stores into the block go to both, damaged or not
+        fs.write(&find(&fs, "data"), 9, b"in place").unwrap();
+        world.files.get_mut("data").unwrap()[9..17].copy_from_slice(b"in place");
+        world.verify(&fs);
+        let scrubbed = fs.scrub(None, &mut |_, _| true).unwrap().unwrap();
+        assert!(scrubbed.findings.is_empty(), "{:?}", scrubbed.findings);
+        assert_eq!(scrubbed.repaired.len(), 1, "{:?}", scrubbed.repaired);
+        assert!(scrubbed.repaired[0].contains(which));
+        let again = fs.scrub(None, &mut |_, _| true).unwrap().unwrap();
+        assert!(again.repaired.is_empty() && again.findings.is_empty());
+        close(fs);
+        world.pool.assert_clean();
+        assert!(world.halves(0)[0] == world.halves(1)[1]);
+        assert!(world.halves(1)[0] == world.halves(0)[1]);
+        for place in places {
+            flip(&world, place);
+        }
+        let fs = world.pool.start_alone();
+        let error = fs.read(&find(&fs, "data"), 0, &mut [0; BLOCK]).unwrap_err();
+        assert_eq!(error.errno(), libc::EIO);
+    }
+}
+
+/// Flips a bit in every page of the trees that is there, in the first copies or in the mirrors.
+fn flip_pages(world: &World, mirrors: bool) -> usize {
+    let mut flipped = 0;
+    for slice in 0..2 {
+        for (at, block) in world.halves(slice)[usize::from(mirrors)].chunks(BLOCK).enumerate() {
+            if block.starts_with(b"NSTP") {
+                let from = if mirrors { super::SLICE_BYTES } else { 0 };
+                flip(world, (slice, (from + at * BLOCK) as u64));
+                flipped += 1;
+            }
+        }
+    }
+    flipped
+}
+
+#[test]
+fn every_page_of_the_trees_may_be_damaged_in_one_copy() {
+    for mirrors in [false, true] {
+        let world = World::new(2);
+        assert!(flip_pages(&world, mirrors) >= 4);
+        let fs = world.pool.start_alone();
+        world.verify(&fs);
+        let scrubbed = fs.scrub(None, &mut |_, _| true).unwrap().unwrap();
+        assert!(scrubbed.findings.is_empty(), "{:?}", scrubbed.findings);
+        close(fs);
+        world.pool.assert_clean();
+        let fs = world.pool.start_alone();
+        world.verify(&fs);
+        assert!(fs.info().notes.is_empty(), "{:?}", fs.info().notes);
+    }
+}
+
+#[test]
+fn a_repair_takes_what_either_copy_has_and_can_be_undone() {
+    for away in [None, Some(0), Some(1)] {
+        let mut world = World::new(2);
+        let (data, other) = (pattern(99, BLOCK), pattern(98, BLOCK));
+        let fs = world.pool.start_alone();
+        fs.write(&make(&fs, "data"), 0, &data).unwrap();
+        fs.write(&make(&fs, "other"), 0, &other).unwrap();
+        close(fs);
+        world.files.insert("data".into(), data.clone());
+        world.files.insert("other".into(), other.clone());
+        if away.is_none() {
+            flip(&world, places(&world, &data)[0]);
+            flip(&world, places(&world, &other)[1]);
+        }
+        // roots and states of no use, in one copy
+        for block in [1, 2, 3] {
+            flip(&world, (away.map_or(0, |away| 1 - away), block * BLOCK as u64));
+        }
+        away.into_iter().for_each(|away| world.take(away));
+        let images = || {
+            let files = (0..2).filter(|file| Some(*file) != away);
+            files.map(|file| std::fs::read(world.path(file)).unwrap()).collect::<Vec<_>>()
+        };
+        let before = images();
+        let repair = fs::repair(&world.pool.dir(), &mut |_, _| ()).unwrap().expect("damage");
+        let report = repair.report().clone();
+        let again = report.done.iter().filter(|done| done.what.contains("written again")).count();
+        assert!(away.is_some() || again >= 2, "{report:?}");
+        assert!(report.left.is_empty(), "{:?}", report.left);
+        assert!(images() == before, "so far in memory only");
+        let undo = world.pool.dir().join("undo");
+        repair.write(&undo).unwrap();
+        let missing = |finding: &fs::Finding| finding.what.contains("is missing");
+        let findings = world.pool.check().findings;
+        assert!(findings.iter().all(|it| away.is_some() && missing(it)), "{findings:?}");
+        assert!(fs::undo(&world.pool.dir(), &undo).unwrap() > 0);
+        assert!(images() == before, "undone");
+        let repair = fs::repair(&world.pool.dir(), &mut |_, _| ()).unwrap().expect("damage");
+        std::fs::remove_file(&undo).unwrap();
+        repair.write(&undo).unwrap();
+        let fs = world.pool.start_alone();
+        world.verify(&fs);
+        close(fs);
+        if away.is_none() {
+            world.pool.assert_clean();
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Mirrored pools: each slice once in its own file, and once in the file of the next one.
+//!
+//! A slice is read in its own file, and in its mirror where that file is missing, stale or fails.
+//! What is stored goes to both, under one fence. A crash may leave them different only in what was
+//! under way: recovery reads one of them, and what it takes for done it makes the same in both.
+
+use crate::copies::Which;
+use crate::error::{Error, Result};
+use crate::members::{Members, Past};
+use crate::open::Recovery;
+use crate::pool::Pool;
+use crate::scrub::Scrubbed;
+use crate::slice::{Candidate, Slice, superblock_of_half};
+use crate::state::Left;
+use crate::superblock::{BLOCK_BYTES, LOG_BLOCK, Superblock};
+use parking_lot::Mutex;
+use pmem::Mapping;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a log that are compared at once.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Whose files are current, of an open pool.
+#[derive(Debug)]
+pub struct Mirrors {
+    members: Mutex<Members>,
+    /// The file of each slice, where it is there.
+    paths: Vec<Option<PathBuf>>,
+    /// Whether the files are still to be told.
+    untold: bool,
+}
+
+/// A file with its two halves.
+struct File {
+    path: PathBuf,
+    superblock: Superblock,
+    own: Option<Mapping>,
+    mirror: Option<Mapping>,
+    /// What its halves say.
+    said: [Option<Members>; 2],
+    note: Option<String>,
+    current: bool,
+}
+
+impl File {
+    fn new(candidate: Candidate) -> File {
+        let Candidate { path, superblock, mapping, note, .. } = candidate;
+        let bytes = superblock.bytes();
+        let (own, rest) = mapping.split_at(bytes);
+        let (mirror, _) = rest.split_at(bytes);
+        let said = [&own, &mirror].map(|half| Members::read(half, &superblock.pool_uuid));
+        let (own, mirror) = (Some(own), Some(mirror));
+        File { path, superblock, own, mirror, said, note, current: false }
+    }
+
+    fn newest(&self) -> Option<&Members> {
+        self.said.iter().flatten().max_by_key(|said| said.changes.get())
+    }
+
+    /// Whether it has all that one has that said `newest`; an error if it has what that one lacks.
+    fn is_current(&self, index: usize, newest: &Members) -> Result<bool> {
+        let Some(said) = self.newest() else { return Ok(false) };
+        if newest.past(said) == Past::Other {
+            return Err(Error::Slices(format!(
+                "{} was changed without the others, and they without it; take away either it or \
+                 them, and what was changed there is lost",
+                self.path.display()
+            )));
+        }
+        // a change of members that was interrupted is known to some only
+        let last = said.changes.get() + 1 >= newest.changes.get();
+        Ok(last && !newest.is_stale(index))
+    }
+}
+
+/// The slices that the files found make, each with its mirror, and who is current; or what was
+/// found, where the pool is not mirrored.
+pub fn join(found: Vec<Candidate>, read_only: bool) -> Result<(Vec<Candidate>, Option<Mirrors>)> {
+    if !found.iter().any(|candidate| candidate.superblock.is_mirrored()) {
+        return Ok((found, None));
+    }
+    let mut files = sort(found)?;
+    let newest = files.iter().flatten().filter_map(File::newest).max_by_key(|it| it.changes.get());
+    let Some(newest) = newest.copied() else {
+        return Err(Error::Slices("no file says which of them are current".to_owned()));
+    };
+    let mut members = newest;
+    for (index, file) in files.iter_mut().enumerate() {
+        if let Some(file) = file {
+            file.current = file.is_current(index, &newest)?;
+        }
+        members.set_stale(index, !file.as_ref().is_some_and(|file| file.current));
+    }
+    if members.stale != newest.stale {
+        members = members.changed();
+    }
+    let told = |file: &File| file.said.iter().all(|said| *said == Some(members));
+    let mirrors = Mirrors {
+        // the stale ones, too: alone they must not be taken for current
+        untold: !files.iter().flatten().all(told),
+        members: Mutex::new(members),
+        paths: files.iter().map(|it| it.as_ref().map(|file| file.path.clone())).collect(),
+    };
+    let slices = (0..files.len()).map(|index| slice(&mut files, index, read_only));
+    Ok((slices.collect::<Result<_>>()?, Some(mirrors)))
+}
+
+/// The files by the slice that is theirs.
+fn sort(found: Vec<Candidate>) -> Result<Vec<Option<File>>> {
+    let Some(first) = found.first().map(|candidate| candidate.superblock) else {
+        return Ok(Vec::new());
+    };
+    let mut files: Vec<Option<File>> = Vec::new();
+    files.resize_with(first.slices.get() as usize, || None);
+    for candidate in found {
+        let superblock = &candidate.superblock;
+        if !alike(superblock, &first) {
+            return Err(Error::Slices(format!(
+                "{} is of another kind than the others",
+                candidate.path.display()
+            )));
+        }
+        let index = superblock.index.get() as usize;
+        match files.get_mut(index) {
+            Some(file @ None) => *file = Some(File::new(candidate)),
+            _ => return Err(Error::twice(index)),
+        }
+    }
+    Ok(files)
+}
+
+fn alike(one: &Superblock, other: &Superblock) -> bool {
+    one.pool_uuid == other.pool_uuid
+        && one.slices == other.slices
+        && one.blocks == other.blocks
+        && one.data_copies == other.data_copies
+}
+
+/// One slice, from the halves of the two files that have it.
+fn slice(files: &mut [Option<File>], index: usize, read_only: bool) -> Result<Candidate> {
+    let next = (index + 1) % files.len();
+    let mut half = |index: usize, is_own: bool| {
+        let file = files[index].as_mut()?;
+        let half = if is_own { file.own.take() } else { file.mirror.take() };
+        Some((half?, file.path.clone(), file.current))
+    };
+    let (own, mirror) = (half(index, true), half(next, false));
+    let has_own = own.as_ref().is_some_and(|(.., current)| *current);
+    let path = own.as_ref().map(|(_, path, _)| path.clone());
+    let (first, second) = if has_own { (own, mirror) } else { (mirror, own) };
+    let Some((mut mapping, first_path, _)) = first.filter(|(.., current)| *current) else {
+        return Err(Error::Slices(format!(
+            "slice {index} is lost: neither its file nor that of slice {next}, which has its \
+             mirror, is there with all that was written; put one of them back"
+        )));
+    };
+    let file = files[index].as_mut();
+    let note = match &path {
+        None => Some(format!(
+            "slice {index} is missing: the pool is degraded, its mirror in {} is used; put its \
+             file back, or make it anew with nearside resilver",
+            first_path.display()
+        )),
+        Some(path) if !has_own => Some(away(path, read_only)),
+        Some(_) => file.as_ref().and_then(|file| file.note.clone()),
+    };
+    let superblock = match file.filter(|_| has_own) {
+        Some(file) => file.superblock,
+        None => superblock_of_half(&first_path, &mapping, index)?,
+    };
+    let mirror = second.as_ref().map(|(_, path, _)| path.clone());
+    if let Some((second, _, current)) = second {
+        mapping.set_mirror(second, current);
+    }
+    Ok(Candidate { path: first_path, mirror, superblock, mapping, note })
+}
+
+fn away(path: &Path, read_only: bool) -> String {
+    let then = match read_only {
+        true => "it is brought up to date when the pool is next open for writing",
+        false => "it is being brought up to date",
+    };
+    format!("{} is stale, it was away while the pool was changed: {then}", path.display())
+}
+
+impl Slice {
+    /// Its copies: where each lies, and its memory; the stale one, too.
+    pub fn copies(&self) -> impl Iterator<Item = (&Path, &Mapping)> {
+        let mirror = self.mapping.mirror().or(self.mapping.stale_mirror());
+        let mirror = self.mirror.as_deref().zip(mirror);
+        std::iter::once((self.path.as_path(), &self.mapping)).chain(mirror)
+    }
+
+    /// Gives the other copy of the log what is in this one.
+    fn settle_log(&self, which: Which) {
+        let (from, end) =
+            (LOG_BLOCK * BLOCK_BYTES, self.superblock.data_block_first() * BLOCK_BYTES);
+        let Some(mirror) = self.mapping.mirror() else { return };
+        for at in (from..end).step_by(PIECE_BYTES) {
+            let len = PIECE_BYTES.min((end - at) as usize);
+            let copied = match which {
+                Which::First => self.mapping.copy_to_mirror(at, len),
+                Which::Mirror => {
+                    let mut bytes = vec![0; len];
+                    let read = mirror.read(at, &mut bytes);
+                    read.map(|()| Some(self.mapping.write_own(at, &bytes)))
+                }
+            };
+            // what cannot be read in the one that recovery read had no record
+            if let Ok(Some(copied)) = copied {
+                let _ = pmem::fence(copied);
+            }
+        }
+    }
+}
+
+impl Mirrors {
+    /// Slices whose files are missing.
+    pub fn missing(&self) -> Vec<usize> {
+        (0..self.paths.len()).filter(|index| self.paths[*index].is_none()).collect()
+    }
+
+    /// Tells the files who is current, one half at a time, so that each has a whole one.
+    fn tell(&self, members: &Members, slices: &[Slice]) -> Result<()> {
+        for slice in slices {
+            let mapping = &slice.mapping;
+            let halves = [Some(mapping), mapping.mirror(), mapping.stale_mirror()];
+            halves.into_iter().flatten().try_for_each(|half| members.write(half))?;
+        }
+        Ok(())
+    }
+}
+
+impl Pool {
+    /// Tells the files of a mirrored pool who is current, if that is not what they know: before
+    /// anything else is written.
+    pub(crate) fn tell_members(&self) -> Result<()> {
+        let Some(mirrors) = self.mirrors.as_ref().filter(|it| it.untold && !self.read_only())
+        else {
+            return Ok(());
+        };
+        mirrors.tell(&mirrors.members.lock(), &self.slices)
+    }
+
+    /// A crash may leave the last root in some of its copies only, and records in one copy of a
+    /// log that recovery did not find in the other. Where no checkpoint follows that would take
+    /// their place, all copies get what recovery found.
+    pub(crate) fn settle_copies(&self, recovery: &Recovery, logs: &[Which]) -> Result<()> {
+        let is_settled = recovery.left == Some(Left::Closed);
+        if self.mirrors.is_none() || self.read_only() || is_settled {
+            return Ok(());
+        }
+        self.scrub_heads(&mut Scrubbed::default())?;
+        if recovery.records.is_empty() {
+            for (slice, which) in self.slices.iter().zip(logs) {
+                slice.settle_log(*which);
+            }
+        }
+        self.sync()
+    }
+
+    /// Slices of a mirrored pool whose files are missing.
+    pub fn missing_slices(&self) -> Vec<usize> {
+        self.mirrors.as_ref().map(Mirrors::missing).unwrap_or_default()
+    }
+
+    /// Slices with a second copy that lacks what was written while its file was away.
+    pub fn stale_slices(&self) -> Vec<usize> {
+        let stale = |index: &usize| self.slices[*index].mapping.stale_mirror().is_some();
+        (0..self.slices.len()).filter(stale).collect()
+    }
+
+    /// Makes a part of a stale copy what the other one is. What is stored there at the same time
+    /// may be taken back: it is for sure only when nobody stores. Gives the bytes that were copied.
+    pub fn copy_to_stale(&self, slice: usize, offset: u64, len: usize) -> Result<usize> {
+        let copied = self.slices[slice].mapping.copy_to_mirror(offset, len)?;
+        Ok(copied.map_or(0, |written| {
+            let _ = pmem::fence(written);
+            len
+        }))
+    }
+
+    /// All that is in one copy is in the other, and nobody stores: from now on the files that are
+    /// there are current.
+    pub fn all_copied(&self) -> Result<()> {
+        let Some(mirrors) = &self.mirrors else { return Ok(()) };
+        self.sync()?;
+        let mut members = mirrors.members.lock();
+        let mut now = *members;
+        for (index, path) in mirrors.paths.iter().enumerate() {
+            now.set_stale(index, path.is_none());
+        }
+        now = now.changed();
+        mirrors.tell(&now, &self.slices)?;
+        *members = now;
+        self.slices.iter().for_each(|slice| slice.mapping.mirror_is_current());
+        Ok(())
+    }
+}
