@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use nearside::SliceSpec;
 
 use crate::{
-    bench, cat, check, cp, df, ls, manual, mkdir, mv, rm, scrub, size, stat, stats, top, topology,
-    tree,
+    bench, cat, check, cp, df, ls, manual, mkdir, mv, resilver, rm, scrub, size, stat, stats, top,
+    topology, tree,
 };
 
 /// Files on persistent memory: a pool of slices, one for each NUMA node, mounted for every program.
@@ -52,6 +52,8 @@ pub enum Command {
     Check(check::CheckArgs),
     /// Verify checksums while the pool is in use, and repair what has a copy.
     Scrub(scrub::ScrubArgs),
+    /// Give a mirrored pool its second copy of everything back.
+    Resilver(resilver::ResilverArgs),
     /// Show how much space a pool has, slice by slice.
     Df(df::DfArgs),
     /// List a directory of a pool.
@@ -98,6 +100,7 @@ Examples:
   nearside format /data/pool --slices 2 --size 1G
   nearside format /tmp/pool --size 256M --durability process
   nearside format /data/pool --slices 2 --size 1G --dry-run
+  nearside format /data/pool --slices 2 --size 1G --data-copies 2
   nearside format /data/pool --slice /dev/dax0.0 --slice /dev/dax1.0
   nearside format /data/pool --slice /mnt/pmem0/near:64G --slice /mnt/pmem1/near:64G")]
 pub struct FormatArgs {
@@ -126,6 +129,11 @@ pub struct FormatArgs {
     /// also where a virtual machine hides them [default: what each slice's memory writes at once].
     #[arg(long, value_name = "64|256", value_parser = log_line)]
     pub log_line: Option<u32>,
+    /// Keep so many copies of everything, on different slices. With 2 the pool works without any
+    /// one of its files, and half of each holds the mirror of another slice.
+    #[arg(long, value_name = "1|2", default_value = "1")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=2))]
+    pub data_copies: u32,
     /// Make nothing; say what would be made, and whether there is room for it.
     #[arg(long)]
     pub dry_run: bool,
@@ -277,7 +285,7 @@ mod tests {
     fn the_contract_parses() {
         let lines = [
             "nearside format POOL --slices 2 --size 1G --slice /a:5M --slice /b --virtual-nodes 2 \
-             --durability process --log 16M --log-line 256",
+             --durability process --log 16M --log-line 256 --data-copies 2",
             "nearside mount POOL DIR --foreground --read-only --threads 3 --memory 1G",
             "nearside mount POOL DIR --metrics 127.0.0.1:9399 --allow-other",
             "nearside top POOL --every 5",
@@ -291,6 +299,7 @@ mod tests {
             "nearside check POOL --json",
             "nearside bench --dir DIR --only overwrite_4k --json",
             "nearside df POOL --json",
+            "nearside resilver POOL --slice 1 --onto /dev/dax1.0 --json",
             "nearside ls -la POOL:/a --json",
             "nearside ls POOL",
             "nearside tree POOL --json",
@@ -314,6 +323,8 @@ mod tests {
             "nearside x",
             "nearside mount POOL DIR --metrics 9399",
             "nearside stats DIR --every 0",
+            "nearside format P --size 1G --data-copies 3",
+            "nearside resilver POOL --onto /dev/dax1.0",
         ];
         for line in wrong {
             assert!(Cli::try_parse_from(line.split_whitespace()).is_err(), "{line}");

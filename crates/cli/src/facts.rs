@@ -1,6 +1,6 @@
 //! What a pool says about itself, whoever has it open; so it goes over the control socket.
 
-use nearside::FileSystem;
+use nearside::{FileSystem, MirrorState};
 use serde::{Deserialize, Serialize};
 
 /// What a pool says about itself.
@@ -30,6 +30,31 @@ pub struct Facts {
     pub slices: Vec<SliceFacts>,
     /// What was noticed and mended at opening.
     pub notes: Vec<String>,
+    /// How far stale copies of a mirrored pool are brought up to date.
+    #[serde(default)]
+    pub resilver: Option<ResilverFacts>,
+}
+
+/// How far stale copies are brought up to date.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ResilverFacts {
+    /// Bytes that are done.
+    pub done_bytes: u64,
+    /// Of how many.
+    pub bytes: u64,
+    /// Whether it has ended.
+    pub ended: bool,
+    /// What can be read in no copy.
+    pub unreadable: Vec<String>,
+}
+
+/// The second copy of a slice.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MirrorFacts {
+    /// Where it is, if it is there.
+    pub path: Option<String>,
+    /// `current`, `stale` or `missing`.
+    pub state: String,
 }
 
 /// What one slice says about itself.
@@ -58,6 +83,16 @@ pub struct SliceFacts {
     /// Ranges that cannot be read: first byte and bytes.
     #[serde(default)]
     pub unreadable: Vec<(u64, u64)>,
+    /// Its second copy, in a mirrored pool.
+    #[serde(default)]
+    pub mirror: Option<MirrorFacts>,
+}
+
+impl SliceFacts {
+    /// Whether it should have two copies, and has one.
+    pub fn is_single(&self) -> bool {
+        self.mirror.as_ref().is_some_and(|mirror| mirror.state != MirrorState::Current.name())
+    }
 }
 
 impl Facts {
@@ -76,6 +111,16 @@ impl Facts {
             blocks: slice.blocks,
             blocks_free: slice.blocks_free,
             unreadable: slice.unreadable,
+            mirror: slice.mirror.map(|mirror| MirrorFacts {
+                path: mirror.path.map(|path| path.display().to_string()),
+                state: mirror.state.name().to_owned(),
+            }),
+        });
+        let resilver = fs.resilvered().map(|so_far| ResilverFacts {
+            done_bytes: so_far.done,
+            bytes: so_far.of,
+            ended: so_far.ended.is_some(),
+            unreadable: so_far.unreadable,
         });
         Facts {
             uuid: info.uuid,
@@ -90,6 +135,7 @@ impl Facts {
             inodes_free: space.inodes_free,
             slices: slices.collect(),
             notes: info.notes,
+            resilver,
         }
     }
 

@@ -15,7 +15,9 @@ struct Made {
     uuid: String,
     domain: &'static str,
     slices: usize,
+    /// For what is stored; with two copies the files take twice as much.
     bytes: u64,
+    data_copies: u32,
 }
 
 /// Makes a pool.
@@ -42,11 +44,12 @@ pub fn run(args: &FormatArgs) -> Result<()> {
         return output::json(&made);
     }
     output::text(&format!(
-        "{}: {} slice{}, {}, durability domain {}; mount it with: nearside mount {} DIR\n",
+        "{}: {} slice{}, {}{}, durability domain {}; mount it with: nearside mount {} DIR\n",
         made.pool,
         made.slices,
         if made.slices == 1 { "" } else { "s" },
         size::show(made.bytes),
+        if made.data_copies == 2 { " twice" } else { "" },
         made.domain,
         made.pool,
     ))
@@ -62,6 +65,7 @@ fn describe(args: &FormatArgs) -> Result<Made> {
         domain: info.domain,
         slices: info.slices.len(),
         bytes: info.slices.iter().map(|slice| slice.bytes).sum(),
+        data_copies: args.data_copies,
     })
 }
 
@@ -84,6 +88,7 @@ fn options(args: &FormatArgs) -> Result<FormatOptions> {
         process: args.durability == Some(Durability::Process),
         log_bytes: args.log,
         log_line_bytes: args.log_line,
+        data_copies: args.data_copies,
         identity: None,
     })
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::args::InfoArgs;
 use crate::error::Result;
-use crate::facts::Facts;
+use crate::facts::{Facts, MirrorFacts, ResilverFacts};
 use crate::output::{self, table};
 use crate::size::show;
 use crate::{access, whereabouts};
@@ -26,6 +26,8 @@ struct Info<'a> {
     kept_bytes: u64,
     inodes: u64,
     slices: Vec<Slice<'a>>,
+    /// How far stale copies of a mirrored pool are brought up to date.
+    resilver: Option<&'a ResilverFacts>,
     notes: &'a [String],
 }
 
@@ -43,6 +45,8 @@ struct Slice<'a> {
     blocks: u64,
     blocks_free: u64,
     unreadable: Vec<Range>,
+    /// The second copy, in a mirrored pool.
+    mirror: Option<&'a MirrorFacts>,
 }
 
 /// Bytes of a slice that cannot be read.
@@ -78,6 +82,7 @@ fn info<'a>(pool: &Path, facts: &'a Facts) -> Info<'a> {
             .iter()
             .map(|&(offset, bytes)| Range { offset, bytes })
             .collect(),
+        mirror: slice.mirror.as_ref(),
     });
     Info {
         pool: pool.display().to_string(),
@@ -92,6 +97,7 @@ fn info<'a>(pool: &Path, facts: &'a Facts) -> Info<'a> {
         kept_bytes: facts.bytes(facts.blocks_kept()),
         inodes: facts.inodes,
         slices: slices.collect(),
+        resilver: facts.resilver.as_ref(),
         notes: &facts.notes,
     }
 }
@@ -116,12 +122,23 @@ fn text(info: &Info<'_>) -> String {
         show(info.kept_bytes),
         info.inodes
     ));
+    let copies = info.slices.iter().filter_map(|slice| slice.mirror);
+    if copies.clone().count() > 0 {
+        let single = copies.filter(|mirror| mirror.state != "current").count();
+        text.push_str(&copies_line(info, single));
+    }
     let heads =
         ["SLICE", "NODE", "MEDIUM", "DOMAIN", "SIZE", "LOG", "LINE", "USED", "FREE", "PATH"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     rows.extend(info.slices.iter().map(row));
     text.push_str(&table(&rows));
     for slice in &info.slices {
+        if let Some(MirrorFacts { path, state }) = slice.mirror {
+            let at = path
+                .as_deref()
+                .map_or(String::new(), |path| format!(", {}", output::shown(path.as_bytes())));
+            text.push_str(&format!("mirror of slice {}: {state}{at}\n", slice.index));
+        }
         for Range { offset, bytes } in &slice.unreadable {
             let index = slice.index;
             text.push_str(&format!("unreadable: slice {index}, {bytes} bytes at {offset}\n"));
@@ -131,6 +148,18 @@ fn text(info: &Info<'_>) -> String {
         text.push_str(&format!("note: {note}\n"));
     }
     text
+}
+
+fn copies_line(info: &Info<'_>, single: usize) -> String {
+    let state = match (single, info.resilver.filter(|going| !going.ended)) {
+        (0, _) => "2, all current".to_owned(),
+        (_, Some(going)) => {
+            let percent = (going.done_bytes * 100).checked_div(going.bytes).unwrap_or(0);
+            format!("1 of {single} slices, which are brought up to date: {percent} %")
+        }
+        _ => format!("1 of {single} slices: degraded"),
+    };
+    format!("copies      {state}\n\n")
 }
 
 fn row(slice: &Slice<'_>) -> Vec<String> {

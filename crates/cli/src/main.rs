@@ -38,6 +38,7 @@ mod plan;
 mod pool_path;
 mod progress;
 mod repair;
+mod resilver;
 mod rm;
 mod sample;
 mod screen;
@@ -88,6 +89,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Info(args) => info::run(args),
         Command::Check(args) => check::run(args),
         Command::Scrub(args) => scrub::run(args),
+        Command::Resilver(args) => resilver::run(args),
         Command::Df(args) => df::run(args),
         Command::Ls(args) => ls::run(args),
         Command::Tree(args) => tree::run(args),

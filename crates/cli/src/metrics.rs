@@ -101,12 +101,13 @@ fn caches(page: &mut Page, sample: &Sample) {
 
 fn slices(page: &mut Page, sample: &Sample) {
     type Value = fn(&SliceSample) -> u64;
-    let rows: [(&str, &str, &str, Value); 6] = [
+    let rows: [(&str, &str, &str, Value); 7] = [
         ("log_bytes", "gauge", "Size of a slice's log.", |it| it.log_bytes),
         ("log_used_bytes", "gauge", "Bytes of it in use.", |it| it.log_used_bytes),
         ("log_written_bytes_total", "counter", "Bytes of records.", |it| it.log_written_bytes),
         ("blocks", "gauge", "Data blocks of 4 KiB of a slice.", |it| it.blocks),
         ("blocks_free", "gauge", "Free ones.", |it| it.blocks_free),
+        ("slice_copies", "gauge", "Current copies of a slice.", |it| it.copies.into()),
         ("cached_inodes", "gauge", "Inodes in DRAM.", |it| it.cache.inodes),
     ];
     for (name, kind, help, value) in rows {

@@ -100,6 +100,9 @@ pub struct SliceSample {
     pub blocks: u64,
     /// Of these free.
     pub blocks_free: u64,
+    /// Copies of it that are current.
+    #[serde(default)]
+    pub copies: u32,
     /// What caches hold of it.
     #[serde(default)]
     pub cache: Held,
@@ -213,6 +216,7 @@ impl SliceSample {
             log_written_bytes: slice.log_written_bytes,
             blocks: slice.blocks,
             blocks_free: slice.blocks_free,
+            copies: slice.copies,
             cache: Held {
                 map_bytes: slice.cache.map_bytes,
                 entry_bytes: slice.cache.entry_bytes,
@@ -318,6 +322,7 @@ pub mod tests {
                 log_written_bytes: count,
                 blocks: 1000,
                 blocks_free: 250,
+                copies: 1,
                 cache: held,
                 calls: vec![SliceCall {
                     call: "read".to_owned(),

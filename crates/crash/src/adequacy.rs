@@ -36,7 +36,7 @@ impl Adequacy {
 }
 
 /// The operations that the mutants are run with: few that do everything that is done to a medium.
-const WORKLOADS: [(Domain, Start, &[&str]); 13] = [
+const WORKLOADS: [(Domain, Start, &[&str]); 17] = [
     (Domain::CpuFlush, Start::Folded, &["overwrite-many"]),
     (Domain::CpuFlush, Start::Folded, &["write-across-unaligned"]),
     (Domain::CpuFlush, Start::Logged, &["checkpoint"]),
@@ -50,6 +50,10 @@ const WORKLOADS: [(Domain, Start, &[&str]); 13] = [
     (Domain::Sync, Start::Logged, &["unlink-last", "create", SYNC]),
     (Domain::CpuCache, Start::Folded, &["overwrite-many"]),
     (Domain::CpuCache, Start::Logged, &["checkpoint"]),
+    (Domain::CpuFlush, Start::Mirrored, &["overwrite-many"]),
+    (Domain::CpuFlush, Start::LosesFirst, &["append", "checkpoint"]),
+    (Domain::CpuFlush, Start::LosesSecond, &["create", "write-patch"]),
+    (Domain::Sync, Start::Mirrored, &["overwrite", SYNC]),
 ];
 
 /// A recording and the lines that it and its recovery run through.

@@ -83,7 +83,7 @@ fn bringing_a_file_up_to_date() {
         let mut recorder = stale(domain);
         recorder.begin().unwrap();
         let resilver = |w: &mut crash::world::World| {
-            let done = w.fs.resilver().unwrap();
+            let done = w.fs.resilver(&mut |_, _| true).unwrap();
             assert_eq!((done.ended, done.done), (Some(Ok(())), done.of));
             Ok(())
         };
@@ -103,7 +103,7 @@ fn bringing_a_file_up_to_date() {
 fn a_file_that_was_brought_up_to_date_has_everything() {
     for domain in [Domain::CpuFlush, Domain::Sync, Domain::CpuCache] {
         let mut recorder = stale(domain);
-        assert_eq!(recorder.world.fs.resilver().unwrap().ended, Some(Ok(())));
+        assert_eq!(recorder.world.fs.resilver(&mut |_, _| true).unwrap().ended, Some(Ok(())));
         recorder.begin().unwrap();
         let write = |w: &mut crash::world::World| w.write("/made", 9000, &pattern(8, 5000));
         recorder.operation("write", write).unwrap().unwrap();

@@ -96,7 +96,7 @@ pub use lock_types::{
 pub use meter::{Call, CallCount, Meter};
 pub use repair::{Repair, RepairReport, repair, repair_candidates, undo};
 pub use request::RequestId;
-pub use resilver::Resilvered;
+pub use resilver::{EachResilvered, Resilvered, replace_slice};
 pub use scrub::{EachScrubbed, ScrubReport};
 pub use stats::{CacheStats, SliceStats, Stats};
 pub use system::{FileSystem, Handle};

@@ -11,12 +11,15 @@ use crate::system::FileSystem;
 use parking_lot::{Condvar, Mutex};
 use pool::{BLOCK_BYTES, LOG_BLOCK};
 use std::ops::Range;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Bytes that are copied at once, and compared while writers wait.
 const PIECE_BYTES: u64 = 256 << 10;
 /// Longest rest after a piece: it rests as long as the piece took.
 const REST_MAX: Duration = Duration::from_millis(100);
+/// How often who waits is told how far it is.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// How far it is.
 #[derive(Clone, Debug, Default)]
@@ -33,55 +36,89 @@ pub struct Resilvered {
     pub ended: Option<std::result::Result<(), String>>,
 }
 
-/// Who waits for it, and how far it is; none if nothing was stale.
+/// Is told how many bytes are done, of how many, and ends a resilvering by returning false.
+pub type EachResilvered<'a> = &'a mut dyn FnMut(u64, u64) -> bool;
+
+/// How far it is, and what is asked of it.
 #[derive(Debug, Default)]
 pub struct Resilvering {
-    state: Mutex<(Option<Resilvered>, bool)>,
+    state: Mutex<State>,
     told: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    so_far: Option<Resilvered>,
+    stop: bool,
+    /// Somebody waits: no rests.
+    hurry: bool,
 }
 
 impl Resilvering {
     /// How far it is; none where it has not begun.
     pub fn so_far(&self) -> Option<Resilvered> {
-        self.state.lock().0.clone()
+        self.state.lock().so_far.clone()
     }
 
     /// Begins, unless it has.
     fn begin(&self, of: u64) -> bool {
-        let (so_far, _) = &mut *self.state.lock();
-        let begins = so_far.is_none();
-        so_far.get_or_insert_default().of = of;
+        let mut state = self.state.lock();
+        let begins = state.so_far.is_none();
+        state.so_far.get_or_insert_default().of = of;
         begins
     }
 
     /// Ends it, soon.
     pub fn stop(&self) {
-        self.state.lock().1 = true;
+        self.state.lock().stop = true;
         self.told.notify_all();
     }
 
     /// Tells how far it is, and rests; false if it is to end.
     fn rest(&self, tell: impl FnOnce(&mut Resilvered), rest: Duration) -> bool {
         let mut state = self.state.lock();
-        tell(state.0.get_or_insert_default());
-        if !state.1 && !rest.is_zero() {
+        tell(state.so_far.get_or_insert_default());
+        if !state.stop && !state.hurry && !rest.is_zero() {
             self.told.wait_for(&mut state, rest.min(REST_MAX));
         }
-        !state.1
+        !state.stop
+    }
+
+    /// Waits for who does it.
+    fn wait(&self, each: EachResilvered<'_>) {
+        loop {
+            let mut state = self.state.lock();
+            state.hurry = true;
+            self.told.notify_all();
+            let Some(so_far) = &state.so_far else { return };
+            let (done, of) = (so_far.done, so_far.of);
+            if so_far.ended.is_some() || state.stop {
+                return;
+            }
+            drop(state);
+            if !each(done, of) {
+                return;
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 }
 
 impl Core {
-    /// Brings all stale copies up to date, as it goes, with rests where it is in the `background`.
-    pub fn resilver(&self, background: bool) {
+    /// Brings all stale copies up to date, as it goes; with rests where nobody waits for it.
+    pub fn resilver(&self, mut each: Option<EachResilvered<'_>>) {
         let slices = self.pool.stale_slices();
         let bytes = |slice: &usize| self.pool.slices()[*slice].superblock.bytes();
-        if slices.is_empty() || !self.resilvering.begin(slices.iter().map(bytes).sum()) {
+        let of = slices.iter().map(bytes).sum();
+        if slices.is_empty() || !self.resilvering.begin(of) {
+            if let Some(each) = each {
+                self.resilvering.wait(each);
+            }
             return;
         }
-        let ended = self.resilver_slices(&slices, background);
+        let ended = self.resilver_slices(&slices, &mut each);
         if let Err(error) = &ended {
-            tracing::error!("bringing stale copies up to date: {error}");
+            tracing::error!("bringing stale files up to date: {error}");
         }
         let ended = match ended {
             Ok(true) => Some(Ok(())),
@@ -92,20 +129,26 @@ impl Core {
     }
 
     /// False if it was stopped.
-    fn resilver_slices(&self, slices: &[usize], background: bool) -> Result<bool> {
+    fn resilver_slices(
+        &self,
+        slices: &[usize],
+        each: &mut Option<EachResilvered<'_>>,
+    ) -> Result<bool> {
         for slice in slices {
             let end = self.pool.slices()[*slice].superblock.bytes();
             for from in (0..end).step_by(PIECE_BYTES as usize) {
                 let began = Instant::now();
                 let piece = from..end.min(from + PIECE_BYTES);
                 let (copied, unreadable) = self.resilver_piece(*slice, &piece)?;
-                let rest = if background { began.elapsed() } else { Duration::ZERO };
+                let rest = if each.is_none() { began.elapsed() } else { Duration::ZERO };
+                let mut goes_on = true;
                 let tell = |so_far: &mut Resilvered| {
                     so_far.done += piece.end - piece.start;
                     so_far.copied += copied;
                     so_far.unreadable.extend(unreadable);
+                    goes_on = each.as_mut().is_none_or(|each| each(so_far.done, so_far.of));
                 };
-                if !self.resilvering.rest(tell, rest) {
+                if !self.resilvering.rest(tell, rest) || !goes_on {
                     return Ok(false);
                 }
             }
@@ -156,10 +199,20 @@ impl FileSystem {
         self.core.resilvering.so_far()
     }
 
-    /// Brings the stale copies of a mirrored pool up to date, for who opened it without a thread
-    /// that does so.
-    pub fn resilver(&self) -> Option<Resilvered> {
-        self.core.resilver(false);
+    /// Brings the stale copies of a mirrored pool up to date, or waits for the thread that does so,
+    /// which then hurries; and says how that went. None where nothing is stale.
+    pub fn resilver(&self, each: EachResilvered<'_>) -> Option<Resilvered> {
+        self.core.resilver(Some(each));
         self.resilvered()
     }
+}
+
+/// Makes the missing file of a slice of a mirrored pool anew; see [`pool::replace_file`].
+pub fn replace_slice(
+    dir: &Path,
+    slice: usize,
+    path: Option<&Path>,
+    each: EachResilvered<'_>,
+) -> Result<()> {
+    Ok(pool::replace_file(dir, slice, path, each)?)
 }

@@ -80,6 +80,8 @@ pub struct SliceStats {
     pub blocks: u64,
     /// Of these free.
     pub blocks_free: u64,
+    /// Copies of it that are current: in a mirrored pool 2, or 1.
+    pub copies: u32,
     /// DRAM in caches of what lies there.
     pub cache: CacheStats,
     /// Calls that were served on CPUs near it; see [`Meter::counts`].
@@ -116,6 +118,7 @@ impl FileSystem {
                 log_written_bytes: slice.log.bytes_written(),
                 blocks: info.blocks,
                 blocks_free: info.blocks_free,
+                copies: 1 + u32::from(slice.mapping.mirror().is_some()),
                 cache,
                 calls: core.meter.counts(near),
             }

@@ -93,7 +93,7 @@ impl FileSystem {
                 threads.push(spawn("ns-checkpoint", move || runner.run_background())?);
                 let runner = core.clone();
                 if !core.pool.stale_slices().is_empty() {
-                    threads.push(spawn("ns-resilver", move || runner.resilver(true))?);
+                    threads.push(spawn("ns-resilver", move || runner.resilver(None))?);
                 }
             }
         }

@@ -53,11 +53,13 @@ pub use file::File;
 pub use flags::OpenFlags;
 pub use fs::{
     self as files, CheckReport, FileKind, FileSystem, Finding, LockKind, RenameMode, Repair,
-    RepairReport, ScrubReport, XattrMode,
+    RepairReport, Resilvered, ScrubReport, XattrMode,
 };
 pub use metadata::Metadata;
-pub use pool::{Atime, FormatOptions, OpenOptions, PoolInfo, SliceInfo, SliceSpec};
-pub use pool_door::{Pool, check, check_watched, repair, undo};
+pub use pool::{
+    Atime, FormatOptions, MirrorInfo, MirrorState, OpenOptions, PoolInfo, SliceInfo, SliceSpec,
+};
+pub use pool_door::{Pool, check, check_watched, repair, replace_slice, undo};
 pub use read_dir::{DirEntry, ReadDir};
 
 #[cfg(doctest)]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fs::{CheckReport, FileSystem, Repair, ScrubReport, StatFs, TakeOver};
+use fs::{CheckReport, FileSystem, Repair, Resilvered, ScrubReport, StatFs, TakeOver};
 use pool::{FormatOptions, OpenOptions, PoolInfo};
 
 use crate::{Error, Result};
@@ -106,6 +106,14 @@ impl Pool {
         Ok(self.fs.scrub(bytes_per_s, each)?)
     }
 
+    /// Brings files of a mirrored pool that were away while it was changed up to date, at once: in
+    /// the background that has begun when the pool was opened for writing. `each` is told how many
+    /// bytes are done, of how many; it ends the wait by returning false. None if nothing is stale.
+    pub fn resilver(&self, each: &mut dyn FnMut(u64, u64) -> bool) -> Result<Option<Resilvered>> {
+        self.own()?;
+        Ok(self.fs.resilver(each))
+    }
+
     /// Space in blocks, and inodes.
     pub fn statfs(&self) -> StatFs {
         self.fs.statfs()
@@ -150,6 +158,19 @@ pub fn repair(dir: impl AsRef<Path>, each: &mut dyn FnMut(u64, u64)) -> Result<O
 /// pages. Refused if the pool in `dir` has changed since.
 pub fn undo(dir: impl AsRef<Path>, file: impl AsRef<Path>) -> Result<u64> {
     Ok(fs::undo(dir.as_ref(), file.as_ref())?)
+}
+
+/// Makes the missing file of a slice of a mirrored pool anew, in the pool's directory or at `path`,
+/// which is overwritten. It is stale: the next open for writing brings it up to date. Nobody has
+/// the pool open. `each` is told how many bytes of the file are there, of how many; it ends this by
+/// returning false.
+pub fn replace_slice(
+    dir: &Path,
+    slice: usize,
+    path: Option<&Path>,
+    each: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<()> {
+    Ok(fs::replace_slice(dir, slice, path, each)?)
 }
 
 #[cfg(test)]

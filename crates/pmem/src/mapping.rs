@@ -38,8 +38,9 @@ pub struct Mapping {
     pub(crate) private: bool,
     /// Whether stores go through the file: see the `through_file` module.
     pub(crate) through_file: bool,
-    /// Whether stores take a longer way than to the memory alone: through the file, or to a mirror.
-    pub(crate) detour: bool,
+    /// Bytes that may be stored to straight away: none where stores take a longer way than to the
+    /// memory alone, through the file, or to a mirror.
+    pub(crate) direct_len: usize,
     /// The second copy of all that is here: see the `mirror` module.
     pub(crate) mirror: Option<Box<Mirror>>,
     /// Whether a store was lost: see the `media` module.
@@ -154,7 +155,7 @@ impl Mapping {
             writable_len: if read_only { 0 } else { addresses.len() },
             private,
             through_file,
-            detour: through_file,
+            direct_len: if read_only || through_file { 0 } else { addresses.len() },
             mirror: None,
             addresses,
             kernels: cpu.kernels,

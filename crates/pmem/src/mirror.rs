@@ -21,7 +21,8 @@ pub(crate) struct Mirror {
 }
 
 impl Mapping {
-    /// The two parts before and behind `offset`, which is a multiple of a page's bytes. They share the file and its lock, and whether a store or a sync has failed.
+    /// The two parts before and behind `offset`, which is a multiple of a page's bytes. They share
+    /// the file and its lock, and whether a store or a sync has failed.
     ///
     /// # Panics
     /// Beyond the end, and for a mapping with a mirror.
@@ -33,8 +34,10 @@ impl Mapping {
         let owner = Arc::new(self.addresses);
         let part = |from: u64, to: u64| {
             let addresses = Addresses::part(&owner, from as usize, (to - from) as usize);
+            let is_direct = self.direct_len > 0;
             Mapping {
                 writable_len: if writable { addresses.len() } else { 0 },
+                direct_len: if is_direct { addresses.len() } else { 0 },
                 addresses,
                 kernels: self.kernels,
                 flush: self.flush,
@@ -45,7 +48,6 @@ impl Mapping {
                 file_offset: self.file_offset + from,
                 private: self.private,
                 through_file: self.through_file,
-                detour: self.detour,
                 mirror: None,
                 broken: self.broken.clone(),
                 poisoned: self.poisoned.clone(),
@@ -64,7 +66,7 @@ impl Mapping {
     pub fn set_mirror(&mut self, mirror: Mapping, current: bool) {
         assert!(mirror.len() == self.len() && mirror.read_only() == self.read_only());
         assert!(mirror.mirror.is_none(), "a mirror has none");
-        self.detour = true;
+        self.direct_len = 0;
         let current = AtomicBool::new(current);
         self.mirror = Some(Box::new(Mirror { mapping: mirror, current }));
     }

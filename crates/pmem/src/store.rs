@@ -28,11 +28,12 @@ impl Mapping {
     #[inline]
     #[cfg_attr(feature = "recorder", track_caller)]
     pub fn write(&self, offset: u64, data: &[u8]) -> InFlight {
-        let target = self.target(offset, data.len());
-        if self.detour {
-            self.write_around(target, offset, data);
-        } else {
-            self.write_direct(target, offset, data);
+        match self.direct(offset, data.len()) {
+            Some(target) if is_whole_lines(offset, data.len()) => {
+                self.write_lines(target, offset, data);
+            }
+            Some(target) => self.write_parts(target, offset, data),
+            None => self.write_around(offset, data),
         }
         InFlight::none()
     }
@@ -48,14 +49,15 @@ impl Mapping {
     #[inline]
     #[cfg_attr(feature = "recorder", track_caller)]
     pub fn write_crc(&self, offset: u64, data: &[u8]) -> (InFlight, u32) {
-        let target = self.target(offset, data.len());
-        let crc = if self.detour {
-            self.write_around(target, offset, data);
-            crc32c(0, data)
-        } else if is_whole_lines(offset, data.len()) {
-            self.write_lines_crc(target, offset, data, 0)
-        } else {
-            self.write_parts_crc(target, offset, data)
+        let crc = match self.direct(offset, data.len()) {
+            Some(target) if is_whole_lines(offset, data.len()) => {
+                self.write_lines_crc(target, offset, data, 0)
+            }
+            Some(target) => self.write_parts_crc(target, offset, data),
+            None => {
+                self.write_around(offset, data);
+                crc32c(0, data)
+            }
         };
         (InFlight::none(), crc)
     }
@@ -64,8 +66,7 @@ impl Mapping {
     #[inline]
     #[cfg_attr(feature = "recorder", track_caller)]
     pub fn store(&self, offset: u64, data: &[u8]) -> Dirty {
-        let target = self.target(offset, data.len());
-        self.store_or_write(target, offset, data);
+        self.store_anyhow(offset, data);
         Dirty::new()
     }
 
@@ -73,8 +74,7 @@ impl Mapping {
     #[inline]
     #[cfg_attr(feature = "recorder", track_caller)]
     pub fn store_deferred(&self, offset: u64, data: &[u8]) -> Deferred {
-        let target = self.target(offset, data.len());
-        self.store_or_write(target, offset, data);
+        self.store_anyhow(offset, data);
         Deferred { offset, len: data.len() as u32 }
     }
 
@@ -143,19 +143,18 @@ impl Mapping {
 
     #[inline]
     #[cfg_attr(feature = "recorder", track_caller)]
-    fn store_or_write(&self, target: *mut u8, offset: u64, data: &[u8]) {
-        if self.detour {
-            self.store_around(target, offset, data);
-        } else {
-            self.store_plain(target, offset, data);
+    fn store_anyhow(&self, offset: u64, data: &[u8]) {
+        match self.direct(offset, data.len()) {
+            Some(target) => self.store_plain(target, offset, data),
+            None => self.store_around(offset, data),
         }
     }
 
     /// The long way: through the file where that is so, and to the mirror, too.
     #[inline(never)]
     #[cfg_attr(feature = "recorder", track_caller)]
-    fn write_around(&self, target: *mut u8, offset: u64, data: &[u8]) {
-        self.write_one(target, offset, data);
+    fn write_around(&self, offset: u64, data: &[u8]) {
+        self.write_one(self.target(offset, data.len()), offset, data);
         if let Some(mirror) = &self.mirror {
             let _ = mirror.mapping.write(offset, data);
         }
@@ -163,7 +162,8 @@ impl Mapping {
 
     #[inline(never)]
     #[cfg_attr(feature = "recorder", track_caller)]
-    fn store_around(&self, target: *mut u8, offset: u64, data: &[u8]) {
+    fn store_around(&self, offset: u64, data: &[u8]) {
+        let target = self.target(offset, data.len());
         if self.through_file {
             self.write_file(target, offset, data);
         } else {
@@ -178,16 +178,6 @@ impl Mapping {
     fn write_one(&self, target: *mut u8, offset: u64, data: &[u8]) {
         if self.through_file {
             self.write_file(target, offset, data);
-        } else {
-            self.write_direct(target, offset, data);
-        }
-    }
-
-    #[inline(always)]
-    #[cfg_attr(feature = "recorder", track_caller)]
-    fn write_direct(&self, target: *mut u8, offset: u64, data: &[u8]) {
-        if is_whole_lines(offset, data.len()) {
-            self.write_lines(target, offset, data);
         } else {
             self.write_parts(target, offset, data);
         }
@@ -211,6 +201,15 @@ impl Mapping {
         // SAFETY: `target` came from the range's check, and `done` is at most the data's length;
         // no slice of safe code lies in a mapping.
         unsafe { portable::store(target.add(done), rest.as_ptr(), rest.len()) };
+    }
+
+    /// Where the range begins, if it lies inside what is stored to straight away: one question for
+    /// both on the way of every write.
+    #[inline(always)]
+    fn direct(&self, offset: u64, len: usize) -> Option<*mut u8> {
+        // SAFETY: offset <= the bytes mapped.
+        within(offset, len, self.direct_len)
+            .then(|| unsafe { self.addresses.base().add(offset as usize) })
     }
 
     /// Where the range begins; panics where it does not lie inside what may be written.

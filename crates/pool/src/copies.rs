@@ -1,5 +1,5 @@
-//! Second copies: of tree pages, and of all blocks of a mirrored pool. They are read where the first
-//! is damaged, which is then written again.
+//! Second copies: of tree pages, and of all blocks of a mirrored pool. They are read where the
+//! first is damaged, which is then written again.
 
 use crate::addr::BlockAddr;
 use crate::error;

@@ -88,9 +88,8 @@ fn format_in(dir: &Path, options: &FormatOptions, each: EachStep<'_>) -> Result<
         return Err(Error::Exists(path));
     }
     let mut made = Made::default();
-    let mut steps = Steps { each, before: 0, of: 0 };
     let bytes = options.slices.iter().map(|it| it.bytes.unwrap_or(options.slice_bytes));
-    steps.of = bytes.fold(0, u64::saturating_add);
+    let mut steps = Steps::new(each, bytes.fold(0, u64::saturating_add));
     let mut mappings = Vec::new();
     for (index, spec) in options.slices.iter().enumerate() {
         let path = dir.join(format!("slice.{index}"));
@@ -109,12 +108,12 @@ fn format_in(dir: &Path, options: &FormatOptions, each: EachStep<'_>) -> Result<
 
 /// What a failed format takes back.
 #[derive(Default)]
-struct Made {
+pub(crate) struct Made {
     /// Files and links that were not there.
     paths: Vec<PathBuf>,
     /// Files that were, and their lengths.
     grown: Vec<(PathBuf, u64)>,
-    keep: bool,
+    pub(crate) keep: bool,
 }
 
 impl Drop for Made {
@@ -132,14 +131,19 @@ impl Drop for Made {
 }
 
 /// How far the files are.
-struct Steps<'a> {
+pub(crate) struct Steps<'a> {
     each: EachStep<'a>,
     /// Bytes of the slices before this one.
     before: u64,
     of: u64,
 }
 
-impl Steps<'_> {
+impl<'a> Steps<'a> {
+    /// Of so many bytes in all.
+    pub(crate) fn new(each: EachStep<'a>, of: u64) -> Steps<'a> {
+        Steps { each, before: 0, of }
+    }
+
     /// So many bytes of this slice are done.
     fn told(&mut self, done: u64) -> Result<()> {
         match (self.each)(self.before.saturating_add(done), self.of) {
@@ -157,7 +161,7 @@ impl Steps<'_> {
 }
 
 /// Puts the file or link of one slice in its place.
-fn place(
+pub(crate) fn place(
     path: &Path,
     spec: &SliceSpec,
     bytes: u64,

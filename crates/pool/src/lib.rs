@@ -16,12 +16,14 @@ mod gate;
 mod log;
 mod members;
 mod mirror;
+mod notes;
 mod open;
 mod options;
 mod page_cache;
 mod pool;
 mod reclaim;
 mod record;
+mod replace;
 mod root;
 mod salvage;
 mod scan;
@@ -48,13 +50,15 @@ pub use gate::{Closed, Entered};
 pub use log::LaneGuard;
 pub use open::Recovery;
 pub use options::{
-    Atime, FormatOptions, MEMORY_BYTES, OpenOptions, PoolInfo, SliceInfo, SliceSpec,
+    Atime, FormatOptions, MEMORY_BYTES, MirrorInfo, MirrorState, OpenOptions, PoolInfo, SliceInfo,
+    SliceSpec,
 };
 pub use pool::{Pool, Roots};
 pub use reclaim::{Extent, Reclaim};
 pub use record::{
     KIND_CHANGE, KIND_EPOCH, PAYLOAD_BYTES_MAX, Record, RecordBuffer, STAMP_AT_OPEN_MAX,
 };
+pub use replace::replace_file;
 pub use root::INODE_COUNTER_MAX;
 pub use scan::Damage;
 pub use scrub::{ScrubPlace, Scrubbed};

@@ -180,8 +180,10 @@ fn away(path: &Path, read_only: bool) -> String {
         true => "it is brought up to date when the pool is next open for writing",
         false => "it is being brought up to date",
     };
-    format!("{} is stale, it was away while the pool was changed: {then}", path.display())
+    format!("{} {IS_STALE}: {then}", path.display())
 }
+
+const IS_STALE: &str = "is stale, as it was away while the pool was changed";
 
 impl Slice {
     /// Its copies: where each lies, and its memory; the stale one, too.
@@ -294,6 +296,7 @@ impl Pool {
         mirrors.tell(&now, &self.slices)?;
         *members = now;
         self.slices.iter().for_each(|slice| slice.mapping.mirror_is_current());
+        self.forget_notes(&|note| note.contains(IS_STALE));
         Ok(())
     }
 }

@@ -68,12 +68,10 @@ impl Pool {
         let roots = choose_roots(&candidates, &slots);
         let roots = salvage::or_newest(roots, &slots, options, &mut notes)?;
         let highest = highest_generation(&slots);
-        let topology = machine(&candidates, options)?;
-        let near = near_slices(&topology, &candidates);
+        let near = near_slices(&machine(&candidates, options)?, &candidates);
         let mut recovery = Recovery::default();
         let mut slices = Vec::new();
-        let mut unreadable = Vec::new();
-        let mut logs = Vec::new();
+        let (mut unreadable, mut logs) = (Vec::new(), Vec::new());
         let mut inodes = 0;
         let mut complete = 0;
         for (index, candidate) in candidates.into_iter().enumerate() {

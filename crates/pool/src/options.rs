@@ -119,10 +119,43 @@ pub struct SliceInfo {
     pub domain: &'static str,
     /// Ranges that cannot be read, because the memory fails there: first byte and bytes.
     pub unreadable: Vec<(u64, u64)>,
+    /// Its second copy, in a mirrored pool.
+    pub mirror: Option<MirrorInfo>,
     /// Data blocks in all.
     pub blocks: u64,
     /// Data blocks free.
     pub blocks_free: u64,
+}
+
+/// The second copy of a slice.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MirrorInfo {
+    /// Where it is, if it is there.
+    pub path: Option<PathBuf>,
+    /// Whether it can take the first one's place.
+    pub state: MirrorState,
+}
+
+/// Whether a second copy can take the first one's place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MirrorState {
+    /// It has all that the first one has.
+    Current,
+    /// It was away, and is being brought up to date.
+    Stale,
+    /// Its file is not there.
+    Missing,
+}
+
+impl MirrorState {
+    /// Its name: `current`, `stale` or `missing`.
+    pub fn name(self) -> &'static str {
+        match self {
+            MirrorState::Current => "current",
+            MirrorState::Stale => "stale",
+            MirrorState::Missing => "missing",
+        }
+    }
 }
 
 /// What a pool says about itself.

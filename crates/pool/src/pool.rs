@@ -53,7 +53,7 @@ pub struct Pool {
     near: Vec<u8>,
     poison: OnceLock<String>,
     options: OpenOptions,
-    notes: Mutex<Vec<String>>,
+    pub(crate) notes: Mutex<Vec<String>>,
     /// What was read from its second copy.
     pub(crate) second_copies: Mutex<Vec<String>>,
     inodes_at_open: u64,
@@ -205,15 +205,6 @@ impl Pool {
         match self.poison.get() {
             Some(why) => Err(Error::Poisoned(why.clone())),
             None => Ok(()),
-        }
-    }
-
-    /// Adds a line to what `info` says was noticed, unless it is there.
-    pub fn note(&self, note: String) {
-        let mut notes = self.notes.lock();
-        if !notes.contains(&note) {
-            tracing::warn!("{note}");
-            notes.push(note);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::log::SliceLog;
-use crate::options::SliceInfo;
+use crate::options::{MirrorInfo, MirrorState, SliceInfo};
 use crate::root::{self, SliceRoot, Slots};
 use crate::space::Space;
 use crate::superblock::{BLOCK_BYTES, COPIES_MAX, Flaw, SUPERBLOCK_BLOCK, Superblock};
@@ -40,6 +40,17 @@ impl Slice {
         self.inode_next.load(Ordering::Relaxed)
     }
 
+    fn mirror_info(&self) -> MirrorInfo {
+        let state = if self.mapping.mirror().is_some() {
+            MirrorState::Current
+        } else if self.mapping.stale_mirror().is_some() {
+            MirrorState::Stale
+        } else {
+            MirrorState::Missing
+        };
+        MirrorInfo { path: self.mirror.clone(), state }
+    }
+
     /// What it says about itself.
     pub fn info(&self) -> SliceInfo {
         let superblock = &self.superblock;
@@ -54,6 +65,7 @@ impl Slice {
             medium: medium_name(self.mapping.medium()),
             domain: domain_of(superblock.domain).name(),
             unreadable: self.mapping.bad_ranges(),
+            mirror: self.superblock.is_mirrored().then(|| self.mirror_info()),
             blocks: self.space.blocks(),
             blocks_free: self.space.free(),
         }
@@ -239,7 +251,7 @@ fn is_device(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|m| m.file_type().is_char_device())
 }
 
-fn check_domain(path: &Path, superblock: &Superblock, mapping: &Mapping) -> Result<()> {
+pub(crate) fn check_domain(path: &Path, superblock: &Superblock, mapping: &Mapping) -> Result<()> {
     let now = mapping.domain();
     if superblock.domain > now as u8 {
         return Err(Error::Domain(format!(

@@ -12,6 +12,7 @@ mod manual;
 mod names;
 mod removals;
 mod repairs;
+mod resilvers;
 mod scrubs;
 mod stops;
 mod support;

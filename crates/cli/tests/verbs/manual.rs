@@ -4,13 +4,14 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Scratch, ok, run};
 
-const VERBS: [&str; 21] = [
+const VERBS: [&str; 22] = [
     "format",
     "mount",
     "umount",
     "info",
     "check",
     "scrub",
+    "resilver",
     "df",
     "ls",
     "tree",

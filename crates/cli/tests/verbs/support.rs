@@ -53,12 +53,32 @@ impl Scratch {
             return None;
         }
         let mut scratch = Scratch::new();
+        scratch.mount(options);
+        Some(scratch)
+    }
+
+    /// A formatted pool with two copies of everything, on a machine that may mount or not.
+    pub fn mirrored() -> Scratch {
+        let scratch = Scratch { root: tempfile::tempdir().unwrap(), mount: None };
+        scratch.format_with("pool", &["--data-copies=2"]);
+        scratch
+    }
+
+    /// Mounts it, where that can be.
+    pub fn mounts(&mut self) -> bool {
+        let can = can_mount();
+        if can {
+            self.mount(&[]);
+        }
+        can
+    }
+
+    fn mount(&mut self, options: &[&str]) {
         let mount = tempfile::tempdir().unwrap();
-        let (pool, dir) = (scratch.pool().into_os_string(), mount.path().as_os_str().to_owned());
-        scratch.mount = Some(mount);
+        let (pool, dir) = (self.pool().into_os_string(), mount.path().as_os_str().to_owned());
+        self.mount = Some(mount);
         let words = ["mount".into(), pool, dir].into_iter();
         ok(run(words.chain(options.iter().map(OsString::from))));
-        Some(scratch)
     }
 
     /// Where the pool is mounted.
@@ -106,9 +126,14 @@ impl Scratch {
 
     /// Makes one more pool.
     pub fn format(&self, name: &str) {
+        self.format_with(name, &[]);
+    }
+
+    fn format_with(&self, name: &str, more: &[&str]) {
         let pool = self.root.path().join(name);
         let options = ["--slices=2", "--size=32M", "--durability=process"].map(OsStr::new);
-        ok(run([&[OsStr::new("format"), pool.as_os_str()], &options[..]].concat()));
+        let more: Vec<&OsStr> = more.iter().map(OsStr::new).collect();
+        ok(run([&[OsStr::new("format"), pool.as_os_str()], &options[..], &more].concat()));
     }
 
     pub fn root(&self) -> &Path {

@@ -102,7 +102,7 @@ impl World {
     /// Opens the pool, brings stale copies up to date, and closes it.
     fn resilver(&self) -> fs::Resilvered {
         let fs = self.pool.start_alone();
-        let done = fs.resilver().expect("something was stale");
+        let done = fs.resilver(&mut |_, _| true).expect("something was stale");
         assert_eq!((done.ended.clone(), done.done), (Some(Ok(())), done.of), "{done:?}");
         self.verify(&fs);
         close(fs);
@@ -159,7 +159,7 @@ fn any_file_may_be_away_and_comes_back() {
             assert!(world.resilver().copied > 0);
             let fs = world.pool.start_alone();
             assert!(degraded(&fs).is_empty(), "{:?}", fs.info().notes);
-            assert!(fs.resilver().is_none(), "nothing is stale any more");
+            assert!(fs.resilver(&mut |_, _| true).is_none(), "nothing is stale any more");
             world.verify(&fs);
             close(fs);
         }
