@@ -6,6 +6,7 @@ use crate::catalog::{SYNC, named};
 use crate::explore::{Settings, explore, sites};
 use crate::flips::{Closed, unreadable_state};
 use crate::images::{Outcome, Shape};
+use crate::mended;
 use crate::mutant::Mutant;
 use crate::recording::{Recorder, Recording, Start, Workload, record};
 use crate::select::Budget;
@@ -65,13 +66,21 @@ struct Tried {
 /// Runs all mutants on so many threads; `tell` is called with lines for the user.
 pub fn adequacy(threads: usize, tell: &(dyn Fn(&str) + Sync)) -> Outcome<Adequacy> {
     let tried = tried()?;
-    let pools = [Closed::new(&Shape::SMALL)?, Closed::killed(&Shape::SMALL)?];
+    // one bit of them is flipped at a time
+    let pools = Mutex::new([
+        ("bits of a closed pool flipped", Closed::new(&Shape::SMALL)?),
+        ("bits of a killed pool flipped", Closed::killed(&Shape::SMALL)?),
+        ("bits of a mirrored pool flipped", Closed::new(&Shape::MIRRORED)?),
+    ]);
     let mutants: BTreeSet<Mutant> = tried.iter().flat_map(|t| t.mutants.iter().copied()).collect();
     let mutants: Vec<Mutant> = mutants.into_iter().collect();
     let killer = |mutant: Mutant| {
         let tried = tried.iter().find(|tried| kills(tried, mutant));
         let name = tried.map(|tried| tried.recording.name.clone());
-        name.or_else(|| flipped(&pools, mutant).map(str::to_owned))
+        name.or_else(|| {
+            let pools = pools.lock().unwrap_or_else(PoisonError::into_inner);
+            flipped(&*pools, mutant).map(str::to_owned)
+        })
     };
     let (next, found) = (AtomicUsize::new(0), Mutex::new(Adequacy::default()));
     std::thread::scope(|scope| {
@@ -111,6 +120,10 @@ fn tried() -> Outcome<Vec<Tried>> {
     recordings.push(opened(Domain::Sync)?);
     recordings.push(unfinished(Domain::CpuFlush)?);
     recordings.push(unfinished(Domain::Sync)?);
+    for domain in [Domain::CpuFlush, Domain::Sync] {
+        recordings.push(mended::scrubbed(domain)?);
+        recordings.push(mended::resilvered(domain)?);
+    }
     recordings
         .into_iter()
         .map(|recording| {
@@ -152,18 +165,15 @@ fn opened(domain: Domain) -> Outcome<Recording> {
 }
 
 /// Who notices that a checksum is not looked at when bits of a medium are wrong.
-fn flipped([closed, killed]: &[Closed; 2], mutant: Mutant) -> Option<&'static str> {
+fn flipped(pools: &[(&'static str, Closed)], mutant: Mutant) -> Option<&'static str> {
     mutant.blind()?;
-    let seen = |pool: &Closed| {
+    let seen = |(_, pool): &&(&str, Closed)| {
         let superblock = 0..512 * 8;
         let others = (superblock.end..pool.bits()).step_by(FLIP_EVERY);
         !pool.flip(superblock.chain(others), Some(mutant)).violations.is_empty()
     };
-    if seen(closed) {
-        return Some("bits of a closed pool flipped");
-    }
-    if seen(killed) {
-        return Some("bits of a killed pool flipped");
+    if let Some((name, _)) = pools.iter().find(seen) {
+        return Some(name);
     }
     let state = unreadable_state(Some(mutant)).unwrap_or_default();
     (!state.is_empty()).then_some("bits of the state flipped")
@@ -188,6 +198,12 @@ fn kills(tried: &Tried, mutant: Mutant) -> bool {
 /// Why nothing depends on a line, where that is so.
 fn equivalent(tried: &[Tried], mutant: Mutant) -> Option<&'static str> {
     let fence = matches!(mutant, Mutant::Fence(_) | Mutant::Swap(_));
+    if fence && mutant.site().file().ends_with("pool/src/mirror.rs") {
+        return Some(
+            "it orders copying to a stale file before what other threads store there; that all of \
+             it is durable is seen to by the fences of who declares the file current",
+        );
+    }
     let orders = |t: &Tried| t.recording.domain != Domain::Sync && t.mutants.contains(&mutant);
     (fence && !tried.iter().any(orders)).then_some(
         "it runs in the sync domain only, where a fence orders what threads see, and nothing on \

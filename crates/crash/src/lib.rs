@@ -23,6 +23,7 @@ pub mod flips;
 pub mod images;
 pub mod inside;
 pub mod memo;
+pub mod mended;
 pub mod model;
 pub mod mutant;
 pub mod pairs;

@@ -26,6 +26,14 @@ pub enum Mutant {
 }
 
 impl Mutant {
+    /// The line.
+    pub fn site(&self) -> Site {
+        match self {
+            Mutant::Flush(site) | Mutant::Fence(site) | Mutant::Sync(site) => site,
+            Mutant::Swap(site) | Mutant::Checksum(site) => site,
+        }
+    }
+
     /// The mutants that these events show to be possible.
     pub fn of_events(events: &[Event]) -> Vec<Mutant> {
         let of = |event: &Event| match event.kind {

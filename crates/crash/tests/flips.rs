@@ -26,6 +26,14 @@ fn bits_of_a_pool_that_was_killed() {
     flips(&killed, (0..killed.bits()).step_by(EVERY));
 }
 
+/// Whatever bit is lost, another copy has it.
+#[test]
+fn bits_of_a_mirrored_pool() {
+    let closed = Closed::new(&Shape::MIRRORED).unwrap();
+    flips(&closed, (0..closed.bits()).step_by(2 * EVERY + 1));
+    assert!(closed.opens_with_each_bit((0..closed.bits()).step_by(4 * EVERY + 3)));
+}
+
 #[test]
 fn bits_of_who_wrote_last() {
     assert_eq!(unreadable_state(None).unwrap(), Vec::<String>::new());

@@ -4,16 +4,14 @@
 mod common;
 
 use common::none;
-use crash::arena::{Arena, Files};
+use crash::arena::Files;
 use crash::catalog::{SYNC, catalog, find};
-use crash::events::{Trace, apply_all};
 use crash::explore::{Settings, explore};
-use crash::images::Shape;
-use crash::recording::{Recorder, Recording, Start, Workload, record};
+use crash::mended;
+use crash::recording::{Recording, Start, Workload, record};
 use crash::report::Report;
 use crash::world::pattern;
 use pmem::Domain;
-use std::sync::Arc;
 
 fn operations(start: Start, domain: Domain, every: usize) {
     let mut report = Report::default();
@@ -51,26 +49,6 @@ fn operations_in_the_other_domains() {
     }
 }
 
-/// A pool whose first file was away while files were made, changed and removed.
-fn stale(domain: Domain) -> Recorder {
-    let shape = Shape { domain, ..Shape::MIRRORED };
-    let mut recorder = Recorder::new(&shape, 0).unwrap();
-    let blocks_free = recorder.blocks_free();
-    recorder.plant().unwrap();
-    let mut images = recorder.close().unwrap();
-    let trace = Arc::new(Trace::default());
-    let arena = Arena::new(domain, &images).unwrap().with(Files::Without(0));
-    let fs = arena.open(Some(&trace)).unwrap();
-    let mut degraded = crash::world::World::new(fs, 0, 0);
-    degraded.file("/made", &pattern(5, 30_000)).unwrap();
-    degraded.write("/file", 100, &pattern(6, 9000)).unwrap();
-    degraded.unlink("/small").ok();
-    degraded.handles.clear();
-    Arc::into_inner(degraded.fs).unwrap().close().unwrap();
-    apply_all(&trace.take(), &mut images);
-    Recorder::on(domain, images, blocks_free, 0).unwrap()
-}
-
 fn nothing_is_lost(recording: &Recording, files: Files) {
     let recording = Recording { files, ..recording.clone() };
     none(&explore(&recording, &Settings::quick(3)));
@@ -80,7 +58,7 @@ fn nothing_is_lost(recording: &Recording, files: Files) {
 #[test]
 fn bringing_a_file_up_to_date() {
     for domain in [Domain::CpuFlush, Domain::Sync, Domain::CpuCache] {
-        let mut recorder = stale(domain);
+        let mut recorder = mended::stale(domain).unwrap();
         recorder.begin().unwrap();
         let resilver = |w: &mut crash::world::World| {
             let done = w.fs.resilver(&mut |_, _| true).unwrap();
@@ -100,18 +78,12 @@ fn bringing_a_file_up_to_date() {
 
 /// Then the other one may be lost.
 #[test]
-fn a_file_that_was_brought_up_to_date_has_everything() {
+fn a_file_that_was_brought_up_to_date_or_scrubbed_has_everything() {
     for domain in [Domain::CpuFlush, Domain::Sync, Domain::CpuCache] {
-        let mut recorder = stale(domain);
-        assert_eq!(recorder.world.fs.resilver(&mut |_, _| true).unwrap().ended, Some(Ok(())));
-        recorder.begin().unwrap();
-        let write = |w: &mut crash::world::World| w.write("/made", 9000, &pattern(8, 5000));
-        recorder.operation("write", write).unwrap().unwrap();
-        recorder.operation("checkpoint", |w| w.fs.checkpoint()).unwrap().unwrap();
-        recorder.operation("unlink", |w| w.unlink("/made")).unwrap().unwrap();
-        let recording = recorder.finish("resilvered".to_owned());
-        for files in [Files::All, Files::Without(0), Files::Without(1)] {
-            nothing_is_lost(&recording, files);
+        for recording in [mended::resilvered(domain).unwrap(), mended::scrubbed(domain).unwrap()] {
+            for files in [Files::All, Files::Without(0), Files::Without(1)] {
+                nothing_is_lost(&recording, files);
+            }
         }
     }
 }

@@ -111,7 +111,7 @@ impl FileSystem {
                 break;
             }
         }
-        core.pool.sync()?;
+        core.pool.mended()?;
         core.pool.check_writable()?;
         seen.repaired.append(&mut mended);
         Ok(Some(report(seen, data)))

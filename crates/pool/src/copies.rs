@@ -6,7 +6,7 @@ use crate::error;
 use crate::pool::Pool;
 use crate::superblock::BLOCK_BYTES;
 use crate::tree::{PAGE_BYTES, PagePtr, TreeError};
-use pmem::Mapping;
+use pmem::{InFlight, Mapping};
 
 /// A copy of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,23 +45,27 @@ impl Pool {
         Ok(mapping.read_crc_own(offset, block)?)
     }
 
-    /// Writes one copy of a block again; whether it can be read then.
+    /// Writes one copy of a block again; whether it can be read then. For who promises that it is
+    /// durable there is [`mended`](Pool::mended).
     pub fn write_copy(&self, addr: BlockAddr, which: Which, block: &[u8]) -> bool {
         let Some(mapping) = self.copy(addr, which).filter(|_| self.contains(addr)) else {
             return false;
         };
-        let _ = pmem::fence(mapping.write_own(addr.block() * BLOCK_BYTES, block));
+        let _ = mapping.write_own(addr.block() * BLOCK_BYTES, block);
         let mut found = vec![0; block.len()];
         self.read_copy(addr, which, &mut found).is_ok() && found == block
     }
 
-    /// Makes the second copy of a block what the first is.
+    /// What this thread wrote again is durable when this returns.
+    pub fn mended(&self) -> error::Result<()> {
+        let _ = pmem::fence(InFlight::none());
+        self.sync()
+    }
+
+    /// Makes the second copy of a block what the first is. Recovery ends with a fence.
     pub fn copy_to_mirror(&self, addr: BlockAddr) -> error::Result<()> {
         let Some(mapping) = self.copy(addr, Which::First) else { return Ok(()) };
-        let copied = mapping.copy_to_mirror(addr.block() * BLOCK_BYTES, BLOCK_BYTES as usize)?;
-        if let Some(written) = copied {
-            let _ = pmem::fence(written);
-        }
+        let _ = mapping.copy_to_mirror(addr.block() * BLOCK_BYTES, BLOCK_BYTES as usize)?;
         Ok(())
     }
 

@@ -193,14 +193,15 @@ impl Slice {
         std::iter::once((self.path.as_path(), &self.mapping)).chain(mirror)
     }
 
-    /// Gives the other copy of the log what is in this one.
+    /// Gives the other copy of the log what is in this one. An open ends with a fence.
     fn settle_log(&self, which: Which) {
         let (from, end) =
             (LOG_BLOCK * BLOCK_BYTES, self.superblock.data_block_first() * BLOCK_BYTES);
         let Some(mirror) = self.mapping.mirror() else { return };
         for at in (from..end).step_by(PIECE_BYTES) {
             let len = PIECE_BYTES.min((end - at) as usize);
-            let copied = match which {
+            // what cannot be read in the one that recovery read had no record
+            let _ = match which {
                 Which::First => self.mapping.copy_to_mirror(at, len),
                 Which::Mirror => {
                     let mut bytes = vec![0; len];
@@ -208,20 +209,11 @@ impl Slice {
                     read.map(|()| Some(self.mapping.write_own(at, &bytes)))
                 }
             };
-            // what cannot be read in the one that recovery read had no record
-            if let Ok(Some(copied)) = copied {
-                let _ = pmem::fence(copied);
-            }
         }
     }
 }
 
 impl Mirrors {
-    /// Slices whose files are missing.
-    pub fn missing(&self) -> Vec<usize> {
-        (0..self.paths.len()).filter(|index| self.paths[*index].is_none()).collect()
-    }
-
     /// Tells the files who is current, one half at a time, so that each has a whole one.
     fn tell(&self, members: &Members, slices: &[Slice]) -> Result<()> {
         for slice in slices {
@@ -261,11 +253,6 @@ impl Pool {
         self.sync()
     }
 
-    /// Slices of a mirrored pool whose files are missing.
-    pub fn missing_slices(&self) -> Vec<usize> {
-        self.mirrors.as_ref().map(Mirrors::missing).unwrap_or_default()
-    }
-
     /// Slices with a second copy that lacks what was written while its file was away.
     pub fn stale_slices(&self) -> Vec<usize> {
         let stale = |index: &usize| self.slices[*index].mapping.stale_mirror().is_some();
@@ -277,6 +264,7 @@ impl Pool {
     pub fn copy_to_stale(&self, slice: usize, offset: u64, len: usize) -> Result<usize> {
         let copied = self.slices[slice].mapping.copy_to_mirror(offset, len)?;
         Ok(copied.map_or(0, |written| {
+            // what others store there later must not be overtaken by it
             let _ = pmem::fence(written);
             len
         }))

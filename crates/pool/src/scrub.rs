@@ -141,7 +141,8 @@ impl Pool {
         true
     }
 
-    /// Looks at both copies of each slice's superblock and root.
+    /// Looks at all copies of each slice's superblock and root; those that are bad are written
+    /// again, and durable after [`mended`](Pool::mended).
     pub fn scrub_heads(&self, seen: &mut Scrubbed) -> Result<()> {
         // nobody writes a root meanwhile
         let _still = self.generation_highest.lock();
@@ -194,6 +195,6 @@ fn mend(mapping: &Mapping, block: u64, bytes: &[u8]) -> Option<bool> {
     if is_there() {
         return None;
     }
-    let _ = pmem::fence(mapping.write_own(block * BLOCK_BYTES, bytes));
+    let _ = mapping.write_own(block * BLOCK_BYTES, bytes);
     Some(is_there())
 }

@@ -219,8 +219,8 @@ impl Candidate {
             if read_only {
                 return format!("{}: the {which} superblock is damaged", path.display());
             }
-            let written = mapping.write(block * BLOCK_BYTES, superblock.as_bytes());
-            let _ = pmem::fence(written);
+            // an open ends with a fence
+            let _ = mapping.write(block * BLOCK_BYTES, superblock.as_bytes());
             format!(
                 "{}: the {which} superblock was damaged; repaired from the other",
                 path.display()
