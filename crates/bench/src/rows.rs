@@ -7,6 +7,7 @@ mod fuse;
 mod fuse_names;
 mod latency;
 mod memory;
+mod mirrors;
 mod namespace;
 mod open;
 mod overwrite;
@@ -43,6 +44,7 @@ const ROWS: &[(&str, Measure)] = &[
     ("open_1m_files", open::open_1m_files),
     ("recovery_full_log", open::recovery_full_log),
     ("page_copies", copies::page_copies),
+    ("mirrored_overwrite_4k", mirrors::mirrored_overwrite_4k),
     ("copy_1g_shared", copy::copy_1g_shared),
     ("fuse_read_1m", fuse::fuse_read_1m),
     ("fuse_write_1m", fuse::fuse_write_1m),

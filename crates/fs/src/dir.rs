@@ -156,7 +156,8 @@ impl Core {
         let scanned = self.pool.scan(keys::home(dir.ino), from, to, &mut |key, value| {
             match Dirent::decode(value) {
                 Some(entry) => own.load(key.index, entry),
-                None => damaged = Some(key),
+                // what DRAM knows of it is newer
+                None => damaged = (!own.knows(key.index)).then_some(key),
             }
             whole = own.slots() <= slots_max;
             damaged.is_none() && whole
@@ -224,7 +225,7 @@ impl Core {
                     Some(entry) => {
                         found.insert(key.index, entry);
                     }
-                    None => damaged = Some(key),
+                    None => damaged = (!dir_entries.knows(key.index)).then_some(key),
                 }
                 let full = found.len() >= BATCH;
                 if full {

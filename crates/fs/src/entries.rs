@@ -65,6 +65,11 @@ impl Dir {
         self.complete
     }
 
+    /// Whether DRAM has what is so of a cookie.
+    pub fn knows(&self, cookie: u64) -> bool {
+        self.slots.contains_key(&cookie)
+    }
+
     /// Slots in DRAM.
     pub fn slots(&self) -> u64 {
         self.slots.len() as u64

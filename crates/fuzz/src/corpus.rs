@@ -43,6 +43,7 @@ struct Plan {
     changes: usize,
     checkpoint_every: usize,
     log_line_bytes: u32,
+    copies: u32,
     /// Further values, for a tree with many pages.
     values: usize,
     /// Files are open when it ends, without a name.
@@ -62,6 +63,7 @@ const PLAN: Plan = Plan {
     changes: 60,
     checkpoint_every: usize::MAX,
     log_line_bytes: 64,
+    copies: 1,
     values: 0,
     orphans: false,
     requests: false,
@@ -69,7 +71,7 @@ const PLAN: Plan = Plan {
     close: false,
 };
 
-const PLANS: [Plan; 14] = [
+const PLANS: [Plan; 16] = [
     Plan { name: "empty", changes: 0, close: true, ..PLAN },
     Plan { name: "closed", close: true, ..PLAN },
     Plan { name: "killed", changes: 40, ..PLAN },
@@ -84,6 +86,8 @@ const PLANS: [Plan; 14] = [
     Plan { name: "requests", requests: true, orphans: true, checkpoint_every: 17, ..PLAN },
     Plan { name: "shared", shares: true, checkpoint_every: 29, ..PLAN },
     Plan { name: "shared on two slices", shares: true, slices: 2, close: true, ..PLAN },
+    Plan { name: "mirrored", copies: 2, slices: 2, checkpoint_every: 35, ..PLAN },
+    Plan { name: "three mirrored slices", copies: 2, slices: 3, close: true, ..PLAN },
 ];
 
 /// Makes them all, in `dir`.
@@ -123,7 +127,8 @@ fn formatted(dir: &Path, plan: &Plan) -> fs::Result<Image> {
     let _ = std::fs::remove_dir_all(dir);
     let options = FormatOptions {
         slices: vec![SliceSpec::default(); plan.slices],
-        slice_bytes: plan.slice_bytes,
+        slice_bytes: plan.slice_bytes * u64::from(plan.copies),
+        data_copies: plan.copies,
         virtual_nodes: Some(plan.slices as u32),
         process: plan.process,
         log_line_bytes: Some(plan.log_line_bytes),
@@ -148,6 +153,7 @@ fn same_identity(image: &mut Image, number: u64) {
                     image.put(slice, part.at + 32, &own);
                 }
                 Kind::Root => image.put(slice, part.at + 8, &own),
+                Kind::Members => image.put(slice, part.at + 8, &pool),
                 _ => {}
             }
         }

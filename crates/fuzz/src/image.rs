@@ -21,6 +21,12 @@ pub const UNIT: usize = 64;
 pub const LOG_LINE_AT: usize = 104;
 /// Where the state lies.
 pub const STATE_AT: usize = 3 * BLOCK;
+/// Where in a superblock the number of copies is said.
+const COPIES_AT: usize = 88;
+/// Where the members of a mirrored pool lie in each half of a file.
+const MEMBERS_AT: usize = 6 * BLOCK;
+/// Bytes of them.
+pub const MEMBERS: usize = 320;
 /// Where in a root its two trees are named.
 pub const ROOT_TREES: [usize; 2] = [72, 104];
 const LOG_AT: usize = 16 * BLOCK;
@@ -42,6 +48,8 @@ pub enum Kind {
     Root,
     /// Which boot wrote last.
     State,
+    /// Whose files are current.
+    Members,
     /// Header of a chunk of the log.
     Chunk,
     /// Record of the log.
@@ -149,14 +157,40 @@ impl Image {
     fn fixed_parts(&self, slice: usize, parts: &mut Vec<Part>) {
         let mut add = |kind, at, len| parts.push(Part { kind, slice, at, len, chunk: 0 });
         let len = self.slices[slice].len();
-        add(Kind::Superblock, 0, SUPERBLOCK);
-        add(Kind::Superblock, (len / BLOCK).saturating_sub(1) * BLOCK, SUPERBLOCK);
-        for at in [BLOCK, 2 * BLOCK] {
-            if self.get(slice, at, 8) == Some(b"NSROOT01") {
-                add(Kind::Root, at, ROOT);
+        let halves = if self.is_mirrored() { vec![0, len / 2] } else { vec![0] };
+        let half_len = len / halves.len();
+        for from in halves {
+            add(Kind::Superblock, from, SUPERBLOCK);
+            let last = from + (half_len / BLOCK).saturating_sub(1) * BLOCK;
+            add(Kind::Superblock, last, SUPERBLOCK);
+            for at in [from + BLOCK, from + 2 * BLOCK] {
+                if self.get(slice, at, 8) == Some(b"NSROOT01") {
+                    add(Kind::Root, at, ROOT);
+                }
+            }
+            add(Kind::State, from + STATE_AT, STATE);
+            if self.is_mirrored() {
+                add(Kind::Members, from + MEMBERS_AT, MEMBERS);
             }
         }
-        add(Kind::State, STATE_AT, STATE);
+    }
+
+    /// Whether each file holds the mirror of the slice before it, too.
+    fn is_mirrored(&self) -> bool {
+        self.number(0, COPIES_AT, 4) == 2
+    }
+
+    /// In a mirrored pool, makes the mirrors what the slices are.
+    pub fn mirror_slices(&mut self) {
+        let len = self.slices[0].len();
+        if !self.is_mirrored() || self.slices.iter().any(|slice| slice.len() != len) {
+            return;
+        }
+        for slice in 0..self.slices.len() {
+            let half = self.slices[slice][..len / 2].to_vec();
+            let next = (slice + 1) % self.slices.len();
+            self.put(next, len / 2, &half);
+        }
     }
 
     fn log_parts(&self, slice: usize, parts: &mut Vec<Part>) {

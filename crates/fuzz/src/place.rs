@@ -88,6 +88,7 @@ impl Place for Files {
     }
 
     fn candidates(&self, read_only: bool) -> pool::Result<Vec<Candidate>> {
-        (0..self.slices).map(|slice| Candidate::open(&self.path(slice), read_only)).collect()
+        pool::candidates(&self.dir, &|path| Candidate::open(path, read_only))
+            .map(|(found, _)| found)
     }
 }

@@ -2,7 +2,7 @@
 //! what is behind.
 
 use crate::image::{
-    BLOCK, Image, Kind, Part, ROOT, ROOT_COPY, ROOT_TREES, STATE, SUPERBLOCK, UNIT,
+    BLOCK, Image, Kind, MEMBERS, Part, ROOT, ROOT_COPY, ROOT_TREES, STATE, SUPERBLOCK, UNIT,
 };
 use pmem::crc32c;
 use std::collections::HashSet;
@@ -35,6 +35,7 @@ pub fn mirror(image: &mut Image, parts: &[Part]) {
             _ => {}
         }
     }
+    image.mirror_slices();
 }
 
 /// The page that the pointer at `at` names, to where the pointer says that its second copy is.
@@ -54,6 +55,7 @@ fn seal_first(image: &mut Image, parts: &[Part]) {
         match part.kind {
             Kind::Superblock => trailing(image, part, SUPERBLOCK - 8),
             Kind::State => seal_state(image, part),
+            Kind::Members => trailing(image, part, MEMBERS - 8),
             Kind::Root => {
                 for tree in ROOT_TREES {
                     seal_below(image, part.slice, part.at + tree, &mut sealed);

@@ -1,5 +1,6 @@
 //! Does each operation to the file system and to the reference, and compares the answers.
 
+use crate::away::Away;
 use crate::common::{TestPool, options, pattern};
 use crate::compare;
 use crate::ops::{Make, Op, Pick, Place};
@@ -24,6 +25,8 @@ pub struct Setup {
     pub memory_bytes: Option<u64>,
     pub background: bool,
     pub atime: Atime,
+    /// Two copies of everything, where there are slices for that.
+    pub mirrored: bool,
 }
 
 /// The file system and the reference, side by side.
@@ -37,6 +40,7 @@ pub struct Harness {
     dead: Vec<Ino>,
     /// Blocks of data that the test lets the model hold.
     pub blocks_max: u64,
+    away: Away,
 }
 
 pub fn name(pick: Pick) -> Vec<u8> {
@@ -77,7 +81,11 @@ impl Harness {
     pub fn new(setup: Setup) -> Harness {
         let options = options(setup.slices, setup.slice_bytes);
         let log_line_bytes = Some(setup.log_line_bytes);
-        let mut pool = TestPool::with(&FormatOptions { log_line_bytes, ..options });
+        let mirrored = setup.mirrored && setup.slices > 1;
+        let data_copies = if mirrored { 2 } else { 1 };
+        let slice_bytes = options.slice_bytes * u64::from(data_copies);
+        let options = FormatOptions { log_line_bytes, data_copies, slice_bytes, ..options };
+        let mut pool = TestPool::with(&options);
         pool.open.memory_bytes = setup.memory_bytes;
         pool.open.atime = setup.atime;
         let mut harness = Harness {
@@ -88,6 +96,7 @@ impl Harness {
             handles: Vec::new(),
             dead: vec![Ino(0), Ino(u64::MAX), Ino(77 << 8 | 200)],
             blocks_max: 0,
+            away: Away::new(if mirrored { setup.slices } else { 0 }),
         };
         harness.model.reads_count = setup.atime == Atime::Relatime;
         harness.start();
@@ -113,7 +122,9 @@ impl Harness {
 
     fn start(&mut self) {
         let background = self.setup.background;
-        self.fs = Some(if background { self.pool.start() } else { self.pool.start_alone() });
+        let fs = if background { self.pool.start() } else { self.pool.start_alone() };
+        self.away.settle(&fs);
+        self.fs = Some(fs);
     }
 
     pub fn fs(&self) -> &FileSystem {
@@ -342,7 +353,7 @@ impl Harness {
         // a check needs the pool for itself: it looks at what a kill now would leave
         let copy = crate::common::scratch();
         crate::common::snapshot(&self.pool.dir(), copy.path());
-        compare::clean(copy.path())
+        compare::clean(copy.path(), self.away.is_any())
     }
 
     fn step_reopen(&mut self) -> Verdict {
@@ -351,7 +362,8 @@ impl Harness {
         let before = compare::attributes(self.fs(), &self.model)?;
         same("close", self.fs().close(), Ok(()))?;
         self.fs = None;
-        compare::clean(&self.pool.dir())?;
+        compare::clean(&self.pool.dir(), self.away.is_any())?;
+        self.away.turn(&self.pool.dir());
         self.start();
         if self.fs().replayed() != 0 {
             return Err(format!("{} records replayed after a close", self.fs().replayed()));
@@ -368,7 +380,8 @@ impl Harness {
         self.handles.clear();
         self.fs = None;
         gone.into_iter().for_each(|ino| self.forget(ino));
-        compare::clean(&self.pool.dir())?;
+        compare::clean(&self.pool.dir(), self.away.is_any())?;
+        self.away.turn(&self.pool.dir());
         self.start();
         self.compare(&before)?;
         self.open_some()

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod acls;
+mod away;
 #[path = "../common/mod.rs"]
 mod common;
 mod compare;
@@ -36,8 +37,9 @@ fn setup(background: bool) -> impl Strategy<Value = Setup> {
     let slice_bytes = prop_oneof![Just(1u64 << 20), Just(3 << 20), Just(16 << 20)];
     let log_line_bytes = prop_oneof![Just(64u32), Just(256)];
     let atime = prop_oneof![Just(Atime::Relatime), Just(Atime::Never)];
-    (1usize..4, slice_bytes, log_line_bytes, memory_bytes, atime).prop_map(
-        move |(slices, slice_bytes, log_line_bytes, memory_bytes, atime)| Setup {
+    (1usize..4, slice_bytes, log_line_bytes, memory_bytes, atime, any::<bool>()).prop_map(
+        move |(slices, slice_bytes, log_line_bytes, memory_bytes, atime, mirrored)| Setup {
+            mirrored,
             atime,
             slices,
             slice_bytes,
