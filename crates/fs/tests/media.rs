@@ -156,6 +156,11 @@ fn a_page_of_the_log_that_fails_in_a_pool_that_was_killed_is_named() {
     let files = plant(&fs);
     fs.checkpoint().unwrap();
     let last = "one more";
+    // several pages of it
+    for number in 0..60 {
+        let name = format!("{number:02}-{}", "x".repeat(100));
+        fs.create(Ino::ROOT, name.as_bytes(), NewNode::File, BY).unwrap();
+    }
     fs.create(Ino::ROOT, last.as_bytes(), NewNode::File, BY).unwrap();
     let log_blocks = fs.info().slices[0].log_bytes / BLOCK as u64;
     pool.kill();
@@ -173,13 +178,15 @@ fn a_page_of_the_log_that_fails_in_a_pool_that_was_killed_is_named() {
                 }
                 Err(error) => {
                     assert_eq!(error.errno(), libc::EIO, "{error}");
-                    assert!(error.to_string().contains("cannot be read"), "{error}");
+                    // or the chunk behind it says that it is missed
+                    let told = ["cannot be read", "lost the chunk", "is damaged"];
+                    assert!(told.iter().any(|what| error.to_string().contains(what)), "{error}");
                     refused += 1;
                 }
             }
         }
     }
-    assert!(refused >= 1 && whole >= 22, "{refused} refused, {whole} opened");
+    assert!(refused >= 3 && whole >= 16, "{refused} refused, {whole} opened");
 }
 
 /// The server goes on while memory fails under it: reads of the range fail, and nothing else.
@@ -205,4 +212,73 @@ fn memory_fails_while_the_pool_is_in_use() {
     fs.close().unwrap();
     drop(fs);
     assert_eq!(fs::check(dir.path()).unwrap().findings.len(), 0);
+}
+
+/// The pool in this directory with the memory of these blocks of slice 0 failing.
+fn failing(dir: &Path, blocks: &[u64], read_only: bool) -> Candidate {
+    let path = dir.join("slice.0");
+    let options = MapOptions { process: true, ..MapOptions::default() };
+    let mapping = Mapping::open(&path, &options).unwrap();
+    let candidate = Candidate::from_mapping(&path, mapping, read_only).unwrap();
+    for block in blocks {
+        candidate.mapping.poison(block * BLOCK as u64, BLOCK).unwrap();
+    }
+    candidate
+}
+
+/// A closed pool of one slice, the blocks of a file in it, and those of the trees' pages.
+fn closed() -> (TestPool, Files, Vec<u64>, Vec<u64>) {
+    let pool = TestPool::new(1, SLICE_BYTES);
+    let fs = pool.start_alone();
+    let files = plant(&fs);
+    fs.close().unwrap();
+    drop(fs);
+    let image = std::fs::read(pool.dir().join("slice.0")).unwrap();
+    let all = || image.chunks(BLOCK).zip(0u64..);
+    let large = pattern(12, 3 * BLOCK);
+    let data = all().filter(|(bytes, _)| large.chunks(BLOCK).any(|block| block == *bytes));
+    let trees = all().filter(|(bytes, _)| bytes.starts_with(b"NSTP"));
+    let (data, trees) = (data.map(|at| at.1).collect(), trees.map(|at| at.1).collect());
+    (pool, files, data, trees)
+}
+
+/// Data that cannot be read is a finding of each of its blocks, whoever looks: a check of the
+/// closed pool, one of the pool in use, a scrub.
+#[test]
+fn data_whose_memory_fails_is_found_block_by_block() {
+    let (pool, _, data, _) = closed();
+    assert_eq!(data.len(), 3);
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let report = fs::check_candidates(vec![failing(&pool.dir(), &data, true)], &options).unwrap();
+    let candidates = vec![failing(&pool.dir(), &data, false)];
+    let fs = FileSystem::open_candidates(candidates, &OpenOptions::default(), false).unwrap();
+    let live = fs.check(&mut |_, _| true).unwrap().unwrap();
+    let scrubbed = fs.scrub(None, &mut |_, _| true).unwrap().unwrap();
+    for findings in [report.findings, live.findings, scrubbed.findings] {
+        assert_eq!(findings.len(), 3, "{findings:?}");
+        let fails = |finding: &fs::Finding| finding.what.contains("cannot be read");
+        assert!(findings.iter().all(fails), "{findings:?}");
+    }
+}
+
+/// A repair of a pool under which memory fails, in the log and wherever pages of the trees have a
+/// second copy: all comes back.
+#[test]
+fn a_repair_reads_what_it_can_of_memory_that_fails() {
+    let (pool, files, _, trees) = closed();
+    let image = std::fs::read(pool.dir().join("slice.0")).unwrap();
+    let bytes = |block: &u64| &image[*block as usize * BLOCK..][..BLOCK];
+    let is_second =
+        |at: &usize| trees[..*at].iter().any(|other| bytes(other) == bytes(&trees[*at]));
+    let second: Vec<u64> = (0..trees.len()).filter(is_second).map(|at| trees[at]).collect();
+    assert!(second.len() > 3);
+    let log = LOG..LOG + 8;
+    let fail: Vec<u64> = second.into_iter().chain(log).collect();
+    let report = fs::repair_candidates(vec![failing(&pool.dir(), &fail, false)]).unwrap();
+    assert!(report.left.is_empty(), "{report:?}");
+    let fs = pool.start_alone();
+    assert_eq!(read_all(&fs, &files), []);
+    fs.close().unwrap();
+    drop(fs);
+    pool.assert_clean();
 }

@@ -127,6 +127,53 @@ fn superblocks_and_roots_come_back_in_both_copies() {
     pool.assert_clean();
 }
 
+/// Both copies of the current root: the pool in use knows it, and the next checkpoint writes
+/// another.
+#[test]
+fn a_root_without_a_good_copy_is_told_until_the_next_checkpoint() {
+    let (pool, fs) = planted();
+    [1, 2, 4, 5].iter().for_each(|number| flip(&pool, (0, *number)));
+    // the scrub makes a checkpoint first, of nothing: the roots stay
+    let report = scrub(&fs);
+    assert!(report.repaired.is_empty(), "{report:?}");
+    assert_eq!(report.findings.len(), 1, "{report:?}");
+    assert!(report.findings[0].what.starts_with("both copies of the root are damaged"));
+    drop(make(&fs, "later"));
+    assert!(scrub(&fs).findings.is_empty());
+    fs.close().unwrap();
+    drop(fs);
+    pool.assert_clean();
+}
+
+/// More pages than are looked at in one go, written once each: damage to one is told, and nothing
+/// can be written again.
+#[test]
+fn all_pages_of_large_trees_are_looked_at_also_those_that_have_no_copy() {
+    let mut pool = TestPool::new(1, SLICE_BYTES);
+    pool.open.single_pages = true;
+    let fs = pool.start_alone();
+    for number in 0..3000 {
+        let name = format!("{number:04}-{}", "x".repeat(120));
+        fs.create(Ino::ROOT, name.as_bytes(), NewNode::File, BY).unwrap();
+    }
+    let report = scrub(&fs);
+    assert!(report.pages > 150 && report.single_pages == report.pages, "{report:?}");
+    assert!(report.findings.is_empty() && report.repaired.is_empty(), "{report:?}");
+    let pages: Vec<Place> = (0..SLICE_BYTES / BLOCK as u64).map(|number| (0, number)).collect();
+    let is_leaf = |bytes: &[u8]| bytes.starts_with(b"NSTP") && bytes[5] == 0;
+    let leaves = pages.iter().filter(|at| is_leaf(&block(&pool, **at))).step_by(40);
+    let mut told = 0;
+    for at in leaves {
+        flip(&pool, *at);
+        let report = scrub(&fs);
+        assert!(report.repaired.is_empty() && report.findings.len() <= 1, "{report:?}");
+        told += report.findings.len();
+        flip(&pool, *at);
+    }
+    assert!(told >= 3, "{told} of the pages are of a tree in use");
+    assert!(scrub(&fs).findings.is_empty());
+}
+
 #[test]
 fn what_has_no_good_copy_is_told_and_the_rest_is_looked_at() {
     let (pool, fs) = planted();

@@ -53,6 +53,55 @@ fn refused(dir: &Path, words: &[&str]) {
     }
 }
 
+/// A superblock whose checksum fits.
+fn superblock(dir: &Path, index: u32) -> Superblock {
+    let bytes = std::fs::read(slice(dir, index)).unwrap();
+    Superblock::decode(&bytes[..512], BYTES).unwrap()
+}
+
+/// Puts it into both places.
+fn put_superblock(dir: &Path, index: u32, superblock: Superblock) {
+    for offset in [0, LAST] {
+        put(&slice(dir, index), offset, superblock.seal().as_bytes());
+    }
+}
+
+#[test]
+fn a_slice_that_counts_more_slices_than_the_others_is_refused() {
+    let dir = made(2);
+    std::fs::copy(slice(dir.path(), 1), slice(dir.path(), 2)).unwrap();
+    let (slices, index) = (U32::new(3), U32::new(2));
+    let more = Superblock { slices, index, ..superblock(dir.path(), 1) };
+    put_superblock(dir.path(), 2, more);
+    refused(dir.path(), &["more slices than the pool has"]);
+    std::fs::remove_file(slice(dir.path(), 2)).unwrap();
+    assert!(open(dir.path()).is_ok());
+}
+
+#[test]
+fn no_slices_are_no_pool() {
+    let opened = FileSystem::open_candidates(Vec::new(), &OpenOptions::default(), false);
+    assert!(opened.unwrap_err().to_string().contains("there are none"));
+}
+
+/// A chunk of the log with a number that no pool comes to: nobody goes on counting from there.
+#[test]
+fn a_chunk_with_an_absurd_number_is_passed_over() {
+    let dir = made(1);
+    let uuid = superblock(dir.path(), 0).slice_uuid;
+    let mut header = [0; 64];
+    header[..4].copy_from_slice(b"NSCH");
+    header[8..16].copy_from_slice(&(1u64 << 62).to_le_bytes());
+    let crc = pmem::crc32c(pmem::crc32c(0, &uuid), &header[8..]);
+    header[4..8].copy_from_slice(&crc.to_le_bytes());
+    put(&slice(dir.path(), 0), 16 * 4096, &header);
+    let fs = open(dir.path()).unwrap();
+    assert!(fs.lookup(Ino::ROOT, b"kept").is_ok());
+    fs.close().unwrap();
+    drop(fs);
+    assert!(fs::check(dir.path()).unwrap().findings.is_empty());
+}
+
 #[test]
 fn one_damaged_superblock_is_repaired_from_the_other_and_told_of() {
     for (offset, which) in [(0, "first"), (LAST, "second")] {

@@ -210,6 +210,26 @@ fn a_block_that_was_overwritten_and_used_again_is_no_damage() {
     assert_eq!((notes(&fs), read(&fs, "first").unwrap()), (1, block(199)));
 }
 
+/// The record of the whole block no longer fits what lies there: the later one says why.
+#[test]
+fn a_block_that_was_changed_in_place_since_is_no_damage() {
+    let mut machine = Machine::new(Domain::CpuFlush);
+    machine.works(false, |fs| {
+        two_files(fs);
+        let handle = fs.open(fs.lookup(Ino::ROOT, b"first").unwrap().ino).unwrap();
+        fs.write(&handle, 700, b"in place").unwrap();
+        fs.create(Ino::ROOT, b"really last", NewNode::File, BY).unwrap();
+    });
+    machine.dimm.counts(8);
+    let fs = machine.open(&Arc::default()).unwrap();
+    let mut expected = block(1);
+    expected[700..708].copy_from_slice(b"in place");
+    assert_eq!((notes(&fs), read(&fs, "first").unwrap()), (1, expected));
+    // of the other file a block is damaged all the same
+    machine.loses(&block(2));
+    assert!(machine.open(&Arc::default()).unwrap_err().to_string().contains("unsafe shutdown"));
+}
+
 #[test]
 fn a_closed_pool_lost_nothing_unless_the_caches_were_trusted() {
     for (domain, told) in [(Domain::CpuFlush, 0), (Domain::CpuCache, 1)] {

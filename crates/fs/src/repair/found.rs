@@ -45,6 +45,8 @@ pub struct Inode {
     pub blocks: u64,
     /// The block behind its last one.
     pub end: u64,
+    /// The byte behind the last one that is written.
+    pub written: u64,
     /// Blocks with bytes over them; how many, where those are the block's first and no others.
     pub patched: BTreeMap<u64, Option<u64>>,
     /// Parts of a symbolic link's target.
@@ -177,6 +179,8 @@ impl Repair {
             Some((0, bytes)) if patches.parts().count() == 1 => Some(bytes.len() as u64),
             _ => None,
         };
+        let last = patches.parts().last().map_or(0, |(at, bytes)| (at + bytes.len()) as u64);
+        inode.written = inode.written.max(block * BLOCK_BYTES + last);
         inode.patched.insert(block, whole);
         true
     }
@@ -192,7 +196,7 @@ impl Repair {
                 references::home(key.index) == usize::from(slice)
             }
             keys::ORPHAN => {
-                let known = value == keys::UNLINKED || value == keys::UNNAMED;
+                let known = tickets::decode_orphan(value).is_some();
                 let fine = known && keys::home(Ino(key.index)) == slice;
                 if fine {
                     found.inodes.entry(Ino(key.index)).or_default().orphan = true;
@@ -220,6 +224,9 @@ impl Repair {
             let block = index * LEAF_BLOCKS + named.slot as u64;
             inode.blocks += 1;
             inode.end = inode.end.max(block + 1);
+            if named.part != Part::Reserved {
+                inode.written = inode.written.max((block + 1) * BLOCK_BYTES);
+            }
             if !self.core.pool.contains(addr) || pages.contains(&addr) {
                 let what = "names a block that is not its own: reading there is an error now";
                 self.said.push((file_place(ino, block), what.to_owned()));

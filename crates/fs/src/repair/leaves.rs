@@ -7,7 +7,7 @@ use crate::keys::{self, REFERENCES_BLOCKS};
 use crate::leaf::LEAF_BLOCKS;
 use crate::leaf_value::{self, Named, Part};
 use crate::references;
-use crate::repair::found::{Found, file_place};
+use crate::repair::found::{Found, Inode, file_place};
 use crate::repair::{Lost, Repair};
 use crate::types::{FileKind, Ino};
 use pool::tree::{Change, Key};
@@ -136,12 +136,12 @@ impl Repair {
     }
 
     /// The leaves that lay in a part of the tree that is lost, of files that had more blocks than
-    /// are there.
+    /// are there, or of which nobody knows how many they had.
     fn mark_lost(&mut self, lost: &Lost, found: &mut Found) {
         for (ino, stored) in lost.files(found) {
-            let Some(inode) = found.inodes.get(&ino).filter(|i| stored.blocks > i.blocks) else {
-                continue;
-            };
+            let unsure = self.unsure.contains(&ino);
+            let has_lost = |inode: &&Inode| unsure || stored.blocks > inode.blocks;
+            let Some(inode) = found.inodes.get(&ino).filter(has_lost) else { continue };
             let leaves = stored.size.div_ceil(LEAF_BLOCKS * BLOCK_BYTES);
             let gone: Vec<u64> = lost
                 .range(ino, keys::MAP, leaves)
@@ -151,18 +151,21 @@ impl Repair {
             if gone.is_empty() {
                 continue;
             }
-            let missing = stored.blocks - inode.blocks;
+            let missing = match unsure {
+                true => "blocks".to_owned(),
+                false => format!("{} blocks", stored.blocks - inode.blocks),
+            };
             if gone.len() as u64 > LEAVES_MAX {
                 let what = format!(
-                    "{missing} blocks of it are lost, in too large a range to be marked: zeros are \
+                    "{missing} of it are lost, in too large a range to be marked: zeros are \
                      read in their place"
                 );
                 self.say(crate::check::inode_place(ino), what);
                 continue;
             }
             let what = format!(
-                "the map of {} KiB from there on is lost, with {missing} blocks: reading there is \
-                 an error now",
+                "the map of {} KiB from there on is lost, with {missing}: reading there is an \
+                 error now",
                 gone.len() as u64 * LEAF_BLOCKS * BLOCK_BYTES / 1024
             );
             self.say(file_place(ino, gone[0] * LEAF_BLOCKS), what);

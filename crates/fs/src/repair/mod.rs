@@ -31,7 +31,7 @@ use found::batches;
 use pool::tree::{Change, Key, Met};
 use pool::{BlockAddr, Candidate, OpenOptions, Pages, Pool, Recovery, ScrubPlace, Scrubbed, Slice};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Pages whose copies are looked at in one go.
 const SCRUB_PAGES: u64 = 1 << 12;
@@ -85,12 +85,14 @@ impl Part {
 #[derive(Debug)]
 pub struct Repair {
     core: Core,
-    dir: PathBuf,
     changes: Changes,
     said: Vec<(String, String)>,
     lost: Vec<Lost>,
     /// Slices whose main tree is to be made anew.
     rebuild: BTreeSet<u8>,
+    /// Inodes whose attributes are the checkpoint before's, or made up: they do not say how much
+    /// there was.
+    unsure: BTreeSet<Ino>,
     bad: Option<Placed>,
     bad_slots: u64,
     put_aside: u64,
@@ -121,34 +123,32 @@ pub fn repair(dir: &Path, each: Each<'_>) -> Result<Option<Repair>> {
         Err(error) => vec![Finding { place: "the pool".to_owned(), what: error.to_string() }],
     };
     let (candidates, _) = pool::candidates(dir, &Candidate::open_private)?;
-    let mut repair = Repair::made(candidates, dir, found, each)?;
-    let pages = repair.changed()?.iter().map(|changed| changed.pages.len() as u64).sum();
-    repair.report.pages = pages;
+    let mut repair = Repair::made(candidates, found, each)?;
+    repair.report.pages = pages_of(&repair.changed()?);
     Ok(Some(repair))
+}
+
+fn pages_of(changed: &[Changed<'_>]) -> u64 {
+    changed.iter().map(|changed| changed.pages.len() as u64).sum()
 }
 
 /// Repairs a pool in memory, whatever is wrong with it.
 pub fn repair_candidates(candidates: Vec<Candidate>) -> Result<RepairReport> {
-    let repair = Repair::made(candidates, Path::new("memory"), Vec::new(), &mut |_, _| ())?;
+    let repair = Repair::made(candidates, Vec::new(), &mut |_, _| ())?;
     Ok(repair.report)
 }
 
 impl Repair {
-    fn made(
-        candidates: Vec<Candidate>,
-        dir: &Path,
-        found: Vec<Finding>,
-        each: Each<'_>,
-    ) -> Result<Repair> {
+    fn made(candidates: Vec<Candidate>, found: Vec<Finding>, each: Each<'_>) -> Result<Repair> {
         let options = OpenOptions { salvage: true, ..OpenOptions::default() };
         let (pool, recovery) = Pool::open_candidates(candidates, &options)?;
         let mut repair = Repair {
             core: Core::new(pool),
-            dir: dir.to_path_buf(),
             changes: Changes::new(),
             said: Vec::new(),
             lost: Vec::new(),
             rebuild: BTreeSet::new(),
+            unsure: BTreeSet::new(),
             bad: None,
             bad_slots: 0,
             put_aside: 0,
@@ -183,6 +183,7 @@ impl Repair {
         let before: HashMap<Ino, Stored> =
             found.inodes.iter().filter_map(|(ino, i)| Some((*ino, i.stored?))).collect();
         self.mend_inodes(&mut found);
+        self.grow_older(&mut found);
         self.mend_leaves(&mut found, &kept);
         let names = self.mend_names(&mut found);
         self.mend_counts(&found, &names, &before);
@@ -283,6 +284,11 @@ impl Repair {
     /// the log lies in last and the roots before them: until those are there, nothing has changed.
     pub fn write(self, undo: &Path) -> Result<()> {
         let changed = self.changed()?;
+        if pages_of(&changed) != self.report.pages {
+            let what =
+                "a slice was changed or cut while the repair was tried out: nothing was written";
+            return Err(Error::Damaged(what.to_owned()));
+        }
         undo::save(undo, &self.core.pool, &changed)?;
         for part in [Part::Data, Part::Heads, Part::Log] {
             for Changed { slice, copy, behind, pages, .. } in &changed {
@@ -300,10 +306,5 @@ impl Repair {
             }
         }
         Ok(())
-    }
-
-    /// The pool.
-    pub fn dir(&self) -> &Path {
-        &self.dir
     }
 }

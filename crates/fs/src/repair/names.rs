@@ -67,6 +67,9 @@ impl Repair {
                 let mode = if kind == FileKind::Directory { 0o700 } else { 0o600 };
                 let size = inode.small().unwrap_or(inode.end * BLOCK_BYTES);
                 inode.stored = Some(attributes(kind, mode, size));
+                if !inode.leaves.is_empty() {
+                    self.unsure.insert(*ino);
+                }
                 let what = "its attributes are lost: it is the owner's alone now, root's";
                 self.said.push((inode_place(*ino), what.to_owned()));
             }
@@ -79,6 +82,20 @@ impl Repair {
                     .insert((keys::home(ino), keys::key(ino, keys::PATCH, block)), Change::Delete);
             }
             self.say(inode_place(ino), "is lost, but for what says nothing: forgotten");
+        }
+    }
+
+    /// Of a file whose attributes are older than what it holds, more may be there than they say.
+    pub(super) fn grow_older(&mut self, found: &mut Found) {
+        for ino in &self.unsure {
+            let Some(inode) = found.inodes.get_mut(ino) else { continue };
+            let (written, blocks) = (inode.written, |bytes: u64| bytes.div_ceil(BLOCK_BYTES));
+            if let Some(stored) = &mut inode.stored
+                && stored.kind == FileKind::File
+                && blocks(written) > blocks(stored.size)
+            {
+                stored.size = written;
+            }
         }
     }
 
@@ -185,7 +202,14 @@ impl Repair {
             let Some(stored) = found.inodes.get(ino).and_then(|inode| inode.stored) else {
                 continue;
             };
-            let name = format!("#{}", ino.0);
+            let mut name = format!("#{}", ino.0);
+            // somebody may have given it to another
+            for number in 1.. {
+                if !names.taken.contains(&(dir, name.clone().into_bytes())) {
+                    break;
+                }
+                name = format!("#{}.{number}", ino.0);
+            }
             if self.add_name(dir, name.as_bytes(), (*ino, stored.kind), names) {
                 self.put_aside += 1;
                 let what = format!("had no name: it is /lost+found/{name} now");

@@ -8,6 +8,7 @@ use crate::keys;
 use crate::leaf_value;
 use crate::repair::{Lost, Repair};
 use crate::replay::changes_of;
+use crate::types::Ino;
 use pmem::Domain;
 use pool::tree::{Change, Key, Met};
 use pool::{BlockAddr, KIND_CHANGE, Left, Pages, Recovery};
@@ -138,6 +139,8 @@ impl Repair {
         for (slice, mut before) in before {
             before.sort_unstable_by_key(|(key, _)| *key);
             before.dedup_by_key(|(key, _)| *key);
+            let attributes = before.iter().filter(|(key, _)| key.kind == keys::INODE);
+            self.unsure.extend(attributes.map(|(key, _)| Ino(key.object)));
             if !before.is_empty() {
                 let what = format!(
                     "{} entries of what is lost are taken from the checkpoint before: they may be \

@@ -1,9 +1,9 @@
 //! The undo file: the pages that a repair replaces, and what replaces them.
 //!
 //! ```text
-//!  0  "NSUNDO01"    8  pool UUID    24  u64 pages    32  u32 CRC-32C of bytes 0..32, 0 u32
+//!  0  "NSUNDO02"    8  pool UUID    24  u64 pages    32  u32 CRC-32C of bytes 0..32, 0 u32
 //! then each page, with the slice whose file it lies in:
-//!  0  u32 file       4  u32 CRC-32C of the new page     8  u64 offset     16  the old page
+//!  0  u32 file       4  u32 sum of the new page     8  u64 offset     16  the old page
 //!                 4112  u32 CRC-32C of all that, 0 u32
 //! ```
 //!
@@ -22,7 +22,7 @@ use std::path::Path;
 
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
-const MAGIC: &[u8; 8] = b"NSUNDO01";
+const MAGIC: &[u8; 8] = b"NSUNDO02";
 const HEAD: usize = 40;
 const ENTRY: usize = 16 + PAGE + 8;
 
@@ -45,7 +45,7 @@ pub(super) fn save(path: &Path, pool: &Pool, changed: &[Changed<'_>]) -> Result<
             let _ = behind.read(*page, &mut old);
             copy.read_own(*page, &mut new).map_err(pool::Error::from)?;
             let mut entry = file.to_le_bytes().to_vec();
-            entry.extend(pmem::crc32c(0, &new).to_le_bytes());
+            entry.extend(sum(&new).to_le_bytes());
             entry.extend((copy.file_offset() + page).to_le_bytes());
             entry.extend(old);
             out.write_all(&sealed(entry)).map_err(io)?;
@@ -55,6 +55,14 @@ pub(super) fn save(path: &Path, pool: &Pool, changed: &[Changed<'_>]) -> Result<
     file.sync_all().map_err(io)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new("."))).and_then(|dir| dir.sync_all()).map_err(io)
+}
+
+/// The CRC-32C of a page from its last byte to its first. From first to last it would be the same
+/// for all roots, as for all that ends with its own CRC-32C.
+fn sum(page: &[u8; PAGE]) -> u32 {
+    let mut reversed = *page;
+    reversed.reverse();
+    pmem::crc32c(0, &reversed)
 }
 
 /// Offsets of the pages before the log.
@@ -97,8 +105,7 @@ pub fn undo(dir: &Path, file: &Path) -> Result<u64> {
         entries(file, &candidates, &mut |entry, mapping| {
             let mut found = [0; PAGE];
             let read = mapping.read(entry.offset, &mut found).is_ok();
-            let is_known =
-                pmem::crc_fits(pmem::crc32c(0, &found), entry.new) || found == *entry.old;
+            let is_known = pmem::crc_fits(sum(&found), entry.new) || found == *entry.old;
             if write && (!read || found != *entry.old) {
                 count += 1;
                 written = std::mem::replace(&mut written, InFlight::none())

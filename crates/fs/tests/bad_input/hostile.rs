@@ -2,69 +2,14 @@
 //! put into the trees or the log through the pool's own interface.
 
 use crate::common::{BY, TestPool, names, watched};
+use crate::values::{
+    DIRENT, INODE, MAP, PATCH, REFERENCES, SHARED, SYMLINK, XATTR, entry, head, inode, into_log,
+    into_tree, leaf, references,
+};
 use fs::{FileKind, FileSystem, Ino, NewNode, RenameMode, SetAttr, Timestamp, XattrMode};
-use pool::tree::{Change, Key};
-use pool::{BlockAddr, DataBlocks, KIND_CHANGE, OpenOptions, Pool, RecordBuffer, SliceBatch};
-use std::path::Path;
+use pool::OpenOptions;
+use pool::tree::Key;
 use std::time::Duration;
-
-/// Kinds of keys (docs/FORMAT.md).
-const INODE: u8 = 1;
-const MAP: u8 = 2;
-const PATCH: u8 = 3;
-const DIRENT: u8 = 4;
-const XATTR: u8 = 5;
-const SYMLINK: u8 = 6;
-/// Of object 0.
-const REFERENCES: u8 = 3;
-
-#[derive(Debug)]
-struct NoBlocks;
-
-impl DataBlocks for NoBlocks {
-    fn data_blocks(&self, _: &Key, _: &[u8], _: &mut dyn FnMut(BlockAddr)) {}
-}
-
-/// An inode's value: kind, links, size, blocks, parent, stamp.
-fn inode(kind: FileKind, links: u32, size: u64, blocks: u64, parent: u64, stamp: u64) -> Vec<u8> {
-    let mut value = vec![0; 88];
-    value[0] = kind as u8;
-    value[2..4].copy_from_slice(&0o644u16.to_le_bytes());
-    value[4..8].copy_from_slice(&links.to_le_bytes());
-    for (at, word) in [(24, size), (32, blocks), (72, parent), (80, stamp)] {
-        value[at..at + 8].copy_from_slice(&word.to_le_bytes());
-    }
-    value
-}
-
-fn leaf(first: u8, more: u8, addr: u64) -> Vec<u8> {
-    let mut value = vec![1, first, more];
-    value.extend_from_slice(&addr.to_le_bytes()[..6]);
-    value.extend_from_slice(&vec![0; 4 * (usize::from(more) + 1)]);
-    value
-}
-
-/// Puts values into the tree of slice 0.
-fn into_tree(dir: &Path, mut values: Vec<(Key, Vec<u8>)>) {
-    let (pool, _) = Pool::open(dir, &OpenOptions::default()).unwrap();
-    values.sort_by_key(|(key, _)| *key);
-    let changes = values.into_iter().map(|(key, value)| (key, Change::Put(value))).collect();
-    let batch = [SliceBatch { changes, ranges: Vec::new() }];
-    let closed = pool.close_gate();
-    let cut = pool.cut(&closed, 10);
-    drop(closed);
-    pool.commit(cut, &batch, &NoBlocks).unwrap();
-}
-
-/// Appends one record with these items to the log.
-fn into_log(dir: &Path, items: &[u8]) {
-    let (pool, _) = Pool::open(dir, &OpenOptions::default()).unwrap();
-    let mut record = RecordBuffer::new(KIND_CHANGE, 0);
-    record.push(items);
-    let (mut lane, slice) = pool.lane();
-    let done = lane.append(&slice.mapping, &mut record, 1 << 20, pmem::InFlight::none());
-    assert!(done.is_ok());
-}
 
 /// A pool with a file, a directory with a directory and a link in it; gives their numbers.
 fn victim() -> (TestPool, [Ino; 4]) {
@@ -219,14 +164,6 @@ fn a_leaf_that_names_blocks_of_another_file_and_of_the_tree() {
     });
 }
 
-/// Of a leaf's run: its blocks may have other places.
-const SHARED: u8 = 0x80;
-
-/// References to `more` + 1 blocks from `first` of 128 on.
-fn references(first: u8, more: u8, count: u32) -> Vec<u8> {
-    [&[1, first, more][..], &count.to_le_bytes()].concat()
-}
-
 /// The file's five blocks, which a leaf with marks names again.
 fn shared_leaf() -> Vec<u8> {
     let mut value = leaf(0, 4, 40);
@@ -266,7 +203,7 @@ fn patches_far_behind_the_largest_file() {
 
 #[test]
 fn entries_with_absurd_cookies_inodes_and_names() {
-    let entry = |ino: u64, name: &[u8]| [&ino.to_le_bytes()[..], &[1], name].concat();
+    let entry = |ino: u64, name: &[u8]| entry(ino, FileKind::File, name);
     tree_case("entries", |[_, dir, ..]| {
         vec![
             (Key::new(dir.0, DIRENT, MAX), entry(256, b"last")),
@@ -299,11 +236,6 @@ fn keys_of_kinds_and_objects_that_are_not() {
             (Key::new(300 << 8, 200, 5), vec![1]),
         ]
     });
-}
-
-/// An item's first word: tag, second, short, long.
-fn head(tag: u8, second: u8, short: u16, long: u32) -> u64 {
-    u64::from(tag) | u64::from(second) << 8 | u64::from(short) << 16 | u64::from(long) << 32
 }
 
 #[test]
@@ -383,6 +315,17 @@ fn a_record_that_drops_the_root_and_one_that_drops_a_directory_in_use() {
     log_case("root", |_| vec![head(9, 0, 0, 0), 1]);
     log_case("dir", |[_, dir, ..]| vec![head(9, 0, 0, 0), dir.0]);
     log_case("twice", |[file, ..]| vec![head(9, 0, 0, 0), file.0, head(9, 0, 0, 0), file.0]);
+}
+
+/// Dropped and described again: its number would belong to two.
+#[test]
+fn a_record_that_brings_back_what_it_dropped() {
+    log_case("again", |[file, ..]| {
+        let value = inode(FileKind::File, 1, 0, 0, 0, 1);
+        let words = value.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+        let dropped = vec![head(9, 0, 0, 0), file.0, head(4, INODE, 88, 0), file.0, 0];
+        dropped.into_iter().chain(words).collect()
+    });
 }
 
 #[test]

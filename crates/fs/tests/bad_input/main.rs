@@ -8,3 +8,5 @@ mod common;
 mod hostile;
 mod media;
 mod read_only;
+#[path = "../common/values.rs"]
+mod values;

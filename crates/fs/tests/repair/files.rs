@@ -98,6 +98,29 @@ fn plant_more(fs: &fs::FileSystem) {
     fs.write(&file, 0, &[7; 9000]).unwrap();
 }
 
+/// Of all pages only a root is another than the repair left it, and sound: its own checksum, which
+/// lies in it, made all roots look alike.
+#[test]
+fn an_undo_sees_that_a_root_was_written_since() {
+    let pool = damaged();
+    let undo_file = pool.dir().join("repair.undo");
+    repair(&pool.dir(), &mut |_, _| ()).unwrap().unwrap().write(&undo_file).unwrap();
+    let after = read(&pool.dir());
+    for (slice, number) in (0..SLICES).flat_map(|slice| [1, 2, 4, 5].map(|root| (slice, root))) {
+        let mut used = after.clone();
+        let root = &mut used[slice][number * 4096..][..256];
+        root[24] ^= 1;
+        let crc = pmem::crc32c(0, &root[..248]);
+        root[248..252].copy_from_slice(&crc.to_le_bytes());
+        put(&pool, &used);
+        let said = undo(&pool.dir(), &undo_file).unwrap_err().to_string();
+        assert!(said.contains("changed since the repair"), "{slice} {number}: {said}");
+        assert_eq!(read(&pool.dir()), used);
+    }
+    put(&pool, &after);
+    assert!(undo(&pool.dir(), &undo_file).unwrap() > 0);
+}
+
 /// A file that is there already is nobody's undo file.
 #[test]
 fn an_undo_file_is_never_written_over() {
@@ -170,5 +193,25 @@ fn a_repair_that_is_killed_half_way_has_lost_nothing() {
         put(&pool, &images);
         undo(&pool.dir(), &undo_file).unwrap();
         assert_eq!(read(&pool.dir()), before, "round {round}");
+    }
+}
+
+/// What was tried out lies in pages of the file's that are this process's own; they go when the
+/// file is cut short, even if it is as long as before when the repair is written. Roots that name
+/// them must not be written.
+#[test]
+fn a_slice_that_is_cut_while_the_repair_is_tried_out_is_left_alone() {
+    for (len, told) in [(16 * 4096, "do not lie inside"), (SLICE_BYTES, "nothing was written")] {
+        let pool = damaged();
+        let path = pool.dir().join("slice.0");
+        let tried = repair(&pool.dir(), &mut |_, _| ()).unwrap().unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(16 * 4096).unwrap();
+        file.set_len(len).unwrap();
+        let cut = read(&pool.dir());
+        let said = tried.write(&pool.dir().join("repair.undo")).unwrap_err().to_string();
+        assert!(said.contains(told), "{said}");
+        assert_eq!(read(&pool.dir()), cut);
+        assert!(!pool.dir().join("repair.undo").exists());
     }
 }

@@ -6,4 +6,9 @@
 mod common;
 mod damage;
 mod files;
+mod maps;
+mod names;
 mod planted;
+mod roots;
+#[path = "../common/values.rs"]
+mod values;

@@ -1,7 +1,9 @@
 //! A pool whose files say on each block whose it is, and what must hold after a repair.
 
 use crate::common::{BY, TestPool, slices};
-use fs::{Error, FileKind, FileSystem, Finding, Ino, NewNode, RepairReport, repair_candidates};
+use fs::{
+    Error, FileKind, FileSystem, Finding, Ino, NewNode, RepairReport, repair, repair_candidates,
+};
 use pmem::{Domain, Mapping};
 use pool::{Candidate, OpenOptions};
 use std::collections::BTreeMap;
@@ -48,7 +50,7 @@ pub fn plant(fs: &FileSystem) {
 }
 
 /// Runs this thread on one of the CPUs that it may run on.
-fn pin(number: u64) {
+pub fn pin(number: u64) {
     let allowed = rustix::thread::sched_getaffinity(None).unwrap();
     let cpus: Vec<usize> = (0..1024).filter(|cpu| allowed.is_set(*cpu)).collect();
     let mut own = rustix::thread::CpuSet::new();
@@ -114,7 +116,7 @@ pub fn read(dir: &Path) -> Images {
     slices(dir).iter().map(|path| std::fs::read(path).unwrap()).collect()
 }
 
-fn candidates(images: &Images) -> Vec<Candidate> {
+pub fn candidates(images: &Images) -> Vec<Candidate> {
     let of = |image: &Vec<u8>| {
         let mapping = Mapping::memory_from(image, Domain::Process).unwrap();
         Candidate::from_mapping(Path::new("memory"), mapping, false).unwrap()
@@ -158,6 +160,26 @@ pub fn repaired(images: &Images) -> (RepairReport, Came) {
     assert!(left.is_empty(), "{left:?}\n{report:?}");
     let came = use_up(&images);
     (report, came)
+}
+
+/// Repairs the pool in its files; gives what was done, and the pool, which nothing is wrong with.
+pub fn mended(pool: &TestPool) -> (Vec<String>, FileSystem) {
+    let tried = repair(&pool.dir(), &mut |_, _| ()).unwrap().expect("something is wrong");
+    let report = tried.report().clone();
+    assert!(report.left.is_empty(), "{report:?}");
+    tried.write(&pool.dir().join("repair.undo")).unwrap();
+    pool.assert_clean();
+    (said(&report.done), pool.start_alone())
+}
+
+/// Findings as lines.
+pub fn said(findings: &[Finding]) -> Vec<String> {
+    findings.iter().map(|finding| format!("{}: {}", finding.place, finding.what)).collect()
+}
+
+/// How many lines say this.
+pub fn told(lines: &[String], what: &str) -> usize {
+    lines.iter().filter(|line| line.contains(what)).count()
 }
 
 /// Damaged data stays so.
