@@ -71,7 +71,8 @@ impl Core {
     /// Whether nothing changed since the last cut, and the log is empty. The gate is closed.
     pub fn all_folded(&self) -> bool {
         let log_empty = self.pool.log_used_bytes() == 0;
-        log_empty && self.dirty.lock().is_empty() && !self.tickets.any_stale()
+        let is_clean = self.dirty.lock().is_empty() && self.touched.lock().is_empty();
+        log_empty && is_clean && !self.tickets.any_stale()
     }
 
     /// Everything that changed since the last cut. The gate is closed, or nobody else is there.
@@ -93,7 +94,18 @@ impl Core {
             slice.changes.sort_unstable_by_key(|(key, _)| *key);
             slice.ranges.sort_unstable();
         }
+        self.encode_touched(&mut batch);
         (batch, dirty)
+    }
+
+    fn encode_touched(&self, batch: &mut [SliceBatch]) {
+        let mut touched = std::mem::take(&mut *self.touched.lock());
+        touched.sort_unstable_by_key(|(_, _, key)| *key);
+        for (slice, is_main, key) in touched {
+            if let Some(batch) = batch.get_mut(slice) {
+                batch.touched[usize::from(!is_main)].push(key);
+            }
+        }
     }
 
     /// What the last complete checkpoint folded need no longer be remembered as different from the

@@ -4,6 +4,7 @@
 //! publish in DRAM, let go. Nothing is published before its fence; nobody waits for log space or a
 //! checkpoint while holding a lock.
 
+use crate::background::Signals;
 use crate::by_slice::BySlice;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
@@ -18,7 +19,7 @@ use crate::resilver::Resilvering;
 use crate::stats::CheckpointTimes;
 use crate::take_over::Inherited;
 use crate::tickets::Tickets;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use pmem::InFlight;
 use pool::tree::Key;
 use pool::{Atime, BlockAddr, Pool, RecordBuffer, Slice};
@@ -41,8 +42,6 @@ const MEMORY_PER_DIRENT: u64 = 8 * DIRENT_BYTES;
 
 /// The part of what may change before a checkpoint that one record may.
 const RECORD_SHARE: u64 = 8;
-/// How long an epoch of the `sync` domain stays open at most.
-const EPOCH_AGE_MAX: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// The engine of one file system.
 #[derive(Debug)]
@@ -97,9 +96,8 @@ pub struct Core {
     pub accessed_too_old: AtomicI64,
     /// Locks that programs hold on files.
     pub locks: Locks,
-    signal: Mutex<Signal>,
-    asked: Condvar,
-    done: Condvar,
+    /// Who wants a checkpoint, and who waits for one.
+    pub signals: Signals,
     /// What checkpoints cost so far.
     pub checkpoint_bytes: AtomicU64,
     /// Number of checkpoints.
@@ -108,19 +106,13 @@ pub struct Core {
     pub checkpoint_times: CheckpointTimes,
     /// Calls that doors served.
     pub meter: Meter,
+    /// Keys of the trees whose pages the next checkpoint writes anew: the slice, whether of its
+    /// main tree, the key.
+    pub touched: Mutex<Vec<(usize, bool, Key)>>,
     /// Blocks whose copies a crash may have left different, where recovery only looks.
     pub unsettled: Mutex<HashSet<BlockAddr>>,
     /// Bringing stale copies of a mirrored pool up to date.
     pub resilvering: Resilvering,
-}
-
-#[derive(Debug, Default)]
-struct Signal {
-    wanted: bool,
-    stop: bool,
-    /// Checkpoints begun, and the last one that ended.
-    begun: u64,
-    finished: u64,
 }
 
 /// Adapts what is kept back for checkpoints to what is free.
@@ -205,13 +197,12 @@ impl Core {
             keeps_accessed: pool.options().atime == Atime::Relatime && !pool.read_only(),
             accessed_too_old: AtomicI64::new(i64::MIN),
             locks: Locks::default(),
-            signal: Mutex::default(),
-            asked: Condvar::new(),
-            done: Condvar::new(),
+            signals: Signals::default(),
             checkpoint_bytes: AtomicU64::new(0),
             checkpoints: AtomicU64::new(0),
             checkpoint_times: CheckpointTimes::default(),
             unsettled: Mutex::default(),
+            touched: Mutex::default(),
             resilvering: Resilvering::default(),
             meter: Meter::new(pool.cpus()),
             pool,
@@ -314,73 +305,6 @@ impl Core {
         if slice.log.pressed() {
             self.ask_for_checkpoint();
         }
-    }
-
-    /// Wakes the background thread, if there is one.
-    #[cold]
-    pub fn ask_for_checkpoint(&self) {
-        if self.background.load(Ordering::Relaxed) {
-            let mut signal = self.signal.lock();
-            if !signal.wanted {
-                signal.wanted = true;
-                self.asked.notify_one();
-            }
-        }
-    }
-
-    /// Returns after a checkpoint that began after the call. Holding no lock.
-    pub fn wait_for_checkpoint(&self) -> Result<()> {
-        if !self.background.load(Ordering::Relaxed) {
-            return self.checkpoint();
-        }
-        let mut signal = self.signal.lock();
-        let target = signal.begun + 1;
-        while signal.finished < target && !signal.stop {
-            signal.wanted = true;
-            self.asked.notify_one();
-            self.done.wait(&mut signal);
-        }
-        drop(signal);
-        Ok(self.pool.check_writable()?)
-    }
-
-    /// The background thread: a checkpoint whenever one is asked for, until `stop_background`.
-    pub fn run_background(&self) {
-        loop {
-            self.note_time();
-            let mut signal = self.signal.lock();
-            let mut late = false;
-            while !signal.wanted && !signal.stop && !late {
-                late = self.asked.wait_for(&mut signal, EPOCH_AGE_MAX).timed_out();
-            }
-            if signal.stop {
-                return;
-            }
-            if !signal.wanted {
-                drop(signal);
-                if let Err(error) = self.sync() {
-                    tracing::error!("background sync: {error}");
-                }
-                continue;
-            }
-            signal.wanted = false;
-            signal.begun += 1;
-            let own = signal.begun;
-            drop(signal);
-            if let Err(error) = self.checkpoint() {
-                tracing::error!("checkpoint: {error}");
-            }
-            self.signal.lock().finished = own;
-            self.done.notify_all();
-        }
-    }
-
-    /// Ends the background thread.
-    pub fn stop_background(&self) {
-        self.background.store(false, Ordering::Relaxed);
-        self.signal.lock().stop = true;
-        self.asked.notify_all();
-        self.done.notify_all();
     }
 }
 

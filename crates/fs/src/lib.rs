@@ -10,6 +10,7 @@ mod acl;
 mod acls;
 mod append;
 mod attr;
+mod background;
 mod by_slice;
 mod bytes;
 mod check;

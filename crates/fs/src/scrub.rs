@@ -6,6 +6,7 @@
 //! leaf, as a check of a pool in use does.
 
 use crate::check::{CheckReport, Finding};
+use crate::core::Core;
 use crate::error::Result;
 use crate::keys;
 use crate::leaf;
@@ -111,10 +112,31 @@ impl FileSystem {
                 break;
             }
         }
+        core.copy_single_pages(&mut seen)?;
         core.pool.mended()?;
         core.pool.check_writable()?;
         seen.repaired.append(&mut mended);
         Ok(Some(report(seen, data)))
+    }
+}
+
+impl Core {
+    /// Gives pages that have no second copy one, as far as there is room.
+    fn copy_single_pages(&self, seen: &mut Scrubbed) -> Result<()> {
+        let wanted = !seen.single_keys.is_empty() && !self.pool.options().single_pages;
+        if !wanted || !self.pool.has_room() {
+            return Ok(());
+        }
+        let before = seen.single;
+        self.touched.lock().append(&mut seen.single_keys);
+        self.checkpoint()?;
+        seen.single = self.pool.single_pages()?;
+        let copied = before.saturating_sub(seen.single);
+        if copied > 0 {
+            let what = format!("{copied} pages of the trees had no second copy; they have one now");
+            seen.repaired.push(what);
+        }
+        Ok(())
     }
 }
 

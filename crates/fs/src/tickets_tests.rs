@@ -155,7 +155,7 @@ fn put(dir: &Path, values: &[(u64, Vec<u8>)]) {
     let closed = core.pool.close_gate();
     let cut = core.pool.cut(&closed, 1);
     drop(closed);
-    core.pool.commit(cut, &[SliceBatch { changes, ranges: Vec::new() }], &FileBlocks).unwrap();
+    core.pool.commit(cut, &[SliceBatch { changes, ..SliceBatch::default() }], &FileBlocks).unwrap();
 }
 
 #[test]

@@ -279,3 +279,40 @@ fn a_pool_that_changes_is_scrubbed_without_harm() {
     drop(fs);
     pool.assert_clean();
 }
+
+/// Pages that were written without a second copy, as on a pool that was all but full, get one.
+#[test]
+fn pages_without_a_second_copy_get_one() {
+    let (mut pool, fs) = planted();
+    fs.close().unwrap();
+    drop(fs);
+    pool.open.single_pages = true;
+    let fs = pool.start_alone();
+    for number in 0..600 {
+        let name = format!("{number:03}-{}", "x".repeat(70));
+        let ino = fs.lookup(Ino::ROOT, name.as_bytes()).unwrap().ino;
+        fs.write(&fs.open(ino).unwrap(), 0, &pattern(number, 5000)).unwrap();
+    }
+    fs.close().unwrap();
+    drop(fs);
+    let before = pool.check().findings;
+    assert!(before.is_empty(), "{before:?}");
+    pool.open.single_pages = false;
+    let fs = pool.start_alone();
+    let report = scrub(&fs);
+    assert_eq!(report.single_pages, 0, "{report:?}");
+    assert!(report.findings.is_empty(), "{report:?}");
+    let [copied] = &report.repaired[..] else { panic!("{report:?}") };
+    let count: u64 = copied.split(' ').next().unwrap().parse().unwrap();
+    assert!(count > 20 && copied.contains("had no second copy"), "{copied}");
+    let again = scrub(&fs);
+    assert!(again.repaired.is_empty() && again.single_pages == 0, "{again:?}");
+    for number in (0..600).step_by(37) {
+        let name = format!("{number:03}-{}", "x".repeat(70));
+        assert!(content(&fs, &find(&fs, &name)) == pattern(number, 5000), "{name}");
+    }
+    fs.close().unwrap();
+    drop(fs);
+    pool.assert_clean();
+    assert!(pairs(&pool).len() as u64 >= count);
+}

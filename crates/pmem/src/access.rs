@@ -168,7 +168,8 @@ impl Mapping {
         }
     }
 
-    /// What was read, or where a page of the range has failed what the mirror says, if there is one.
+    /// What was read, or where a page of the range has failed what the mirror says, if there is
+    /// one.
     #[cold]
     #[inline(never)]
     fn look_or<T>(

@@ -10,7 +10,9 @@ use crate::bitmap::{GROUP_BLOCKS, GROUP_BYTES, GroupBits, bits_from_bytes, bits_
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::space::Purpose;
-use crate::tree::{self, Change, Key, PAGE_BYTES, PagePtr, PageRead, PageStore, Root, TreeError};
+use crate::tree::{
+    self, Change, Key, PAGE_BYTES, PagePtr, PageRead, PageStore, Root, TreeError, Work,
+};
 use pmem::InFlight;
 use std::collections::HashMap;
 
@@ -29,6 +31,8 @@ pub struct SliceBatch {
     pub changes: Vec<(Key, Change)>,
     /// Ranges `[from, to)` deleted before that, ascending and disjoint.
     pub ranges: Vec<(Key, Key)>,
+    /// Keys of the main tree, and of the free-space tree, whose pages are written anew; ascending.
+    pub touched: [Vec<Key>; 2],
 }
 
 /// Tells which data blocks a value of the main tree names.
@@ -217,15 +221,22 @@ impl Pool {
             };
             let mut store = FoldPages { pool: self, slice: slice as u8, pages };
             let tree = &roots.trees[slice];
-            folded.trees[slice] =
-                tree::apply(&mut store, tree, &batch.changes, &batch.ranges, &mut dropped)?;
+            let SliceBatch { changes, ranges, touched } = batch;
+            let work = Work { changes, ranges, touched: &touched[0] };
+            folded.trees[slice] = tree::apply_touching(&mut store, tree, work, &mut dropped)?;
         }
         marks.check()?;
-        self.fold_space(&marks, &mut folded, pages)?;
+        self.fold_space(&marks, batch, &mut folded, pages)?;
         Ok(folded)
     }
 
-    fn fold_space(&self, marks: &Marks, folded: &mut Folded, pages: &mut Pages) -> Result<()> {
+    fn fold_space(
+        &self,
+        marks: &Marks,
+        batch: &[SliceBatch],
+        folded: &mut Folded,
+        pages: &mut Pages,
+    ) -> Result<()> {
         for slice in 0..self.slices.len() {
             let mut changes = Vec::new();
             for (group, bits) in (0u64..).zip(&marks.groups[slice]) {
@@ -247,8 +258,10 @@ impl Pool {
             }
             let mut store = FoldPages { pool: self, slice: slice as u8, pages };
             let space = folded.spaces[slice];
+            let touched = batch.get(slice).map_or(&[][..], |batch| &batch.touched[1]);
+            let work = Work { changes: &changes, ranges: &[], touched };
             folded.spaces[slice] =
-                tree::apply(&mut store, &space, &changes, &[], &mut |_, _, _| {})?;
+                tree::apply_touching(&mut store, &space, work, &mut |_, _, _| {})?;
         }
         Ok(())
     }

@@ -77,7 +77,7 @@ fn commit(pool: &Pool, keys: impl Iterator<Item = u64>, value: u8) {
     let closed = pool.close_gate();
     let cut = pool.cut(&closed, 1);
     drop(closed);
-    let batch = [SliceBatch { changes, ranges: Vec::new() }];
+    let batch = [SliceBatch { changes, ..SliceBatch::default() }];
     let written = pool.commit(cut, &batch, &NoBlocks).unwrap();
     pool.reclaim().retire(&written.freed);
     pool.reclaim().gather_all();

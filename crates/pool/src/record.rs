@@ -30,8 +30,8 @@ pub const PAYLOAD_BYTES_MAX: usize = 14 * 1024;
 
 /// Highest stamp that makes sense: nobody makes so many changes.
 pub const STAMP_MAX: u64 = 1 << 62;
-/// Highest stamp that makes sense in a pool that is opened: as many changes can follow, and more. No
-/// round number, as those are what a broken stamp says.
+/// Highest stamp that makes sense in a pool that is opened: as many changes can follow, and more.
+/// No round number, as those are what a broken stamp says.
 pub const STAMP_AT_OPEN_MAX: u64 = STAMP_MAX / 8 * 3;
 
 /// A change to the file system.

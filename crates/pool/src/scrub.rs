@@ -22,6 +22,9 @@ pub struct Scrubbed {
     pub pages: u64,
     /// Pages that have no second copy: the pool was all but full when they were written.
     pub single: u64,
+    /// Keys below these: the slice, whether its main tree or its free-space tree, the key. The
+    /// pages get a second copy when they are written anew.
+    pub single_keys: Vec<(usize, bool, Key)>,
     /// What was written again from its other copy.
     pub repaired: Vec<String>,
     /// What is bad and has no good copy: where, and why.
@@ -113,7 +116,15 @@ impl Pool {
         let is_main = at.tree < roots.trees.len();
         let (from, mut next, mut pages, mut lost) = (at.key, None, 0, Vec::new());
         let both = Both { pool: self, seen: RefCell::new(seen) };
+        let (mut single, mut single_keys) = (false, Vec::new());
         tree::walk_readable(&both, root, from, &mut |met| {
+            match &met {
+                Met::Page(ptr, _) => single |= ptr.copy.is_none() && !self.is_mirrored(ptr.addr),
+                Met::Entry(key, _) if std::mem::take(&mut single) => {
+                    single_keys.push((at.tree % roots.trees.len(), is_main, *key));
+                }
+                _ => {}
+            }
             match met {
                 Met::Page(..) => pages += 1,
                 Met::Entry(key, _) if pages > most.max(u64::from(HEIGHT_MAX)) => {
@@ -129,6 +140,7 @@ impl Pool {
             true
         });
         seen.pages += pages;
+        seen.single_keys.extend(single_keys);
         for lost in lost {
             if !seen.lost.contains(&lost) {
                 seen.lost.push(lost);
@@ -139,6 +151,19 @@ impl Pool {
             None => ScrubPlace { tree: at.tree + 1, key: Key::MIN },
         };
         true
+    }
+
+    /// Pages of all trees that have no second copy.
+    pub fn single_pages(&self) -> Result<u64> {
+        let _pin = crossbeam_epoch::pin();
+        let (roots, mut single) = (self.roots(), 0);
+        for root in roots.trees.iter().chain(&roots.spaces) {
+            tree::walk_pointers(self, root, &mut |ptr, _level| {
+                single += u64::from(ptr.copy.is_none() && !self.is_mirrored(ptr.addr));
+                Ok(())
+            })?;
+        }
+        Ok(single)
     }
 
     /// Looks at all copies of each slice's superblock and root; those that are bad are written

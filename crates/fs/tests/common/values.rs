@@ -70,7 +70,7 @@ pub fn references(first: u8, more: u8, count: u32) -> Vec<u8> {
 pub fn change_tree(dir: &Path, mut changes: Vec<(Key, Change)>) {
     let (pool, _) = Pool::open(dir, &OpenOptions::default()).unwrap();
     changes.sort_by_key(|(key, _)| *key);
-    let batch = [SliceBatch { changes, ranges: Vec::new() }];
+    let batch = [SliceBatch { changes, ..SliceBatch::default() }];
     let closed = pool.close_gate();
     let cut = pool.cut(&closed, 10);
     drop(closed);

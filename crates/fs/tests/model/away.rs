@@ -2,7 +2,15 @@
 
 use crate::common::scratch;
 use fs::FileSystem;
+use pool::FormatOptions;
 use std::path::Path;
+
+/// The same with two copies of everything, if that is asked for.
+pub fn mirrored(options: FormatOptions, mirrored: bool) -> FormatOptions {
+    let data_copies = if mirrored { 2 } else { 1 };
+    let slice_bytes = options.slice_bytes * u64::from(data_copies);
+    FormatOptions { data_copies, slice_bytes, ..options }
+}
 
 /// The file that is away now.
 pub struct Away {

@@ -1,6 +1,6 @@
 //! Does each operation to the file system and to the reference, and compares the answers.
 
-use crate::away::Away;
+use crate::away::{self, Away};
 use crate::common::{TestPool, options, pattern};
 use crate::compare;
 use crate::ops::{Make, Op, Pick, Place};
@@ -82,10 +82,8 @@ impl Harness {
         let options = options(setup.slices, setup.slice_bytes);
         let log_line_bytes = Some(setup.log_line_bytes);
         let mirrored = setup.mirrored && setup.slices > 1;
-        let data_copies = if mirrored { 2 } else { 1 };
-        let slice_bytes = options.slice_bytes * u64::from(data_copies);
-        let options = FormatOptions { log_line_bytes, data_copies, slice_bytes, ..options };
-        let mut pool = TestPool::with(&options);
+        let options = away::mirrored(options, mirrored);
+        let mut pool = TestPool::with(&FormatOptions { log_line_bytes, ..options });
         pool.open.memory_bytes = setup.memory_bytes;
         pool.open.atime = setup.atime;
         let mut harness = Harness {

@@ -36,9 +36,19 @@ pub fn apply<S: PageStore>(
     ranges: &[(Key, Key)],
     dropped: Dropped<'_>,
 ) -> Result<Root, TreeError> {
-    check_batch(changes, ranges)?;
+    apply_touching(pages, root, Work { changes, ranges, touched: &[] }, dropped)
+}
+
+/// The same, and writes the pages that have the `touched` keys, or would have them, anew, with all
+/// above them; ascending.
+pub fn apply_touching<S: PageStore>(
+    pages: &mut S,
+    root: &Root,
+    work: Work<'_>,
+    dropped: Dropped<'_>,
+) -> Result<Root, TreeError> {
+    check_batch(&work)?;
     let top = Child::top(root)?;
-    let work = Work { changes, ranges };
     if work.is_empty() {
         return Ok(*root);
     }
@@ -48,7 +58,11 @@ pub fn apply<S: PageStore>(
     result
 }
 
-fn check_batch(changes: &[(Key, Change)], ranges: &[(Key, Key)]) -> Result<(), TreeError> {
+fn check_batch(work: &Work<'_>) -> Result<(), TreeError> {
+    let Work { changes, ranges, touched } = work;
+    if !touched.is_sorted() {
+        return Err(TreeError::Unsorted("touched keys do not ascend"));
+    }
     if !changes.is_sorted_by(|a, b| a.0 < b.0) {
         return Err(TreeError::Unsorted("changes do not ascend strictly"));
     }

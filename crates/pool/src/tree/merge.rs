@@ -8,18 +8,20 @@ use std::cmp::Ordering;
 const APPENDED_MIN: usize = 4;
 
 /// The part of a batch that concerns one page and what is below it.
-#[derive(Clone, Copy)]
-pub(super) struct Work<'a> {
+#[derive(Clone, Copy, Debug)]
+pub struct Work<'a> {
     /// Ascending.
     pub changes: &'a [(Key, Change)],
     /// Ascending and disjoint; the first and the last may reach out of the page.
     pub ranges: &'a [(Key, Key)],
+    /// Ascending: keys whose pages are written anew.
+    pub touched: &'a [Key],
 }
 
 impl<'a> Work<'a> {
     /// Whether there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.ranges.is_empty()
+        self.changes.is_empty() && self.ranges.is_empty() && self.touched.is_empty()
     }
 
     /// Cuts off the part for the next child, which has the keys from `first` to `upper`. Changes
@@ -30,9 +32,11 @@ impl<'a> Work<'a> {
         let (changes, changes_rest) =
             self.changes.split_at(self.changes.partition_point(|(key, _)| below(key)));
         let ranges = &self.ranges[self.ranges.partition_point(|(_, to)| *to <= first)..];
+        let (touched, touched_rest) = self.touched.split_at(self.touched.partition_point(below));
         // A range may go on in the children after this one, so that it is not cut off here.
-        *self = Work { changes: changes_rest, ranges };
-        Work { changes, ranges: &ranges[..ranges.partition_point(|(from, _)| below(from))] }
+        *self = Work { changes: changes_rest, ranges, touched: touched_rest };
+        let ranges = &ranges[..ranges.partition_point(|(from, _)| below(from))];
+        Work { changes, ranges, touched }
     }
 
     /// Whether a range has `key`; asked with ascending keys.
@@ -76,7 +80,8 @@ impl<'a> Merge<'a> {
     /// Looks at all steps without taking them: whether the page changes, and whether it is appended
     /// to.
     pub fn survey(self) -> Result<Survey, TreeError> {
-        let (mut changed, mut inserted, mut runs) = (false, 0, 0);
+        let mut changed = !self.work.touched.is_empty();
+        let (mut inserted, mut runs) = (0, 0);
         let (mut in_run, mut at_end) = (false, false);
         for step in self {
             match step? {

@@ -85,11 +85,12 @@ mod walk;
 mod tests;
 
 pub use crate::addr::BlockAddr;
-pub use apply::{Change, apply};
+pub use apply::{Change, apply, apply_touching};
 pub use cursor::{Cursor, scan};
 pub use error::TreeError;
 pub use get::{get, get_with};
 pub use key::{KEY_BYTES, Key};
+pub use merge::Work;
 pub use pointer::{PAGE_PTR_BYTES, PagePtr, ROOT_BYTES, Root};
 pub use readable::{Lost, Met, walk_readable};
 pub use walk::{walk, walk_pointers};

@@ -1,7 +1,7 @@
 //! Pages: shared, freed, and not to be had.
 
 use super::{Change, Key, Random, Root, Store, apply, change, contents, pages_of};
-use crate::tree::{TreeError, VALUE_BYTES_MAX};
+use crate::tree::{TreeError, VALUE_BYTES_MAX, Work, apply_touching};
 
 fn puts(keys: impl Iterator<Item = u64>, bytes: usize) -> Vec<(Key, Change)> {
     keys.map(|i| (Key::new(1, 2, i), Change::Put(vec![3; bytes]))).collect()
@@ -40,6 +40,31 @@ fn unchanged_pages_are_shared_and_not_read() {
     assert_eq!(store.reads.get(), 4, "one page a level, and the root once more");
     let after = pages_of(&store, &after).unwrap();
     assert_eq!(after.difference(&before).count(), 3);
+}
+
+/// With all that is above them; nothing of what the tree says changes.
+#[test]
+fn pages_of_touched_keys_are_written_anew() {
+    let mut store = Store::new();
+    let mut root = change(&mut store, &Root::EMPTY, &puts(0..100_000, 20), &[]);
+    let said = contents(&store, &root);
+    // two on one page, one on another, and one that is not there
+    let touched = [Key::MIN, Key::new(1, 2, 50_000), Key::new(1, 2, 50_001), Key::MAX];
+    for (touched, pages) in [(&touched[1..3], 3), (&touched[..1], 3), (&touched[..], 7)] {
+        let before = pages_of(&store, &root).unwrap();
+        let work = Work { changes: &[], ranges: &[], touched };
+        let after = apply_touching(&mut store, &root, work, &mut |_, _, _| panic!("dropped"));
+        root = after.unwrap();
+        let after = pages_of(&store, &root).unwrap();
+        assert_eq!(after.difference(&before).count(), pages, "{touched:?}");
+        assert!(contents(&store, &root) == said);
+    }
+    let unsorted = Work { changes: &[], ranges: &[], touched: &[touched[3], touched[1]] };
+    let refused = apply_touching(&mut store, &root, unsorted, &mut |_, _, _| ());
+    assert!(matches!(refused, Err(TreeError::Unsorted(_))));
+    let nothing = Work { changes: &[], ranges: &[], touched: &touched };
+    let empty = apply_touching(&mut store, &Root::EMPTY, nothing, &mut |_, _, _| ());
+    assert_eq!(empty.unwrap(), Root::EMPTY);
 }
 
 #[test]
