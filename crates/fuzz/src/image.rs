@@ -180,6 +180,11 @@ impl Image {
         self.number(0, COPIES_AT, 4) == 2
     }
 
+    /// Whether a structure lies in the mirror of a slice, which sealing makes what that is.
+    pub fn is_in_mirror(&self, part: &Part) -> bool {
+        self.is_mirrored() && part.at >= self.slices[part.slice].len() / 2
+    }
+
     /// In a mirrored pool, makes the mirrors what the slices are.
     pub fn mirror_slices(&mut self) {
         let len = self.slices[0].len();

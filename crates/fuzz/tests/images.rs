@@ -33,7 +33,7 @@ fn canary_an_image_that_nobody_changed_is_sealed_as_it_is_and_shows_its_last_sta
         seal(&mut sealed, &parts);
         assert!(sealed == seed.image, "{}", seed.name);
         // a byte of any structure that is changed and sealed is another image, whole again
-        for part in &parts {
+        for part in parts.iter().filter(|part| !seed.image.is_in_mirror(part)) {
             let mut changed = seed.image.clone();
             let byte = changed.number(part.slice, part.at + 10, 1) as u8;
             changed.put(part.slice, part.at + 10, &[byte ^ 1]);

@@ -120,9 +120,8 @@ impl Harness {
 
     fn start(&mut self) {
         let background = self.setup.background;
-        let fs = if background { self.pool.start() } else { self.pool.start_alone() };
-        self.away.settle(&fs);
-        self.fs = Some(fs);
+        self.fs = Some(if background { self.pool.start() } else { self.pool.start_alone() });
+        self.away.settle(self.fs());
     }
 
     pub fn fs(&self) -> &FileSystem {
