@@ -52,6 +52,12 @@ pub enum Error {
         /// Findings.
         count: usize,
     },
+    /// Slices have one copy that should have two.
+    #[error("{}: degraded (listed on stdout)", pool.display())]
+    Degraded {
+        /// The pool.
+        pool: PathBuf,
+    },
     /// Mounting or unmounting failed.
     #[error(transparent)]
     Mount(#[from] nearside_fuse::Error),

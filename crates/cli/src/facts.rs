@@ -44,6 +44,9 @@ pub struct ResilverFacts {
     pub bytes: u64,
     /// Whether it has ended.
     pub ended: bool,
+    /// Why it failed, if it did.
+    #[serde(default)]
+    pub failed: Option<String>,
     /// What can be read in no copy.
     pub unreadable: Vec<String>,
 }
@@ -120,6 +123,7 @@ impl Facts {
             done_bytes: so_far.done,
             bytes: so_far.of,
             ended: so_far.ended.is_some(),
+            failed: so_far.ended.and_then(|ended| ended.err()),
             unreadable: so_far.unreadable,
         });
         Facts {

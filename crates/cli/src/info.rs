@@ -155,9 +155,9 @@ fn copies_line(info: &Info<'_>, single: usize) -> String {
         (0, _) => "2, all current".to_owned(),
         (_, Some(going)) => {
             let percent = (going.done_bytes * 100).checked_div(going.bytes).unwrap_or(0);
-            format!("1 of {single} slices, which are brought up to date: {percent} %")
+            format!("2, but one of {single} slices, which get their second: {percent} %")
         }
-        _ => format!("1 of {single} slices: degraded"),
+        _ => format!("2, but one of {single} slices: degraded"),
     };
     format!("copies      {state}\n\n")
 }

@@ -32,6 +32,10 @@ struct Slice {
 /// What `format` would make in `pool`; fails where it would fail for what is there, or is not.
 pub fn plan(pool: &Path, options: &FormatOptions) -> Result<Plan> {
     refuse_pool(pool)?;
+    if options.data_copies > 1 && options.slices.len() < 2 {
+        let reason = "two copies of the data lie on different slices: give the pool two or more";
+        return Err(Error::Path { shown: pool.to_path_buf(), reason: reason.to_owned() });
+    }
     let mut slices = Vec::new();
     // By device: what is wanted of it, what is free there, and a path on it.
     let mut wanted: BTreeMap<u64, (u64, u64, PathBuf)> = BTreeMap::new();

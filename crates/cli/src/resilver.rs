@@ -76,7 +76,7 @@ pub fn run(args: &ResilverArgs) -> Result<()> {
     }
     match done.single.len() + done.unreadable.len() {
         0 => Ok(()),
-        count => Err(Error::Damaged { pool, count }),
+        _ => Err(Error::Degraded { pool }),
     }
 }
 
@@ -128,6 +128,9 @@ fn wait(pool: &Path) -> Result<Done> {
         let facts = access::facts(pool)?;
         let going = facts.resilver.as_ref().filter(|going| !going.ended);
         let Some(going) = going else {
+            if let Some(reason) = facts.resilver.as_ref().and_then(|done| done.failed.clone()) {
+                return Err(Error::Path { shown: pool.to_path_buf(), reason });
+            }
             let single = single(&facts);
             let unreadable = facts.resilver.map_or_else(Vec::new, |done| done.unreadable);
             let complete = single.is_empty() && unreadable.is_empty();

@@ -23,9 +23,9 @@ Examples:
 
 All data and all copies of metadata are read and compared with their checksums. A damaged or
 unreadable copy of a page of the trees, of a root or of a superblock is written again from another
-one, in a pool with two copies of everything (format --data-copies 2) data, too. Damaged data without
-a copy is listed, and reading it stays an error (EIO). Exits 0 if all is well or was repaired, 1 if
-damage stays, 2 if it cannot look.
+one; so is data in a pool with two copies of everything (format --data-copies 2). Damaged data that
+has no copy is listed, and reading it stays an error (EIO). Exits 0 if all is well or was repaired,
+1 if damage stays, 2 if it cannot look.
 
 A mounted pool is scrubbed by its server while it is in use; the pool's owner and root may ask. It
 ends when this command does. nearside check looks at more than checksums, and repairs nothing.")]

@@ -10,6 +10,7 @@ use crate::check::{CheckReport, Each, State, checked};
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::leaf::LEAF_BLOCKS;
+use crate::leaves::leaf_of;
 use crate::read::damaged_block;
 use crate::second_copy::{Copies, one_copy};
 use crate::system::FileSystem;
@@ -101,8 +102,18 @@ impl Core {
             }
             report.blocks += 1;
             let patches = view.patches.as_deref();
-            match self.verify_copies(view.addr, patches, view.crc, mended.is_some()) {
+            let verify = |mend| self.verify_copies(view.addr, patches, view.crc, mend);
+            let mut verified = verify(false);
+            if let (Ok(Copies::Damaged(..)), true) = (&verified, mended.is_some()) {
+                // who reads it meanwhile reads again
+                let (index, _) = leaf_of(block);
+                let leaf = inode.map.cached(index);
+                let _lock = leaf.as_ref().and_then(|leaf| leaf.lock());
+                verified = verify(true);
+            }
+            match verified {
                 Ok(Copies::Whole) => {}
+                Ok(Copies::Damaged(..)) if self.unsettled.lock().contains(&view.addr) => {}
                 Ok(Copies::Damaged(which, true)) => {
                     mended.iter_mut().for_each(|told| told.push(one_copy(view.addr, which)));
                 }

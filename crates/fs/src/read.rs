@@ -80,7 +80,9 @@ impl Core {
         let Some(leaf) = lent.as_ref().and_then(|lent| lent.as_ref()) else { return Ok(None) };
         let Some(sequence) = leaf.begin_read() else { return Ok(None) };
         let Some(addr) = leaf.plain(slot) else { return Ok(None) };
-        self.pool.read(addr, at as u64, &mut buffer[..len])?;
+        if self.pool.read(addr, at as u64, &mut buffer[..len]).is_err() {
+            return Ok(None);
+        }
         let same = leaf.still(sequence) && inode.size.load(Ordering::Acquire) == size;
         Ok(same.then_some(len))
     }
@@ -198,12 +200,16 @@ impl Core {
         let mut done = 0;
         let mut index = 0;
         while done < buffer.len() {
-            let run = run_length(&views[index..]);
-            let len = (run * BLOCK - at).min(buffer.len() - done);
+            let mut run = run_length(&views[index..]);
+            let mut len = (run * BLOCK - at).min(buffer.len() - done);
             let out = &mut buffer[done..done + len];
-            if run > 1 || is_plain(&views[index]) {
-                self.pool.read(views[index].addr, at as u64, out)?;
-            } else {
+            let is_copied = (run > 1 || is_plain(&views[index]))
+                && self.pool.read(views[index].addr, at as u64, out).is_ok();
+            if !is_copied {
+                // where memory has failed, block by block
+                run = 1;
+                len = len.min(BLOCK - at);
+                let out = &mut buffer[done..done + len];
                 self.copy_block(inode, first + index as u64, &views[index], at, out)?;
             }
             done += len;
@@ -227,7 +233,9 @@ impl Core {
         } else if view.addr.is_none() {
             out.fill(0);
         } else if view.verified {
-            self.pool.read(view.addr, at as u64, out)?;
+            if let Err(error) = self.pool.read(view.addr, at as u64, out) {
+                return self.read_other(view, at, out).ok_or(error.into());
+            }
         } else {
             return self.verify_block(inode, block, view, at, out);
         }
@@ -247,24 +255,35 @@ impl Core {
         out: &mut [u8],
     ) -> Result<()> {
         let crc = if at == 0 && out.len() == BLOCK && view.patches.is_none() {
-            self.pool.read_crc(view.addr, out)?
+            self.pool.read_crc(view.addr, out).map_err(Error::from)
         } else {
-            let whole = self.read_under(view.addr, view.patches.as_deref())?;
-            out.copy_from_slice(&whole[at..at + out.len()]);
-            pmem::crc32c(0, &whole)
+            self.read_under(view.addr, view.patches.as_deref()).map(|whole| {
+                out.copy_from_slice(&whole[at..at + out.len()]);
+                pmem::crc32c(0, &whole)
+            })
         };
-        if !pmem::crc_fits(crc, view.crc) {
+        let bad = match crc {
+            Ok(crc) if pmem::crc_fits(crc, view.crc) => None,
+            Ok(_) => Some(damaged_block(inode, block, view.addr)),
+            Err(error) => Some(error),
+        };
+        if let Some(bad) = bad {
             // not as one that was verified: those are read in the first copy
-            let whole = self.read_mirror(view.addr, view.patches.as_deref(), view.crc);
-            let whole = whole.ok_or_else(|| damaged_block(inode, block, view.addr))?;
-            out.copy_from_slice(&whole[at..at + out.len()]);
-            return Ok(());
+            return self.read_other(view, at, out).ok_or(bad);
         }
         let (index, slot) = leaf_of(block);
         if let Some(leaf) = inode.map.cached(index) {
             leaf.set_verified(slot, view.addr);
         }
         Ok(())
+    }
+
+    /// A part of a block, with what lies over it, from the mirror, if that fits its checksum.
+    #[cold]
+    fn read_other(&self, view: &SlotView, at: usize, out: &mut [u8]) -> Option<()> {
+        let whole = self.read_mirror(view.addr, view.patches.as_deref(), view.crc)?;
+        out.copy_from_slice(&whole[at..at + out.len()]);
+        Some(())
     }
 
     /// One slot as it is now. The caller holds the block's range, or the gate is closed.

@@ -74,6 +74,11 @@ impl Core {
         if recovery.left == Some(Left::Lost) {
             self.verify_after_loss(recovery, &torn)?;
         }
+        if self.pool.has_mirrors() {
+            let decoded = |(record, items): (_, Result<Items>)| Some((record, items.ok()?));
+            let changes: Vec<_> = changes_of(recovery, &torn).filter_map(decoded).collect();
+            self.settle_data(&changes, false);
+        }
         let mut applied = 0;
         for (record, items) in changes_of(recovery, &torn) {
             let items = items?;
@@ -96,9 +101,9 @@ impl Core {
             if self.mismatch(&changes)?.is_some() {
                 continue;
             }
+            // the sync that closed it may not have ended
+            self.settle_data(&changes, true);
             for (record, items) in &changes {
-                // the sync that closed it may not have ended
-                self.mirror_data(items)?;
                 self.apply_all(items, record)?;
             }
             return Ok(changes.len() as u64);

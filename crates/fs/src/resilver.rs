@@ -6,7 +6,7 @@
 //! from then on both copies stay the same.
 
 use crate::core::Core;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::system::FileSystem;
 use parking_lot::{Condvar, Mutex};
 use pool::{BLOCK_BYTES, LOG_BLOCK};
@@ -52,6 +52,8 @@ struct State {
     stop: bool,
     /// Somebody waits: no rests.
     hurry: bool,
+    /// Somebody does it.
+    runs: bool,
 }
 
 impl Resilvering {
@@ -60,12 +62,21 @@ impl Resilvering {
         self.state.lock().so_far.clone()
     }
 
-    /// Begins, unless it has.
+    /// Begins, unless somebody is at it.
     fn begin(&self, of: u64) -> bool {
         let mut state = self.state.lock();
-        let begins = state.so_far.is_none();
-        state.so_far.get_or_insert_default().of = of;
+        let begins = !std::mem::replace(&mut state.runs, true);
+        if begins {
+            state.so_far = Some(Resilvered { of, ..Resilvered::default() });
+        }
         begins
+    }
+
+    /// It has ended, or was stopped (none).
+    fn end(&self, ended: Option<std::result::Result<(), String>>) {
+        let mut state = self.state.lock();
+        state.runs = false;
+        state.so_far.get_or_insert_default().ended = ended;
     }
 
     /// Ends it, soon.
@@ -92,7 +103,7 @@ impl Resilvering {
             self.told.notify_all();
             let Some(so_far) = &state.so_far else { return };
             let (done, of) = (so_far.done, so_far.of);
-            if so_far.ended.is_some() || state.stop {
+            if !state.runs || state.stop {
                 return;
             }
             drop(state);
@@ -111,6 +122,7 @@ impl Core {
         let bytes = |slice: &usize| self.pool.slices()[*slice].superblock.bytes();
         let of = slices.iter().map(bytes).sum();
         if slices.is_empty() || !self.resilvering.begin(of) {
+            // what has ended is not waited for
             if let Some(each) = each {
                 self.resilvering.wait(each);
             }
@@ -125,7 +137,7 @@ impl Core {
             Ok(false) => None,
             Err(error) => Some(Err(error.to_string())),
         };
-        self.resilvering.rest(|so_far| so_far.ended = ended, Duration::ZERO);
+        self.resilvering.end(ended);
     }
 
     /// False if it was stopped.
@@ -152,6 +164,13 @@ impl Core {
                     return Ok(false);
                 }
             }
+        }
+        let unreadable = self.resilvering.so_far().map_or(0, |so_far| so_far.unreadable.len());
+        if unreadable > 0 {
+            return Err(Error::Damaged(format!(
+                "{unreadable} blocks can be read in no copy: what was away stays stale; nearside \
+                 check says what they belong to"
+            )));
         }
         let _one = self.checkpointing.lock();
         self.pool.check_writable()?;

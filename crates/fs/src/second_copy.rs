@@ -32,7 +32,7 @@ impl Core {
     ) -> Option<[u8; BLOCK]> {
         let (_, seen) = self.fitting_copy(addr, Which::Mirror, patches, crc)?;
         let place = addr.place();
-        let what = format!("{place}: its checksum does not fit; read from its mirror");
+        let what = format!("{place}: damaged, or not to be read; read from its mirror");
         self.pool.note_second_copy(what);
         Some(seen)
     }

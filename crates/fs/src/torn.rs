@@ -51,13 +51,14 @@ impl Core {
     pub fn mismatch<'r>(&self, changes: &[(&'r Record, Items)]) -> Result<Option<&'r Record>> {
         for (index, (record, items)) in changes.iter().enumerate() {
             for item in items {
-                if self.data_matches(std::slice::from_ref(item))? {
+                if self.data_matches(std::slice::from_ref(item)) {
                     continue;
                 }
                 let Item::Write { ino, block, placed, .. } = item else { continue };
                 for (block, placed) in (*block..).zip(placed) {
-                    let matches = self.block_matches(placed)?;
-                    if !matches && self.keeps_a_place((*ino, block), &changes[index + 1..]) {
+                    if !self.block_matches(placed)
+                        && self.keeps_a_place((*ino, block), &changes[index + 1..])
+                    {
                         return Ok(Some(*record));
                     }
                 }
@@ -79,8 +80,7 @@ impl Core {
             if !self.makes_sense(&items) {
                 return Err(damaged_record(record));
             }
-            if self.data_matches(&items)? {
-                self.mirror_data(&items)?;
+            if self.data_matches(&items) {
                 continue;
             }
             let mut later = records[index + 1..].iter().zip(index + 1..);
@@ -117,47 +117,55 @@ impl Core {
         })
     }
 
-    fn data_matches(&self, items: &[Item]) -> Result<bool> {
-        for item in items {
-            let Item::Write { placed, .. } = item else { continue };
-            for placed in placed {
-                if !self.block_matches(placed)? {
-                    return Ok(false);
+    fn data_matches(&self, items: &[Item]) -> bool {
+        items.iter().all(|item| match item {
+            Item::Write { placed, .. } => placed.iter().all(|placed| self.block_matches(placed)),
+            _ => true,
+        })
+    }
+
+    /// Whether any copy of a block is what was written.
+    fn block_matches(&self, placed: &Placed) -> bool {
+        let Placed { addr, crc } = *placed;
+        let first = || self.pool.crc(addr).is_ok_and(|found| pmem::crc_fits(found, crc));
+        let mirror = || self.fitting_copy(addr, Which::Mirror, None, crc).is_some();
+        self.pool.contains(addr) && (first() || mirror())
+    }
+
+    /// A crash may have left what was being written in one copy only: the other one gets it.
+    /// `changes` are all that counts, in order, and whether of each that may be so. Who only looks
+    /// remembers the blocks: it is no damage.
+    pub fn settle_data(&self, changes: &[(&Record, Items)], all: bool) {
+        if !self.pool.has_mirrors() {
+            return;
+        }
+        // who wrote a block last says what it is
+        let mut seen = HashSet::new();
+        for (record, items) in changes.iter().rev() {
+            for item in items.iter() {
+                let Item::Write { placed, .. } = item else { continue };
+                for placed in placed.iter().filter(|placed| seen.insert(placed.addr)) {
+                    if all || record.unsealed {
+                        self.settle_block(placed);
+                    }
                 }
             }
         }
-        Ok(true)
     }
 
-    /// A crash may have left what was being written in one copy only. Who only reads remembers
-    /// that: it is no damage.
-    pub fn mirror_data(&self, items: &[Item]) -> Result<()> {
-        for item in items {
-            let Item::Write { placed, .. } = item else { continue };
-            if self.pool.read_only() {
-                self.unsettled.lock().extend(placed.iter().map(|placed| placed.addr));
-            } else {
-                placed.iter().try_for_each(|placed| self.pool.copy_to_mirror(placed.addr))?;
-            }
+    fn settle_block(&self, placed: &Placed) {
+        if self.pool.read_only() {
+            self.unsettled.lock().insert(placed.addr);
+            return;
         }
-        Ok(())
-    }
-
-    /// Whether the mirror has what was written; then the first copy gets it.
-    fn mirror_matches(&self, placed: &Placed) -> bool {
-        let found = self.fitting_copy(placed.addr, Which::Mirror, None, placed.crc);
-        if let Some((block, _)) = found.filter(|_| !self.pool.read_only()) {
-            self.pool.write_copy(placed.addr, Which::First, &block);
-        }
-        found.is_some()
-    }
-
-    fn block_matches(&self, placed: &Placed) -> Result<bool> {
-        if !self.pool.contains(placed.addr) {
-            return Ok(false);
-        }
-        let fits = pmem::crc_fits(self.pool.crc(placed.addr)?, placed.crc);
-        Ok(fits || self.mirror_matches(placed))
+        let fits = |which| self.fitting_copy(placed.addr, which, None, placed.crc);
+        let (other, good) = match (fits(Which::First), fits(Which::Mirror)) {
+            (Some((good, _)), None) => (Which::Mirror, good),
+            (None, Some((good, _))) => (Which::First, good),
+            // the same, or somebody else's by now
+            _ => return,
+        };
+        self.pool.write_copy(placed.addr, other, &good);
     }
 
     /// Whether a block that was put in place there still has a place after all of `later`, there

@@ -238,8 +238,12 @@ impl Core {
             // on a full pool a block that is there is written anew: it takes no more than there is
             if fits && (view.addr.is_none() || self.pool.has_room()) {
                 self.check_room()?;
-                let crc = self.crc_with(inode, block, &view, at, data)?;
-                return Ok(Piece::Patch(at, data, Arc::new(patches), crc));
+                match self.crc_with(inode, block, &view, at, data) {
+                    Ok(crc) => return Ok(Piece::Patch(at, data, Arc::new(patches), crc)),
+                    // where memory has failed the block is written anew
+                    Err(_) if view.verified => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
         let mut bytes = Box::new([0u8; BLOCK]);

@@ -75,7 +75,7 @@ impl Mapping {
         Ok(!unsafe { (self.kernels.read_crc)(to, source, len, !0) })
     }
 
-    /// CRC-32C of `len` bytes in place.
+    /// CRC-32C of `len` bytes in place, of this copy.
     ///
     /// # Errors
     /// `OutOfRange`, `Media`.
@@ -84,10 +84,7 @@ impl Mapping {
         let source = self.readable(offset, len)?;
         // SAFETY: the range is mapped, and the kernels were chosen for this CPU.
         let crc = !unsafe { (self.kernels.crc)(source, len, !0) };
-        if any() {
-            return self.look_or(crc, offset, len, |other| other.crc(offset, len));
-        }
-        Ok(crc)
+        self.seen(offset, len).map(|()| crc)
     }
 
     /// What the CRC-32C of a page changes by when `data` take the place of the bytes at `offset`,
@@ -104,11 +101,7 @@ impl Mapping {
             let state = (self.kernels.difference)(source, data.as_ptr(), data.len());
             (self.kernels.shift)(state, behind)
         };
-        if any() {
-            let again = |other: &Mapping| other.crc_difference(offset, data, behind);
-            return self.look_or(crc, offset, data.len(), again);
-        }
-        Ok(crc)
+        self.seen(offset, data.len()).map(|()| crc)
     }
 
     /// The little-endian word at `offset`, which is a multiple of 8: all of it old or all new.

@@ -36,6 +36,7 @@
 //! What this crate is not: it allocates nothing, has no format and no recovery.
 
 mod access;
+mod broken;
 mod cpu;
 mod crc;
 mod domain;

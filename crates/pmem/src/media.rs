@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::mapping::Mapping;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicUsize, Ordering, fence};
-use std::sync::{Arc, Once, OnceLock};
+use std::sync::{Once, OnceLock};
 
 /// Bytes of what is replaced.
 pub(crate) const PAGE: usize = 4096;
@@ -28,7 +28,7 @@ const MAPPINGS_MAX: usize = 1024;
 const BAD_MAX: usize = 1 << 14;
 
 /// A watched mapping.
-struct Watched {
+pub(crate) struct Watched {
     /// Its addresses: where it begins and ends; 0: none.
     from: AtomicUsize,
     to: AtomicUsize,
@@ -38,7 +38,7 @@ struct Watched {
     protection: AtomicI32,
     flags: AtomicI32,
     /// What says that a store is lost.
-    broken: AtomicPtr<AtomicBool>,
+    pub(crate) broken: AtomicPtr<AtomicBool>,
 }
 
 /// The watched mappings.
@@ -56,8 +56,10 @@ static WATCHED: [Watched; MAPPINGS_MAX] = [const {
 static BAD: [AtomicUsize; BAD_MAX] = [const { AtomicUsize::new(0) }; BAD_MAX];
 /// How many there are.
 static BAD_COUNT: AtomicUsize = AtomicUsize::new(0);
+/// How often a store met a page that had failed, and zeros took the place of what was there.
+static HEALS: AtomicUsize = AtomicUsize::new(0);
 /// Whether any store of this process is lost.
-static ANY_LOST: AtomicBool = AtomicBool::new(false);
+pub(crate) static ANY_LOST: AtomicBool = AtomicBool::new(false);
 /// Who handled SIGBUS and SIGSEGV before.
 static BEFORE: [OnceLock<libc::sigaction>; 2] = [OnceLock::new(), OnceLock::new()];
 
@@ -100,7 +102,7 @@ pub(crate) fn forget(base: usize, len: usize) {
     }
 }
 
-fn watched(address: usize) -> Option<&'static Watched> {
+pub(crate) fn watched(address: usize) -> Option<&'static Watched> {
     WATCHED.iter().find(|watched| {
         let from = watched.from.load(Ordering::Acquire);
         from != 0 && from <= address && address < watched.to.load(Ordering::Acquire)
@@ -225,6 +227,7 @@ impl Watched {
                 true => replace(page, read_write),
                 false => self.map_again(page, true) || self.lose(page),
             };
+            HEALS.fetch_add(1, Ordering::SeqCst);
             clear(page);
             return done;
         }
@@ -258,6 +261,14 @@ impl Watched {
         ANY_LOST.store(true, Ordering::Release);
         true
     }
+}
+
+/// How often, in this process, a store met a page that had failed, so that zeros took the place of
+/// all that it did not store.
+#[inline(always)]
+pub(crate) fn heals() -> usize {
+    // ordering: whoever stored asks on the same thread
+    HEALS.load(Ordering::Relaxed)
 }
 
 fn note_and_replace(page: usize) -> bool {
@@ -372,29 +383,6 @@ impl Mapping {
             if take(page) {
                 if watched.map_again(page, false) { clear(page) } else { give_back(page) }
             }
-        }
-    }
-
-    /// Whether a store to this mapping, or to one that it breaks with, went to memory that fails
-    /// and cannot be made whole: it is lost.
-    #[inline]
-    pub fn broken(&self) -> bool {
-        // ordering: whoever made the store asks on the same thread
-        ANY_LOST.load(Ordering::Relaxed) && self.broken.load(Ordering::Acquire)
-    }
-
-    /// From now on it is broken when any of those is that were given the same. Said before it is
-    /// split.
-    pub fn break_with(&mut self, broken: &Arc<AtomicBool>) {
-        assert!(self.file.is_none() || !self.addresses.is_shared(), "its parts break with it");
-        self.broken = broken.clone();
-        self.tell_watch();
-    }
-
-    /// Tells the handler where to say that a store is lost.
-    pub(crate) fn tell_watch(&self) {
-        if let Some(watched) = watched(self.addresses.base().addr()) {
-            watched.broken.store(Arc::as_ptr(&self.broken).cast_mut(), Ordering::Release);
         }
     }
 }

@@ -154,23 +154,25 @@ impl Mapping {
     #[inline(never)]
     #[cfg_attr(feature = "recorder", track_caller)]
     fn write_around(&self, offset: u64, data: &[u8]) {
-        self.write_one(self.target(offset, data.len()), offset, data);
-        if let Some(mirror) = &self.mirror {
-            let _ = mirror.mapping.write(offset, data);
-        }
+        self.store_to_both(offset, data, true);
     }
 
     #[inline(never)]
     #[cfg_attr(feature = "recorder", track_caller)]
     fn store_around(&self, offset: u64, data: &[u8]) {
+        self.store_to_both(offset, data, false);
+    }
+
+    /// To this copy: past the caches where that can be, or in them.
+    #[cfg_attr(feature = "recorder", track_caller)]
+    pub(crate) fn store_to_one(&self, offset: u64, data: &[u8], past_caches: bool) {
         let target = self.target(offset, data.len());
-        if self.through_file {
+        if past_caches {
+            self.write_one(target, offset, data);
+        } else if self.through_file {
             self.write_file(target, offset, data);
         } else {
             self.store_plain(target, offset, data);
-        }
-        if let Some(mirror) = &self.mirror {
-            let _ = mirror.mapping.store(offset, data);
         }
     }
 

@@ -62,13 +62,6 @@ impl Pool {
         self.sync()
     }
 
-    /// Makes the second copy of a block what the first is. Recovery ends with a fence.
-    pub fn copy_to_mirror(&self, addr: BlockAddr) -> error::Result<()> {
-        let Some(mapping) = self.copy(addr, Which::First) else { return Ok(()) };
-        let _ = mapping.copy_to_mirror(addr.block() * BLOCK_BYTES, BLOCK_BYTES as usize)?;
-        Ok(())
-    }
-
     /// Reads a page, from another copy if need be.
     pub(crate) fn read_either(
         &self,

@@ -4,21 +4,18 @@
 //! What is stored goes to both, under one fence. A crash may leave them different only in what was
 //! under way: recovery reads one of them, and what it takes for done it makes the same in both.
 
-use crate::copies::Which;
 use crate::error::{Error, Result};
 use crate::members::{Members, Past};
 use crate::open::Recovery;
 use crate::pool::Pool;
+use crate::root::SliceRoot;
 use crate::scrub::Scrubbed;
 use crate::slice::{Candidate, Slice, superblock_of_half};
 use crate::state::Left;
-use crate::superblock::{BLOCK_BYTES, LOG_BLOCK, Superblock};
+use crate::superblock::{BLOCK_BYTES, ROOT_BLOCKS, ROOT_COPY_BLOCKS, Superblock};
 use parking_lot::Mutex;
 use pmem::Mapping;
 use std::path::{Path, PathBuf};
-
-/// Bytes of a log that are compared at once.
-const PIECE_BYTES: usize = 256 << 10;
 
 /// Whose files are current, of an open pool.
 #[derive(Debug)]
@@ -60,7 +57,7 @@ impl File {
     /// Whether it has all that one has that said `newest`; an error if it has what that one lacks.
     fn is_current(&self, index: usize, newest: &Members) -> Result<bool> {
         let Some(said) = self.newest() else { return Ok(false) };
-        if newest.past(said) == Past::Other {
+        if newest.past(said) != Past::Known {
             return Err(Error::Slices(format!(
                 "{} was changed without the others, and they without it; take away either it or \
                  them, and what was changed there is lost",
@@ -70,6 +67,39 @@ impl File {
         // a change of members that was interrupted is known to some only
         let last = said.changes.get() + 1 >= newest.changes.get();
         Ok(last && !newest.is_stale(index))
+    }
+}
+
+/// Generations of the roots that can be read in a half of a file: the first and the last.
+fn generations(half: Option<&Mapping>) -> Option<(u64, u64)> {
+    let read = |block: u64| {
+        let mut bytes = [0; size_of::<SliceRoot>()];
+        half?.read_own(block * BLOCK_BYTES, &mut bytes).ok()?;
+        let uuid = bytes.get(8..24)?.try_into().ok()?;
+        Some(SliceRoot::decode(&bytes, &uuid)?.generation.get())
+    };
+    let found = || ROOT_BLOCKS.into_iter().chain(ROOT_COPY_BLOCKS).filter_map(read);
+    Some((found().min()?, found().max()?))
+}
+
+/// A file that is an older copy of itself is behind: its roots are older than both that the other
+/// copy of a slice has. A crash leaves every copy with the last complete one at least.
+fn take_older(files: &mut [Option<File>]) {
+    for index in 0..files.len() {
+        let next = (index + 1) % files.len();
+        let half = |index: usize, is_own: bool| {
+            let file = files[index].as_ref().filter(|file| file.current)?;
+            generations(if is_own { file.own.as_ref() } else { file.mirror.as_ref() })
+        };
+        let (Some(own), Some(mirror)) = (half(index, true), half(next, false)) else { continue };
+        let behind = match () {
+            () if own.1 < mirror.0 => index,
+            () if mirror.1 < own.0 => next,
+            () => continue,
+        };
+        if let Some(file) = &mut files[behind] {
+            file.current = false;
+        }
     }
 }
 
@@ -89,6 +119,9 @@ pub fn join(found: Vec<Candidate>, read_only: bool) -> Result<(Vec<Candidate>, O
         if let Some(file) = file {
             file.current = file.is_current(index, &newest)?;
         }
+    }
+    take_older(&mut files);
+    for (index, file) in files.iter().enumerate() {
         members.set_stale(index, !file.as_ref().is_some_and(|file| file.current));
     }
     if members.stale != newest.stale {
@@ -192,25 +225,6 @@ impl Slice {
         let mirror = self.mirror.as_deref().zip(mirror);
         std::iter::once((self.path.as_path(), &self.mapping)).chain(mirror)
     }
-
-    /// Gives the other copy of the log what is in this one. An open ends with a fence.
-    fn settle_log(&self, which: Which) {
-        let (from, end) =
-            (LOG_BLOCK * BLOCK_BYTES, self.superblock.data_block_first() * BLOCK_BYTES);
-        let Some(mirror) = self.mapping.mirror() else { return };
-        for at in (from..end).step_by(PIECE_BYTES) {
-            let len = PIECE_BYTES.min((end - at) as usize);
-            // what cannot be read in the one that recovery read had no record
-            let _ = match which {
-                Which::First => self.mapping.copy_to_mirror(at, len),
-                Which::Mirror => {
-                    let mut bytes = vec![0; len];
-                    let read = mirror.read(at, &mut bytes);
-                    read.map(|()| Some(self.mapping.write_own(at, &bytes)))
-                }
-            };
-        }
-    }
 }
 
 impl Mirrors {
@@ -236,21 +250,20 @@ impl Pool {
         mirrors.tell(&mirrors.members.lock(), &self.slices)
     }
 
-    /// A crash may leave the last root in some of its copies only, and records in one copy of a
-    /// log that recovery did not find in the other. Where no checkpoint follows that would take
-    /// their place, all copies get what recovery found.
-    pub(crate) fn settle_copies(&self, recovery: &Recovery, logs: &[Which]) -> Result<()> {
+    /// A crash may leave the last root in some of its copies only, though nothing follows it in the
+    /// log: before anything does, all of them have it.
+    pub(crate) fn settle_roots(&self, recovery: &Recovery) -> Result<()> {
         let is_settled = recovery.left == Some(Left::Closed);
         if self.mirrors.is_none() || self.read_only() || is_settled {
             return Ok(());
         }
         self.scrub_heads(&mut Scrubbed::default())?;
-        if recovery.records.is_empty() {
-            for (slice, which) in self.slices.iter().zip(logs) {
-                slice.settle_log(*which);
-            }
-        }
         self.sync()
+    }
+
+    /// Whether slices have mirrors.
+    pub fn has_mirrors(&self) -> bool {
+        self.mirrors.is_some()
     }
 
     /// Slices with a second copy that lacks what was written while its file was away.

@@ -2,7 +2,6 @@
 
 use crate::addr::BlockAddr;
 use crate::bitmap::bits_from_bytes;
-use crate::copies::Which;
 use crate::epoch::{Tail, decode_tails};
 use crate::error::{Error, Result};
 use crate::fold::group_key;
@@ -71,7 +70,7 @@ impl Pool {
         let near = near_slices(&machine(&candidates, options)?, &candidates);
         let mut recovery = Recovery::default();
         let mut slices = Vec::new();
-        let (mut unreadable, mut logs) = (Vec::new(), Vec::new());
+        let mut unreadable = Vec::new();
         let mut inodes = 0;
         let mut complete = 0;
         for (index, candidate) in candidates.into_iter().enumerate() {
@@ -83,8 +82,7 @@ impl Pool {
             };
             inodes += root.inodes.get();
             let floor = root.log_floor.get();
-            let (mut found, which) = scan_either(index as u8, &candidate, floor)?;
-            logs.push(which);
+            let mut found = scan_copies(index as u8, &candidate, floor)?;
             complete = complete.max(found.generation_max);
             let sequence = found.sequence_max.max(if has_root { floor } else { 0 });
             check_numbers(index, highest.max(sequence), root.inode_next.get())?;
@@ -92,7 +90,7 @@ impl Pool {
             unreadable.extend(std::mem::take(&mut found.unreadable));
             recovery.add(found);
             recovery.floors.push(floor);
-            let left = State::left(&candidate.mapping, options.boot())?;
+            let left = State::left_either(&candidate.mapping, options.boot())?;
             recovery.left = recovery.left.max(Some(left));
             recovery.lost.extend((left == Left::Lost).then(|| candidate.path.clone()));
             notes.extend(candidate.note);
@@ -120,7 +118,7 @@ impl Pool {
             pool.load_space(recovery.records.is_empty())?;
         }
         pool.tell_members()?;
-        pool.settle_copies(&recovery, &logs)?;
+        pool.settle_roots(&recovery)?;
         Ok((pool, recovery))
     }
 
@@ -174,18 +172,14 @@ impl Pool {
     }
 }
 
-/// The log of a slice, from its mirror if that is whole where the first copy is not.
-fn scan_either(index: u8, candidate: &Candidate, floor: u64) -> Result<(Scan, Which)> {
+/// The log of a slice, from both of its copies.
+fn scan_copies(index: u8, candidate: &Candidate, floor: u64) -> Result<Scan> {
     let Candidate { mapping, superblock, .. } = candidate;
     let first = scan(index, mapping, superblock, floor)?;
-    let whole = |scan: &Scan| scan.damage.is_empty() && scan.unreadable.is_empty();
-    if let Some(mirror) = mapping.mirror().filter(|_| !whole(&first)) {
-        let second = scan(index, mirror, superblock, floor)?;
-        if whole(&second) {
-            return Ok((second, Which::Mirror));
-        }
-    }
-    Ok((first, Which::First))
+    Ok(match mapping.mirror() {
+        Some(mirror) => first.with(scan(index, mirror, superblock, floor)?),
+        None => first,
+    })
 }
 
 fn two_owners(addr: BlockAddr) -> Error {

@@ -10,6 +10,7 @@ use crate::options::{OpenOptions, PoolInfo};
 use crate::page_cache::PageCache;
 use crate::reclaim::Reclaim;
 use crate::slice::{Slice, domain_of};
+use crate::state::State;
 use crate::superblock::{BLOCK_BYTES, FORMAT_VERSION};
 use crate::tree::{self, Key, PAGE_BYTES, PageCopy, PagePtr, PageRead, Root, TreeError};
 use arc_swap::ArcSwap;
@@ -235,18 +236,18 @@ impl Pool {
         (&self.slices[usize::from(addr.slice())], addr.block() * BLOCK_BYTES)
     }
 
-    /// Copies out of a block, `at` bytes into it (on into the blocks behind it).
+    /// Copies out of the first copy of a block, `at` bytes into it (on into the blocks behind it).
     #[inline]
     pub fn read(&self, addr: BlockAddr, at: u64, buffer: &mut [u8]) -> Result<()> {
         let (slice, offset) = self.place(addr);
-        Ok(slice.mapping.read(offset + at, buffer)?)
+        Ok(slice.mapping.read_own(offset + at, buffer)?)
     }
 
     /// Copies a whole block out and gives its checksum.
     #[inline]
     pub fn read_crc(&self, addr: BlockAddr, buffer: &mut [u8]) -> Result<u32> {
         let (slice, offset) = self.place(addr);
-        Ok(slice.mapping.read_crc(offset, buffer)?)
+        Ok(slice.mapping.read_crc_own(offset, buffer)?)
     }
 
     /// Checksum of one block.
@@ -337,10 +338,10 @@ impl Pool {
 
     /// Writes down whether the pool is open for writing, and in which boot.
     pub fn write_state(&self, open: bool) -> Result<()> {
-        self.slices.iter().try_for_each(|slice| {
-            let boot = self.options.boot();
-            crate::state::State::now(&slice.mapping, open, boot).write(&slice.mapping)
-        })
+        let boot = self.options.boot();
+        // each copy's memory counts for itself
+        let mut copies = self.slices.iter().flat_map(Slice::copies);
+        copies.try_for_each(|(_, copy)| State::now(copy, open, boot).write(copy))
     }
 
     /// Blocks in all, and free ones, over all slices.

@@ -41,8 +41,8 @@ pub fn replace_file(
         Error::Slices(format!("slice {index} is none of a mirrored pool's: nothing can be in it"))
     })?;
     let superblock = slice.superblock;
-    if path.is_some() && link.is_symlink() {
-        // it leads to what is lost
+    if link.is_symlink() {
+        // it leads to what is lost: a new file there would be none of this directory's
         std::fs::remove_file(&link).map_err(|source| Error::Io { path: link.clone(), source })?;
     }
     let mut made = Made::default();

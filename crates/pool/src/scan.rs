@@ -64,7 +64,7 @@ pub fn scan(slice: u8, mapping: &Mapping, superblock: &Superblock, floor: u64) -
     for index in 0..chunks {
         let mut header = [0u8; CHUNK_HEADER_BYTES];
         let offset = SliceLog::chunk_offset(index, chunk_bytes);
-        if let Err(error) = mapping.read(offset, &mut header) {
+        if let Err(error) = mapping.read_own(offset, &mut header) {
             let what = format!("a chunk of the log cannot be read: {error}");
             let (lane, chunk, position) = (0, 0, 0);
             scan.unreadable.push(Damage { slice, offset, lane, chunk, position, what });
@@ -113,6 +113,39 @@ pub fn scan(slice: u8, mapping: &Mapping, superblock: &Superblock, floor: u64) -
     }
     Ok(scan)
 }
+
+impl Scan {
+    /// What both copies of a log have: of each lane the copy with more records, and of two with as
+    /// many the one without damage. What they differ in was under way, or one of them lost it.
+    pub fn with(self, other: Scan) -> Scan {
+        let sequence_max = self.sequence_max.max(other.sequence_max);
+        let generation_max = self.generation_max.max(other.generation_max);
+        let unreadable = match other.unreadable.is_empty() {
+            true => Vec::new(),
+            false => self.unreadable.clone(),
+        };
+        let mut lanes: BTreeMap<u16, [Lane; 2]> = BTreeMap::new();
+        for (copy, scan) in [self, other].into_iter().enumerate() {
+            for record in scan.records {
+                lanes.entry(record.lane).or_default()[copy].0.push(record);
+            }
+            for damage in scan.damage {
+                lanes.entry(damage.lane).or_default()[copy].1.push(damage);
+            }
+        }
+        let mut both = Scan { unreadable, sequence_max, generation_max, ..Scan::default() };
+        for [first, second] in lanes.into_values() {
+            let rank = |lane: &Lane| (lane.0.len(), lane.1.is_empty());
+            let (records, damage) = if rank(&second) > rank(&first) { second } else { first };
+            both.records.extend(records);
+            both.damage.extend(damage);
+        }
+        both
+    }
+}
+
+/// The records of a lane, and what is damaged there.
+type Lane = (Vec<Record>, Vec<Damage>);
 
 struct LaneReader<'s> {
     slice: u8,
@@ -193,13 +226,13 @@ impl LaneReader<'_> {
 /// What can be read of a chunk, and where it cannot.
 fn read_pages(mapping: &Mapping, offset: u64, len: usize) -> (Vec<u8>, Vec<Range<usize>>) {
     let mut bytes = vec![0; len];
-    if mapping.read(offset, &mut bytes).is_ok() {
+    if mapping.read_own(offset, &mut bytes).is_ok() {
         return (bytes, Vec::new());
     }
     let mut holes = Vec::new();
     for at in (0..len).step_by(BLOCK_BYTES as usize) {
         let page = at..len.min(at + BLOCK_BYTES as usize);
-        if mapping.read(offset + at as u64, &mut bytes[page.clone()]).is_err() {
+        if mapping.read_own(offset + at as u64, &mut bytes[page.clone()]).is_err() {
             bytes[page.clone()].fill(0);
             holes.push(page);
         }

@@ -92,7 +92,7 @@ impl State {
     /// crashed.
     pub fn left(mapping: &Mapping, boot: [u8; 16]) -> Result<Left> {
         let mut bytes = [0u8; size_of::<State>()];
-        if mapping.read(STATE_BLOCK * BLOCK_BYTES, &mut bytes).is_err() {
+        if mapping.read_own(STATE_BLOCK * BLOCK_BYTES, &mut bytes).is_err() {
             return Ok(Left::Crashed);
         }
         if bytes.iter().all(|byte| *byte == 0) {
@@ -114,6 +114,17 @@ impl State {
         })
     }
 
+    /// The same of a slice with a mirror: what one copy's memory lost the other has.
+    pub fn left_either(mapping: &Mapping, boot: [u8; 16]) -> Result<Left> {
+        let first = State::left(mapping, boot)?;
+        let Some(mirror) = mapping.mirror() else { return Ok(first) };
+        let second = State::left(mirror, boot)?;
+        Ok(match (first, second) {
+            (Left::Lost, other) | (other, Left::Lost) => other,
+            (first, second) => first.max(second),
+        })
+    }
+
     /// Whether the memory lost something that we had taken for durable. A closed pool has nothing
     /// on its way but in the CPU's caches, where those are trusted.
     fn lost(&self, mapping: &Mapping) -> bool {
@@ -126,9 +137,9 @@ impl State {
         }
     }
 
-    /// Writes it.
+    /// Writes it to this copy of the slice.
     pub fn write(&self, mapping: &Mapping) -> Result<()> {
-        let _ = pmem::fence(mapping.write(STATE_BLOCK * BLOCK_BYTES, self.as_bytes()));
+        let _ = pmem::fence(mapping.write_own(STATE_BLOCK * BLOCK_BYTES, self.as_bytes()));
         Ok(mapping.sync()?)
     }
 }

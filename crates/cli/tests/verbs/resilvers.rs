@@ -26,7 +26,7 @@ fn a_lost_file_is_made_anew() {
     assert!(scratch.ok(&["info", &pool]).contains("copies      2, all current"));
     std::fs::remove_file(file(&scratch, 1)).unwrap();
     let info = scratch.ok(&["info", &pool]);
-    assert!(info.contains("copies      1 of 2 slices: degraded"), "{info}");
+    assert!(info.contains("copies      2, but one of 2 slices: degraded"), "{info}");
     assert!(info.contains("slice 1 is missing: the pool is degraded"), "{info}");
     scratch.put(":/degraded", &content);
     scratch.fails(&["check", &pool], 1, &[]);

@@ -2,6 +2,7 @@
 
 use super::common::{find, make, pattern};
 use super::{BLOCK, World, close};
+use fs::FileSystem;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -146,5 +147,120 @@ fn a_repair_takes_what_either_copy_has_and_can_be_undone() {
         if away.is_none() {
             world.pool.assert_clean();
         }
+    }
+}
+
+/// Writes of all kinds into a block whose first copy cannot be read; what is seen after each.
+fn write_around(world: &mut World, fs: &FileSystem) {
+    let file = find(fs, "data");
+    for (at, len) in [(9, 8), (2000, 60), (700, 2000), (0, 3), (BLOCK - 5, 5), (100, 900)] {
+        let data = pattern(at as u64 + 1, len);
+        fs.write(&file, at as u64, &data).unwrap();
+        world.files.get_mut("data").unwrap()[at..at + len].copy_from_slice(&data);
+        let seen = super::common::content(fs, &file);
+        let differs = (0..BLOCK).find(|at| seen[*at] != world.files["data"][*at]);
+        assert_eq!(differs, None, "after a write of {len} bytes at {at}");
+        world.verify(fs);
+    }
+}
+
+fn with_data() -> (World, [(usize, u64); 2]) {
+    let mut world = World::new(2);
+    let data = pattern(99, BLOCK);
+    let fs = world.pool.start_alone();
+    fs.write(&make(&fs, "data"), 0, &data).unwrap();
+    close(fs);
+    world.files.insert("data".into(), data.clone());
+    let places = places(&world, &data);
+    (world, places)
+}
+
+/// A load from that page is an uncorrectable memory error.
+#[test]
+fn a_block_whose_memory_fails_is_read_from_its_mirror_and_written_elsewhere() {
+    for failed in 0..2 {
+        let (mut world, places) = with_data();
+        let (file, at) = places[failed];
+        let candidates = super::common::candidates(&world.pool.dir(), false).unwrap();
+        let mapping = &candidates[file].mapping;
+        if mapping.poison(at, BLOCK).is_err() {
+            println!("skipped: this kernel makes no memory errors");
+            return;
+        }
+        let fs = FileSystem::open_candidates(candidates, &world.pool.open, false).unwrap();
+        world.verify(&fs);
+        write_around(&mut world, &fs);
+        close(fs);
+        world.pool.assert_clean();
+        for slice in 0..2 {
+            world.take(slice);
+            let options = pool::OpenOptions { read_only: true, ..world.pool.open.clone() };
+            let fs = FileSystem::open_pool(&world.pool.dir(), &options).unwrap();
+            world.verify(&fs);
+            drop(fs);
+            world.put_back(slice);
+        }
+    }
+}
+
+/// The same of a block that was read and verified before it failed: nobody looks at its checksum.
+#[test]
+fn a_block_that_fails_after_it_was_verified_is_never_read_as_zeros() {
+    let (mut world, [(file, at), _]) = with_data();
+    let fs = world.pool.start_alone();
+    world.verify(&fs);
+    world.verify(&fs);
+    let path = world.path(file);
+    File::options().write(true).open(path).unwrap().set_len(at).unwrap();
+    world.verify(&fs);
+    write_around(&mut world, &fs);
+    let mut part = [0; 100];
+    fs.read(&find(&fs, "data"), 1234, &mut part).unwrap();
+    assert_eq!(part, world.files["data"][1234..1334]);
+}
+
+/// An older copy of a file, put back in its place, is not taken for what it was.
+#[test]
+fn a_file_from_a_backup_is_stale() {
+    for slice in 0..2 {
+        let mut world = World::new(2);
+        let backup = std::fs::read(world.path(slice)).unwrap();
+        for round in 0..3 {
+            let fs = world.pool.start_alone();
+            world.write(&fs, &format!("round-{round}"), 3);
+            close(fs);
+        }
+        std::fs::write(world.path(slice), backup).unwrap();
+        world.assert_only("is stale");
+        world.resilver();
+        world.take(1 - slice);
+        world.verify(&world.pool.start_alone());
+    }
+}
+
+/// A record that only one copy of the log has, as the other lost it, counts.
+#[test]
+fn a_record_that_one_log_lost_is_taken_from_the_other() {
+    for from in 0..2usize {
+        let mut world = World::new(2);
+        let fs = world.pool.start_alone();
+        world.write(&fs, "logged", 5);
+        drop(fs);
+        // the last record of each lane of each slice, in its first copy or in its mirror
+        for slice in 0..2 {
+            let file = if from == 0 { slice } else { (slice + 1) % 2 };
+            let half = if from == 0 { 0 } else { super::SLICE_BYTES };
+            let bytes = std::fs::read(world.path(file)).unwrap();
+            let log = &bytes[half + 16 * BLOCK..half + 48 * BLOCK];
+            let Some(last) = log.chunks(64).rposition(|line| line.iter().any(|byte| *byte != 0))
+            else {
+                continue;
+            };
+            flip(&world, (file, (half + 16 * BLOCK + last * 64 - 64) as u64));
+        }
+        let fs = world.pool.start_alone();
+        world.verify(&fs);
+        close(fs);
+        world.pool.assert_clean();
     }
 }
