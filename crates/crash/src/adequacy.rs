@@ -71,7 +71,7 @@ pub fn adequacy(threads: usize, tell: &(dyn Fn(&str) + Sync)) -> Outcome<Adequac
         ("bits of a closed pool flipped", Closed::new(&Shape::SMALL)?, FLIP_EVERY),
         ("bits of a killed pool flipped", Closed::killed(&Shape::SMALL)?, FLIP_EVERY),
         // it is for what only a mirrored pool has
-        ("bits of a mirrored pool flipped", Closed::new(&Shape::MIRRORED)?, FLIP_EVERY / 8 | 1),
+        ("bits of a mirrored pool flipped", Closed::new(&Shape::MIRRORED)?, FLIP_EVERY / 8 + 1),
     ]);
     let mutants: BTreeSet<Mutant> = tried.iter().flat_map(|t| t.mutants.iter().copied()).collect();
     let mutants: Vec<Mutant> = mutants.into_iter().collect();
