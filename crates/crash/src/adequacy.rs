@@ -68,10 +68,9 @@ pub fn adequacy(threads: usize, tell: &(dyn Fn(&str) + Sync)) -> Outcome<Adequac
     let tried = tried()?;
     // one bit of them is flipped at a time
     let pools = Mutex::new([
-        ("bits of a closed pool flipped", Closed::new(&Shape::SMALL)?, FLIP_EVERY),
-        ("bits of a killed pool flipped", Closed::killed(&Shape::SMALL)?, FLIP_EVERY),
-        // it is for what only a mirrored pool has
-        ("bits of a mirrored pool flipped", Closed::new(&Shape::MIRRORED)?, FLIP_EVERY / 8 + 1),
+        ("bits of a closed pool flipped", Closed::new(&Shape::SMALL)?),
+        ("bits of a killed pool flipped", Closed::killed(&Shape::SMALL)?),
+        ("bits of a mirrored pool flipped", Closed::new(&Shape::MIRRORED)?),
     ]);
     let mutants: BTreeSet<Mutant> = tried.iter().flat_map(|t| t.mutants.iter().copied()).collect();
     let mutants: Vec<Mutant> = mutants.into_iter().collect();
@@ -166,19 +165,24 @@ fn opened(domain: Domain) -> Outcome<Recording> {
 }
 
 /// Who notices that a checksum is not looked at when bits of a medium are wrong.
-fn flipped(pools: &[(&'static str, Closed, usize)], mutant: Mutant) -> Option<&'static str> {
+fn flipped(pools: &[(&'static str, Closed)], mutant: Mutant) -> Option<&'static str> {
     mutant.blind()?;
-    let seen = |(_, pool, every): &&(&str, Closed, usize)| {
+    let seen = |(_, pool): &&(&str, Closed)| {
         let superblock = 0..512 * 8;
-        let others = (superblock.end..pool.bits()).step_by(*every);
-        !pool.flip(superblock.chain(others), Some(mutant)).violations.is_empty()
+        let others = (superblock.end..pool.bits()).step_by(FLIP_EVERY);
+        let members = MEMBERS_LINES.into_iter().flat_map(|line| pool.bits_of_line(line));
+        let bits = superblock.chain(members).chain(others);
+        !pool.flip(bits, Some(mutant)).violations.is_empty()
     };
-    if let Some((name, ..)) = pools.iter().find(seen) {
+    if let Some((name, _)) = pools.iter().find(seen) {
         return Some(name);
     }
     let state = unreadable_state(Some(mutant)).unwrap_or_default();
     (!state.is_empty()).then_some("bits of the state flipped")
 }
+
+/// Where a mirrored pool says whose files are current, in both halves of a file (docs/FORMAT.md).
+const MEMBERS_LINES: [u64; 2] = [6 * 64, (6 + 256) * 64];
 
 /// Of so many bits behind the first superblock one is flipped; odd, so that it meets each of a
 /// byte.

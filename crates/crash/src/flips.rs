@@ -106,6 +106,14 @@ impl Closed {
         (self.lines.len() * LINE * 8) as u64
     }
 
+    /// The bits of a line of the files that this pool has, by its number in them.
+    pub fn bits_of_line(&self, number: u64) -> impl Iterator<Item = u64> {
+        let is_it = move |line: &&LineId| line.1 == number;
+        let found = self.lines.iter().enumerate().filter(move |(_, line)| is_it(line));
+        let bits = (LINE * 8) as u64;
+        found.flat_map(move |(place, _)| place as u64 * bits..(place as u64 + 1) * bits)
+    }
+
     /// Flips these of them, each alone.
     pub fn flip(&self, bits: impl Iterator<Item = u64>, mutant: Option<Mutant>) -> Flips {
         pmem::recorder::set_blind(mutant.and_then(Mutant::blind));
