@@ -182,8 +182,11 @@ impl Core {
     /// Bytes that had to be copied, and what could not be read.
     fn resilver_piece(&self, slice: usize, piece: &Range<u64>) -> Result<(u64, Vec<String>)> {
         let len = (piece.end - piece.start) as usize;
-        // if it cannot be read, that is told the second time
-        let copied = self.pool.copy_to_stale(slice, piece.start, len).unwrap_or(0);
+        // if it cannot be read, or is not free any more, that is seen the second time
+        let copied = match self.is_free(slice, piece) {
+            true => 0,
+            false => self.pool.copy_to_stale(slice, piece.start, len).unwrap_or(0),
+        };
         let _one = self.checkpointing.lock();
         self.pool.check_writable()?;
         let _closed = self.pool.close_gate();

@@ -78,6 +78,11 @@ impl Mapping {
         mirror.map(|mirror| &mirror.mapping)
     }
 
+    /// This copy, and the mirror if it has all that is here.
+    pub fn copies(&self) -> impl Iterator<Item = &Mapping> {
+        std::iter::once(self).chain(self.mirror())
+    }
+
     /// The mirror, if there is one that does not have all that is here.
     pub fn stale_mirror(&self) -> Option<&Mapping> {
         let mirror = self.mirror.as_ref().filter(|it| !it.current.load(Ordering::Acquire));
@@ -93,6 +98,7 @@ impl Mapping {
 
     /// Stores to this copy and to the mirror. Where that met a page that had failed, so that zeros
     /// took the place of what was not stored, the page gets it from the other copy.
+    #[inline(never)] // the long way round
     #[cfg_attr(feature = "recorder", track_caller)]
     pub(crate) fn store_to_both(&self, offset: u64, data: &[u8], past_caches: bool) {
         let range = (offset, data.len());

@@ -33,7 +33,7 @@ impl Mapping {
                 self.write_lines(target, offset, data);
             }
             Some(target) => self.write_parts(target, offset, data),
-            None => self.write_around(offset, data),
+            None => self.store_to_both(offset, data, true),
         }
         InFlight::none()
     }
@@ -41,7 +41,7 @@ impl Mapping {
     /// The same, to this copy alone where it has a mirror.
     #[cfg_attr(feature = "recorder", track_caller)]
     pub fn write_own(&self, offset: u64, data: &[u8]) -> InFlight {
-        self.write_one(self.target(offset, data.len()), offset, data);
+        self.store_to_one(offset, data, true);
         InFlight::none()
     }
 
@@ -55,7 +55,7 @@ impl Mapping {
             }
             Some(target) => self.write_parts_crc(target, offset, data),
             None => {
-                self.write_around(offset, data);
+                self.store_to_both(offset, data, true);
                 crc32c(0, data)
             }
         };
@@ -146,42 +146,19 @@ impl Mapping {
     fn store_anyhow(&self, offset: u64, data: &[u8]) {
         match self.direct(offset, data.len()) {
             Some(target) => self.store_plain(target, offset, data),
-            None => self.store_around(offset, data),
+            None => self.store_to_both(offset, data, false),
         }
     }
 
-    /// The long way: through the file where that is so, and to the mirror, too.
-    #[inline(never)]
-    #[cfg_attr(feature = "recorder", track_caller)]
-    fn write_around(&self, offset: u64, data: &[u8]) {
-        self.store_to_both(offset, data, true);
-    }
-
-    #[inline(never)]
-    #[cfg_attr(feature = "recorder", track_caller)]
-    fn store_around(&self, offset: u64, data: &[u8]) {
-        self.store_to_both(offset, data, false);
-    }
-
-    /// To this copy: past the caches where that can be, or in them.
+    /// To this copy: through the file where that is so; else past the caches where that can be, or
+    /// in them.
     #[cfg_attr(feature = "recorder", track_caller)]
     pub(crate) fn store_to_one(&self, offset: u64, data: &[u8], past_caches: bool) {
         let target = self.target(offset, data.len());
-        if past_caches {
-            self.write_one(target, offset, data);
-        } else if self.through_file {
-            self.write_file(target, offset, data);
-        } else {
-            self.store_plain(target, offset, data);
-        }
-    }
-
-    #[cfg_attr(feature = "recorder", track_caller)]
-    fn write_one(&self, target: *mut u8, offset: u64, data: &[u8]) {
-        if self.through_file {
-            self.write_file(target, offset, data);
-        } else {
-            self.write_parts(target, offset, data);
+        match (self.through_file, past_caches) {
+            (true, _) => self.write_file(target, offset, data),
+            (false, true) => self.write_parts(target, offset, data),
+            (false, false) => self.store_plain(target, offset, data),
         }
     }
 

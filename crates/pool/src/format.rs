@@ -317,13 +317,14 @@ fn copies(slices: usize, asked: u32) -> Result<u32> {
 }
 
 /// Where a copy of a slice lies.
-struct Half<'m> {
-    mapping: &'m Mapping,
-    from: u64,
+pub(crate) struct Half<'m> {
+    pub(crate) mapping: &'m Mapping,
+    pub(crate) from: u64,
 }
 
 impl Half<'_> {
-    fn put(&self, block: u64, bytes: &[u8]) -> Result<()> {
+    /// Writes the first bytes of a block of it, durably.
+    pub(crate) fn put(&self, block: u64, bytes: &[u8]) -> Result<()> {
         let _ = pmem::fence(self.mapping.write(self.from + block * BLOCK_BYTES, bytes));
         Ok(self.mapping.sync()?)
     }

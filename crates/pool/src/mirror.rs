@@ -12,7 +12,7 @@ use crate::root::SliceRoot;
 use crate::scrub::Scrubbed;
 use crate::slice::{Candidate, Slice, superblock_of_half};
 use crate::state::Left;
-use crate::superblock::{BLOCK_BYTES, ROOT_BLOCKS, ROOT_COPY_BLOCKS, Superblock};
+use crate::superblock::{ROOT_BLOCKS, ROOT_COPY_BLOCKS, Superblock};
 use parking_lot::Mutex;
 use pmem::Mapping;
 use std::path::{Path, PathBuf};
@@ -71,13 +71,8 @@ impl File {
 }
 
 /// Generations of the roots that can be read in a half of a file: the first and the last.
-fn generations(half: Option<&Mapping>) -> Option<(u64, u64)> {
-    let read = |block: u64| {
-        let mut bytes = [0; size_of::<SliceRoot>()];
-        half?.read_own(block * BLOCK_BYTES, &mut bytes).ok()?;
-        let uuid = bytes.get(8..24)?.try_into().ok()?;
-        Some(SliceRoot::decode(&bytes, &uuid)?.generation.get())
-    };
+fn generations(half: &Mapping, slice_uuid: &[u8; 16]) -> Option<(u64, u64)> {
+    let read = |block| Some(SliceRoot::read(half, block, slice_uuid)?.generation.get());
     let found = || ROOT_BLOCKS.into_iter().chain(ROOT_COPY_BLOCKS).filter_map(read);
     Some((found().min()?, found().max()?))
 }
@@ -87,11 +82,10 @@ fn generations(half: Option<&Mapping>) -> Option<(u64, u64)> {
 fn take_older(files: &mut [Option<File>]) {
     for index in 0..files.len() {
         let next = (index + 1) % files.len();
-        let half = |index: usize, is_own: bool| {
-            let file = files[index].as_ref().filter(|file| file.current)?;
-            generations(if is_own { file.own.as_ref() } else { file.mirror.as_ref() })
-        };
-        let (Some(own), Some(mirror)) = (half(index, true), half(next, false)) else { continue };
+        let current = |index: usize| files[index].as_ref().filter(|file| file.current);
+        let (Some(file), Some(other)) = (current(index), current(next)) else { continue };
+        let of = |half: &Option<Mapping>| generations(half.as_ref()?, &file.superblock.slice_uuid);
+        let (Some(own), Some(mirror)) = (of(&file.own), of(&other.mirror)) else { continue };
         let behind = match () {
             () if own.1 < mirror.0 => index,
             () if mirror.1 < own.0 => next,
@@ -230,12 +224,8 @@ impl Slice {
 impl Mirrors {
     /// Tells the files who is current, one half at a time, so that each has a whole one.
     fn tell(&self, members: &Members, slices: &[Slice]) -> Result<()> {
-        for slice in slices {
-            let mapping = &slice.mapping;
-            let halves = [Some(mapping), mapping.mirror(), mapping.stale_mirror()];
-            halves.into_iter().flatten().try_for_each(|half| members.write(half))?;
-        }
-        Ok(())
+        let mut halves = slices.iter().flat_map(Slice::copies);
+        Ok(halves.try_for_each(|(_, half)| members.write(half))?)
     }
 }
 

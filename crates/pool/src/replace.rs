@@ -2,12 +2,12 @@
 
 use crate::directory;
 use crate::error::{Error, Result};
-use crate::format::{EachStep, Made, Steps, place};
+use crate::format::{EachStep, Half, Made, Steps, place};
 use crate::members::MEMBERS_BLOCK;
 use crate::mirror;
 use crate::options::SliceSpec;
 use crate::slice::{Candidate, check_domain};
-use crate::superblock::{BLOCK_BYTES, COPIES_MAX, SUPERBLOCK_BLOCK, Superblock};
+use crate::superblock::{COPIES_MAX, SUPERBLOCK_BLOCK, Superblock};
 use pmem::{Domain, MapOptions, Mapping};
 use std::fs::File;
 use std::path::Path;
@@ -23,17 +23,13 @@ pub fn replace_file(
 ) -> Result<()> {
     let (found, _) = directory::candidates(dir, &|path| Candidate::open(path, true))?;
     let link = dir.join(format!("slice.{index}"));
-    if let Some(there) = found.iter().find(|candidate| candidate.path == link) {
-        let slice = there.superblock.index.get();
+    let slice_of = |there: &Candidate| there.superblock.index.get();
+    let in_the_way = |it: &&Candidate| it.path == link || slice_of(it) as usize == index;
+    if let Some(there) = found.iter().find(in_the_way) {
         return Err(Error::Slices(format!(
-            "{} is there, the file of slice {slice}; take it away first",
-            link.display()
-        )));
-    }
-    if let Some(there) = found.iter().find(|it| it.superblock.index.get() as usize == index) {
-        let there = there.path.display();
-        return Err(Error::Slices(format!(
-            "{there} is there, the file of slice {index}; take it away first"
+            "{} is there, the file of slice {}; take it away first",
+            there.path.display(),
+            slice_of(there)
         )));
     }
     let (slices, mirrors) = mirror::join(found, true)?;
@@ -72,16 +68,13 @@ fn write_heads(path: &Path, superblock: &Superblock) -> Result<()> {
             bytes * u64::from(COPIES_MAX)
         )));
     }
-    let put = |offset: u64, bytes: &[u8]| {
-        let _ = pmem::fence(mapping.write(offset, bytes));
-        mapping.sync()
-    };
-    put(SUPERBLOCK_BLOCK * BLOCK_BYTES, &[0; 512])?;
-    for half in [0, bytes] {
-        put(half + MEMBERS_BLOCK * BLOCK_BYTES, &[0; 512])?;
+    let [own, mirror] = [0, bytes].map(|from| Half { mapping: &mapping, from });
+    own.put(SUPERBLOCK_BLOCK, &[0; 512])?;
+    for half in [&own, &mirror] {
+        half.put(MEMBERS_BLOCK, &[0; 512])?;
     }
     for block in [superblock.data_block_end(), SUPERBLOCK_BLOCK] {
-        put(block * BLOCK_BYTES, superblock.as_bytes())?;
+        own.put(block, superblock.as_bytes())?;
     }
     Ok(())
 }

@@ -4,8 +4,9 @@
 //! into the slot that is not current, and fences. A crash between leaves some slices with the new
 //! generation and some without: the highest generation that *all* slices have counts.
 
-use crate::superblock::{ROOT_BLOCKS, ROOT_COPY_BLOCKS};
+use crate::superblock::{BLOCK_BYTES, ROOT_BLOCKS, ROOT_COPY_BLOCKS};
 use crate::tree::{ROOT_BYTES, Root, TreeError};
+use pmem::Mapping;
 use std::mem::offset_of;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -79,6 +80,13 @@ impl SliceRoot {
     fn checksum(&self) -> u32 {
         let bytes = self.as_bytes();
         pmem::crc32c(0, bytes.get(..bytes.len() - 8).unwrap_or_default())
+    }
+
+    /// The root in a block of this copy of a slice, if there is one of the slice's.
+    pub fn read(mapping: &Mapping, block: u64, slice_uuid: &[u8; 16]) -> Option<SliceRoot> {
+        let mut bytes = [0; size_of::<SliceRoot>()];
+        mapping.read_own(block * BLOCK_BYTES, &mut bytes).ok()?;
+        SliceRoot::decode(&bytes, slice_uuid)
     }
 
     /// The root in these bytes, if it is whole and this slice's.

@@ -10,7 +10,7 @@ use crate::options::OpenOptions;
 use crate::pool::{Pool, Roots};
 use crate::root::{self, SliceRoot, Slots};
 use crate::space::Purpose;
-use crate::superblock::{BLOCK_BYTES, Superblock};
+use crate::superblock::Superblock;
 use crate::tree::{self, Change, Key, Met, Root, walk_readable};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -85,11 +85,10 @@ impl Pool {
     pub fn readable_before(&self, slice: usize, from: Key, meet: &mut dyn FnMut(Met<'_>) -> bool) {
         let slots = self.roots().slots.clone();
         let (Some(slice), Some(slot)) = (self.slices.get(slice), slots.get(slice)) else { return };
-        let root = root::blocks(1 - slot).into_iter().find_map(|block| {
-            let mut bytes = [0; size_of::<SliceRoot>()];
-            slice.mapping.read(block * BLOCK_BYTES, &mut bytes).ok()?;
-            SliceRoot::decode(&bytes, &slice.superblock.slice_uuid)
-        });
+        let blocks = root::blocks(1 - slot);
+        let mut places = slice.mapping.copies().flat_map(|copy| blocks.map(|block| (copy, block)));
+        let read = |(copy, block)| SliceRoot::read(copy, block, &slice.superblock.slice_uuid);
+        let root = places.find_map(read);
         if let Some((tree, _)) = root.and_then(|root| root.trees().ok()) {
             walk_readable(self, &tree, from, meet);
         }

@@ -65,7 +65,7 @@ impl PageRead for Both<'_> {
                 copies.push((addr, Which::Mirror));
             }
         }
-        if copies.len() == 1 {
+        if self.pool.is_single(ptr) {
             self.seen.borrow_mut().single += 1;
         }
         let (mut bytes, mut whole, mut bad) = ([0; PAGE_BYTES], false, Vec::new());
@@ -119,7 +119,7 @@ impl Pool {
         let (mut single, mut single_keys) = (false, Vec::new());
         tree::walk_readable(&both, root, from, &mut |met| {
             match &met {
-                Met::Page(ptr, _) => single |= ptr.copy.is_none() && !self.is_mirrored(ptr.addr),
+                Met::Page(ptr, _) => single |= self.is_single(ptr),
                 Met::Entry(key, _) if std::mem::take(&mut single) => {
                     single_keys.push((at.tree % roots.trees.len(), is_main, *key));
                 }
@@ -153,13 +153,18 @@ impl Pool {
         true
     }
 
+    /// Whether a page has no second copy.
+    fn is_single(&self, ptr: &PagePtr) -> bool {
+        ptr.copy.is_none() && !self.is_mirrored(ptr.addr)
+    }
+
     /// Pages of all trees that have no second copy.
     pub fn single_pages(&self) -> Result<u64> {
         let _pin = crossbeam_epoch::pin();
         let (roots, mut single) = (self.roots(), 0);
         for root in roots.trees.iter().chain(&roots.spaces) {
             tree::walk_pointers(self, root, &mut |ptr, _level| {
-                single += u64::from(ptr.copy.is_none() && !self.is_mirrored(ptr.addr));
+                single += u64::from(self.is_single(ptr));
                 Ok(())
             })?;
         }
@@ -182,18 +187,16 @@ impl Pool {
                     false => seen.lost.push((place, format!("{what} cannot be written again"))),
                 }
             };
-            let copies = || [Some(&slice.mapping), slice.mapping.mirror()].into_iter().flatten();
+            let copies = || slice.mapping.copies();
             for (copy, block) in copies().flat_map(|copy| blocks.map(|block| (copy, block))) {
                 if let Some(mended) = mend(copy, block, superblock.as_bytes()) {
                     say(block, mended, "a superblock");
                 }
             }
             let blocks = root::blocks(roots.slots.get(index).copied().unwrap_or_default());
-            let mut bytes = [0; size_of::<SliceRoot>()];
             let places = || copies().flat_map(|copy| blocks.map(|block| (copy, block)));
             let current = places().find_map(|(copy, block)| {
-                copy.read_own(block * BLOCK_BYTES, &mut bytes).ok()?;
-                SliceRoot::decode(&bytes, &superblock.slice_uuid)
+                SliceRoot::read(copy, block, &superblock.slice_uuid)
                     .filter(|root| root.generation.get() == roots.generation)
             });
             let Some(current) = current else {

@@ -232,14 +232,13 @@ impl Candidate {
     /// Both root slots, each from the newest of its copies that are whole. A crash may leave them
     /// different, in the slot that is not current.
     pub fn slots(&self) -> Slots {
-        let read = |mapping: &Mapping, block: u64| {
-            let mut bytes = [0u8; 256];
-            mapping.read_own(block * BLOCK_BYTES, &mut bytes).ok()?;
-            SliceRoot::decode(&bytes, &self.superblock.slice_uuid)
-        };
+        let uuid = &self.superblock.slice_uuid;
+        let read = |mapping: &Mapping, block: u64| SliceRoot::read(mapping, block, uuid);
         let newest = |slot| {
-            let copies = [Some(&self.mapping), self.mapping.mirror()].into_iter().flatten();
-            let roots = copies.flat_map(|it| root::blocks(slot).map(|block| read(it, block)));
+            let roots = self
+                .mapping
+                .copies()
+                .flat_map(|it| root::blocks(slot).map(|block| read(it, block)));
             roots.flatten().max_by_key(|root| root.generation.get())
         };
         [newest(0), newest(1)]

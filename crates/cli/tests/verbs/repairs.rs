@@ -18,13 +18,16 @@ fn images(pool: &Path) -> BTreeMap<String, Vec<u8>> {
     slices.collect()
 }
 
-/// Both copies of every leaf of the trees that names a file: some lose their names.
-fn damage(pool: &Path) {
+/// Both copies of every leaf of the trees that names a file, but for those that hold something of
+/// `kept`, its name or its attributes (which lie behind the names where the files went to another
+/// slice than their directory): some lose their names.
+fn damage(pool: &Path, kept: u64) {
+    let key = kept.to_be_bytes();
     for (name, mut image) in images(pool) {
         for page in image.chunks_mut(BLOCK) {
             let is_leaf = page.starts_with(b"NSTP") && page[5] == 0;
-            let holds = |name: &[u8]| page.windows(name.len()).any(|bytes| bytes == name);
-            if is_leaf && holds(b"lost-by-name") && !holds(b"kept") {
+            let holds = |sought: &[u8]| page.windows(sought.len()).any(|bytes| bytes == sought);
+            if is_leaf && holds(b"lost-by-name") && !holds(b"kept") && !holds(&key) {
                 page[500] ^= 1;
             }
         }
@@ -43,7 +46,8 @@ fn damaged() -> (Scratch, Vec<u8>) {
         scratch.put(&name, &content[..100 + number]);
     }
     scratch.put(":/kept", &content);
-    damage(&scratch.pool());
+    let kept = scratch.json(&["stat", ":/kept", "--json"])["inode"].as_u64().unwrap();
+    damage(&scratch.pool(), kept);
     (scratch, content)
 }
 

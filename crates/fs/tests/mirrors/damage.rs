@@ -28,13 +28,7 @@ fn flip(world: &World, (slice, at): (usize, u64)) {
 #[test]
 fn a_damaged_block_is_read_from_the_other_copy_and_scrub_writes_it_again() {
     for damaged in 0..2 {
-        let mut world = World::new(2);
-        let data = pattern(99, BLOCK);
-        let fs = world.pool.start_alone();
-        fs.write(&make(&fs, "data"), 0, &data).unwrap();
-        close(fs);
-        world.files.insert("data".into(), data.clone());
-        let places = places(&world, &data);
+        let (mut world, places) = with_data();
         flip(&world, places[damaged]);
         let report = world.pool.check();
         let which = ["the first copy is damaged", "its mirror is damaged"][damaged];
