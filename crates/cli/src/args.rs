@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use nearside::SliceSpec;
 
 use crate::{
-    bench, cat, check, cp, df, ls, manual, mkdir, mv, resilver, rm, scrub, size, stat, stats, top,
-    topology, tree,
+    bench, cat, check, cp, df, ls, manual, mkdir, mv, resilver, rm, scrub, set, size, stat, stats,
+    top, topology, tree, whereis,
 };
 
 /// Files on persistent memory: a pool of slices, one for each NUMA node, mounted for every program.
@@ -64,6 +64,10 @@ pub enum Command {
     Stat(stat::StatArgs),
     /// Print files of a pool.
     Cat(cat::CatArgs),
+    /// Show on which slices a file lies, and how much of it is near.
+    Where(whereis::WhereArgs),
+    /// Set where new blocks of a file go, and of what is made in a directory.
+    Set(set::SetArgs),
     /// Copy into a pool, out of it, or within it.
     Cp(cp::CpArgs),
     /// Remove files and directories of a pool.
@@ -129,6 +133,10 @@ pub struct FormatArgs {
     /// also where a virtual machine hides them [default: what each slice's memory writes at once].
     #[arg(long, value_name = "64|256", value_parser = log_line)]
     pub log_line: Option<u32>,
+    /// Bytes of a stripe: how much of a large file lies on one slice before the next one comes; a
+    /// power of two [default: 256K].
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub stripe: Option<u64>,
     /// Keep so many copies of everything, on different slices. With 2 the pool works without any
     /// one of its files, and half of each holds the mirror of another slice.
     #[arg(long, value_name = "1|2", default_value = "1")]

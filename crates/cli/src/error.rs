@@ -136,6 +136,17 @@ pub fn io(path: &Path) -> impl Fn(std::io::Error) -> Error + '_ {
     move |source| Error::Io { path: path.to_path_buf(), source }
 }
 
+/// Puts the path to what the kernel said of where it lies: only our mounts know that.
+pub fn of_mount(path: &Path) -> impl Fn(std::io::Error) -> Error + '_ {
+    move |source| match source.raw_os_error() {
+        Some(libc::ENOTSUP | libc::ENODATA) => Error::Path {
+            shown: path.to_path_buf(),
+            reason: "not in a mounted pool; name a place in another one POOL:/path".to_owned(),
+        },
+        _ => io(path)(source),
+    }
+}
+
 /// Puts the pool to an error of the library.
 pub fn pool(pool: &Path) -> impl Fn(nearside::Error) -> Error + '_ {
     move |source| Error::Pool { pool: pool.to_path_buf(), source }

@@ -88,6 +88,7 @@ fn options(args: &FormatArgs) -> Result<FormatOptions> {
         process: args.durability == Some(Durability::Process),
         log_bytes: args.log,
         log_line_bytes: args.log_line,
+        stripe_bytes: args.stripe,
         data_copies: args.data_copies,
         identity: None,
     })

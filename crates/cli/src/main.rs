@@ -34,6 +34,7 @@ mod mv;
 mod output;
 mod own_file;
 mod place;
+mod placed;
 mod plan;
 mod pool_path;
 mod progress;
@@ -45,6 +46,7 @@ mod screen;
 mod scrub;
 mod server;
 mod server_lock;
+mod set;
 mod side;
 mod signals;
 mod size;
@@ -57,6 +59,7 @@ mod umount;
 mod upgrade;
 mod verdict;
 mod whereabouts;
+mod whereis;
 mod xattrs;
 
 use std::process::ExitCode;
@@ -94,6 +97,8 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Ls(args) => ls::run(args),
         Command::Tree(args) => tree::run(args),
         Command::Stat(args) => stat::run(args),
+        Command::Where(args) => whereis::run(args),
+        Command::Set(args) => set::run(args),
         Command::Cat(args) => cat::run(args),
         Command::Cp(args) => cp::run(args),
         Command::Rm(args) => rm::run(args),

@@ -2,7 +2,7 @@
 
 use crate::images::Outcome;
 use crate::world::{World, pattern};
-use fs::{Fallocate, NewNode, RenameMode, Result, SetAttr, XattrMode};
+use fs::{Fallocate, Layout, NewNode, RenameMode, Result, SetAttr, XattrMode};
 
 /// One operation: one call of the file system (or the few that its name says).
 #[derive(Clone, Copy, Debug)]
@@ -363,7 +363,8 @@ fn shared() -> Vec<Op> {
 fn attributes() -> Vec<Op> {
     vec![
         op!("setattr", |w| {
-            let change = SetAttr { mode: Some(0o600), uid: Some(1), ..SetAttr::default() };
+            let layout = Some(Layout::Stripe);
+            let change = SetAttr { mode: Some(0o600), uid: Some(1), layout, ..SetAttr::default() };
             w.fs.setattr(w.ino("/file")?, &change).map(|_| ())
         }),
         op!("setattr-size", |w| {

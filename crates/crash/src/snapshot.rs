@@ -1,7 +1,7 @@
 //! Everything that a program can see of a file system, timestamps left out.
 
 use crate::images::{Outcome, failed};
-use fs::{Attr, FileKind, FileSystem, Ino};
+use fs::{Attr, FileKind, FileSystem, Ino, Layout};
 use std::collections::{BTreeMap, HashMap};
 
 /// One name.
@@ -20,6 +20,7 @@ pub struct Entry {
     content: Vec<u8>,
     target: Vec<u8>,
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    layout: Layout,
 }
 
 /// All names, by path.
@@ -152,6 +153,7 @@ impl Walk<'_> {
             content,
             target,
             xattrs,
+            layout: self.fs.layout(attr.ino).map_err(|e| of(&e))?,
         };
         self.snapshot.entries.insert(path.to_owned(), entry);
         Ok(())

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::inode_table::{self, InodeTable};
 use crate::item::REQUEST_BYTES;
+use crate::layout::Stripes;
 use crate::locks::Locks;
 use crate::meter::Meter;
 use crate::references::References;
@@ -50,6 +51,8 @@ pub struct Core {
     pub pool: Pool,
     /// Key of the hash of names.
     pub hash_key: [u8; 16],
+    /// How stripes lie over the slices.
+    pub stripes: Stripes,
     /// Longest payload of a record, apart from the id of a request.
     pub payload_max: usize,
     /// Whether small writes change blocks in place.
@@ -175,6 +178,7 @@ impl Core {
         let (memory, slices) = (pool.options().memory(), pool.slices().len());
         Core {
             hash_key: superblock.map(|s| s.pool_uuid).unwrap_or_default(),
+            stripes: Stripes::of(&pool),
             payload_max,
             stores_in_place: pool.domain() != pmem::Domain::Sync,
             table: inode_table::new(),

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, Meta};
 use crate::item;
 use crate::keys;
+use crate::layout::Layout;
 use crate::namespace::{Touched, check_directory, check_name};
 use crate::short_name::ShortName;
 use crate::tickets;
@@ -163,7 +164,7 @@ impl Core {
         let slice = self.pool.near_slice();
         let ino = keys::ino_of(slice, self.pool.next_inode(slice));
         let inherited = self.inherit(dir, meta, new.kind, &new.by)?;
-        let stored = new.attributes(dir.ino, meta, inherited.mode);
+        let stored = new.attributes(dir, meta, inherited.mode);
         item::push_put(record, ino.0, keys::INODE, 0, &stored.encode());
         let inode = Arc::new(Inode::new(ino, &stored, false));
         if let NewNode::Symlink(target) = new.node {
@@ -189,7 +190,7 @@ impl Core {
 
 impl New<'_> {
     /// The attributes that it begins with.
-    fn attributes(&self, parent: Ino, dir: &Meta, mode: u16) -> Stored {
+    fn attributes(&self, parent: &Inode, dir: &Meta, mode: u16) -> Stored {
         let inherits = dir.mode & 0o2000 != 0;
         let is_dir = self.kind == FileKind::Directory;
         let time = Timestamp(self.time);
@@ -197,6 +198,7 @@ impl New<'_> {
             NewNode::Symlink(target) => target.len() as u64,
             _ => 0,
         };
+        let holds_data = is_dir || self.kind == FileKind::File;
         let mode = mode | if inherits && is_dir { 0o2000 } else { 0 };
         Stored {
             links: self.links,
@@ -204,7 +206,8 @@ impl New<'_> {
             gid: if inherits { dir.gid } else { self.by.gid },
             rdev: if let NewNode::Special(_, rdev) = self.node { rdev } else { 0 },
             size,
-            parent: if is_dir { parent } else { Ino(0) },
+            parent: if is_dir { parent.ino } else { Ino(0) },
+            layout: if holds_data { parent.layout() } else { Layout::Auto },
             ..Stored::new(self.kind, mode, time)
         }
     }

@@ -317,14 +317,11 @@ impl Core {
                 holes.push(block);
             }
         })?;
-        let near = self.pool.near_slice();
-        self.pool.reclaim().allocate(holes.len() as u64, near, &mut step.extents)?;
-        let (runs, left) = self.runs_of(&holes, &step.extents);
+        let addrs = self.take_placed(inode, &holes, &mut step.extents)?;
+        let (runs, left) = self.runs_of(&holes, &addrs);
         step.runs = runs;
         if let Some(left) = left {
-            for addr in step.extents.iter().flat_map(Extent::blocks).skip(left) {
-                self.pool.reclaim().give_one(addr);
-            }
+            addrs[left..].iter().for_each(|addr| self.pool.reclaim().give_one(*addr));
             let extent = |run: &ReservedRun| Extent { addr: run.addr, count: run.blocks };
             step.extents = step.runs.iter().map(extent).collect();
             step.end = holes[left] * BLOCK_BYTES;

@@ -7,6 +7,7 @@
 use crate::attr::Stored;
 use crate::entries::Dir;
 use crate::inline::UNSYNCED_MAX;
+use crate::layout::Layout;
 use crate::map::BlockMap;
 use crate::range_lock::RangeLock;
 use crate::types::{Attr, FileKind, Ino, Timestamp};
@@ -73,6 +74,8 @@ pub struct Inode {
     pub changed: AtomicI64,
     /// Highest stamp of a change to it.
     pub stamp: AtomicU64,
+    /// Where new blocks go: a layout's code (`layout.rs`).
+    pub layout: AtomicU32,
     /// Where its data is.
     pub map: BlockMap,
     /// Ranges that writers hold.
@@ -123,6 +126,7 @@ impl Inode {
             modified: AtomicI64::new(stored.modified.0),
             changed: AtomicI64::new(stored.changed.0),
             stamp: AtomicU64::new(stored.stamp),
+            layout: AtomicU32::new(stored.layout.code()),
             map: BlockMap::new(in_tree),
             ranges: RangeLock::default(),
             dirty: AtomicBool::new(false),
@@ -152,9 +156,15 @@ impl Inode {
             changed: Timestamp(self.changed.load(Ordering::Relaxed)),
             created: meta.created,
             parent: meta.parent,
+            layout: self.layout(),
             stamp: self.stamp.load(Ordering::Relaxed),
             sets_modified: false,
         }
+    }
+
+    /// Where new blocks go.
+    pub fn layout(&self) -> Layout {
+        Layout::from_code(self.layout.load(Ordering::Relaxed)).unwrap_or_default()
     }
 
     /// Takes over attributes that replay found in a record that changed them. Not the size and the
@@ -170,6 +180,7 @@ impl Inode {
         self.accessed.store(stored.accessed.0, Ordering::Relaxed);
         meta.created = stored.created;
         meta.parent = stored.parent;
+        self.layout.store(stored.layout.code(), Ordering::Relaxed);
         if stored.sets_modified {
             self.modified.store(stored.modified.0, Ordering::Relaxed);
         }

@@ -24,6 +24,7 @@ mod create;
 mod dir;
 mod entries;
 mod error;
+mod extents;
 mod fallocate;
 mod format;
 mod holes;
@@ -37,6 +38,7 @@ mod item_decode;
 #[cfg(test)]
 mod item_tests;
 mod keys;
+mod layout;
 mod leaf;
 mod leaf_value;
 mod leaves;
@@ -90,7 +92,9 @@ mod xattr;
 pub use check::{CheckReport, Finding, check, check_candidates, check_watched};
 pub use core::stop_clock;
 pub use error::{Error, Result};
+pub use extents::{FileExtent, NearSlice};
 pub use format::{format, format_mappings, format_watched};
+pub use layout::Layout;
 pub use lock_types::{
     LIBRARY_DOOR, LockChange, LockClass, LockDone, LockKind, LockObserver, LockOwner, LockTicket,
 };

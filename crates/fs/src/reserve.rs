@@ -38,11 +38,10 @@ const RUNS_MAX: usize = 256;
 impl Core {
     /// Neighbouring holes, and the blocks for them, as far as a record can name them; then also the
     /// index of the first hole that it cannot.
-    pub fn runs_of(&self, holes: &[u64], extents: &[Extent]) -> (Vec<ReservedRun>, Option<usize>) {
+    pub fn runs_of(&self, holes: &[u64], addrs: &[BlockAddr]) -> (Vec<ReservedRun>, Option<usize>) {
         let runs_max = RUNS_MAX.min(self.payload_max / 2 / RESERVED_RUN_BYTES);
         let mut runs: Vec<ReservedRun> = Vec::new();
-        let addrs = extents.iter().flat_map(Extent::blocks);
-        for (index, (block, addr)) in holes.iter().copied().zip(addrs).enumerate() {
+        for (index, (&block, &addr)) in holes.iter().zip(addrs).enumerate() {
             if let Some(run) = runs.last_mut().filter(|run| run.goes_on(block, addr)) {
                 run.blocks += 1;
             } else if runs.len() < runs_max {
@@ -137,7 +136,7 @@ impl Core {
         if let Some(addr) = self.known_reserved(inode, block)? {
             return Ok((addr, true));
         }
-        match self.pool.reclaim().allocate_one(self.pool.near_slice()) {
+        match self.pool.reclaim().allocate_one(self.slice_of(inode, block)) {
             Ok(addr) => Ok((addr, false)),
             Err(error) => self.take_one_when_full(inode, block, error),
         }
@@ -171,25 +170,48 @@ impl Core {
         for block in blocks.clone() {
             addrs.push(self.known_reserved(inode, block)?.unwrap_or_default());
         }
-        let (reclaim, near) = (self.pool.reclaim(), self.pool.near_slice());
-        let taken = match lacking(&addrs) {
-            1 => reclaim.allocate_one(near).map(|addr| extents.push(Extent { addr, count: 1 })),
-            wanted => reclaim.allocate(wanted, near, extents),
-        };
-        if let Err(error) = taken {
-            for (block, addr) in blocks.zip(&mut addrs) {
-                *addr = self.reserved(inode, block)?.unwrap_or_default();
-                if addr.is_none() && !self.sets_one_free(inode, block)? {
-                    return Err(error.into());
-                }
+        let without = addrs.iter().zip(blocks.clone()).filter(|(addr, _)| addr.is_none());
+        let without: Vec<u64> = without.map(|(_, block)| block).collect();
+        let taken = match without[..] {
+            [block] => {
+                let addr = self.pool.reclaim().allocate_one(self.slice_of(inode, block));
+                addr.inspect(|addr| extents.push(Extent { addr: *addr, count: 1 }))
+                    .map(|addr| vec![addr])
             }
-            reclaim.exchange(lacking(&addrs), near, extents)?;
-        }
-        let mut new = extents.iter().flat_map(Extent::blocks);
+            _ => self.take_placed(inode, &without, extents),
+        };
+        let mut new = match taken {
+            Ok(taken) => taken.into_iter(),
+            Err(error) => {
+                self.take_when_full(inode, blocks, &mut addrs, extents, error)?.into_iter()
+            }
+        };
         for addr in addrs.iter_mut().filter(|addr| addr.is_none()) {
             *addr = new.next().unwrap_or_default();
         }
         Ok(addrs)
+    }
+
+    /// On a full pool, blocks for those that have none, but are reserved or set one free. What is
+    /// reserved goes to `addrs`.
+    #[cold]
+    fn take_when_full(
+        &self,
+        inode: &Inode,
+        blocks: impl Iterator<Item = u64>,
+        addrs: &mut [BlockAddr],
+        extents: &mut Vec<Extent>,
+        error: pool::Error,
+    ) -> Result<Vec<BlockAddr>> {
+        for (block, addr) in blocks.zip(addrs.iter_mut()) {
+            *addr = self.reserved(inode, block)?.unwrap_or_default();
+            if addr.is_none() && !self.sets_one_free(inode, block)? {
+                return Err(error.into());
+            }
+        }
+        let lacking = addrs.iter().filter(|addr| addr.is_none()).count() as u64;
+        self.pool.reclaim().exchange(lacking, self.pool.near_slice(), extents)?;
+        Ok(extents.iter().flat_map(Extent::blocks).collect())
     }
 
     /// Whether a block is written there that a full pool has room for.
@@ -220,8 +242,4 @@ impl ReservedRun {
     fn addr_at(&self, index: u64) -> BlockAddr {
         BlockAddr::from_bits(self.addr.bits() + index).unwrap_or_default()
     }
-}
-
-fn lacking(addrs: &[BlockAddr]) -> u64 {
-    addrs.iter().filter(|addr| addr.is_none()).count() as u64
 }

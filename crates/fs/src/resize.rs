@@ -93,7 +93,7 @@ impl Core {
         let mut bytes = [0u8; BLOCK];
         self.copy_block(inode, block, &view, 0, &mut bytes)?;
         bytes[from..to].fill(0);
-        let (reclaim, near) = (self.pool.reclaim(), self.pool.near_slice());
+        let (reclaim, near) = (self.pool.reclaim(), self.slice_of(inode, block));
         let addr = reclaim.allocate_one(near).or_else(|_| reclaim.exchange_one(near))?;
         let (in_flight, crc) = self.pool.write_block(addr, &bytes);
         let placed = Placed { addr, crc };

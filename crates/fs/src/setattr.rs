@@ -19,6 +19,10 @@ impl Core {
             (Some(_), FileKind::File) | (None, _) => {}
             (Some(_), _) => return Err(Error::Invalid("only a regular file has a size to set")),
         }
+        if let Some(layout) = change.layout {
+            check_kind(inode.kind)?;
+            self.check_layout(layout)?;
+        }
         self.change(|| {
             let _range = change.size.map(|_| inode.ranges.lock(0, u64::MAX));
             self.set(&inode, change)
@@ -42,6 +46,7 @@ impl Core {
         stored.modified = change.modified.unwrap_or(stored.modified);
         stored.sets_modified = change.size.is_some() || change.modified.is_some();
         stored.changed.0 = time;
+        stored.layout = change.layout.unwrap_or(stored.layout);
         let acl = match change.mode {
             Some(_) if inode.kind != FileKind::Symlink => {
                 self.acl_with_mode(inode, &mut meta, stored.mode)?
@@ -63,6 +68,7 @@ impl Core {
             if stored.sets_modified {
                 inode.modified.store(stored.modified.0, Ordering::Relaxed);
             }
+            inode.layout.store(stored.layout.code(), Ordering::Relaxed);
             inode.changed.store(time, Ordering::Relaxed);
             self.mark_dirty(inode);
             acl.into_iter().for_each(|acl| self.take_over(acl, &mut meta));
@@ -72,5 +78,12 @@ impl Core {
             None => self.log(&mut record, &[inode], publish)?,
         }
         Ok(inode.attr(&meta))
+    }
+}
+
+fn check_kind(kind: FileKind) -> Result<()> {
+    match kind {
+        FileKind::File | FileKind::Directory => Ok(()),
+        _ => Err(Error::Invalid("only files and directories have a layout")),
     }
 }

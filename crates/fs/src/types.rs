@@ -1,5 +1,6 @@
 //! The words of the file system's interface: inode numbers, attributes, and what a call may ask.
 
+use crate::layout::Layout;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Longest name of a directory entry, bytes.
@@ -136,6 +137,8 @@ pub struct SetAttr {
     pub accessed: Option<Timestamp>,
     /// New time of the last change of content.
     pub modified: Option<Timestamp>,
+    /// Where blocks that are written from now on go.
+    pub layout: Option<Layout>,
 }
 
 /// What a new inode is to be.

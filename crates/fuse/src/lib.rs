@@ -34,6 +34,7 @@ mod locks;
 mod mount;
 pub mod mounts;
 mod options;
+pub mod placed;
 mod server;
 mod service;
 mod session;

@@ -10,7 +10,8 @@ use crate::record::LINES_BYTES;
 use crate::root::SliceRoot;
 use crate::superblock::{
     BLOCK_BYTES, COPIES_MAX, FORMAT_VERSION, LOG_BLOCK, MAGIC, ROOT_BLOCKS, ROOT_COPY_BLOCKS,
-    SLICE_BYTES_MIN, SLICES_MAX, STATE_BLOCK, SUPERBLOCK_BLOCK, Superblock, features,
+    SLICE_BYTES_MIN, SLICES_MAX, STATE_BLOCK, STRIPE_BLOCKS, STRIPE_BLOCKS_MAX, SUPERBLOCK_BLOCK,
+    Superblock, features,
 };
 use pmem::{Domain, MapOptions, Mapping};
 use rustix::fs::FallocateFlags;
@@ -259,6 +260,7 @@ pub fn format_mappings(mappings: &[Mapping], options: &FormatOptions) -> Result<
     let weakest = mappings.iter().map(Mapping::domain).min_by_key(|domain| *domain as u8);
     let domain = weakest.unwrap_or(Domain::Sync);
     let copies = copies(mappings.len(), options.data_copies)?;
+    let stripe = stripe(options.stripe_bytes)?;
     let mut superblocks = Vec::new();
     for (index, mapping) in mappings.iter().enumerate() {
         let bytes = match copies {
@@ -289,6 +291,7 @@ pub fn format_mappings(mappings: &[Mapping], options: &FormatOptions) -> Result<
         superblock.virtual_nodes = U32::new(options.virtual_nodes.unwrap_or(0));
         superblock.node = U32::new(mapping.node().unwrap_or(u32::MAX));
         superblock.data_copies = U32::new(copies);
+        superblock.stripe_blocks = U32::new(stripe);
         superblock.log_line_bytes = U32::new(line as u32);
         superblock.features = U64::new(features(line, copies));
         superblocks.push(superblock.seal());
@@ -313,6 +316,18 @@ fn copies(slices: usize, asked: u32) -> Result<u32> {
             "two copies of the data lie on different slices: give the pool two or more".to_owned(),
         )),
         _ => Err(Error::Size(format!("data has 1 or {COPIES_MAX} copies, not {asked}"))),
+    }
+}
+
+fn stripe(bytes: Option<u64>) -> Result<u32> {
+    let Some(bytes) = bytes else { return Ok(STRIPE_BLOCKS) };
+    let blocks = bytes / BLOCK_BYTES;
+    let fits = bytes.is_power_of_two() && (1..=u64::from(STRIPE_BLOCKS_MAX)).contains(&blocks);
+    match fits {
+        true => Ok(blocks as u32),
+        false => Err(Error::Size(format!(
+            "a stripe has a power of two of bytes, {BLOCK_BYTES} or more, not {bytes}"
+        ))),
     }
 }
 

@@ -16,6 +16,7 @@ mod gate;
 mod log;
 mod members;
 mod mirror;
+mod nodes;
 mod notes;
 mod open;
 mod options;
@@ -48,6 +49,7 @@ pub use fold::{DataBlocks, FoldView, Folded, Pages, SliceBatch};
 pub use format::{EachStep, format, format_mappings};
 pub use gate::{Closed, Entered};
 pub use log::LaneGuard;
+pub use nodes::Nodes;
 pub use open::Recovery;
 pub use options::{
     Atime, FormatOptions, MEMORY_BYTES, MirrorInfo, MirrorState, OpenOptions, PoolInfo, SliceInfo,

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::fold::group_key;
 use crate::log::SliceLog;
 use crate::mirror;
+use crate::nodes::Nodes;
 use crate::options::OpenOptions;
 use crate::pool::{Pool, Roots};
 use crate::record::{KIND_EPOCH, Record};
@@ -23,7 +24,6 @@ use crate::tree::{self, Key};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use topology::Topology;
 
 /// What the log held that no checkpoint had folded.
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ impl Pool {
         let roots = choose_roots(&candidates, &slots);
         let roots = salvage::or_newest(roots, &slots, options, &mut notes)?;
         let highest = highest_generation(&slots);
-        let near = near_slices(&machine(&candidates, options)?, &candidates);
+        let nodes = Nodes::new(&candidates, options)?;
         let mut recovery = Recovery::default();
         let mut slices = Vec::new();
         let mut unreadable = Vec::new();
@@ -100,7 +100,7 @@ impl Pool {
                 space: Arc::new(new_space(&candidate.superblock)),
                 log: SliceLog::new(
                     &candidate.superblock,
-                    near.len(),
+                    nodes.cpus(),
                     sequence_next,
                     roots.generation,
                 ),
@@ -112,7 +112,8 @@ impl Pool {
         salvage::or_note(check_last(&roots, &slots, complete), options, &mut notes)?;
         notes.extend(recovery.sort_unreadable(unreadable));
         recovery.records.sort_by_key(|r| (r.stamp, r.slice, r.lane, r.chunk, r.position));
-        let mut pool = Pool::assemble(slices, roots, highest, near, options.clone(), notes, inodes);
+        let mut pool =
+            Pool::assemble(slices, roots, highest, nodes, options.clone(), notes, inodes);
         pool.mirrors = mirrors;
         if !options.salvage {
             pool.load_space(recovery.records.is_empty())?;
@@ -322,38 +323,4 @@ fn check_last(roots: &Roots, slots: &[Slots], complete: u64) -> Result<()> {
              what came after it is no longer in the log"
         ),
     })
-}
-
-/// The machine, or the virtual nodes that the pool was made for.
-fn machine(candidates: &[Candidate], options: &OpenOptions) -> Result<Topology> {
-    let machine = match &options.machine {
-        Some(known) => Topology::clone(known),
-        None => Topology::system()?,
-    };
-    let nodes = candidates.first().map_or(0, |c| c.superblock.virtual_nodes.get());
-    Ok(if nodes == 0 { machine } else { machine.with_virtual_nodes(nodes)? })
-}
-
-/// For each CPU, the slice nearest to it.
-fn near_slices(topology: &Topology, candidates: &[Candidate]) -> Vec<u8> {
-    let nodes = topology.node_count().max(1);
-    // a slice whose node is unknown is dealt round-robin
-    let node_of_slice: Vec<u32> = candidates
-        .iter()
-        .enumerate()
-        .map(|(index, candidate)| {
-            let real = Some(candidate.superblock.node.get()).filter(|_| !topology.is_virtual());
-            real.and_then(|id| topology.node_of_kernel_id(id)).unwrap_or(index as u32 % nodes)
-        })
-        .collect();
-    let cpus = topology.all_cpus().into_iter().max().unwrap_or(0) + 1;
-    (0..cpus)
-        .map(|cpu| {
-            let node = topology.node_of_cpu(cpu).unwrap_or(0);
-            let own: Vec<usize> =
-                (0..candidates.len()).filter(|slice| node_of_slice[*slice] == node).collect();
-            let any = cpu as usize % candidates.len().max(1);
-            own.get(cpu as usize % own.len().max(1)).copied().unwrap_or(any) as u8
-        })
-        .collect()
 }

@@ -30,6 +30,9 @@ pub struct FormatOptions {
     /// Bytes of a line of the logs, 64 or 256: every write to a log fills whole lines. `None` takes
     /// what each slice's memory writes at once.
     pub log_line_bytes: Option<u32>,
+    /// Bytes of a stripe: how much of a large file lies on one slice before the next one comes. A
+    /// power of two of blocks; `None`: 256 KiB.
+    pub stripe_bytes: Option<u64>,
     /// Copies of everything: 1, or 2 to have each slice mirrored in the file of the next one, which
     /// takes half of each file.
     pub data_copies: u32,
@@ -48,6 +51,7 @@ impl Default for FormatOptions {
             process: false,
             log_bytes: None,
             log_line_bytes: None,
+            stripe_bytes: None,
             data_copies: 1,
             identity: None,
         }

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::gate::{Closed, Entered, Gate};
 use crate::log::LaneGuard;
 use crate::mirror::Mirrors;
+use crate::nodes::Nodes;
 use crate::options::{OpenOptions, PoolInfo};
 use crate::page_cache::PageCache;
 use crate::reclaim::Reclaim;
@@ -50,8 +51,7 @@ pub struct Pool {
     pub(crate) generation_highest: Mutex<u64>,
     pub(crate) reclaim: Arc<Reclaim>,
     gate: Gate,
-    /// Slice near each CPU.
-    near: Vec<u8>,
+    nodes: Nodes,
     poison: OnceLock<String>,
     options: OpenOptions,
     pub(crate) notes: Mutex<Vec<String>>,
@@ -73,7 +73,7 @@ impl Pool {
         slices: Vec<Slice>,
         roots: Roots,
         generation_highest: u64,
-        near: Vec<u8>,
+        nodes: Nodes,
         options: OpenOptions,
         notes: Vec<String>,
         inodes_at_open: u64,
@@ -84,13 +84,13 @@ impl Pool {
         let blocks = slices.iter().map(|slice| slice.space.blocks()).sum();
         let page_cache = PageCache::new(options.memory() / PAGE_CACHE_SHARE, blocks);
         Pool {
-            reclaim: Arc::new(Reclaim::new(spaces, near.len(), synced)),
-            gate: Gate::new(near.len()),
-            in_place: near.iter().map(|_| CachePadded::default()).collect(),
+            reclaim: Arc::new(Reclaim::new(spaces, nodes.cpus(), synced)),
+            gate: Gate::new(nodes.cpus()),
+            in_place: (0..nodes.cpus()).map(|_| CachePadded::default()).collect(),
             slices,
             roots: ArcSwap::from_pointee(roots),
             generation_highest: Mutex::new(generation_highest),
-            near,
+            nodes,
             poison: OnceLock::new(),
             options,
             notes: Mutex::new(notes),
@@ -125,13 +125,18 @@ impl Pool {
 
     /// CPUs that are told apart.
     pub fn cpus(&self) -> usize {
-        self.near.len()
+        self.nodes.cpus()
     }
 
     /// The slice nearest to a CPU.
     #[inline]
     pub fn slice_near(&self, cpu: usize) -> u8 {
-        self.near[place_of(cpu, self.near.len())]
+        self.nodes.near(cpu)
+    }
+
+    /// The machine's nodes, and the slices on them.
+    pub fn nodes(&self) -> &Nodes {
+        &self.nodes
     }
 
     /// Bytes of log in use.
@@ -188,7 +193,7 @@ impl Pool {
     #[inline(always)] // on the way of every change
     pub fn lane(&self) -> (LaneGuard<'_>, &Slice) {
         let cpu = topology::recent_cpu() as usize;
-        let slice = &self.slices[usize::from(self.near[place_of(cpu, self.near.len())])];
+        let slice = &self.slices[usize::from(self.nodes.near(cpu))];
         (slice.log.lane(cpu), slice)
     }
 

@@ -30,11 +30,10 @@ const GATHER_ROUNDS_SHORT: u32 = 64;
 /// Most free blocks in one CPU's cache after a refill.
 const CACHE_BLOCKS: u64 = 64;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct CpuBlocks {
-    /// Free blocks, of slice `slice`.
-    free: Vec<u64>,
-    slice: u8,
+    /// Free blocks, by slice.
+    free: Vec<Vec<u64>>,
     /// Freed by durable records, not yet given to an epoch.
     retired: Vec<BlockAddr>,
 }
@@ -69,7 +68,8 @@ impl Extent {
 
 impl Reclaim {
     pub(crate) fn new(spaces: Vec<Arc<Space>>, cpus: usize, synced: bool) -> Reclaim {
-        let cpus = (0..cpus.max(1)).map(|_| CachePadded::default()).collect();
+        let none = || CpuBlocks { free: vec![Vec::new(); spaces.len()], retired: Vec::new() };
+        let cpus = (0..cpus.max(1)).map(|_| CachePadded::new(Mutex::new(none()))).collect();
         let open_epoch = synced.then(Mutex::default);
         Reclaim { spaces, cpus, waiting: AtomicU64::new(0), open_epoch }
     }
@@ -86,14 +86,13 @@ impl Reclaim {
             return Err(Error::NoSpace);
         }
         let mut cpu = self.cpu().lock();
-        if cpu.slice == near
-            && let Some(block) = cpu.free.pop()
-        {
+        let free = &mut cpu.free[usize::from(near)];
+        if let Some(block) = free.pop() {
             return Ok(BlockAddr::new(near, block));
         }
-        self.refill(&mut cpu, near);
-        if let Some(block) = cpu.free.pop() {
-            return Ok(BlockAddr::new(cpu.slice, block));
+        self.refill(free, near);
+        if let Some(block) = free.pop() {
+            return Ok(BlockAddr::new(near, block));
         }
         drop(cpu);
         let mut extents = Vec::with_capacity(1);
@@ -101,18 +100,13 @@ impl Reclaim {
         extents.first().map(|extent| extent.addr).ok_or(Error::NoSpace)
     }
 
-    fn refill(&self, cpu: &mut CpuBlocks, near: u8) {
+    fn refill(&self, free: &mut Vec<u64>, near: u8) {
         let space = &self.spaces[usize::from(near)];
-        if cpu.slice != near {
-            self.spaces[usize::from(cpu.slice)].give(&cpu.free);
-            cpu.free.clear();
-            cpu.slice = near;
-        }
         if !space.has_room() {
             // what came back may be what the reserve lent
             space.settle();
         } else if let Some(batch) = space.take_returned() {
-            cpu.free = batch;
+            *free = batch;
             return;
         }
         // a small share of what is left, so that no CPU sits on blocks that another needs
@@ -120,8 +114,8 @@ impl Reclaim {
         let mut runs = Vec::new();
         space.take(want, Purpose::Data, &mut runs);
         // popped from the back: descending, so that they are given out in ascending order
-        cpu.free.extend(runs.iter().flat_map(|run| run.first..run.first + run.count));
-        cpu.free.reverse();
+        free.extend(runs.iter().flat_map(|run| run.first..run.first + run.count));
+        free.reverse();
     }
 
     /// `count` blocks in as few extents as can be had, on `near` first, then on the others.
@@ -286,7 +280,7 @@ impl Reclaim {
             .iter()
             .map(|cpu| {
                 let cpu = cpu.lock();
-                cpu.free.len() + cpu.retired.len()
+                cpu.free.iter().map(Vec::len).sum::<usize>() + cpu.retired.len()
             })
             .sum();
         let epoch = self.open_epoch.as_ref().map_or(0, |held| held.lock().len());
@@ -305,11 +299,10 @@ impl Reclaim {
 
     fn gather(&self, rounds: u32) {
         for cpu in &self.cpus {
-            let mut cpu = cpu.lock();
-            let slice = usize::from(cpu.slice);
-            let free = std::mem::take(&mut cpu.free);
-            drop(cpu);
-            self.spaces[slice].give(&free);
+            for (slice, space) in self.spaces.iter().enumerate() {
+                let free = std::mem::take(&mut cpu.lock().free[slice]);
+                space.give(&free);
+            }
         }
         // epochs pass when threads pin; a few rounds are enough unless a reader is in the middle
         for round in 0..rounds {

@@ -45,6 +45,10 @@ pub const SLICES_MAX: usize = 255;
 pub const VIRTUAL_NODES_MAX: u32 = 1024;
 /// Most copies of a slice.
 pub const COPIES_MAX: u32 = 2;
+/// Blocks of a stripe where nothing else is asked for (256 KiB).
+pub const STRIPE_BLOCKS: u32 = 64;
+/// Most blocks of a stripe (1 GiB).
+pub const STRIPE_BLOCKS_MAX: u32 = 1 << 18;
 /// Smallest slice, bytes.
 pub const SLICE_BYTES_MIN: u64 = 1 << 20;
 
@@ -98,7 +102,8 @@ pub struct Superblock {
     pub node: U32,
     /// Copies of the slices: 1, or 2 in a mirrored pool.
     pub data_copies: U32,
-    /// Stripe unit, blocks; 0 = none (room).
+    /// Blocks of a stripe: how much of a large file lies on one slice before the next one comes. A
+    /// power of two; 0 = [`STRIPE_BLOCKS`], from before there were others.
     pub stripe_blocks: U32,
     /// Features that a reader must know: [`FEATURE_LOG_LINES`], [`FEATURE_MIRRORS`].
     pub features: U64,
@@ -201,6 +206,8 @@ impl Superblock {
         check(LINES_BYTES.contains(&self.log_line()), "log_line_bytes")?;
         check(self.features.get() == features(self.log_line(), copies), "features")?;
         check(self.virtual_nodes.get() <= VIRTUAL_NODES_MAX, "virtual_nodes")?;
+        let stripe = self.stripe_blocks.get();
+        check(stripe <= STRIPE_BLOCKS_MAX && stripe.count_ones() <= 1, "stripe_blocks")?;
         check((1..=4).contains(&self.domain), "domain")
     }
 
@@ -219,6 +226,14 @@ impl Superblock {
         match self.log_line_bytes.get() {
             0 => UNIT_BYTES,
             bytes => bytes as usize,
+        }
+    }
+
+    /// Blocks of a stripe.
+    pub fn stripe(&self) -> u32 {
+        match self.stripe_blocks.get() {
+            0 => STRIPE_BLOCKS,
+            blocks => blocks,
         }
     }
 
@@ -343,6 +358,20 @@ mod tests {
         }
         assert_eq!(copies(2, 2, 0), Err(Flaw::Field("features")));
         assert_eq!(copies(1, 2, 2), Err(Flaw::Field("features")));
+    }
+
+    /// A superblock from before there were stripes says 0.
+    #[test]
+    fn a_stripe_is_a_power_of_two_of_blocks() {
+        let stripe = |blocks: u32| {
+            let mut superblock = sample();
+            superblock.stripe_blocks = U32::new(blocks);
+            Superblock::decode(superblock.seal().as_bytes(), 16 << 20).map(|s| s.stripe())
+        };
+        assert_eq!([stripe(0), stripe(1), stripe(STRIPE_BLOCKS_MAX)], [Ok(64), Ok(1), Ok(1 << 18)]);
+        for blocks in [3, 63, 65, STRIPE_BLOCKS_MAX * 2, u32::MAX] {
+            assert_eq!(stripe(blocks), Err(Flaw::Field("stripe_blocks")), "{blocks}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use nearside::files::{SetAttr, Timestamp};
+use nearside::files::{FileExtent, Layout, NearSlice, SetAttr, Timestamp};
 use nearside::{FileKind, Metadata, Pool, XattrMode};
 
 pub use failure::Failure;
@@ -169,6 +169,26 @@ impl Inside {
     /// Sets an extended attribute.
     pub fn set_xattr(&self, path: &Path, name: &OsStr, value: &[u8]) -> Result<()> {
         either!(self, way => way.set_xattr(path, name, value, XattrMode::Any))
+    }
+
+    /// Where new blocks of a file go, and of what is made in a directory.
+    pub fn layout(&self, path: &Path) -> Result<Layout> {
+        either!(self, way => way.layout(path))
+    }
+
+    /// Sets that.
+    pub fn set_layout(&self, path: &Path, layout: Layout) -> Result<()> {
+        either!(self, way => way.set_layout(path, layout))
+    }
+
+    /// Some extents of a file from `offset` on; none at its end.
+    pub fn extents(&self, path: &Path, offset: u64) -> Result<Vec<FileExtent>> {
+        either!(self, way => way.extents(path, offset))
+    }
+
+    /// The pool's slices, and who is near them.
+    pub fn near_slices(&self) -> Result<Vec<NearSlice>> {
+        either!(self, way => way.near_slices())
     }
 
     /// Sets the permission bits.

@@ -12,7 +12,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use nearside::files::{Attr, Error as FsError, Ino, SetAttr, Timestamp};
+use nearside::files::{
+    Attr, Error as FsError, FileExtent, Ino, Layout, NearSlice, SetAttr, Timestamp,
+};
 use nearside::{FileKind, Metadata, XattrMode};
 use nearside_fuse::mounts::MountEntry;
 use rustix::fs::{
@@ -23,7 +25,7 @@ use rustix::fs::{
 use super::{Entry, Failure, Opening, Result};
 use crate::content::Content;
 use crate::control::Client;
-use crate::xattrs;
+use crate::{placed, xattrs};
 
 const NANOS_OF_SECOND: i64 = 1_000_000_000;
 /// Permission bits of a new directory, as the library makes it.
@@ -262,6 +264,29 @@ impl Mounted {
     pub fn set_xattr(&self, path: &Path, name: &OsStr, value: &[u8], _: XattrMode) -> Result<()> {
         let found = self.walk(path, OFlags::PATH, 0)?;
         xattrs::set(&by_descriptor(&found), name, value).map_err(kernel(path))
+    }
+
+    /// Where new blocks go.
+    pub fn layout(&self, path: &Path) -> Result<Layout> {
+        placed::layout(&by_descriptor(&self.walk(path, OFlags::PATH, 0)?)).map_err(kernel(path))
+    }
+
+    /// Sets that.
+    pub fn set_layout(&self, path: &Path, layout: Layout) -> Result<()> {
+        let found = self.walk(path, OFlags::PATH, 0)?;
+        placed::set_layout(&by_descriptor(&found), layout).map_err(kernel(path))
+    }
+
+    /// Some extents of a file.
+    pub fn extents(&self, path: &Path, offset: u64) -> Result<Vec<FileExtent>> {
+        let found = self.walk(path, OFlags::PATH, 0)?;
+        placed::extents(&by_descriptor(&found), offset).map_err(kernel(path))
+    }
+
+    /// The pool's slices.
+    pub fn near_slices(&self) -> Result<Vec<NearSlice>> {
+        let (root, found) = (Path::new("/"), self.walk(Path::new("/"), OFlags::PATH, 0)?);
+        placed::slices(&by_descriptor(&found)).map_err(kernel(root))
     }
 }
 

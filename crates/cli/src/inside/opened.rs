@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use nearside::files::{Ino, SetAttr};
+use nearside::files::{Error as FsError, FileExtent, Ino, Layout, NearSlice, SetAttr};
 use nearside::{Error, OpenFlags, Pool, Result};
+use nearside_fuse::placed::EXTENTS_MAX;
 
 use super::{Entry, Opening};
 use crate::content::Content;
@@ -16,6 +17,14 @@ pub trait Opened {
     fn open_content(&self, path: &Path, how: Opening) -> Result<Content>;
     /// Changes attributes, of a symbolic link's target if `follow`.
     fn change(&self, path: &Path, change: &SetAttr, follow: bool) -> Result<()>;
+    /// Where new blocks go.
+    fn layout(&self, path: &Path) -> Result<Layout>;
+    /// Sets that.
+    fn set_layout(&self, path: &Path, layout: Layout) -> Result<()>;
+    /// Some extents of a file.
+    fn extents(&self, path: &Path, offset: u64) -> Result<Vec<FileExtent>>;
+    /// The pool's slices.
+    fn near_slices(&self) -> Result<Vec<NearSlice>>;
 }
 
 impl Opened for Pool {
@@ -38,6 +47,27 @@ impl Opened for Pool {
     fn change(&self, path: &Path, change: &SetAttr, follow: bool) -> Result<()> {
         let meta = if follow { self.metadata(path)? } else { self.symlink_metadata(path)? };
         let changed = self.fs().setattr(Ino(meta.ino()), change);
-        changed.map(drop).map_err(|source| Error::Path { path: path.to_path_buf(), source })
+        changed.map(drop).map_err(at(path))
     }
+
+    fn layout(&self, path: &Path) -> Result<Layout> {
+        self.fs().layout(Ino(self.metadata(path)?.ino())).map_err(at(path))
+    }
+
+    fn set_layout(&self, path: &Path, layout: Layout) -> Result<()> {
+        self.fs().set_layout(Ino(self.metadata(path)?.ino()), layout).map_err(at(path))
+    }
+
+    fn extents(&self, path: &Path, offset: u64) -> Result<Vec<FileExtent>> {
+        let ino = Ino(self.metadata(path)?.ino());
+        self.fs().extents(ino, offset, EXTENTS_MAX).map_err(at(path))
+    }
+
+    fn near_slices(&self) -> Result<Vec<NearSlice>> {
+        Ok(self.fs().near_slices())
+    }
+}
+
+fn at(path: &Path) -> impl Fn(FsError) -> Error + '_ {
+    move |source| Error::Path { path: path.to_path_buf(), source }
 }

@@ -10,6 +10,7 @@ mod lists;
 mod live_check;
 mod manual;
 mod names;
+mod places;
 mod removals;
 mod repairs;
 mod resilvers;

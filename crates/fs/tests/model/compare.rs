@@ -67,6 +67,7 @@ pub fn expected_read(node: &Node, offset: u64, len: usize) -> Result<Vec<u8>, i3
 /// One inode against the reference: attributes, content, holes, extended attributes.
 pub fn node(fs: &FileSystem, ino: Ino, node: &Node) -> Verdict {
     attr(&ok("getattr", fs.getattr(ino))?, node)?;
+    equal(format!("layout of inode {}", ino.0), ok("layout", fs.layout(ino))?, node.layout)?;
     match node.kind {
         FileKind::File => content(fs, ino, node)?,
         FileKind::Symlink => {

@@ -1,7 +1,7 @@
 //! The reference: links, and files without a name.
 
-use crate::reference::{Answer, Model, check_name, new_node};
-use fs::{Creation, FileKind, Ino, NewNode};
+use crate::reference::{Answer, Model, Node, check_name, new_node};
+use fs::{Creation, FileKind, Ino, Layout, NewNode};
 
 impl Model {
     pub fn link(&mut self, ino: Ino, parent: Ino, name: &[u8]) -> Answer<()> {
@@ -38,6 +38,7 @@ impl Model {
 
     pub fn create_unnamed(&mut self, parent: Ino, by: Creation, ino: Ino) {
         let mut new = new_node(FileKind::File, by, parent);
+        new.inherit_layout(self.nodes[&parent].layout);
         self.inherit(parent, &mut new, by);
         let dir = self.dir(parent).unwrap();
         if dir.mode & 0o2000 != 0 {
@@ -45,5 +46,36 @@ impl Model {
         }
         (new.links, new.opens, new.nameable) = (0, 1, true);
         assert!(self.nodes.insert(ino, new).is_none(), "inode number {} was given twice", ino.0);
+    }
+}
+
+impl Model {
+    /// Blocks of data.
+    pub fn blocks(&self) -> u64 {
+        self.nodes.values().map(|node| node.content.takes().1).sum()
+    }
+}
+
+impl Node {
+    fn has_layout(&self) -> bool {
+        matches!(self.kind, FileKind::File | FileKind::Directory)
+    }
+
+    pub fn inherit_layout(&mut self, layout: Layout) {
+        if self.has_layout() {
+            self.layout = layout;
+        }
+    }
+
+    pub fn lay_out(&mut self, layout: Option<Layout>) -> Answer<()> {
+        match layout {
+            // there is no such node
+            Some(Layout::Node(9999)) => Err(libc::EINVAL),
+            Some(_) if !self.has_layout() => Err(libc::EINVAL),
+            layout => {
+                self.layout = layout.unwrap_or(self.layout);
+                Ok(())
+            }
+        }
     }
 }

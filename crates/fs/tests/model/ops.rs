@@ -2,7 +2,7 @@
 //! them makes sense.
 
 use crate::acls::Entry;
-use fs::{Fallocate, RenameMode, XattrMode};
+use fs::{Fallocate, Layout, RenameMode, XattrMode};
 use proptest::prelude::*;
 
 /// Chooses one of the objects that exist, modulo their number.
@@ -97,6 +97,7 @@ pub enum Op {
         mode: Option<u16>,
         uid: Option<u32>,
         times: Option<(i64, i64)>,
+        layout: Option<Layout>,
     },
     SetAcl {
         node: Pick,
@@ -311,10 +312,15 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
 }
 
 fn attribute_op() -> impl Strategy<Value = Op> {
+    let (mode, uid) = (prop::option::of(any::<u16>()), prop::option::of(0u32..9));
     let times = prop::option::of((any::<i64>(), any::<i64>()));
+    // node 0 is there in every pool
+    let layouts = [Layout::Auto, Layout::Near, Layout::Stripe, Layout::Node(0), Layout::Node(9999)];
+    let layouts = prop::option::weighted(0.3, prop::sample::select(layouts.to_vec()));
     prop_oneof![
-        3 => (any::<Pick>(), prop::option::of(any::<u16>()), prop::option::of(0u32..9), times)
-            .prop_map(|(node, mode, uid, times)| Op::SetAttr { node, mode, uid, times }),
+        3 => (any::<Pick>(), mode, uid, times, layouts).prop_map(
+            |(node, mode, uid, times, layout)| Op::SetAttr { node, mode, uid, times, layout }
+        ),
         3 => (any::<Pick>(), any::<u8>(), 0usize..6000, any::<u64>(), xattr_mode()).prop_map(
             |(node, name, len, seed, mode)| Op::SetXattr { node, name, len, seed, mode }
         ),

@@ -2,7 +2,7 @@
 
 use crate::acls;
 use crate::content::Content;
-use fs::{Creation, Fallocate, FileKind, Ino, NewNode, RenameMode, SetAttr, XattrMode};
+use fs::{Creation, Fallocate, FileKind, Ino, Layout, NewNode, RenameMode, SetAttr, XattrMode};
 use std::collections::BTreeMap;
 
 /// Expected: some error, whichever.
@@ -28,6 +28,7 @@ pub struct Node {
     /// Known if it was set and nothing changed since.
     pub modified: Option<i64>,
     pub accessed: Option<i64>,
+    pub layout: Layout,
 }
 
 /// The whole file system.
@@ -67,6 +68,7 @@ pub fn new_node(kind: FileKind, by: Creation, parent: Ino) -> Node {
         xattrs: BTreeMap::new(),
         modified: None,
         accessed: None,
+        layout: Layout::Auto,
     }
 }
 
@@ -160,6 +162,7 @@ impl Model {
         }
         self.inherit(parent, &mut new, by);
         let dir = self.dir_mut(parent).unwrap();
+        new.inherit_layout(dir.layout);
         if dir.mode & 0o2000 != 0 {
             new.gid = dir.gid;
             new.mode |= if kind == FileKind::Directory { 0o2000 } else { 0 };
@@ -304,6 +307,7 @@ impl Model {
             (Some(_), FileKind::File) | (None, _) => {}
             (Some(_), _) => return Err(libc::EINVAL),
         }
+        node.lay_out(change.layout)?;
         if let Some(size) = change.size {
             node.content.truncate(size);
             node.modified = None;
@@ -388,10 +392,5 @@ impl Model {
             node.opens = 0;
             node.links > 0
         });
-    }
-
-    /// Blocks of data.
-    pub fn blocks(&self) -> u64 {
-        self.nodes.values().map(|node| node.content.takes().1).sum()
     }
 }

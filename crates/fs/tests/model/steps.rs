@@ -10,7 +10,7 @@ use fs::{Attr, Creation, FileKind, Ino, NewNode, RenameMode, SetAttr, Timestamp,
 
 impl Harness {
     pub fn step_setattr(&mut self, op: &Op) -> Verdict {
-        let Op::SetAttr { node, mode, uid, times } = *op else { return Ok(()) };
+        let Op::SetAttr { node, mode, uid, times, layout } = *op else { return Ok(()) };
         let ino = self.node(node);
         let change = SetAttr {
             mode,
@@ -19,6 +19,7 @@ impl Harness {
             size: None,
             accessed: times.map(|times| Timestamp(times.0)),
             modified: times.map(|times| Timestamp(times.1)),
+            layout,
         };
         let done = self.fs().setattr(ino, &change);
         match (done, self.model.setattr(ino, &change)) {

@@ -1,9 +1,10 @@
 //! Requests about attributes, extended ones, and the pool's space.
 
-use nearside::files::{Attr, Error as FsError, Ino, SetAttr, StatFs, Timestamp};
+use nearside::files::{Attr, Error as FsError, Ino, Layout, SetAttr, StatFs, Timestamp};
 use nearside::{FileKind, XattrMode};
 
 use super::{Caller, Errno, Served, Service, stale};
+use crate::placed::{self, Asked};
 
 const SET_USER_ID: u16 = 0o4000;
 const SET_GROUP_ID: u16 = 0o2000;
@@ -59,6 +60,7 @@ impl Service {
             size: change.size,
             accessed: change.accessed,
             modified: change.modified,
+            layout: None,
         };
         self.fs.setattr(ino, &change).or_else(|error| {
             let left = self.remains.as_ref().and_then(|remains| remains.change(ino, &change));
@@ -94,8 +96,18 @@ impl Service {
     }
 
     pub(crate) fn getxattr(&self, ino: Ino, name: &[u8]) -> Served<Vec<u8>> {
-        supported(name)?;
-        self.fs.getxattr(ino, name).map_err(stale)
+        match Asked::of(name) {
+            Some(Asked::Layout) => Ok(self.fs.layout(ino).map_err(stale)?.to_string().into()),
+            Some(Asked::Slices) => Ok(placed::encode_slices(&self.fs.near_slices()).into()),
+            Some(Asked::Extents(from)) => {
+                let extents = self.fs.extents(ino, from, placed::EXTENTS_MAX).map_err(stale)?;
+                Ok(placed::encode_extents(&extents).into())
+            }
+            None => {
+                supported(name)?;
+                self.fs.getxattr(ino, name).map_err(stale)
+            }
+        }
     }
 
     /// Sets an extended attribute, with the flags of setxattr(2). `kill_set_gid`: a new ACL takes
@@ -107,6 +119,9 @@ impl Service {
         flags: i32,
         kill_set_gid: bool,
     ) -> Served<()> {
+        if name.starts_with(placed::PREFIX) {
+            return self.set_layout(ino, name, Some(value));
+        }
         supported(name)?;
         let mode = match flags {
             0 => XattrMode::Any,
@@ -118,8 +133,23 @@ impl Service {
     }
 
     pub(crate) fn removexattr(&self, ino: Ino, name: &[u8]) -> Served<()> {
+        if name.starts_with(placed::PREFIX) {
+            return self.set_layout(ino, name, None);
+        }
         supported(name)?;
         self.fs.removexattr(ino, name).map_err(stale)
+    }
+
+    /// Sets the layout, or takes it back to what it is where nothing was set.
+    fn set_layout(&self, ino: Ino, name: &[u8], value: Option<&[u8]>) -> Served<()> {
+        if Asked::of(name) != Some(Asked::Layout) {
+            return Err(FsError::NotPermitted("the attribute tells, and cannot be set").into());
+        }
+        let layout = match value {
+            Some(value) => placed::layout(value).ok_or(Errno(libc::EINVAL))?,
+            None => Layout::default(),
+        };
+        self.fs.set_layout(ino, layout).map_err(stale)
     }
 
     /// All names, each with a NUL after it, as listxattr(2) gives them; those that only root may

@@ -1,0 +1,125 @@
+//! Where the data of a file lies: for who wants to see it.
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::layout::Layout;
+use crate::leaf::{LEAF_BLOCKS, LEAF_INDEX_MAX};
+use crate::slot::SlotView;
+use crate::system::FileSystem;
+use crate::types::{FileKind, Ino, SetAttr};
+use pool::{BLOCK_BYTES, BlockAddr};
+
+/// A run of a file's blocks that lie one behind the other on one slice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileExtent {
+    /// Where it begins in the file, bytes.
+    pub offset: u64,
+    /// How long it is: whole blocks, also at the file's end.
+    pub bytes: u64,
+    /// The slice that it lies on.
+    pub slice: u8,
+    /// Where in the slice, bytes.
+    pub at: u64,
+}
+
+/// A slice, and who is near it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NearSlice {
+    /// Its place in the pool.
+    pub slice: u8,
+    /// The node that it lies on, as the kernel numbers nodes; of virtual ones, from 0.
+    pub node: u32,
+    /// CPUs of this machine that store to it what has no other place.
+    pub cpus: Vec<u32>,
+}
+
+impl FileSystem {
+    /// Where new blocks of a file go, and of what is made in a directory.
+    pub fn layout(&self, ino: Ino) -> Result<Layout> {
+        Ok(self.core.inode(ino)?.layout())
+    }
+
+    /// Lays blocks that are written from now on elsewhere; those that are there stay until they are
+    /// written anew.
+    pub fn set_layout(&self, ino: Ino, layout: Layout) -> Result<()> {
+        let change = SetAttr { layout: Some(layout), ..SetAttr::default() };
+        self.core.setattr(ino, &change).map(drop)
+    }
+
+    /// At most `max` extents of a file from `offset` on; fewer only at its end. What small files
+    /// and small writes have in the log and the trees is in none.
+    pub fn extents(&self, ino: Ino, offset: u64, max: usize) -> Result<Vec<FileExtent>> {
+        let inode = self.core.inode(ino)?;
+        match inode.kind {
+            FileKind::File => self.core.extents(&inode, offset / BLOCK_BYTES, max),
+            FileKind::Directory => Err(Error::IsDirectory),
+            _ => Err(Error::Invalid("only a regular file holds data")),
+        }
+    }
+
+    /// Bytes of a stripe of large files.
+    pub fn stripe_bytes(&self) -> u64 {
+        self.core.stripes.bytes()
+    }
+
+    /// The slices, and the CPUs near each.
+    pub fn near_slices(&self) -> Vec<NearSlice> {
+        let nodes = self.core.pool.nodes();
+        let near = |slice| (0..nodes.cpus()).filter(move |cpu| nodes.near(*cpu) == slice);
+        let slice = |slice: u8| NearSlice {
+            slice,
+            node: nodes.of(slice).unwrap_or_default(),
+            cpus: near(slice).map(|cpu| cpu as u32).collect(),
+        };
+        (0..self.core.pool.slices().len()).map(|index| slice(index as u8)).collect()
+    }
+}
+
+impl Core {
+    fn extents(&self, inode: &Inode, first: u64, max: usize) -> Result<Vec<FileExtent>> {
+        let mut found: Vec<FileExtent> = Vec::new();
+        let mut index = self.first_leaf(inode, first / LEAF_BLOCKS)?;
+        while index <= LEAF_INDEX_MAX {
+            for (block, view) in (index * LEAF_BLOCKS..).zip(self.views_of(inode, index)?) {
+                if block < first || view.addr.is_none() {
+                    continue;
+                }
+                let last = found.last_mut().filter(|last| goes_on(last, block, view.addr));
+                if let Some(last) = last {
+                    last.bytes += BLOCK_BYTES;
+                } else if found.len() == max {
+                    return Ok(found);
+                } else {
+                    found.push(FileExtent {
+                        offset: block * BLOCK_BYTES,
+                        bytes: BLOCK_BYTES,
+                        slice: view.addr.slice(),
+                        at: view.addr.block() * BLOCK_BYTES,
+                    });
+                }
+            }
+            index = self.first_leaf(inode, index + 1)?;
+        }
+        Ok(found)
+    }
+
+    /// All slots of a leaf as they were at one moment.
+    fn views_of(&self, inode: &Inode, index: u64) -> Result<Vec<SlotView>> {
+        loop {
+            let Some(leaf) = self.leaf(inode, index)? else { return Ok(Vec::new()) };
+            if let Some(sequence) = leaf.begin_read() {
+                let views = (0..leaf.room()).map(|slot| leaf.view(slot)).collect();
+                if leaf.still(sequence) {
+                    return Ok(views);
+                }
+            }
+        }
+    }
+}
+
+fn goes_on(last: &FileExtent, block: u64, addr: BlockAddr) -> bool {
+    last.slice == addr.slice()
+        && last.offset + last.bytes == block * BLOCK_BYTES
+        && last.at + last.bytes == addr.block() * BLOCK_BYTES
+}

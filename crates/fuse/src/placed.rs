@@ -1,0 +1,130 @@
+//! Where files lie, as extended attributes of a mount's files that no list shows: any program can
+//! ask and set them, and no file stores them.
+//!
+//! ```text
+//! nearside.layout           auto | near | stripe | node:K; of a directory, what is inherited
+//! nearside.slices           a line for each slice: its number, its node, CPUs near it
+//! nearside.extents.OFFSET   a line for each extent from there on: offset, bytes, slice, place
+//! ```
+
+use nearside::files::{FileExtent, Layout, NearSlice};
+use std::str::FromStr;
+
+/// Where new blocks go.
+pub const LAYOUT: &str = "nearside.layout";
+/// The pool's slices.
+pub const SLICES: &str = "nearside.slices";
+/// Begins the name of what asks for extents.
+pub const EXTENTS: &str = "nearside.extents.";
+/// What they all begin with.
+pub(crate) const PREFIX: &[u8] = b"nearside.";
+
+/// Most extents that one answer holds: Linux has no longer values than 64 KiB.
+pub const EXTENTS_MAX: usize = 800;
+
+/// What is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Asked {
+    Layout,
+    Slices,
+    Extents(u64),
+}
+
+impl Asked {
+    /// What an attribute of this name asks, if there is such a one.
+    pub(crate) fn of(name: &[u8]) -> Option<Asked> {
+        let name = std::str::from_utf8(name).ok()?;
+        match name {
+            LAYOUT => Some(Asked::Layout),
+            SLICES => Some(Asked::Slices),
+            _ => name.strip_prefix(EXTENTS)?.parse().ok().map(Asked::Extents),
+        }
+    }
+}
+
+/// The layout that a value says.
+pub fn layout(value: &[u8]) -> Option<Layout> {
+    std::str::from_utf8(value).ok()?.trim_end().parse().ok()
+}
+
+pub(crate) fn encode_extents(extents: &[FileExtent]) -> String {
+    let line = |it: &FileExtent| format!("{} {} {} {}\n", it.offset, it.bytes, it.slice, it.at);
+    extents.iter().map(line).collect()
+}
+
+/// The extents that a value says.
+pub fn extents(value: &[u8]) -> Option<Vec<FileExtent>> {
+    lines(value, |words| {
+        Some(FileExtent {
+            offset: number(words)?,
+            bytes: number(words)?,
+            slice: number(words)?,
+            at: number(words)?,
+        })
+    })
+}
+
+pub(crate) fn encode_slices(slices: &[NearSlice]) -> String {
+    let line = |it: &NearSlice| {
+        let cpus: String = it.cpus.iter().map(|cpu| format!(" {cpu}")).collect();
+        format!("{} {}{cpus}\n", it.slice, it.node)
+    };
+    slices.iter().map(line).collect()
+}
+
+/// The slices that a value says.
+pub fn slices(value: &[u8]) -> Option<Vec<NearSlice>> {
+    lines(value, |words| {
+        let (slice, node) = (number(words)?, number(words)?);
+        let cpus: Option<Vec<u32>> = words.map(|word| word.parse().ok()).collect();
+        Some(NearSlice { slice, node, cpus: cpus? })
+    })
+}
+
+type Words<'v> = std::str::SplitAsciiWhitespace<'v>;
+
+fn number<N: FromStr>(words: &mut Words<'_>) -> Option<N> {
+    words.next()?.parse().ok()
+}
+
+/// What `line` makes of each line, all of whose words it takes.
+fn lines<T>(value: &[u8], line: impl Fn(&mut Words<'_>) -> Option<T>) -> Option<Vec<T>> {
+    let whole = |text: &str| {
+        let mut words = text.split_ascii_whitespace();
+        let made = line(&mut words)?;
+        words.next().is_none().then_some(made)
+    };
+    std::str::from_utf8(value).ok()?.lines().map(whole).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_understood() {
+        let extent = |n: u64| FileExtent { offset: n, bytes: u64::MAX, slice: 255, at: u64::MAX };
+        let extents_told: Vec<FileExtent> = (0..EXTENTS_MAX as u64).map(extent).collect();
+        let value = encode_extents(&extents_told);
+        assert!(value.len() <= 64 << 10, "{}", value.len());
+        assert_eq!(extents(value.as_bytes()), Some(extents_told));
+        let slice = |slice, cpus: &[u32]| NearSlice { slice, node: 3, cpus: cpus.to_vec() };
+        let told = vec![slice(0, &[0, 2]), slice(1, &[])];
+        assert_eq!(slices(encode_slices(&told).as_bytes()), Some(told));
+        assert_eq!(layout(b"node:7\n"), Some(Layout::Node(7)));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_nothing() {
+        for value in [&b"1 2 3"[..], b"1 2 3 4 5", b"1 2 256 4", b"-1 2 3 4", b"\xff"] {
+            assert_eq!(extents(value), None, "{value:?}");
+        }
+        for value in [&b"1"[..], b"1 2 x", b"256 0"] {
+            assert_eq!(slices(value), None, "{value:?}");
+        }
+        for name in ["nearside.", "nearside.extents", "nearside.extents.", "nearside.extents.-1"] {
+            assert_eq!(Asked::of(name.as_bytes()), None, "{name}");
+        }
+        assert_eq!(Asked::of(b"nearside.extents.7"), Some(Asked::Extents(7)));
+    }
+}

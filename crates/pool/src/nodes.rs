@@ -1,0 +1,115 @@
+//! Which slices lie on which nodes, and which slice is near each CPU.
+
+use crate::error::Result;
+use crate::options::OpenOptions;
+use crate::slice::Candidate;
+use topology::{Topology, place_of};
+
+/// The nodes of the machine, or the virtual ones that the pool was made for, and the slices on
+/// them.
+///
+/// A slice whose node is not known, or is not there, is dealt a node by its place in the pool.
+#[derive(Debug)]
+pub struct Nodes {
+    topology: Topology,
+    /// Index of each slice's node.
+    of_slice: Vec<u32>,
+    /// Slices of each node.
+    slices: Vec<Vec<u8>>,
+    /// Slice near each CPU.
+    near: Vec<u8>,
+}
+
+impl Nodes {
+    pub(crate) fn new(candidates: &[Candidate], options: &OpenOptions) -> Result<Nodes> {
+        let machine = match &options.machine {
+            Some(known) => Topology::clone(known),
+            None => Topology::system()?,
+        };
+        let asked = candidates.first().map_or(0, |c| c.superblock.virtual_nodes.get());
+        let topology = if asked == 0 { machine } else { machine.with_virtual_nodes(asked)? };
+        let ids = candidates.iter().map(|candidate| candidate.superblock.node.get());
+        Ok(Nodes::with_ids(topology, ids))
+    }
+
+    /// Slices that lie on nodes with these kernel ids, as far as such nodes are there.
+    fn with_ids(topology: Topology, ids: impl Iterator<Item = u32>) -> Nodes {
+        let count = topology.node_count().max(1);
+        let known = |id| topology.node_of_kernel_id(id).filter(|_| !topology.is_virtual());
+        let of_slice: Vec<u32> =
+            ids.zip(0u32..).map(|(id, index)| known(id).unwrap_or(index % count)).collect();
+        let on = |node: u32| {
+            let all = of_slice.iter().zip(0u8..=u8::MAX);
+            all.filter(|(of, _)| **of == node).map(|(_, slice)| slice).collect()
+        };
+        let slices: Vec<Vec<u8>> = (0..count).map(on).collect();
+        let cpus = topology.all_cpus().into_iter().max().unwrap_or(0) + 1;
+        let near = (0..cpus).map(|cpu| {
+            let own = slices.get(topology.node_of_cpu(cpu).unwrap_or(0) as usize);
+            let own = own.map_or(&[][..], Vec::as_slice);
+            let any = cpu as usize % of_slice.len().max(1);
+            own.get(cpu as usize % own.len().max(1)).copied().unwrap_or(any as u8)
+        });
+        let near = near.collect();
+        Nodes { topology, of_slice, slices, near }
+    }
+
+    /// The machine.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// CPUs that are told apart.
+    pub fn cpus(&self) -> usize {
+        self.near.len()
+    }
+
+    /// The slice nearest to a CPU.
+    #[inline]
+    pub fn near(&self, cpu: usize) -> u8 {
+        self.near[place_of(cpu, self.near.len())]
+    }
+
+    /// The node that a slice lies on, as the kernel numbers nodes; of virtual ones, its index.
+    pub fn of(&self, slice: u8) -> Option<u32> {
+        self.topology.kernel_id(*self.of_slice.get(usize::from(slice))?)
+    }
+
+    /// The slices on the node that the kernel numbers so.
+    pub fn slices_on(&self, node: u32) -> &[u8] {
+        let index = self.topology.node_of_kernel_id(node);
+        index.and_then(|index| self.slices.get(index as usize)).map_or(&[], Vec::as_slice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes(count: u32, slices: usize) -> Nodes {
+        let machine = Topology::system().unwrap().with_virtual_nodes(count).unwrap();
+        Nodes::with_ids(machine, std::iter::repeat_n(u32::MAX, slices))
+    }
+
+    #[test]
+    fn slices_without_a_node_are_dealt_over_all() {
+        let nodes = nodes(2, 5);
+        assert_eq!((nodes.slices_on(0), nodes.slices_on(1)), (&[0, 2, 4][..], &[1, 3][..]));
+        assert_eq!(nodes.slices_on(2), &[] as &[u8]);
+        assert_eq!((nodes.of(3), nodes.of(4), nodes.of(5)), (Some(1), Some(0), None));
+    }
+
+    #[test]
+    fn each_cpu_is_near_a_slice_of_its_node() {
+        for (count, slices) in [(1, 1), (1, 3), (2, 2), (2, 5), (4, 2), (8, 3)] {
+            let nodes = nodes(count, slices);
+            for cpu in 0..nodes.cpus() {
+                let near = nodes.near(cpu);
+                assert!(usize::from(near) < slices);
+                let own = nodes.topology().node_of_cpu(cpu as u32).unwrap_or(0);
+                let on_own = nodes.slices_on(own);
+                assert!(on_own.is_empty() || on_own.contains(&near), "{count} {slices} {cpu}");
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! One worker: takes requests of its slice, copies, counts down, sleeps.
+
+use crate::bell::wake_up;
+use crate::request::{Kind, Request};
+use crate::sync::{Ordering, spin_loop};
+use crate::workers::{Queue, Shared, SliceWork};
+use pmem::InFlight;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+/// How long a worker that must not work, since enough others do, waits before it looks again.
+const BLOCKED: Duration = Duration::from_micros(100);
+/// Looks at the rings between two looks at the clock.
+const LOOKS: u32 = 64;
+
+/// The life of worker `seat` of slice `index`.
+pub(crate) fn run(shared: &Shared, index: usize, seat: usize) {
+    let slice = &shared.slices[index];
+    if let Err(error) = topology::pin_current_thread(&slice.cpus) {
+        tracing::warn!("a worker of slice {index} runs anywhere: {error}");
+    }
+    let mut first = Kind::Write;
+    while !shared.ending.load(Ordering::Acquire) {
+        // reads and writes take turns
+        first = if first == Kind::Write { Kind::Read } else { Kind::Write };
+        if !slice.serve(shared, seat, first) && !spin(shared, slice) {
+            let limit = slice.has_work().then_some(BLOCKED);
+            slice.bell.sleep(limit, || shared.ending.load(Ordering::Acquire) || slice.can_work());
+        }
+    }
+}
+
+/// Looks for work for as long as sleeping and waking would take; true if there is some.
+fn spin(shared: &Shared, slice: &SliceWork) -> bool {
+    let began = Instant::now();
+    loop {
+        for _ in 0..LOOKS {
+            if slice.can_work() {
+                return true;
+            }
+            spin_loop();
+        }
+        if began.elapsed() >= shared.spin() || shared.ending.load(Ordering::Relaxed) {
+            return false;
+        }
+    }
+}
+
+impl SliceWork {
+    /// Whether somebody's request waits.
+    pub(crate) fn has_work(&self) -> bool {
+        self.queues.iter().any(|queue| !queue.ring.is_empty())
+    }
+
+    /// Whether a request waits that may be served now.
+    fn can_work(&self) -> bool {
+        self.queues.iter().any(Queue::can_work)
+    }
+
+    /// Serves one request, of the first kind if there is one; false if none may be served.
+    fn serve(&self, shared: &Shared, seat: usize, first: Kind) -> bool {
+        let order = if first == Kind::Read { [0, 1] } else { [1, 0] };
+        order.into_iter().any(|kind| self.serve_one(shared, seat, &self.queues[kind]))
+    }
+
+    fn serve_one(&self, shared: &Shared, seat: usize, queue: &Queue) -> bool {
+        if queue.ring.is_empty() {
+            return false;
+        }
+        let Some(at_work) = queue.gauge.try_enter() else { return false };
+        let Some(words) = queue.ring.take() else { return false };
+        let seat = &self.seats[seat];
+        seat.begin(shared.began);
+        let request = Request::decode(&words);
+        // a worker that dies, or is stopped, leaves the piece to its caller
+        let hindered = catch_unwind(AssertUnwindSafe(|| shared.meet_trouble()));
+        let Some(slot) = shared.slots.claim(request.id).filter(|_| hindered.is_ok()) else {
+            seat.end(hindered.is_err());
+            return true;
+        };
+        let copied = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: the piece is claimed, by this thread alone, and the job is not over before
+            // `finished` says that this piece is: until then its caller waits, and the task's
+            // borrow goes on.
+            unsafe { request.copy() }
+        }));
+        let died = copied.is_err();
+        let copied = copied.ok().and_then(Result::ok);
+        let is_copied = copied.is_some();
+        // durable before anybody is told
+        let _clean = pmem::fence(copied.unwrap_or_else(InFlight::none));
+        drop(at_work);
+        if is_copied {
+            queue.bytes.fetch_add(request.len as u64, Ordering::Relaxed);
+        }
+        self.progress.fetch_add(1, Ordering::Relaxed);
+        self.stalled.store(false, Ordering::Relaxed);
+        seat.end(died);
+        if slot.finished(request.id.piece, is_copied) {
+            wake_up(&slot.left, 1);
+        }
+        true
+    }
+}
