@@ -34,6 +34,9 @@ pub enum Error {
     /// A mount could not be made or taken away.
     #[error(transparent)]
     Mount(#[from] nearside_fuse::Error),
+    /// The machine's CPUs could not be asked for or set.
+    #[error(transparent)]
+    Machine(#[from] topology::Error),
     /// A thread of the measurement panicked.
     #[error("a thread of the measurement panicked")]
     Panicked,
@@ -55,6 +58,7 @@ impl Error {
             Error::Engine(error) => error.errno(),
             Error::Pool(error) => error.errno(),
             Error::Memory(error) => error.errno(),
+            Error::Machine(error) => error.errno(),
             Error::Io { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
             Error::Mount(_) | Error::Panicked => libc::EIO,
         }

@@ -3,6 +3,7 @@
 mod append;
 mod copies;
 mod copy;
+mod delegate;
 mod fuse;
 mod fuse_names;
 mod latency;
@@ -45,6 +46,12 @@ const ROWS: &[(&str, Measure)] = &[
     ("recovery_full_log", open::recovery_full_log),
     ("page_copies", copies::page_copies),
     ("mirrored_overwrite_4k", mirrors::mirrored_overwrite_4k),
+    ("delegated_write_2m", delegate::delegated_write_2m),
+    ("delegated_write_64k", delegate::delegated_write_64k),
+    ("delegated_read_2m", delegate::delegated_read_2m),
+    ("workers_on_one_node", delegate::workers_on_one_node),
+    ("placement_decision", delegate::placement_decision),
+    ("idle_workers", delegate::idle_workers),
     ("copy_1g_shared", copy::copy_1g_shared),
     ("fuse_read_1m", fuse::fuse_read_1m),
     ("fuse_write_1m", fuse::fuse_write_1m),

@@ -194,6 +194,10 @@ pub struct MountArgs {
     /// Memory that caches may use [default: an eighth of the machine's].
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub memory: Option<u64>,
+    /// Workers of each slice, who copy large pieces for callers on other nodes; 0: none [default:
+    /// by the node's CPUs].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=256))]
+    pub workers: Option<u16>,
     /// Answer GET /metrics there, in the text format of Prometheus.
     #[arg(long, value_name = "ADDR:PORT")]
     pub metrics: Option<std::net::SocketAddr>,

@@ -1,5 +1,6 @@
 //! What a pool says about itself, whoever has it open; so it goes over the control socket.
 
+use nearside::files::WorkerStats;
 use nearside::{FileSystem, MirrorState};
 use serde::{Deserialize, Serialize};
 
@@ -89,6 +90,54 @@ pub struct SliceFacts {
     /// Its second copy, in a mirrored pool.
     #[serde(default)]
     pub mirror: Option<MirrorFacts>,
+    /// Its workers.
+    #[serde(default)]
+    pub workers: WorkerFacts,
+}
+
+/// The workers of a slice, and what they did.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct WorkerFacts {
+    /// How many there are; none before the first is asked.
+    pub count: u32,
+    /// Of these asleep.
+    pub asleep: u32,
+    /// Bytes that they read.
+    pub read_bytes: u64,
+    /// Bytes that they wrote.
+    pub written_bytes: u64,
+    /// How often one died of a request, and was there again.
+    pub deaths: u64,
+    /// For how long one has been at the same request, at most.
+    pub busy_seconds: f64,
+    /// Callers were left waiting, and copy for themselves.
+    pub stalled: bool,
+}
+
+impl WorkerFacts {
+    /// Those of an open pool.
+    pub fn of(stats: &WorkerStats) -> WorkerFacts {
+        WorkerFacts {
+            count: stats.workers,
+            asleep: stats.asleep,
+            read_bytes: stats.read_bytes,
+            written_bytes: stats.written_bytes,
+            deaths: stats.deaths,
+            busy_seconds: stats.busy.as_secs_f64(),
+            stalled: stats.stalled,
+        }
+    }
+
+    /// What is wrong with them, if anything is.
+    pub fn trouble(&self) -> Option<String> {
+        let stalled = self.stalled.then(|| {
+            let at = self.busy_seconds;
+            format!("serve nobody, one is at the same request for {at:.1} s; callers copy")
+        });
+        let deaths = self.deaths;
+        let died = (deaths > 0).then(|| format!("died of {deaths} requests, which callers copied"));
+        stalled.or(died)
+    }
 }
 
 impl SliceFacts {
@@ -102,6 +151,8 @@ impl Facts {
     /// Those of an open pool.
     pub fn of(fs: &FileSystem) -> Facts {
         let (info, space) = (fs.info(), fs.statfs());
+        let workers: Vec<WorkerFacts> =
+            fs.stats().slices.iter().map(|slice| WorkerFacts::of(&slice.workers)).collect();
         let slices = info.slices.into_iter().map(|slice| SliceFacts {
             index: slice.index,
             path: slice.path.display().to_string(),
@@ -118,6 +169,7 @@ impl Facts {
                 path: mirror.path.map(|path| path.display().to_string()),
                 state: mirror.state.name().to_owned(),
             }),
+            workers: workers.get(slice.index as usize).cloned().unwrap_or_default(),
         });
         let resilver = fs.resilvered().map(|so_far| ResilverFacts {
             done_bytes: so_far.done,

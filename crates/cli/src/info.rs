@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::args::InfoArgs;
 use crate::error::Result;
-use crate::facts::{Facts, MirrorFacts, ResilverFacts};
+use crate::facts::{Facts, MirrorFacts, ResilverFacts, WorkerFacts};
 use crate::output::{self, table};
 use crate::size::show;
 use crate::{access, whereabouts};
@@ -47,6 +47,7 @@ struct Slice<'a> {
     unreadable: Vec<Range>,
     /// The second copy, in a mirrored pool.
     mirror: Option<&'a MirrorFacts>,
+    workers: &'a WorkerFacts,
 }
 
 /// Bytes of a slice that cannot be read.
@@ -83,6 +84,7 @@ fn info<'a>(pool: &Path, facts: &'a Facts) -> Info<'a> {
             .map(|&(offset, bytes)| Range { offset, bytes })
             .collect(),
         mirror: slice.mirror.as_ref(),
+        workers: &slice.workers,
     });
     Info {
         pool: pool.display().to_string(),
@@ -138,6 +140,9 @@ fn text(info: &Info<'_>) -> String {
                 .as_deref()
                 .map_or(String::new(), |path| format!(", {}", output::shown(path.as_bytes())));
             text.push_str(&format!("mirror of slice {}: {state}{at}\n", slice.index));
+        }
+        if let Some(trouble) = slice.workers.trouble() {
+            text.push_str(&format!("workers of slice {}: {trouble}\n", slice.index));
         }
         for Range { offset, bytes } in &slice.unreadable {
             let index = slice.index;

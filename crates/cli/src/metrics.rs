@@ -101,7 +101,7 @@ fn caches(page: &mut Page, sample: &Sample) {
 
 fn slices(page: &mut Page, sample: &Sample) {
     type Value = fn(&SliceSample) -> u64;
-    let rows: [(&str, &str, &str, Value); 7] = [
+    let rows: [(&str, &str, &str, Value); 12] = [
         ("log_bytes", "gauge", "Size of a slice's log.", |it| it.log_bytes),
         ("log_used_bytes", "gauge", "Bytes of it in use.", |it| it.log_used_bytes),
         ("log_written_bytes_total", "counter", "Bytes of records.", |it| it.log_written_bytes),
@@ -109,6 +109,11 @@ fn slices(page: &mut Page, sample: &Sample) {
         ("blocks_free", "gauge", "Free ones.", |it| it.blocks_free),
         ("slice_copies", "gauge", "Current copies of a slice.", |it| it.copies.into()),
         ("cached_inodes", "gauge", "Inodes in DRAM.", |it| it.cache.inodes),
+        ("workers", "gauge", "Workers of a slice.", |it| it.workers.count.into()),
+        ("workers_stalled", "gauge", "Whether they serve nobody.", |it| it.workers.stalled.into()),
+        ("worker_deaths_total", "counter", "Requests that one died of.", |it| it.workers.deaths),
+        ("worker_read_bytes_total", "counter", "Bytes they read.", |it| it.workers.read_bytes),
+        ("worker_written_bytes_total", "counter", "And wrote.", |it| it.workers.written_bytes),
     ];
     for (name, kind, help, value) in rows {
         page.heads(name, kind, help);

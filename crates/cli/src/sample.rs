@@ -7,6 +7,8 @@ use nearside::files::meter::{BUCKETS, quantile};
 use nearside::files::{CallCount, SliceStats, Stats};
 use serde::{Deserialize, Serialize};
 
+use crate::facts::WorkerFacts;
+
 /// What a server has done and holds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sample {
@@ -106,6 +108,9 @@ pub struct SliceSample {
     /// What caches hold of it.
     #[serde(default)]
     pub cache: Held,
+    /// Its workers.
+    #[serde(default)]
+    pub workers: WorkerFacts,
     /// Calls that were served on CPUs near it, by name.
     #[serde(default)]
     pub calls: Vec<SliceCall>,
@@ -223,12 +228,16 @@ impl SliceSample {
                 page_bytes: slice.cache.page_bytes,
                 inodes: slice.cache.inodes,
             },
+            workers: WorkerFacts::of(&slice.workers),
             calls: calls.collect(),
         }
     }
 
     fn subtract(&mut self, old: &SliceSample) {
         self.log_written_bytes = self.log_written_bytes.saturating_sub(old.log_written_bytes);
+        let (now, old_ones) = (&mut self.workers, &old.workers);
+        now.read_bytes = now.read_bytes.saturating_sub(old_ones.read_bytes);
+        now.written_bytes = now.written_bytes.saturating_sub(old_ones.written_bytes);
         for call in &mut self.calls {
             if let Some(old) = old.calls.iter().find(|old| old.call == call.call) {
                 call.count = call.count.saturating_sub(old.count);
@@ -324,6 +333,7 @@ pub mod tests {
                 blocks_free: 250,
                 copies: 1,
                 cache: held,
+                workers: WorkerFacts::default(),
                 calls: vec![SliceCall {
                     call: "read".to_owned(),
                     count,

@@ -300,6 +300,7 @@ fn open(args: &MountArgs, taken: Option<&Connection>) -> Result<Pool> {
     let options = OpenOptions {
         read_only: args.read_only,
         memory_bytes: args.memory,
+        workers: args.workers,
         ..OpenOptions::default()
     };
     let started = Instant::now();

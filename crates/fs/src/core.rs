@@ -6,6 +6,7 @@
 
 use crate::background::Signals;
 use crate::by_slice::BySlice;
+use crate::delegate::Delegation;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::inode_table::{self, InodeTable};
@@ -51,6 +52,8 @@ pub struct Core {
     pub pool: Pool,
     /// Key of the hash of names.
     pub hash_key: [u8; 16],
+    /// Who copies what is large.
+    pub delegation: Delegation,
     /// How stripes lie over the slices.
     pub stripes: Stripes,
     /// Longest payload of a record, apart from the id of a request.
@@ -178,6 +181,7 @@ impl Core {
         let (memory, slices) = (pool.options().memory(), pool.slices().len());
         Core {
             hash_key: superblock.map(|s| s.pool_uuid).unwrap_or_default(),
+            delegation: Delegation::new(&pool),
             stripes: Stripes::of(&pool),
             payload_max,
             stores_in_place: pool.domain() != pmem::Domain::Sync,

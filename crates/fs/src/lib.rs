@@ -21,6 +21,7 @@ mod checkpoint;
 mod copy;
 mod core;
 mod create;
+mod delegate;
 mod dir;
 mod entries;
 mod error;
@@ -99,11 +100,12 @@ pub use lock_types::{
     LIBRARY_DOOR, LockChange, LockClass, LockDone, LockKind, LockObserver, LockOwner, LockTicket,
 };
 pub use meter::{Call, CallCount, Meter};
+pub use placement::{Policy, Side};
 pub use repair::{Repair, RepairReport, repair, repair_candidates, undo};
 pub use request::RequestId;
 pub use resilver::{EachResilvered, Resilvered, replace_slice};
 pub use scrub::{EachScrubbed, ScrubReport};
-pub use stats::{CacheStats, SliceStats, Stats};
+pub use stats::{CacheStats, SliceStats, Stats, WorkerStats};
 pub use system::{FileSystem, Handle};
 pub use take_over::TakeOver;
 pub use types::*;

@@ -8,18 +8,23 @@
 //!    after a few times, under the range's lock.
 
 use crate::core::Core;
+use crate::delegate::Run;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::leaf::{LEAF_BLOCKS, Leaf};
 use crate::leaves::leaf_of;
 use crate::slot::SlotView;
 use crate::write::blocks_of;
+use placement::Kind;
 use pool::{BLOCK_BYTES, BlockAddr};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// Reads of less load no memory in earnest: they take no turn at it.
+const COUNTED_BYTES: usize = 4096;
 
 /// Views that a thread keeps room for between calls: of a read of 4 MiB.
 const VIEWS_MAX: usize = 1024;
@@ -80,6 +85,13 @@ impl Core {
         let Some(leaf) = lent.as_ref().and_then(|lent| lent.as_ref()) else { return Ok(None) };
         let Some(sequence) = leaf.begin_read() else { return Ok(None) };
         let Some(addr) = leaf.plain(slot) else { return Ok(None) };
+        let _turn = match len < COUNTED_BYTES {
+            true => None,
+            false => match self.delegation.turn(addr.slice(), Kind::Read) {
+                None => return Ok(None),
+                turn => turn,
+            },
+        };
         if self.pool.read(addr, at as u64, &mut buffer[..len]).is_err() {
             return Ok(None);
         }
@@ -196,15 +208,16 @@ impl Core {
         offset: u64,
         buffer: &mut [u8],
     ) -> Result<()> {
-        let mut at = (offset - first * BLOCK_BYTES) as usize;
-        let mut done = 0;
-        let mut index = 0;
+        let start = (offset - first * BLOCK_BYTES) as usize;
+        let is_read = self.read_plain(views, start, buffer);
+        let (mut at, mut done, mut index) = (start, 0, 0);
         while done < buffer.len() {
             let mut run = run_length(&views[index..]);
             let mut len = (run * BLOCK - at).min(buffer.len() - done);
             let out = &mut buffer[done..done + len];
-            let is_copied = (run > 1 || is_plain(&views[index]))
-                && self.pool.read(views[index].addr, at as u64, out).is_ok();
+            let is_plain_run = run > 1 || is_plain(&views[index]);
+            let is_copied = is_plain_run
+                && (is_read || self.pool.read(views[index].addr, at as u64, out).is_ok());
             if !is_copied {
                 // where memory has failed, block by block
                 run = 1;
@@ -217,6 +230,23 @@ impl Core {
             at = 0;
         }
         Ok(())
+    }
+
+    /// Reads all that needs no more than to be copied, where that is worth a thought.
+    fn read_plain(&self, views: &[SlotView], start: usize, buffer: &mut [u8]) -> bool {
+        if !self.delegation.thinks_about(buffer.len()) {
+            return false;
+        }
+        let (mut runs, mut index, mut done, mut at) = (Vec::new(), 0, 0, start);
+        while done < buffer.len() {
+            let blocks = run_length(&views[index..]);
+            let len = (blocks * BLOCK - at).min(buffer.len() - done);
+            if is_plain(&views[index]) {
+                runs.push(Run { addr: views[index].addr, at, from: done, len });
+            }
+            (done, index, at) = (done + len, index + blocks, 0);
+        }
+        self.read_runs(&runs, buffer)
     }
 
     /// Copies a part of one block out: hole, patches and a checksum not yet verified included.

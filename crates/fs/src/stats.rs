@@ -65,6 +65,42 @@ pub struct CacheStats {
     pub inodes: u64,
 }
 
+/// The workers of a slice, who copy for callers on other nodes, and where its memory has limits.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WorkerStats {
+    /// Workers; none before the first is asked.
+    pub workers: u32,
+    /// Of these asleep, for nobody asks them.
+    pub asleep: u32,
+    /// Bytes that they read.
+    pub read_bytes: u64,
+    /// Bytes that they wrote.
+    pub written_bytes: u64,
+    /// Threads that read there and that write, now, as far as they are counted.
+    pub active: [u32; 2],
+    /// How often one died of a request, and was there again.
+    pub deaths: u64,
+    /// For how long one has been at the same request, at most.
+    pub busy: Duration,
+    /// Callers were left waiting and copied for themselves, and none has served since.
+    pub stalled: bool,
+}
+
+impl From<&workers::SliceStats> for WorkerStats {
+    fn from(stats: &workers::SliceStats) -> WorkerStats {
+        WorkerStats {
+            workers: stats.seats.len() as u32,
+            asleep: stats.asleep,
+            read_bytes: stats.bytes[0],
+            written_bytes: stats.bytes[1],
+            active: stats.active,
+            deaths: stats.seats.iter().map(|seat| seat.deaths).sum(),
+            busy: stats.seats.iter().filter_map(|seat| seat.busy).max().unwrap_or_default(),
+            stalled: stats.stalled,
+        }
+    }
+}
+
 /// One slice.
 #[derive(Clone, Debug)]
 pub struct SliceStats {
@@ -84,6 +120,8 @@ pub struct SliceStats {
     pub copies: u32,
     /// DRAM in caches of what lies there.
     pub cache: CacheStats,
+    /// What its workers do.
+    pub workers: WorkerStats,
     /// Calls that were served on CPUs near it; see [`Meter::counts`].
     pub calls: Vec<CallCount>,
 }
@@ -108,8 +146,10 @@ impl FileSystem {
                 page_bytes: *pages,
                 inodes: *inodes,
             });
+        let workers = core.delegation.stats();
         let slices = core.pool.slices().iter().zip(caches).map(|(slice, cache)| {
             let info = slice.info();
+            let workers = workers.get(info.index as usize).map(WorkerStats::from);
             let near = |cpu| u32::from(core.pool.slice_near(cpu)) == info.index;
             SliceStats {
                 index: info.index,
@@ -120,6 +160,7 @@ impl FileSystem {
                 blocks_free: info.blocks_free,
                 copies: 1 + u32::from(slice.mapping.mirror().is_some()),
                 cache,
+                workers: workers.unwrap_or_default(),
                 calls: core.meter.counts(near),
             }
         });

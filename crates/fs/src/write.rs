@@ -14,6 +14,7 @@ use crate::patches::{PATCH_BYTES_MAX, Patches};
 use crate::range_lock::RangeGuard;
 use crate::slot::{Freed, InPlace, SlotChange, SlotView};
 use crate::types::{FILE_BYTES_MAX, FileKind};
+use placement::Kind;
 use pmem::InFlight;
 use pool::{BLOCK_BYTES, BlockAddr, Extent, KIND_CHANGE, RecordBuffer};
 use std::sync::Arc;
@@ -103,6 +104,12 @@ impl Core {
         let end = offset + BLOCK_BYTES;
         let time = now();
         let (addr, was_reserved) = self.take_one(inode, block)?;
+        let Some(turn) = self.delegation.turn(addr.slice(), Kind::Write) else {
+            if !was_reserved {
+                self.pool.reclaim().give_one(addr);
+            }
+            return self.write_many(inode, offset, data);
+        };
         let after = inode.stamp_now();
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
         let (mut lane, slice) = self.pool.lane();
@@ -116,6 +123,7 @@ impl Core {
                 Ok((stamp, placed))
             });
         drop(lane);
+        drop(turn);
         let (stamp, placed) = match logged {
             Ok(logged) => logged,
             Err(error) => {
@@ -187,10 +195,23 @@ impl Core {
         let mut extents = Vec::new();
         let addrs = self.take_blocks(inode, takers.map(|(_, block)| block), &mut extents)?;
         let inline = self.inlines(inode, addrs.len());
-        let mut addrs = addrs.into_iter();
         let mut in_flight = InFlight::none();
         let mut changes = Vec::with_capacity(pieces.len());
-        for piece in &pieces {
+        let whole = if inline { 0..0 } else { whole_blocks(&pieces) };
+        let mut addrs = addrs.into_iter();
+        for (index, piece) in pieces.iter().enumerate() {
+            if index == whole.start && !whole.is_empty() {
+                let at = (index as u64 * BLOCK_BYTES).saturating_sub(offset % BLOCK_BYTES) as usize;
+                let places: Vec<BlockAddr> = addrs.by_ref().take(whole.len()).collect();
+                let bytes = &data[at..at + whole.len() * BLOCK];
+                let (written, sums) = self.copy_in(&places, bytes);
+                in_flight = in_flight.and(written);
+                let placed = places.into_iter().zip(sums).map(|(addr, crc)| Placed { addr, crc });
+                changes.extend(placed.map(SlotChange::Place));
+            }
+            if whole.contains(&index) {
+                continue;
+            }
             let bytes: &[u8] = match piece {
                 Piece::Full(bytes) => bytes,
                 Piece::Merged(bytes) => bytes.as_slice(),
@@ -305,6 +326,14 @@ impl Prepared<'_> {
             item::push_write(record, inode.ino, run_first, &run, self.end);
         }
     }
+}
+
+/// The blocks that are written whole, out of the caller's bytes: they lie one behind the other.
+fn whole_blocks(pieces: &[Piece<'_>]) -> std::ops::Range<usize> {
+    let is_whole = |piece: &Piece<'_>| matches!(piece, Piece::Full(_));
+    let first = pieces.iter().position(is_whole).unwrap_or(0);
+    let count = pieces[first..].iter().take_while(|piece| is_whole(piece)).count();
+    first..first + count
 }
 
 /// First and last block of `len` bytes at `offset`.

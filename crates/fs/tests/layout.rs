@@ -177,6 +177,20 @@ fn only_files_and_directories_are_laid_on_nodes_that_are_there() {
     assert_eq!(fs.layout(ino).unwrap(), Layout::Auto);
 }
 
+/// What an overwrite sets free is what the next one takes: the slice does not fill up.
+#[test]
+fn a_file_that_is_overwritten_stays_where_it_is() {
+    let pool = TestPool::new(2, 16 << 20);
+    let fs = pool.start_alone();
+    let ino = file(&fs, Ino::ROOT, "file");
+    fs.set_layout(ino, Layout::Node(1)).unwrap();
+    for round in 0..30 {
+        put(&fs, ino, 0, 4 << 20);
+        let elsewhere = extents(&fs, ino).iter().filter(|it| it.slice != 1).count();
+        assert_eq!(elsewhere, 0, "round {round}");
+    }
+}
+
 /// ENOSPC means that the pool is full, not a slice.
 #[test]
 fn a_full_slice_spills() {

@@ -70,6 +70,22 @@ impl Nodes {
         self.near[place_of(cpu, self.near.len())]
     }
 
+    /// CPUs that serve the node of a slice.
+    pub fn cpus_near(&self, slice: u8) -> &[u32] {
+        let node = self.of_slice.get(usize::from(slice));
+        node.map_or(&[], |node| self.topology.cpus(*node))
+    }
+
+    /// Whether a CPU is on the node of a slice.
+    pub fn is_local(&self, cpu: usize, slice: u8) -> bool {
+        self.of_slice.get(usize::from(slice)) == self.of_slice.get(usize::from(self.near(cpu)))
+    }
+
+    /// Whether the slices lie on more nodes than one.
+    pub fn slices_apart(&self) -> bool {
+        self.of_slice.windows(2).any(|pair| pair[0] != pair[1])
+    }
+
     /// The node that a slice lies on, as the kernel numbers nodes; of virtual ones, its index.
     pub fn of(&self, slice: u8) -> Option<u32> {
         self.topology.kernel_id(*self.of_slice.get(usize::from(slice))?)

@@ -1,6 +1,7 @@
 //! What a pool is made and opened with, and what it says about itself.
 
 use crate::state::boot_id;
+use placement::Policy;
 use std::path::PathBuf;
 use std::sync::Arc;
 use topology::Topology;
@@ -69,6 +70,11 @@ pub struct OpenOptions {
     pub atime: Atime,
     /// The machine, for who opens pools by the thousand; `None`: it is looked at.
     pub machine: Option<Arc<Topology>>,
+    /// Workers of each slice; 0: every caller copies for itself; `None`: as many as its memory
+    /// likes, or its node has CPUs for.
+    pub workers: Option<u16>,
+    /// What the memory of the slices' nodes likes; `None`: nothing is known of it.
+    pub policy: Option<Policy>,
     /// Write tree pages once, for who measures what their second copies cost.
     pub single_pages: bool,
     /// Open what can be read of a damaged pool, with no idea of what is free: for who repairs it.

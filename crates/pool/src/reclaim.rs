@@ -160,6 +160,11 @@ impl Reclaim {
         for step in 0..slices {
             let slice = (usize::from(near) + step) % slices;
             left -= self.take(slice, left, purpose, extents);
+            if left > 0 && step == 0 && slices > 1 {
+                // what came back lies ready for single blocks: better that than another slice
+                self.spaces[slice].settle();
+                left -= self.take(slice, left, purpose, extents);
+            }
             if left == 0 {
                 return true;
             }

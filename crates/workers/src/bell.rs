@@ -4,6 +4,17 @@ use crate::sync::{AtomicU32, Ordering, fence};
 use rustix::thread::futex::{Flags, Timespec, wait, wake};
 use std::time::{Duration, Instant};
 
+/// How long to sleep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sleep {
+    /// There is something to do.
+    Not,
+    /// There is, but not yet.
+    AtMost(Duration),
+    /// There is nothing.
+    UntilItRings,
+}
+
 /// The bell.
 #[derive(Debug, Default)]
 pub struct Bell {
@@ -23,15 +34,17 @@ impl Bell {
         }
     }
 
-    /// Sleeps until it rings, unless there is something to do then, or for as long as that is not
-    /// to be waited for.
-    pub fn sleep(&self, limit: Option<Duration>, has_work: impl Fn() -> bool) {
+    /// Sleeps until it rings, or for as long as `for_how_long` says: asked when whoever puts
+    /// something there from now on rings, so that what it does not see is not missed.
+    pub fn sleep(&self, for_how_long: impl Fn() -> Sleep) {
         let seen = self.rings.load(Ordering::Acquire);
         self.sleepers.fetch_add(1, Ordering::Relaxed);
         // ordering: pairs with the fence of `ring`: one of the two sees the other
         fence(Ordering::SeqCst);
-        if !has_work() {
-            sleep_at(&self.rings, seen, limit);
+        match for_how_long() {
+            Sleep::Not => {}
+            Sleep::AtMost(limit) => sleep_at(&self.rings, seen, Some(limit)),
+            Sleep::UntilItRings => sleep_at(&self.rings, seen, None),
         }
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
@@ -61,31 +74,39 @@ const NAP: Duration = Duration::from_millis(20);
 /// Its rounds.
 const ROUNDS: u32 = 16;
 
-/// About how long it takes to wake a thread that sleeps.
-pub fn time_to_wake() -> Duration {
+/// About how long it takes to wake a thread that sleeps on another CPU. With one CPU there is
+/// nothing to wait for: whoever spins keeps the other one from running.
+pub fn time_to_wake(cpus: &[u32]) -> Duration {
+    let (Some(first), Some(last)) = (cpus.first(), cpus.last()) else { return Duration::ZERO };
+    if first == last {
+        return Duration::ZERO;
+    }
     let words = [AtomicU32::new(0), AtomicU32::new(0)];
-    let turn = |own: &AtomicU32, other: &AtomicU32, first: bool| {
+    // each waits for its word to move on, and moves the other's
+    let turns = |cpu: u32, own: &AtomicU32, other: &AtomicU32, begins: bool| {
+        let _ = topology::pin_current_thread(&[cpu]);
+        let began = Instant::now();
         for round in 1..=ROUNDS {
-            if first {
+            if begins {
                 other.store(round, Ordering::Release);
                 wake_up(other, 1);
             }
             while own.load(Ordering::Acquire) < round {
                 sleep_at(own, round - 1, Some(NAP));
             }
-            if !first {
+            if !begins {
                 other.store(round, Ordering::Release);
                 wake_up(other, 1);
             }
         }
+        began.elapsed() / (2 * ROUNDS)
     };
     std::thread::scope(|threads| {
-        let thread = std::thread::Builder::new();
-        if thread.spawn_scoped(threads, || turn(&words[1], &words[0], false)).is_err() {
+        let spawn = || std::thread::Builder::new();
+        let answers = || turns(*last, &words[1], &words[0], false);
+        if spawn().spawn_scoped(threads, answers).is_err() {
             return Duration::ZERO;
         }
-        let began = Instant::now();
-        turn(&words[0], &words[1], true);
-        began.elapsed() / (2 * ROUNDS)
+        turns(*first, &words[0], &words[1], true)
     })
 }

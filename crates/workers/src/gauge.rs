@@ -1,9 +1,7 @@
 //! How many threads copy from, or to, the memory of a node at one time, and how many may.
 
 use crate::sync::{AtomicU32, Ordering};
-
-/// No limit.
-pub const NO_LIMIT: u32 = u32::MAX;
+use placement::NO_LIMIT;
 
 /// Threads at work, and how many may be.
 #[derive(Debug)]

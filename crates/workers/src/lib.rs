@@ -25,7 +25,7 @@ mod waiting;
 mod worker;
 mod workers;
 
-pub use gauge::{AtWork, Gauge, NO_LIMIT};
-pub use request::{BLOCK_BYTES, Kind, Piece, Task};
+pub use gauge::{AtWork, Gauge};
+pub use request::{BLOCK_BYTES, Piece, Task};
 pub use slots::PIECES_MAX;
 pub use workers::{Seat, Settings, SliceSettings, SliceStats, Trouble, Workers};

@@ -7,20 +7,12 @@
 
 use crate::ring::WORDS;
 use crate::slots::PieceId;
+use placement::Kind;
 use pmem::{InFlight, Mapping};
 use std::marker::PhantomData;
 
 /// Bytes that have one checksum.
 pub const BLOCK_BYTES: usize = 4096;
-
-/// Which way the bytes go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// Out of the slice.
-    Read,
-    /// Into it.
-    Write,
-}
 
 /// A piece of a task: a run of bytes that lie one behind the other in a slice.
 #[derive(Clone, Copy, Debug)]

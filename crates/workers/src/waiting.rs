@@ -1,15 +1,18 @@
 //! A call that waits for its workers, and what it does when they do not come.
 
 use crate::bell::sleep_at;
-use crate::request::{Piece, Task};
+use crate::request::{BLOCK_BYTES, Piece, Task};
 use crate::slots::{Job, SLEEPS};
 use crate::sync::{AtomicU32, Ordering, spin_loop};
 use crate::workers::{Shared, kind_index};
 use pmem::InFlight;
+use smallvec::SmallVec;
 use std::time::{Duration, Instant};
 
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 32;
+/// Longest time that a caller keeps a CPU that nobody else wants.
+const YIELDS_MAX: Duration = Duration::from_millis(1);
 
 /// A job that workers may be at.
 pub(crate) struct Waiting<'w> {
@@ -45,26 +48,36 @@ impl Waiting<'_> {
 
     /// Waits until all pieces are done. Where workers make no progress, copies what none has yet.
     pub fn end(&self, task: &mut Task<'_>, failed: &mut pmem::Result<()>) -> InFlight {
+        if self.spin() {
+            return InFlight::none();
+        }
         let mut in_flight = InFlight::none();
-        let mut progress = self.progress();
         let limit = self.shared.patience;
-        let mut patience = Instant::now() + limit;
-        while !self.spin() {
+        let (mut seen, mut since) = (self.progress(), Instant::now());
+        loop {
             self.sleep(limit);
+            if self.spin() {
+                return in_flight;
+            }
             let now = self.progress();
-            if now != progress {
-                (progress, patience) = (now, Instant::now() + limit);
-            } else if Instant::now() >= patience {
-                self.give_up();
-                in_flight = in_flight.and(self.help(task, failed, u64::MAX));
+            let stalled = seen.iter().filter(|it| now.contains(it)).copied();
+            let stalled: SmallVec<[(u8, u64); 8]> = stalled.collect();
+            if stalled.is_empty() {
+                (seen, since) = (now, Instant::now());
+            } else if since.elapsed() >= limit {
+                in_flight = in_flight.and(self.give_up(task, failed, &stalled));
+                (seen, since) = (now, Instant::now());
             }
         }
-        in_flight
     }
 
-    /// True when the job is over, looked at for as long as sleeping and waking would take.
+    /// True when the job is over, looked at for as long as sleeping and waking would take; and
+    /// then, while others who want the CPU get it, for twice as long as copying would have kept it
+    /// busy.
     fn spin(&self) -> bool {
         let began = Instant::now();
+        let spin = self.shared.spin();
+        let copying = (2 * self.time_to_copy()).min(YIELDS_MAX);
         loop {
             for _ in 0..LOOKS {
                 if self.job.is_over() {
@@ -72,10 +85,24 @@ impl Waiting<'_> {
                 }
                 spin_loop();
             }
-            if began.elapsed() >= self.shared.spin() {
-                return false;
+            let spent = began.elapsed();
+            if spent >= spin {
+                if spent >= copying {
+                    return false;
+                }
+                std::thread::yield_now();
             }
         }
+    }
+
+    /// About how long it takes to copy what is left to the workers, for one of them.
+    fn time_to_copy(&self) -> Duration {
+        let nanos = self.theirs.iter().map(|piece| {
+            let slice = self.shared.slices.get(usize::from(piece.slice));
+            let block_ns = slice.map_or(0, |slice| slice.block_ns.load(Ordering::Relaxed));
+            block_ns * piece.len.div_ceil(BLOCK_BYTES) as u64
+        });
+        Duration::from_nanos(nanos.sum())
     }
 
     fn sleep(&self, limit: Duration) {
@@ -87,39 +114,57 @@ impl Waiting<'_> {
         }
     }
 
-    /// Requests that the job's slices have served so far.
-    fn progress(&self) -> u64 {
-        let slices = self.theirs.iter().map(|piece| usize::from(piece.slice));
-        let of =
-            |slice: usize| Some(self.shared.slices.get(slice)?.progress.load(Ordering::Relaxed));
-        slices.filter_map(of).fold(0, u64::wrapping_add)
-    }
-
-    /// The slices' workers serve nobody: callers are to know.
-    #[cold]
-    fn give_up(&self) {
+    /// The job's slices, and how many requests each has served so far.
+    fn progress(&self) -> SmallVec<[(u8, u64); 8]> {
+        let mut progress: SmallVec<[(u8, u64); 8]> = SmallVec::new();
         for piece in self.theirs {
-            if let Some(slice) = self.shared.slices.get(usize::from(piece.slice)) {
-                slice.stalled.store(true, Ordering::Relaxed);
+            if progress.iter().all(|(slice, _)| *slice != piece.slice)
+                && let Some(slice) = self.shared.slices.get(usize::from(piece.slice))
+            {
+                progress.push((piece.slice, slice.progress.load(Ordering::Relaxed)));
             }
         }
+        progress
     }
 
-    /// Copies what no worker has of these, a bit each.
+    /// These slices' workers served nobody since: copies what they have not begun. Callers are to
+    /// know of it until what is left in the rings is out of the way.
+    #[cold]
+    fn give_up(
+        &self,
+        task: &mut Task<'_>,
+        failed: &mut pmem::Result<()>,
+        stalled: &[(u8, u64)],
+    ) -> InFlight {
+        let mut in_flight = InFlight::none();
+        for (index, piece) in self.theirs.iter().enumerate() {
+            let stalled = stalled.iter().find(|(slice, _)| *slice == piece.slice);
+            if let Some((_, progress)) = stalled
+                && let Some(written) = self.help(task, failed, index)
+            {
+                in_flight = in_flight.and(written);
+                // its request is still in the ring, or in a worker's hand
+                if let Some(slice) = self.shared.slices.get(usize::from(piece.slice)) {
+                    slice.stalled_at.store(*progress, Ordering::Relaxed);
+                }
+            }
+        }
+        in_flight
+    }
+
+    /// Copies a piece, if no worker has it.
     pub fn help(
         &self,
         task: &mut Task<'_>,
         failed: &mut pmem::Result<()>,
-        pieces: u64,
-    ) -> InFlight {
-        let mut in_flight = InFlight::none();
-        for (index, piece) in self.theirs.iter().enumerate() {
-            if pieces >> index & 1 == 1 && self.job.claim(index) {
-                in_flight = in_flight.and(copy_own(task, std::slice::from_ref(piece), failed));
-                self.job.slot().finished(index as u16, true);
-            }
+        piece: usize,
+    ) -> Option<InFlight> {
+        if !self.job.claim(piece) {
+            return None;
         }
-        in_flight
+        let written = copy_own(task, &self.theirs[piece..=piece], failed);
+        self.job.slot().finished(piece as u16, true);
+        Some(written)
     }
 }
 

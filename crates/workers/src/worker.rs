@@ -1,9 +1,10 @@
 //! One worker: takes requests of its slice, copies, counts down, sleeps.
 
-use crate::bell::wake_up;
-use crate::request::{Kind, Request};
+use crate::bell::{Sleep, wake_up};
+use crate::request::{BLOCK_BYTES, Request};
 use crate::sync::{Ordering, spin_loop};
-use crate::workers::{Queue, Shared, SliceWork};
+use crate::workers::{Queue, SeatState, Shared, SliceWork};
+use placement::Kind;
 use pmem::InFlight;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -24,8 +25,11 @@ pub(crate) fn run(shared: &Shared, index: usize, seat: usize) {
         // reads and writes take turns
         first = if first == Kind::Write { Kind::Read } else { Kind::Write };
         if !slice.serve(shared, seat, first) && !spin(shared, slice) {
-            let limit = slice.has_work().then_some(BLOCKED);
-            slice.bell.sleep(limit, || shared.ending.load(Ordering::Acquire) || slice.can_work());
+            slice.bell.sleep(|| match () {
+                () if shared.ending.load(Ordering::Acquire) || slice.can_work() => Sleep::Not,
+                () if slice.has_work() => Sleep::AtMost(BLOCKED),
+                () => Sleep::UntilItRings,
+            });
         }
     }
 }
@@ -63,6 +67,21 @@ impl SliceWork {
         order.into_iter().any(|kind| self.serve_one(shared, seat, &self.queues[kind]))
     }
 
+    /// So many bytes took so long: callers are to know about how long they wait.
+    fn pace(&self, bytes: usize, took: Duration) {
+        let blocks = bytes.div_ceil(BLOCK_BYTES).max(1) as u64;
+        let now = took.as_nanos() as u64 / blocks;
+        // ordering: a guess; one that is lost makes it no worse
+        let before = self.block_ns.load(Ordering::Relaxed);
+        self.block_ns.store((before * 7 + now) / 8, Ordering::Relaxed);
+    }
+
+    /// A request is out of the way, whoever copied: callers who were left waiting ask again.
+    fn served(&self, seat: &SeatState, died: bool) {
+        self.progress.fetch_add(1, Ordering::Relaxed);
+        seat.end(died);
+    }
+
     fn serve_one(&self, shared: &Shared, seat: usize, queue: &Queue) -> bool {
         if queue.ring.is_empty() {
             return false;
@@ -74,10 +93,12 @@ impl SliceWork {
         let request = Request::decode(&words);
         // a worker that dies, or is stopped, leaves the piece to its caller
         let hindered = catch_unwind(AssertUnwindSafe(|| shared.meet_trouble()));
-        let Some(slot) = shared.slots.claim(request.id).filter(|_| hindered.is_ok()) else {
-            seat.end(hindered.is_err());
+        let claimed = hindered.is_ok().then(|| shared.slots.claim(request.id));
+        let Some(slot) = claimed.flatten() else {
+            self.served(seat, hindered.is_err());
             return true;
         };
+        let began = Instant::now();
         let copied = catch_unwind(AssertUnwindSafe(|| {
             // SAFETY: the piece is claimed, by this thread alone, and the job is not over before
             // `finished` says that this piece is: until then its caller waits, and the task's
@@ -91,11 +112,10 @@ impl SliceWork {
         let _clean = pmem::fence(copied.unwrap_or_else(InFlight::none));
         drop(at_work);
         if is_copied {
+            self.pace(request.len, began.elapsed());
             queue.bytes.fetch_add(request.len as u64, Ordering::Relaxed);
         }
-        self.progress.fetch_add(1, Ordering::Relaxed);
-        self.stalled.store(false, Ordering::Relaxed);
-        seat.end(died);
+        self.served(seat, died);
         if slot.finished(request.id.piece, is_copied) {
             wake_up(&slot.left, 1);
         }

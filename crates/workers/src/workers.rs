@@ -2,7 +2,7 @@
 
 use crate::bell::{Bell, time_to_wake};
 use crate::gauge::Gauge;
-use crate::request::{Kind, Piece, Task, are_apart};
+use crate::request::{Piece, Task, are_apart};
 use crate::ring::Ring;
 use crate::slots::{PIECES_MAX, Slots};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
@@ -10,6 +10,7 @@ use crate::waiting::{Waiting, copy_own};
 use crate::worker;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
+use placement::Kind;
 use pmem::InFlight;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -141,9 +142,19 @@ pub(crate) struct SliceWork {
     pub queues: [Queue; 2],
     pub bell: CachePadded<Bell>,
     pub seats: Box<[SeatState]>,
-    /// Requests served.
+    /// What copying a block takes, about, ns.
+    pub block_ns: AtomicU64,
+    /// Requests served, from 1.
     pub progress: AtomicU64,
-    pub stalled: AtomicBool,
+    /// What that was when callers were left waiting: while it is that, they copy for themselves.
+    pub stalled_at: AtomicU64,
+}
+
+impl SliceWork {
+    fn is_stalled(&self) -> bool {
+        // ordering: a hint
+        self.stalled_at.load(Ordering::Relaxed) == self.progress.load(Ordering::Relaxed)
+    }
 }
 
 /// What workers and callers share.
@@ -210,8 +221,9 @@ impl Workers {
             queues: it.limits.map(queue),
             bell: CachePadded::default(),
             seats: (0..it.workers).map(|_| SeatState::default()).collect(),
-            progress: AtomicU64::new(0),
-            stalled: AtomicBool::new(false),
+            block_ns: AtomicU64::new(0),
+            progress: AtomicU64::new(1),
+            stalled_at: AtomicU64::new(0),
         };
         let shared = Shared {
             slices: settings.slices.iter().map(slice).collect(),
@@ -242,7 +254,7 @@ impl Workers {
     #[inline]
     pub fn is_stalled(&self, slice: u8) -> bool {
         let slice = self.shared.slices.get(usize::from(slice));
-        slice.is_none_or(|slice| slice.seats.is_empty() || slice.stalled.load(Ordering::Relaxed))
+        slice.is_none_or(|slice| slice.seats.is_empty() || slice.is_stalled())
     }
 
     /// What they did and do, by slice.
@@ -256,7 +268,7 @@ impl Workers {
             active: [0, 1].map(|kind| slice.queues[kind].gauge.active()),
             limits: [0, 1].map(|kind| slice.queues[kind].gauge.limit()),
             asleep: slice.bell.sleepers(),
-            stalled: slice.stalled.load(Ordering::Relaxed),
+            stalled: slice.is_stalled(),
         };
         self.shared.slices.iter().map(slice).collect()
     }
@@ -299,21 +311,23 @@ impl Workers {
         // From here on workers may use what the task borrowed: nothing returns before the end.
         let waiting = Waiting { shared: &self.shared, job: &job, theirs };
         let without_place = waiting.ask(task);
-        let own = copy_own(task, own, failed);
-        let helped = waiting.help(task, failed, without_place);
-        let helped = helped.and(waiting.end(task, failed));
+        let mut done = copy_own(task, own, failed);
+        for piece in (0..theirs.len()).filter(|piece| without_place >> piece & 1 == 1) {
+            done = waiting.help(task, failed, piece).into_iter().fold(done, InFlight::and);
+        }
+        let helped = waiting.end(task, failed);
         drop(waiting);
         // what workers could not copy
         let mut again = InFlight::none();
         for piece in (0..theirs.len()).filter(|piece| job.failed(*piece)) {
             again = again.and(copy_own(task, &theirs[piece..=piece], failed));
         }
-        own.and(helped).and(again)
+        done.and(helped).and(again)
     }
 
     fn start(&self) {
         self.threads.get_or_init(|| {
-            let spin = time_to_wake().clamp(SPIN[0], SPIN[1]);
+            let spin = measured_spin(&self.shared.slices);
             self.shared.spin.store(spin.as_nanos() as u64, Ordering::Relaxed);
             let mut threads = Vec::new();
             for (index, slice) in self.shared.slices.iter().enumerate() {
@@ -330,6 +344,19 @@ impl Workers {
             }
             Mutex::new(threads)
         });
+    }
+}
+
+/// How long to spin: measured by a thread of its own, as it is moved between CPUs.
+fn measured_spin(slices: &[SliceWork]) -> Duration {
+    let mut cpus: Vec<u32> = slices.iter().flat_map(|slice| slice.cpus.clone()).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    let measure = std::thread::Builder::new().spawn(move || time_to_wake(&cpus));
+    let measured = measure.ok().and_then(|thread| thread.join().ok()).unwrap_or_default();
+    match measured {
+        Duration::ZERO => measured,
+        measured => measured.clamp(SPIN[0], SPIN[1]),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the tests of the file system share: pools to play with, and ways to end them.
 #![allow(dead_code)]
 
-use fs::{CheckReport, Creation, FileSystem, Handle, Ino, NewNode, TakeOver};
+use fs::{CheckReport, Creation, FileSystem, Handle, Ino, NewNode, Policy, Side, TakeOver};
 use pool::{Candidate, FormatOptions, OpenOptions, SliceSpec};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,6 +30,12 @@ pub fn options(slices: usize, slice_bytes: u64) -> FormatOptions {
         process: true,
         ..FormatOptions::default()
     }
+}
+
+/// Workers copy whatever lies on another node, and so many copy at one time.
+pub fn delegated(limit: u32) -> Policy {
+    let side = Side { limit, delegate_remote: 0 };
+    Policy { read: side, write: side }
 }
 
 /// A pool on files, which can be killed without ending the process.

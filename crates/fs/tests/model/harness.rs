@@ -1,8 +1,9 @@
 //! Does each operation to the file system and to the reference, and compares the answers.
 
 use crate::away::{self, Away};
-use crate::common::{TestPool, options, pattern};
+use crate::common::{TestPool, delegated, options, pattern};
 use crate::compare;
+pub use crate::ops::name;
 use crate::ops::{Make, Op, Pick, Place};
 use crate::reference::{ANY_ERROR, Model};
 use fs::{Creation, FileKind, FileSystem, Handle, Ino, NewNode, SetAttr};
@@ -12,9 +13,6 @@ use std::sync::Arc;
 
 /// A difference between file system and reference, in words.
 pub type Verdict = Result<(), String>;
-
-/// Names that entries have: few, so that they meet; some that none may have.
-const NAMES: u16 = 14;
 
 /// How the pool of a test case is made.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +25,8 @@ pub struct Setup {
     pub atime: Atime,
     /// Two copies of everything, where there are slices for that.
     pub mirrored: bool,
+    /// Workers copy whatever lies on another node.
+    pub delegates: bool,
 }
 
 /// The file system and the reference, side by side.
@@ -41,19 +41,6 @@ pub struct Harness {
     /// Blocks of data that the test lets the model hold.
     pub blocks_max: u64,
     away: Away,
-}
-
-pub fn name(pick: Pick) -> Vec<u8> {
-    match pick % 400 {
-        0 => Vec::new(),
-        1 => b".".to_vec(),
-        2 => b"..".to_vec(),
-        3 => b"a/b".to_vec(),
-        4 => b"a\0b".to_vec(),
-        5 => vec![b'x'; 256],
-        6..12 => vec![b'x'; 255],
-        pick => format!("n{}", pick % NAMES).into_bytes(),
-    }
 }
 
 /// The file system's answer must be the reference's, by value or by errno.
@@ -86,6 +73,7 @@ impl Harness {
         let mut pool = TestPool::with(&FormatOptions { log_line_bytes, ..options });
         pool.open.memory_bytes = setup.memory_bytes;
         pool.open.atime = setup.atime;
+        pool.open.policy = setup.delegates.then(|| delegated(2));
         let mut harness = Harness {
             setup,
             pool,

@@ -37,15 +37,20 @@ fn setup(background: bool) -> impl Strategy<Value = Setup> {
     let slice_bytes = prop_oneof![Just(1u64 << 20), Just(3 << 20), Just(16 << 20)];
     let log_line_bytes = prop_oneof![Just(64u32), Just(256)];
     let atime = prop_oneof![Just(Atime::Relatime), Just(Atime::Never)];
-    (1usize..4, slice_bytes, log_line_bytes, memory_bytes, atime, any::<bool>()).prop_map(
-        move |(slices, slice_bytes, log_line_bytes, memory_bytes, atime, mirrored)| Setup {
-            mirrored,
-            atime,
-            slices,
-            slice_bytes,
-            log_line_bytes,
-            memory_bytes,
-            background,
+    let (mirrored, delegates) = (any::<bool>(), prop::bool::weighted(0.3));
+    let kind = (atime, mirrored, delegates);
+    (1usize..4, slice_bytes, log_line_bytes, memory_bytes, kind).prop_map(
+        move |(slices, slice_bytes, log_line_bytes, memory_bytes, (atime, mirrored, delegates))| {
+            Setup {
+                delegates,
+                mirrored,
+                atime,
+                slices,
+                slice_bytes,
+                log_line_bytes,
+                memory_bytes,
+                background,
+            }
         },
     )
 }

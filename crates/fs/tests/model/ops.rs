@@ -346,3 +346,19 @@ pub fn op() -> impl Strategy<Value = Op> {
         2 => Just(Op::Kill),
     ]
 }
+
+/// Names that entries have: few, so that they meet; some that none may have.
+const NAMES: u16 = 14;
+
+pub fn name(pick: Pick) -> Vec<u8> {
+    match pick % 400 {
+        0 => Vec::new(),
+        1 => b".".to_vec(),
+        2 => b"..".to_vec(),
+        3 => b"a/b".to_vec(),
+        4 => b"a\0b".to_vec(),
+        5 => vec![b'x'; 256],
+        6..12 => vec![b'x'; 255],
+        pick => format!("n{}", pick % NAMES).into_bytes(),
+    }
+}

@@ -1,0 +1,246 @@
+//! Copying between callers' buffers and blocks: by the caller, or by workers on the blocks' nodes.
+//!
+//! What is worth a thought is what is large, and everything where a node has limits. The policy
+//! says for each slice who copies (`placement`); pieces for workers go first, so that they copy
+//! while the caller does its own share. What workers wrote is fenced when they are done, and the
+//! record that names it comes after.
+
+use crate::core::Core;
+use arc_swap::ArcSwap;
+use placement::{Access, Kind, Policy, Way};
+use pmem::{Domain, InFlight};
+use pool::{BLOCK_BYTES, BlockAddr, Pool};
+use smallvec::SmallVec;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use workers::{AtWork, Piece, Settings, SliceSettings, SliceStats, Task, Workers};
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+/// Less than this is not worth a thought where nothing limits.
+const THOUGHT_BYTES: usize = 64 << 10;
+/// Longest piece of a request: the workers of a node share what is longer.
+const PIECE_BYTES: usize = 256 << 10;
+/// Workers of a slice where nothing says how many its memory likes.
+const WORKERS: usize = 4;
+/// Workers of a slice at most.
+const WORKERS_MAX: u32 = 64;
+
+/// Who copies, and the workers.
+#[derive(Debug)]
+pub struct Delegation {
+    policy: ArcSwap<Policy>,
+    /// Large pieces are worth a thought.
+    thinks: bool,
+    /// Small ones, too.
+    limits: AtomicBool,
+    settings: Settings,
+    /// Made when they are needed first.
+    workers: OnceLock<Workers>,
+}
+
+/// The caller counts among those who copy at a slice, if they are counted.
+#[derive(Debug)]
+pub struct Turn<'d>(
+    #[expect(dead_code, reason = "it counts for as long as it is there")] Option<AtWork<'d>>,
+);
+
+/// A run of bytes of a buffer that lie one behind the other on a slice.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// Block that it begins in.
+    pub addr: BlockAddr,
+    /// Where in that block.
+    pub at: usize,
+    /// Where in the buffer.
+    pub from: usize,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// Who copies what.
+#[derive(Default)]
+struct Plan<'p> {
+    theirs: SmallVec<[Piece<'p>; 16]>,
+    own: SmallVec<[Piece<'p>; 16]>,
+    /// The caller counts at the slices where it copies, where they have limits.
+    turns: SmallVec<[AtWork<'p>; 4]>,
+}
+
+impl Delegation {
+    /// That of a pool.
+    pub fn new(pool: &Pool) -> Delegation {
+        let (options, nodes) = (pool.options(), pool.nodes());
+        let policy = options.policy.unwrap_or_default();
+        let slices = 0..pool.slices().len() as u8;
+        // in the `sync` domain stores go to the page cache, which is on no node in particular
+        let works = pool.domain() != Domain::Sync && options.workers != Some(0);
+        let settings = |slice: u8| {
+            let cpus = nodes.cpus_near(slice).to_vec();
+            let limits = [policy.read.limit, policy.write.limit];
+            let liked = limits.into_iter().filter(|limit| *limit <= WORKERS_MAX).max();
+            let usual = liked.map_or_else(|| cpus.len().min(WORKERS), |liked| liked as usize);
+            let workers = options.workers.map_or(usual, usize::from) as u16;
+            let limits = limits.map(|limit| Some(limit).filter(|it| *it != placement::NO_LIMIT));
+            SliceSettings { cpus, workers, limits }
+        };
+        Delegation {
+            thinks: works && (nodes.slices_apart() || policy.has_limits()),
+            limits: AtomicBool::new(works && policy.has_limits()),
+            policy: ArcSwap::from_pointee(policy),
+            settings: Settings { slices: slices.map(settings).collect(), ..Settings::default() },
+            workers: OnceLock::new(),
+        }
+    }
+
+    /// Whether also small accesses are worth a thought: a node has limits.
+    #[inline]
+    pub fn limits(&self) -> bool {
+        self.limits.load(Ordering::Relaxed)
+    }
+
+    /// The caller's turn to copy a little, where turns are counted: so many bytes of a slice that
+    /// has limits. `None`: it is to be thought about, for others are there, or wait.
+    #[inline]
+    pub fn turn(&self, slice: u8, kind: Kind) -> Option<Turn<'_>> {
+        match self.limits() {
+            true => self.counted_turn(slice, kind),
+            false => Some(Turn(None)),
+        }
+    }
+
+    #[inline(never)]
+    fn counted_turn(&self, slice: u8, kind: Kind) -> Option<Turn<'_>> {
+        let workers = self.workers();
+        match workers.waiting(slice, kind) {
+            0 => workers.gauge(slice, kind)?.try_enter().map(|turn| Turn(Some(turn))),
+            _ => None,
+        }
+    }
+
+    /// Whether so many bytes are worth a thought.
+    #[inline]
+    pub fn thinks_about(&self, bytes: usize) -> bool {
+        self.thinks && (bytes >= THOUGHT_BYTES || self.limits())
+    }
+
+    fn workers(&self) -> &Workers {
+        self.workers.get_or_init(|| Workers::new(&self.settings))
+    }
+
+    /// What the workers of each slice did and do; nothing before there are any.
+    pub fn stats(&self) -> Vec<SliceStats> {
+        self.workers.get().map(Workers::stats).unwrap_or_default()
+    }
+}
+
+impl Core {
+    /// Writes whole blocks, each to its place; gives their checksums. What workers wrote is fenced,
+    /// the rest is in flight.
+    pub fn copy_in(&self, addrs: &[BlockAddr], data: &[u8]) -> (InFlight, Vec<u32>) {
+        let mut sums = vec![0; addrs.len()];
+        if self.delegation.thinks_about(data.len()) {
+            let plan = self.plan_copy(Kind::Write, runs(addrs));
+            let mut task = Task::write(data, &mut sums);
+            let copied = self.delegation.workers().copy(&mut task, &plan.theirs, &plan.own);
+            // only reading fails
+            if let Ok(in_flight) = copied {
+                return (in_flight, sums);
+            }
+        }
+        let mut in_flight = InFlight::none();
+        for ((addr, block), sum) in addrs.iter().zip(data.chunks_exact(BLOCK)).zip(&mut sums) {
+            let (written, crc) = self.pool.write_block(*addr, block);
+            (in_flight, *sum) = (in_flight.and(written), crc);
+        }
+        (in_flight, sums)
+    }
+
+    /// Reads these runs, if that is worth a thought; else the caller is to do it. False, too, where
+    /// memory cannot be read: then it is to be looked at block by block.
+    pub fn read_runs(&self, runs: &[Run], buffer: &mut [u8]) -> bool {
+        let bytes: usize = runs.iter().map(|run| run.len).sum();
+        if bytes == 0 || !self.delegation.thinks_about(bytes) {
+            return bytes == 0;
+        }
+        let plan = self.plan_copy(Kind::Read, runs.iter().copied());
+        let mut task = Task::read(buffer);
+        self.delegation.workers().copy(&mut task, &plan.theirs, &plan.own).is_ok()
+    }
+
+    /// Who copies what of these.
+    fn plan_copy(&self, kind: Kind, runs: impl Iterator<Item = Run> + Clone) -> Plan<'_> {
+        let mut slices: SmallVec<[(u8, u64, Way); 8]> = SmallVec::new();
+        for run in runs.clone() {
+            let slice = run.addr.slice();
+            match slices.iter_mut().find(|(known, ..)| *known == slice) {
+                Some((_, bytes, _)) => *bytes += run.len as u64,
+                None => slices.push((slice, run.len as u64, Way::Direct)),
+            }
+        }
+        let mut plan = Plan::default();
+        for (slice, bytes, way) in &mut slices {
+            let turn;
+            (*way, turn) = self.decide(kind, *slice, *bytes);
+            plan.turns.extend(turn);
+        }
+        for run in runs {
+            let slice = run.addr.slice();
+            let way = slices.iter().find(|(known, ..)| *known == slice).map(|(_, _, way)| *way);
+            let pieces = match way {
+                Some(Way::Delegate) => &mut plan.theirs,
+                _ => &mut plan.own,
+            };
+            let mapping = &self.pool.slices()[usize::from(slice)].mapping;
+            let at = run.addr.block() * BLOCK_BYTES + run.at as u64;
+            for done in (0..run.len).step_by(PIECE_BYTES) {
+                let len = PIECE_BYTES.min(run.len - done);
+                pieces.push(Piece {
+                    slice,
+                    mapping,
+                    at: at + done as u64,
+                    from: run.from + done,
+                    len,
+                });
+            }
+        }
+        plan
+    }
+
+    /// Who copies so many bytes of a slice; the caller's turn there, where turns are counted.
+    fn decide(&self, kind: Kind, slice: u8, bytes: u64) -> (Way, Option<AtWork<'_>>) {
+        let policy = self.delegation.policy.load();
+        let workers = self.delegation.workers();
+        let Some(gauge) = workers.gauge(slice, kind) else { return (Way::Direct, None) };
+        let access = Access {
+            kind,
+            bytes,
+            is_local: self.pool.nodes().is_local(topology::recent_cpu() as usize, slice),
+            active: gauge.active(),
+            waiting: workers.waiting(slice, kind),
+            served: !workers.is_stalled(slice),
+        };
+        let decision = policy.decide(&access);
+        if decision.way == Way::Delegate || policy.side(kind).limit == placement::NO_LIMIT {
+            return (decision.way, None);
+        }
+        match gauge.try_enter() {
+            Some(turn) => (Way::Direct, Some(turn)),
+            // somebody was faster
+            None if access.served => (Way::Delegate, None),
+            None => (Way::Direct, Some(gauge.enter())),
+        }
+    }
+}
+
+/// Whole blocks that lie one behind the other, in a buffer and on a slice.
+fn runs(addrs: &[BlockAddr]) -> impl Iterator<Item = Run> + Clone {
+    let mut first = 0;
+    std::iter::from_fn(move || {
+        let addr = *addrs.get(first)?;
+        let next = |(index, it): (usize, &BlockAddr)| it.bits() == addr.bits() + index as u64;
+        let count = addrs[first..].iter().enumerate().take_while(|it| next(*it)).count();
+        let run = Run { addr, at: 0, from: first * BLOCK, len: count * BLOCK };
+        first += count;
+        Some(run)
+    })
+}

@@ -1,0 +1,189 @@
+//! Copies by workers: what is written and read is the same, whoever copies.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use common::{TestPool, content, find, make, pattern, random};
+use fs::{FileSystem, Handle, Layout, Policy, Side};
+use pool::{BLOCK_BYTES, OpenOptions};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const SLICES: usize = 4;
+const BLOCK: u64 = BLOCK_BYTES;
+const MIB: usize = 1 << 20;
+
+/// Pieces on other nodes are delegated from `from` bytes on; so many may copy at one time.
+fn options(from: u64, limit: Option<u32>) -> OpenOptions {
+    let side = Side { limit: limit.unwrap_or(placement::NO_LIMIT), delegate_remote: from };
+    let policy = Some(Policy { read: side, write: side });
+    OpenOptions { policy, workers: Some(2), ..OpenOptions::default() }
+}
+
+fn pool(open: OpenOptions) -> TestPool {
+    let mut pool = TestPool::new(SLICES, 32 << 20);
+    pool.open = open;
+    pool
+}
+
+fn striped(fs: &FileSystem, name: &str) -> std::sync::Arc<Handle> {
+    let file = make(fs, name);
+    fs.set_layout(file.ino(), Layout::Stripe).unwrap();
+    file
+}
+
+fn delegated(fs: &FileSystem) -> (u64, u64) {
+    let slices = fs.stats().slices;
+    let sum = |of: fn(&fs::WorkerStats) -> u64| slices.iter().map(|slice| of(&slice.workers)).sum();
+    (sum(|it| it.read_bytes), sum(|it| it.written_bytes))
+}
+
+#[test]
+fn what_workers_copy_is_what_was_written() {
+    for (number, open) in
+        [options(0, None), options(0, Some(1)), options(64 << 10, Some(3))].into_iter().enumerate()
+    {
+        let mut pool = pool(open);
+        let fs = pool.start();
+        let file = striped(&fs, "file");
+        let mut shadow = vec![0; 6 * MIB];
+        let mut state = 77 + number as u64;
+        for round in 0..120u64 {
+            let offset = random(&mut state) as usize % (5 * MIB);
+            let len = 1 + random(&mut state) as usize % [9000, 300_000, MIB][round as usize % 3];
+            let offset = if round % 2 == 0 { offset / 4096 * 4096 } else { offset };
+            let data = pattern(round, len);
+            assert_eq!(fs.write(&file, offset as u64, &data).unwrap(), len);
+            shadow[offset..offset + len].copy_from_slice(&data);
+            let (from, want) = (random(&mut state) as usize % (5 * MIB), MIB);
+            let mut read = vec![0xA5; want];
+            let size = fs.getattr(file.ino()).unwrap().size as usize;
+            let seen = fs.read(&file, from as u64, &mut read).unwrap();
+            assert_eq!(seen, want.min(size.saturating_sub(from)));
+            assert!(read[..seen] == shadow[from..from + seen], "round {round}");
+        }
+        let (read, written) = delegated(&fs);
+        assert!(read > MIB as u64 && written > MIB as u64, "{read} {written}");
+        let size = fs.getattr(file.ino()).unwrap().size as usize;
+        drop(file);
+        let fs = pool.killed(fs);
+        // the first read after an open verifies, block by block
+        assert!(content(&fs, &find(&fs, "file")) == shadow[..size]);
+        assert!(content(&fs, &find(&fs, "file")) == shadow[..size]);
+        fs.close().unwrap();
+        drop(fs);
+        pool.assert_clean();
+    }
+}
+
+/// A version of a range: every block says which.
+fn version(number: u64, len: usize) -> Vec<u8> {
+    number.to_le_bytes().repeat(len / 8)
+}
+
+/// The one version that a range has; none if there are several.
+fn version_of(bytes: &[u8]) -> Option<u64> {
+    let first = u64::from_le_bytes(bytes[..8].try_into().unwrap());
+    (bytes == version(first, bytes.len())).then_some(first)
+}
+
+#[test]
+fn a_read_sees_one_version_of_a_write_that_workers_copy() {
+    let pool = pool(options(0, Some(1)));
+    let fs = pool.start();
+    let file = striped(&fs, "file");
+    fs.write(&file, 0, &version(1, MIB)).unwrap();
+    let ends = AtomicBool::new(false);
+    let until = Instant::now() + Duration::from_secs(2);
+    let reads = std::thread::scope(|threads| {
+        for writer in 1..3u64 {
+            let (fs, file, ends) = (&fs, &file, &ends);
+            threads.spawn(move || {
+                for round in 1.. {
+                    fs.write(file, 0, &version(writer << 32 | round, MIB)).unwrap();
+                    if ends.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+        }
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                threads.spawn(|| {
+                    let (mut read, mut last, mut count) = (vec![0; MIB], [0; 3], 0u32);
+                    while Instant::now() < until {
+                        assert_eq!(fs.read(&file, 0, &mut read).unwrap(), MIB);
+                        let seen = version_of(&read).expect("one version");
+                        let writer = (seen >> 32) as usize;
+                        // a writer's versions come in their order
+                        assert!(seen >= last[writer], "{seen:#x} after {:#x}", last[writer]);
+                        last[writer] = seen;
+                        count += 1;
+                    }
+                    count
+                })
+            })
+            .collect();
+        let reads: u32 = readers.into_iter().map(|reader| reader.join().unwrap()).sum();
+        ends.store(true, Ordering::Relaxed);
+        reads
+    });
+    assert!(reads > 10, "{reads}");
+    // a machine that had no CPU for them for a while makes callers go on without them, for a while
+    let rests = |slice: &fs::SliceStats| !slice.workers.stalled && slice.workers.active == [0, 0];
+    let limit = Instant::now() + Duration::from_secs(30);
+    while !fs.stats().slices.iter().all(rests) {
+        assert!(Instant::now() < limit, "{:?}", fs.stats().slices);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_kill_between_leaves_one_version() {
+    let mut pool = pool(options(0, None));
+    for round in 0..6u64 {
+        let fs = pool.start();
+        let file = if round == 0 { striped(&fs, "file") } else { find(&fs, "file") };
+        fs.write(&file, 0, &version(round << 32 | 1, MIB)).unwrap();
+        let acknowledged = std::sync::atomic::AtomicU64::new(1);
+        let ends = AtomicBool::new(false);
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                let mut number = 2;
+                while !ends.load(Ordering::Relaxed) {
+                    fs.write(&file, 0, &version(round << 32 | number, MIB)).unwrap();
+                    acknowledged.store(number, Ordering::SeqCst);
+                    number += 1;
+                }
+            });
+            std::thread::sleep(Duration::from_millis(3 + round));
+            let before = acknowledged.load(Ordering::SeqCst);
+            // a copy of files that change is no state that they ever had: hold the writer at rest
+            ends.store(true, Ordering::SeqCst);
+            assert!(before >= 1);
+        });
+        drop(file);
+        pool.kill();
+        drop(fs);
+        pool.assert_clean();
+        let fs = pool.start_alone();
+        let bytes = content(&fs, &find(&fs, "file"));
+        let seen = version_of(&bytes).expect("one version");
+        assert_eq!(seen, round << 32 | acknowledged.load(Ordering::SeqCst));
+    }
+}
+
+/// `workers: Some(0)`: nobody is asked, and no thread is started.
+#[test]
+fn without_workers_callers_copy() {
+    let pool = pool(OpenOptions { workers: Some(0), ..options(0, Some(1)) });
+    let fs = pool.start();
+    let file = striped(&fs, "file");
+    let data = pattern(5, 3 * MIB);
+    fs.write(&file, BLOCK, &data).unwrap();
+    let mut read = vec![0; data.len()];
+    assert_eq!(fs.read(&file, BLOCK, &mut read).unwrap(), data.len());
+    assert!(read == data);
+    assert_eq!(delegated(&fs), (0, 0));
+    assert!(fs.stats().slices.iter().all(|slice| slice.workers.workers == 0));
+}

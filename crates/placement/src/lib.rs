@@ -1,0 +1,15 @@
+//! Which way an access takes to its data: observations in, decision and reason out.
+//!
+//! The engine asks it for each access that is large enough to matter, or whose node has limits, and
+//! does what it says. It does no I/O, has no clock and keeps no state, so that a simulator runs the
+//! very same code.
+//!
+//! A *node* here is the memory that a slice lies on. What its memory likes is measured
+//! (`nearside calibrate`), never taken from a table; without a measurement a node has no limit, and
+//! only large pieces on other nodes are delegated.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+mod policy;
+
+pub use policy::{Access, Decision, Kind, NO_LIMIT, Policy, Reason, Side, Way};

@@ -1,0 +1,206 @@
+//! The policy.
+
+/// Which way the bytes go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Out of the memory.
+    Read,
+    /// Into it.
+    Write,
+}
+
+/// Any number of threads at one time.
+pub const NO_LIMIT: u32 = u32::MAX;
+
+/// What a node's memory likes, of one kind of access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Side {
+    /// Threads that are to copy at one time; with more it slows down for all.
+    pub limit: u32,
+    /// Bytes from which a worker of the node is asked by a caller on another one, though there is
+    /// room.
+    pub delegate_remote: u64,
+}
+
+/// What the memory of a pool's nodes likes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Policy {
+    /// Reading it.
+    pub read: Side,
+    /// Writing it.
+    pub write: Side,
+}
+
+/// Bytes from which a piece on another node is delegated where nothing was measured: waking a
+/// worker takes as long as copying some tens of KiB.
+const DELEGATE_UNMEASURED: u64 = 128 << 10;
+
+impl Default for Policy {
+    /// Where nothing was measured.
+    fn default() -> Policy {
+        let side = Side { limit: NO_LIMIT, delegate_remote: DELEGATE_UNMEASURED };
+        Policy { read: side, write: side }
+    }
+}
+
+/// What is known of an access, as far as it concerns one slice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// Which way.
+    pub kind: Kind,
+    /// Bytes on that slice.
+    pub bytes: u64,
+    /// Whether the caller runs on its node.
+    pub is_local: bool,
+    /// Threads that copy there now, of this kind.
+    pub active: u32,
+    /// Requests that wait there.
+    pub waiting: u64,
+    /// Whether workers serve there.
+    pub served: bool,
+}
+
+/// Who copies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// The caller.
+    Direct,
+    /// A worker of the node.
+    Delegate,
+}
+
+/// Why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// The node has room, and the caller is on it, or the piece is small.
+    Room,
+    /// Nobody serves there.
+    NoWorkers,
+    /// As many copy there as are to, or others wait for that.
+    Full,
+    /// The piece is large, and the caller on another node.
+    Remote,
+}
+
+impl Reason {
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Reason::Room => "the node has room",
+            Reason::NoWorkers => "no worker serves there",
+            Reason::Full => "as many copy there as are to",
+            Reason::Remote => "large, and on another node",
+        }
+    }
+}
+
+/// What to do, and why.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Decision {
+    /// Who copies.
+    pub way: Way,
+    /// Why.
+    pub reason: Reason,
+}
+
+impl Policy {
+    /// What the memory likes of one kind.
+    #[inline]
+    pub fn side(&self, kind: Kind) -> &Side {
+        match kind {
+            Kind::Read => &self.read,
+            Kind::Write => &self.write,
+        }
+    }
+
+    /// Whether any node has a limit: then small accesses count, too.
+    pub fn has_limits(&self) -> bool {
+        self.read.limit != NO_LIMIT || self.write.limit != NO_LIMIT
+    }
+
+    /// Who copies.
+    #[inline]
+    pub fn decide(&self, access: &Access) -> Decision {
+        let side = self.side(access.kind);
+        let is_full = access.active >= side.limit || (access.waiting > 0 && side.limit != NO_LIMIT);
+        let (way, reason) = match () {
+            () if !access.served => (Way::Direct, Reason::NoWorkers),
+            () if is_full => (Way::Delegate, Reason::Full),
+            () if !access.is_local && access.bytes >= side.delegate_remote => {
+                (Way::Delegate, Reason::Remote)
+            }
+            () => (Way::Direct, Reason::Room),
+        };
+        Decision { way, reason }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IDLE: Access = Access {
+        kind: Kind::Write,
+        bytes: 4096,
+        is_local: true,
+        active: 0,
+        waiting: 0,
+        served: true,
+    };
+
+    fn limited(limit: u32) -> Policy {
+        let side = Side { limit, delegate_remote: 64 << 10 };
+        Policy { read: Side { limit: NO_LIMIT, ..side }, write: side }
+    }
+
+    fn reason(policy: &Policy, access: Access) -> (Way, Reason) {
+        let Decision { way, reason } = policy.decide(&access);
+        (way, reason)
+    }
+
+    #[test]
+    fn below_its_limit_a_node_is_used_directly_by_who_is_there() {
+        for bytes in [1, 4096, 64 << 10, 16 << 20] {
+            for active in 0..3 {
+                let access = Access { bytes, active, ..IDLE };
+                assert_eq!(reason(&limited(3), access), (Way::Direct, Reason::Room));
+            }
+            let access = Access { bytes, active: 1000, ..IDLE };
+            assert_eq!(reason(&Policy::default(), access), (Way::Direct, Reason::Room));
+        }
+    }
+
+    #[test]
+    fn at_its_limit_it_is_not_and_who_waits_comes_first() {
+        let full = Access { active: 3, ..IDLE };
+        assert_eq!(reason(&limited(3), full), (Way::Delegate, Reason::Full));
+        let queue = Access { active: 1, waiting: 1, ..IDLE };
+        assert_eq!(reason(&limited(3), queue), (Way::Delegate, Reason::Full));
+        // each kind has a limit of its own
+        let read = Access { kind: Kind::Read, ..full };
+        assert_eq!(reason(&limited(3), read), (Way::Direct, Reason::Room));
+        // where nothing limits, those who wait are in nobody's way
+        assert_eq!(reason(&Policy::default(), queue), (Way::Direct, Reason::Room));
+    }
+
+    #[test]
+    fn large_pieces_on_other_nodes_are_delegated() {
+        let remote = Access { is_local: false, ..IDLE };
+        assert_eq!(reason(&limited(3), remote), (Way::Direct, Reason::Room));
+        let large = Access { bytes: 64 << 10, ..remote };
+        assert_eq!(reason(&limited(3), large), (Way::Delegate, Reason::Remote));
+        assert_eq!(reason(&Policy::default(), large), (Way::Direct, Reason::Room));
+        let larger = Access { bytes: DELEGATE_UNMEASURED, ..remote };
+        assert_eq!(reason(&Policy::default(), larger), (Way::Delegate, Reason::Remote));
+    }
+
+    #[test]
+    fn where_nobody_serves_everybody_copies_for_himself() {
+        for access in [IDLE, Access { active: 9, waiting: 9, bytes: 1 << 30, ..IDLE }] {
+            for is_local in [true, false] {
+                let access = Access { served: false, is_local, ..access };
+                assert_eq!(reason(&limited(1), access), (Way::Direct, Reason::NoWorkers));
+            }
+        }
+    }
+}
