@@ -50,6 +50,7 @@ const ROWS: &[(&str, Measure)] = &[
     ("delegated_write_64k", delegate::delegated_write_64k),
     ("delegated_read_2m", delegate::delegated_read_2m),
     ("workers_on_one_node", delegate::workers_on_one_node),
+    ("range_lock", pair::range_lock),
     ("placement_decision", delegate::placement_decision),
     ("idle_workers", delegate::idle_workers),
     ("copy_1g_shared", copy::copy_1g_shared),

@@ -1,6 +1,6 @@
 //! What a pool says about itself, whoever has it open; so it goes over the control socket.
 
-use nearside::files::WorkerStats;
+use nearside::files::{Copied, WorkerStats};
 use nearside::{FileSystem, MirrorState};
 use serde::{Deserialize, Serialize};
 
@@ -93,6 +93,45 @@ pub struct SliceFacts {
     /// Its workers.
     #[serde(default)]
     pub workers: WorkerFacts,
+    /// What callers copied themselves.
+    #[serde(default)]
+    pub copied: CopiedFacts,
+}
+
+/// Bytes of a slice that callers copied themselves, where slices lie on several nodes.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct CopiedFacts {
+    /// Read by callers on its node.
+    pub local_read_bytes: u64,
+    /// Read by callers on other nodes.
+    pub remote_read_bytes: u64,
+    /// Written by callers on its node.
+    pub local_written_bytes: u64,
+    /// Written by callers on other nodes.
+    pub remote_written_bytes: u64,
+}
+
+impl CopiedFacts {
+    /// Those of an open pool.
+    pub fn of(copied: Copied) -> CopiedFacts {
+        CopiedFacts {
+            local_read_bytes: copied.local_read,
+            remote_read_bytes: copied.remote_read,
+            local_written_bytes: copied.local_written,
+            remote_written_bytes: copied.remote_written,
+        }
+    }
+
+    /// What was copied since `old`.
+    pub fn since(self, old: CopiedFacts) -> CopiedFacts {
+        let less = |now: u64, old: u64| now.saturating_sub(old);
+        CopiedFacts {
+            local_read_bytes: less(self.local_read_bytes, old.local_read_bytes),
+            remote_read_bytes: less(self.remote_read_bytes, old.remote_read_bytes),
+            local_written_bytes: less(self.local_written_bytes, old.local_written_bytes),
+            remote_written_bytes: less(self.remote_written_bytes, old.remote_written_bytes),
+        }
+    }
 }
 
 /// The workers of a slice, and what they did.
@@ -151,8 +190,8 @@ impl Facts {
     /// Those of an open pool.
     pub fn of(fs: &FileSystem) -> Facts {
         let (info, space) = (fs.info(), fs.statfs());
-        let workers: Vec<WorkerFacts> =
-            fs.stats().slices.iter().map(|slice| WorkerFacts::of(&slice.workers)).collect();
+        let stats = fs.stats().slices;
+        let of_slice = |index: u32| stats.get(index as usize);
         let slices = info.slices.into_iter().map(|slice| SliceFacts {
             index: slice.index,
             path: slice.path.display().to_string(),
@@ -169,7 +208,10 @@ impl Facts {
                 path: mirror.path.map(|path| path.display().to_string()),
                 state: mirror.state.name().to_owned(),
             }),
-            workers: workers.get(slice.index as usize).cloned().unwrap_or_default(),
+            workers: of_slice(slice.index)
+                .map(|it| WorkerFacts::of(&it.workers))
+                .unwrap_or_default(),
+            copied: of_slice(slice.index).map(|it| CopiedFacts::of(it.copied)).unwrap_or_default(),
         });
         let resilver = fs.resilvered().map(|so_far| ResilverFacts {
             done_bytes: so_far.done,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::args::InfoArgs;
 use crate::error::Result;
-use crate::facts::{Facts, MirrorFacts, ResilverFacts, WorkerFacts};
+use crate::facts::{CopiedFacts, Facts, MirrorFacts, ResilverFacts, WorkerFacts};
 use crate::output::{self, table};
 use crate::size::show;
 use crate::{access, whereabouts};
@@ -48,6 +48,7 @@ struct Slice<'a> {
     /// The second copy, in a mirrored pool.
     mirror: Option<&'a MirrorFacts>,
     workers: &'a WorkerFacts,
+    copied: CopiedFacts,
 }
 
 /// Bytes of a slice that cannot be read.
@@ -85,6 +86,7 @@ fn info<'a>(pool: &Path, facts: &'a Facts) -> Info<'a> {
             .collect(),
         mirror: slice.mirror.as_ref(),
         workers: &slice.workers,
+        copied: slice.copied,
     });
     Info {
         pool: pool.display().to_string(),

@@ -101,7 +101,7 @@ fn caches(page: &mut Page, sample: &Sample) {
 
 fn slices(page: &mut Page, sample: &Sample) {
     type Value = fn(&SliceSample) -> u64;
-    let rows: [(&str, &str, &str, Value); 12] = [
+    let rows: [(&str, &str, &str, Value); 10] = [
         ("log_bytes", "gauge", "Size of a slice's log.", |it| it.log_bytes),
         ("log_used_bytes", "gauge", "Bytes of it in use.", |it| it.log_used_bytes),
         ("log_written_bytes_total", "counter", "Bytes of records.", |it| it.log_written_bytes),
@@ -112,13 +112,26 @@ fn slices(page: &mut Page, sample: &Sample) {
         ("workers", "gauge", "Workers of a slice.", |it| it.workers.count.into()),
         ("workers_stalled", "gauge", "Whether they serve nobody.", |it| it.workers.stalled.into()),
         ("worker_deaths_total", "counter", "Requests that one died of.", |it| it.workers.deaths),
-        ("worker_read_bytes_total", "counter", "Bytes they read.", |it| it.workers.read_bytes),
-        ("worker_written_bytes_total", "counter", "And wrote.", |it| it.workers.written_bytes),
     ];
     for (name, kind, help, value) in rows {
         page.heads(name, kind, help);
         for slice in &sample.slices {
             page.line(name, &format!("slice=\"{}\"", slice.index), value(slice));
+        }
+    }
+    page.heads("copied_bytes_total", "counter", "Bytes of a slice, by who copied them.");
+    for slice in &sample.slices {
+        let (workers, own) = (&slice.workers, &slice.copied);
+        for (from, kind, bytes) in [
+            ("worker", "read", workers.read_bytes),
+            ("worker", "write", workers.written_bytes),
+            ("local", "read", own.local_read_bytes),
+            ("local", "write", own.local_written_bytes),
+            ("remote", "read", own.remote_read_bytes),
+            ("remote", "write", own.remote_written_bytes),
+        ] {
+            let labels = format!("slice=\"{}\",by=\"{from}\",kind=\"{kind}\"", slice.index);
+            page.line("copied_bytes_total", &labels, bytes);
         }
     }
     type Count = fn(&SliceCall) -> u64;

@@ -19,8 +19,8 @@ pub fn set_layout(path: &Path, layout: Layout) -> io::Result<()> {
     xattrs::set(path, OsStr::new(LAYOUT), layout.to_string().as_bytes())
 }
 
-/// Some extents of a file from `offset` on; none at its end.
-pub fn extents(path: &Path, offset: u64) -> io::Result<Vec<FileExtent>> {
+/// Some extents of a file from `offset` on, and where to go on.
+pub fn extents(path: &Path, offset: u64) -> io::Result<(Vec<FileExtent>, Option<u64>)> {
     ask(path, &format!("{EXTENTS}{offset}"), placed::extents)
 }
 

@@ -7,7 +7,7 @@ use nearside::files::meter::{BUCKETS, quantile};
 use nearside::files::{CallCount, SliceStats, Stats};
 use serde::{Deserialize, Serialize};
 
-use crate::facts::WorkerFacts;
+use crate::facts::{CopiedFacts, WorkerFacts};
 
 /// What a server has done and holds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -111,6 +111,9 @@ pub struct SliceSample {
     /// Its workers.
     #[serde(default)]
     pub workers: WorkerFacts,
+    /// What callers copied themselves.
+    #[serde(default)]
+    pub copied: CopiedFacts,
     /// Calls that were served on CPUs near it, by name.
     #[serde(default)]
     pub calls: Vec<SliceCall>,
@@ -229,12 +232,14 @@ impl SliceSample {
                 inodes: slice.cache.inodes,
             },
             workers: WorkerFacts::of(&slice.workers),
+            copied: CopiedFacts::of(slice.copied),
             calls: calls.collect(),
         }
     }
 
     fn subtract(&mut self, old: &SliceSample) {
         self.log_written_bytes = self.log_written_bytes.saturating_sub(old.log_written_bytes);
+        self.copied = self.copied.since(old.copied);
         let (now, old_ones) = (&mut self.workers, &old.workers);
         now.read_bytes = now.read_bytes.saturating_sub(old_ones.read_bytes);
         now.written_bytes = now.written_bytes.saturating_sub(old_ones.written_bytes);
@@ -334,6 +339,7 @@ pub mod tests {
                 copies: 1,
                 cache: held,
                 workers: WorkerFacts::default(),
+                copied: CopiedFacts::default(),
                 calls: vec![SliceCall {
                     call: "read".to_owned(),
                     count,

@@ -15,11 +15,15 @@ use crate::size::show;
 #[command(after_help = "\
 Examples:
   nearside topology
+  nearside topology --virtual-nodes 4
   nearside topology --json
 
 Nodes and CPUs are those that this process may use. A node without CPUs (CXL memory) is served by
 those of the nearest node. Distances are the firmware's: 10 is local.")]
 pub struct TopologyArgs {
+    /// Show so many virtual nodes instead, as `format --virtual-nodes` makes them.
+    #[arg(long, value_name = "N")]
+    pub virtual_nodes: Option<u32>,
     /// Print JSON; all sizes are bytes.
     #[arg(long)]
     pub json: bool,
@@ -54,6 +58,10 @@ struct Device {
 pub fn run(args: &TopologyArgs) -> Result<()> {
     let failed = |error: ::topology::Error| Error::Server(error.to_string());
     let topology = Topology::system().map_err(failed)?;
+    let topology = match args.virtual_nodes {
+        Some(count) => topology.with_virtual_nodes(count).map_err(failed)?,
+        None => topology,
+    };
     let devices = pm_devices(Path::new("/sys")).map_err(failed)?;
     let machine = machine(&topology, devices);
     if args.json { output::json(&machine) } else { output::text(&text(&machine)) }

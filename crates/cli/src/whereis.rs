@@ -102,17 +102,17 @@ pub fn run(args: &WhereArgs) -> Result<()> {
     if args.json { output::json(&report) } else { output::text(&text(&report, args.extents)) }
 }
 
-/// All extents; a directory has none.
-fn all(
-    is_dir: bool,
-    some: &mut dyn FnMut(u64) -> Result<Vec<FileExtent>>,
-) -> Result<Vec<FileExtent>> {
+/// Some extents, and where to go on.
+type Part = (Vec<FileExtent>, Option<u64>);
+
+/// All extents; a directory has none. What says to go on where it was is not believed.
+fn all(is_dir: bool, some: &mut dyn FnMut(u64) -> Result<Part>) -> Result<Vec<FileExtent>> {
     let mut extents: Vec<FileExtent> = Vec::new();
-    let mut more = if is_dir { Vec::new() } else { some(0)? };
-    while let Some(last) = more.last() {
-        let from = last.offset + last.bytes;
-        extents.append(&mut more);
-        more = some(from)?;
+    let mut from = if is_dir { None } else { Some(0) };
+    while let Some(offset) = from {
+        let (more, next) = some(offset)?;
+        extents.extend(more);
+        from = next.filter(|next| *next > offset);
     }
     Ok(extents)
 }
@@ -128,7 +128,7 @@ fn report(seen: &Seen, cpu: u32) -> Report {
         slice: slice.slice,
         node: slice.node,
         bytes: bytes_on(slice.slice),
-        local: Some(slice.node) == node,
+        local: slice.cpus.contains(&cpu),
     };
     let slices: Vec<Share> = seen.slices.iter().map(share).collect();
     let bytes: u64 = slices.iter().map(|share| share.bytes).sum();
@@ -195,7 +195,7 @@ mod tests {
         Seen {
             shown: "/mnt/file".into(),
             layout: Layout::Auto,
-            slices: vec![near(0, 0, &[0]), near(1, 1, &[1]), near(2, 0, &[2])],
+            slices: vec![near(0, 0, &[0, 2]), near(1, 1, &[1]), near(2, 0, &[0, 2])],
             extents: vec![extent(0, 8192, 0), extent(8192, 4096, 1), extent(20480, 12288, 2)],
         }
     }

@@ -21,6 +21,7 @@ use crate::resilver::Resilvering;
 use crate::stats::CheckpointTimes;
 use crate::take_over::Inherited;
 use crate::tickets::Tickets;
+use crate::traffic::Traffic;
 use parking_lot::Mutex;
 use pmem::InFlight;
 use pool::tree::Key;
@@ -54,6 +55,8 @@ pub struct Core {
     pub hash_key: [u8; 16],
     /// Who copies what is large.
     pub delegation: Delegation,
+    /// Who copied what, where slices lie on several nodes.
+    pub traffic: Option<Traffic>,
     /// How stripes lie over the slices.
     pub stripes: Stripes,
     /// Longest payload of a record, apart from the id of a request.
@@ -182,6 +185,7 @@ impl Core {
         Core {
             hash_key: superblock.map(|s| s.pool_uuid).unwrap_or_default(),
             delegation: Delegation::new(&pool),
+            traffic: Traffic::of(&pool),
             stripes: Stripes::of(&pool),
             payload_max,
             stores_in_place: pool.domain() != pmem::Domain::Sync,

@@ -1,6 +1,7 @@
 //! Copying between callers' buffers and blocks: by the caller, or by workers on the blocks' nodes.
 //!
-//! What is worth a thought is what is large, and everything where a node has limits. The policy
+//! What is worth a thought is what is large, and whole blocks where a node has limits (not what is
+//! verified, merged or zeroed on the way). The policy
 //! says for each slice who copies (`placement`); pieces for workers go first, so that they copy
 //! while the caller does its own share. What workers wrote is fenced when they are done, and the
 //! record that names it comes after.
@@ -63,8 +64,11 @@ struct Plan<'p> {
     theirs: SmallVec<[Piece<'p>; 16]>,
     own: SmallVec<[Piece<'p>; 16]>,
     /// The caller counts at the slices where it copies, where they have limits.
-    turns: SmallVec<[AtWork<'p>; 4]>,
+    turns: Turns<'p>,
 }
+
+/// The turns of a caller at slices that have limits.
+pub type Turns<'p> = SmallVec<[AtWork<'p>; 4]>;
 
 impl Delegation {
     /// That of a pool.
@@ -84,7 +88,7 @@ impl Delegation {
             SliceSettings { cpus, workers, limits }
         };
         Delegation {
-            thinks: works && (nodes.slices_apart() || policy.has_limits()),
+            thinks: works && (nodes.are_apart() || policy.has_limits()),
             limits: AtomicBool::new(works && policy.has_limits()),
             policy: ArcSwap::from_pointee(policy),
             settings: Settings { slices: slices.map(settings).collect(), ..Settings::default() },
@@ -138,14 +142,20 @@ impl Core {
     /// the rest is in flight.
     pub fn copy_in(&self, addrs: &[BlockAddr], data: &[u8]) -> (InFlight, Vec<u32>) {
         let mut sums = vec![0; addrs.len()];
+        let mut _turns = Turns::new();
         if self.delegation.thinks_about(data.len()) {
-            let plan = self.plan_copy(Kind::Write, runs(addrs));
-            let mut task = Task::write(data, &mut sums);
-            let copied = self.delegation.workers().copy(&mut task, &plan.theirs, &plan.own);
-            // only reading fails
-            if let Ok(in_flight) = copied {
+            let mut plan = self.plan_copy(Kind::Write, runs(addrs));
+            if plan.theirs.is_empty() {
+                _turns = plan.turns;
+            } else if let Ok(in_flight) =
+                self.carry_out(&mut plan, &mut Task::write(data, &mut sums))
+            {
+                // only reading fails
                 return (in_flight, sums);
             }
+        }
+        for run in runs(addrs) {
+            self.copied(Kind::Write, run.addr.slice(), run.len);
         }
         let mut in_flight = InFlight::none();
         for ((addr, block), sum) in addrs.iter().zip(data.chunks_exact(BLOCK)).zip(&mut sums) {
@@ -155,20 +165,37 @@ impl Core {
         (in_flight, sums)
     }
 
-    /// Reads these runs, if that is worth a thought; else the caller is to do it. False, too, where
-    /// memory cannot be read: then it is to be looked at block by block.
-    pub fn read_runs(&self, runs: &[Run], buffer: &mut [u8]) -> bool {
-        let bytes: usize = runs.iter().map(|run| run.len).sum();
-        if bytes == 0 || !self.delegation.thinks_about(bytes) {
-            return bytes == 0;
+    /// Reads these runs with the help of workers, if the policy is for it; else the caller is to
+    /// do it, and has its turns. So it is, too, where memory cannot be read: then it is to be
+    /// looked at block by block.
+    pub fn read_runs(&self, runs: &[Run], buffer: &mut [u8]) -> (bool, Turns<'_>) {
+        let mut plan = self.plan_copy(Kind::Read, runs.iter().copied());
+        let is_read =
+            !plan.theirs.is_empty() && self.carry_out(&mut plan, &mut Task::read(buffer)).is_ok();
+        (is_read, plan.turns)
+    }
+
+    fn carry_out(&self, plan: &mut Plan<'_>, task: &mut Task<'_>) -> pmem::Result<InFlight> {
+        for piece in &plan.own {
+            self.copied(task.kind(), piece.slice, piece.len);
         }
-        let plan = self.plan_copy(Kind::Read, runs.iter().copied());
-        let mut task = Task::read(buffer);
-        self.delegation.workers().copy(&mut task, &plan.theirs, &plan.own).is_ok()
+        // who waits for workers has no turn: those of another slice may wait for that one
+        let turns = std::mem::take(&mut plan.turns);
+        self.delegation.workers().copy(task, &plan.theirs, &plan.own, || drop(turns))
+    }
+
+    /// The caller itself copied so many bytes of a slice.
+    #[inline]
+    pub fn copied(&self, kind: Kind, slice: u8, bytes: usize) {
+        if let Some(traffic) = &self.traffic {
+            traffic.count(&self.pool, slice, kind, bytes as u64);
+        }
     }
 
     /// Who copies what of these.
     fn plan_copy(&self, kind: Kind, runs: impl Iterator<Item = Run> + Clone) -> Plan<'_> {
+        // a read may be the first that this thread does
+        topology::refresh_cpu();
         let mut slices: SmallVec<[(u8, u64, Way); 8]> = SmallVec::new();
         for run in runs.clone() {
             let slice = run.addr.slice();
@@ -186,21 +213,15 @@ impl Core {
         for run in runs {
             let slice = run.addr.slice();
             let way = slices.iter().find(|(known, ..)| *known == slice).map(|(_, _, way)| *way);
-            let pieces = match way {
-                Some(Way::Delegate) => &mut plan.theirs,
-                _ => &mut plan.own,
+            let (pieces, most) = match way {
+                Some(Way::Delegate) => (&mut plan.theirs, PIECE_BYTES),
+                _ => (&mut plan.own, run.len.max(1)),
             };
             let mapping = &self.pool.slices()[usize::from(slice)].mapping;
             let at = run.addr.block() * BLOCK_BYTES + run.at as u64;
-            for done in (0..run.len).step_by(PIECE_BYTES) {
-                let len = PIECE_BYTES.min(run.len - done);
-                pieces.push(Piece {
-                    slice,
-                    mapping,
-                    at: at + done as u64,
-                    from: run.from + done,
-                    len,
-                });
+            for done in (0..run.len).step_by(most) {
+                let (len, from) = (most.min(run.len - done), run.from + done);
+                pieces.push(Piece { slice, mapping, at: at + done as u64, from, len });
             }
         }
         plan
@@ -217,7 +238,7 @@ impl Core {
             is_local: self.pool.nodes().is_local(topology::recent_cpu() as usize, slice),
             active: gauge.active(),
             waiting: workers.waiting(slice, kind),
-            served: !workers.is_stalled(slice),
+            served: !workers.is_stalled(slice, kind),
         };
         let decision = policy.decide(&access);
         if decision.way == Way::Delegate || policy.side(kind).limit == placement::NO_LIMIT {

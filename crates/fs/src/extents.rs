@@ -10,6 +10,9 @@ use crate::system::FileSystem;
 use crate::types::{FileKind, Ino, SetAttr};
 use pool::{BLOCK_BYTES, BlockAddr};
 
+/// Leaves that one call looks at (512 MiB of a file): it is over soon, whatever the file is like.
+const LEAVES_MAX: u32 = 1024;
+
 /// A run of a file's blocks that lie one behind the other on one slice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileExtent {
@@ -30,7 +33,7 @@ pub struct NearSlice {
     pub slice: u8,
     /// The node that it lies on, as the kernel numbers nodes; of virtual ones, from 0.
     pub node: u32,
-    /// CPUs of this machine that store to it what has no other place.
+    /// CPUs that serve that node: its own, or where it has none those of the nearest that has.
     pub cpus: Vec<u32>,
 }
 
@@ -47,9 +50,14 @@ impl FileSystem {
         self.core.setattr(ino, &change).map(drop)
     }
 
-    /// At most `max` extents of a file from `offset` on; fewer only at its end. What small files
-    /// and small writes have in the log and the trees is in none.
-    pub fn extents(&self, ino: Ino, offset: u64, max: usize) -> Result<Vec<FileExtent>> {
+    /// Some extents of a file from `offset` on, at most `max`, and where to go on; nowhere at its
+    /// end. What small files and small writes have in the log and the trees is in none.
+    pub fn extents(
+        &self,
+        ino: Ino,
+        offset: u64,
+        max: usize,
+    ) -> Result<(Vec<FileExtent>, Option<u64>)> {
         let inode = self.core.inode(ino)?;
         match inode.kind {
             FileKind::File => self.core.extents(&inode, offset / BLOCK_BYTES, max),
@@ -66,21 +74,28 @@ impl FileSystem {
     /// The slices, and the CPUs near each.
     pub fn near_slices(&self) -> Vec<NearSlice> {
         let nodes = self.core.pool.nodes();
-        let near = |slice| (0..nodes.cpus()).filter(move |cpu| nodes.near(*cpu) == slice);
         let slice = |slice: u8| NearSlice {
             slice,
             node: nodes.of(slice).unwrap_or_default(),
-            cpus: near(slice).map(|cpu| cpu as u32).collect(),
+            cpus: nodes.cpus_near(slice).to_vec(),
         };
         (0..self.core.pool.slices().len()).map(|index| slice(index as u8)).collect()
     }
 }
 
 impl Core {
-    fn extents(&self, inode: &Inode, first: u64, max: usize) -> Result<Vec<FileExtent>> {
+    fn extents(
+        &self,
+        inode: &Inode,
+        first: u64,
+        max: usize,
+    ) -> Result<(Vec<FileExtent>, Option<u64>)> {
         let mut found: Vec<FileExtent> = Vec::new();
         let mut index = self.first_leaf(inode, first / LEAF_BLOCKS)?;
-        while index <= LEAF_INDEX_MAX {
+        for _ in 0..LEAVES_MAX {
+            if index > LEAF_INDEX_MAX {
+                return Ok((found, None));
+            }
             for (block, view) in (index * LEAF_BLOCKS..).zip(self.views_of(inode, index)?) {
                 if block < first || view.addr.is_none() {
                     continue;
@@ -89,7 +104,7 @@ impl Core {
                 if let Some(last) = last {
                     last.bytes += BLOCK_BYTES;
                 } else if found.len() == max {
-                    return Ok(found);
+                    return Ok((found, Some(block * BLOCK_BYTES)));
                 } else {
                     found.push(FileExtent {
                         offset: block * BLOCK_BYTES,
@@ -99,9 +114,13 @@ impl Core {
                     });
                 }
             }
-            index = self.first_leaf(inode, index + 1)?;
+            // looking for the next one takes a while where there are many
+            index = match index < LEAF_INDEX_MAX && self.leaf(inode, index + 1)?.is_some() {
+                true => index + 1,
+                false => self.first_leaf(inode, index + 1)?,
+            };
         }
-        Ok(found)
+        Ok((found, Some(index * LEAF_BLOCKS * BLOCK_BYTES)))
     }
 
     /// All slots of a leaf as they were at one moment.

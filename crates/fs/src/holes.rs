@@ -7,7 +7,6 @@ use crate::keys;
 use crate::leaf::{LEAF_BLOCKS, LEAF_INDEX_MAX};
 use crate::leaves::leaf_of;
 use pool::BLOCK_BYTES;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Core {
@@ -45,9 +44,10 @@ impl Core {
 
     /// The first leaf from `from` on that exists; past every file's end, if there is none.
     pub fn first_leaf(&self, inode: &Inode, from: u64) -> Result<u64> {
-        let mut next = LEAF_INDEX_MAX + 1;
-        let mut cached = |found: u64, _: &Arc<crate::leaf::Leaf>| next = next.min(found);
-        inode.map.for_each(from, &mut cached);
+        let mut next = inode.map.first_from(from).unwrap_or(LEAF_INDEX_MAX + 1);
+        if next == from {
+            return Ok(next);
+        }
         for kind in [keys::MAP, keys::PATCH] {
             let unit = if kind == keys::MAP { 1 } else { LEAF_BLOCKS };
             let (low, high) = keys::from_index(inode.ino, kind, from * unit);

@@ -1,9 +1,9 @@
 //! On which slices the blocks of a file lie.
 //!
-//! A block's slice follows from the file's number and the block's place in the file, never from
+//! A stripe's slice follows from the file's number and the stripe's place in the file, never from
 //! what was written when: a file that is written backwards, or has holes, lies as one that was
-//! written in order. Only a full slice spills. What is there already stays where it is until it is
-//! written anew.
+//! written in order. What lies near its writer (small files, layout `near`) follows the writer.
+//! Only a full slice spills. What is there already stays where it is until it is written anew.
 
 use crate::core::Core;
 use crate::error::{Error, Result};

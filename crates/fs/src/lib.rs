@@ -84,6 +84,7 @@ mod tickets;
 #[cfg(test)]
 mod tickets_tests;
 mod torn;
+mod traffic;
 mod types;
 mod unlink;
 mod write;
@@ -101,6 +102,7 @@ pub use lock_types::{
 };
 pub use meter::{Call, CallCount, Meter};
 pub use placement::{Policy, Side};
+pub use range_lock::{RangeGuard, RangeLock};
 pub use repair::{Repair, RepairReport, repair, repair_candidates, undo};
 pub use request::RequestId;
 pub use resilver::{EachResilvered, Resilvered, replace_slice};
@@ -108,4 +110,5 @@ pub use scrub::{EachScrubbed, ScrubReport};
 pub use stats::{CacheStats, SliceStats, Stats, WorkerStats};
 pub use system::{FileSystem, Handle};
 pub use take_over::TakeOver;
+pub use traffic::Copied;
 pub use types::*;

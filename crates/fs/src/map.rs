@@ -141,6 +141,34 @@ impl BlockMap {
         }
     }
 
+    /// The first leaf in DRAM from `from` on.
+    pub fn first_from(&self, from: u64) -> Option<u64> {
+        if from == 0 && self.first.load().is_some() {
+            return Some(0);
+        }
+        let top = self.rest.get()?;
+        let from = from.max(1);
+        let first = from as usize;
+        for (high, middle) in top.iter().enumerate().skip(first >> (2 * FANOUT_BITS)) {
+            let Some(middle) = middle.get() else { continue };
+            for (mid, leaves) in middle.iter().enumerate() {
+                let Some(leaves) = leaves.get() else { continue };
+                let base = ((high << FANOUT_BITS | mid) << FANOUT_BITS) as u64;
+                if base + leaves.len() as u64 <= from {
+                    continue;
+                }
+                let indices = (base..).zip(leaves.iter());
+                let there = |(index, leaf): &(u64, &ArcSwapOption<Leaf>)| {
+                    *index >= from && leaf.load().is_some()
+                };
+                if let Some((index, _)) = indices.into_iter().find(there) {
+                    return Some(index);
+                }
+            }
+        }
+        None
+    }
+
     /// Whether the tree may hold leaf `index`.
     pub fn in_tree(&self, index: u64) -> bool {
         index < self.tree_end.load(Ordering::Relaxed)

@@ -8,7 +8,7 @@
 //!    after a few times, under the range's lock.
 
 use crate::core::Core;
-use crate::delegate::Run;
+use crate::delegate::{Run, Turns};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::leaf::{LEAF_BLOCKS, Leaf};
@@ -17,6 +17,7 @@ use crate::slot::SlotView;
 use crate::write::blocks_of;
 use placement::Kind;
 use pool::{BLOCK_BYTES, BlockAddr};
+use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -95,6 +96,7 @@ impl Core {
         if self.pool.read(addr, at as u64, &mut buffer[..len]).is_err() {
             return Ok(None);
         }
+        self.copied(Kind::Read, addr.slice(), len);
         let same = leaf.still(sequence) && inode.size.load(Ordering::Acquire) == size;
         Ok(same.then_some(len))
     }
@@ -209,7 +211,7 @@ impl Core {
         buffer: &mut [u8],
     ) -> Result<()> {
         let start = (offset - first * BLOCK_BYTES) as usize;
-        let is_read = self.read_plain(views, start, buffer);
+        let (is_read, _turns) = self.read_plain(views, start, buffer);
         let (mut at, mut done, mut index) = (start, 0, 0);
         while done < buffer.len() {
             let mut run = run_length(&views[index..]);
@@ -218,6 +220,9 @@ impl Core {
             let is_plain_run = run > 1 || is_plain(&views[index]);
             let is_copied = is_plain_run
                 && (is_read || self.pool.read(views[index].addr, at as u64, out).is_ok());
+            if is_copied && !is_read {
+                self.copied(Kind::Read, views[index].addr.slice(), len);
+            }
             if !is_copied {
                 // where memory has failed, block by block
                 run = 1;
@@ -232,12 +237,14 @@ impl Core {
         Ok(())
     }
 
-    /// Reads all that needs no more than to be copied, where that is worth a thought.
-    fn read_plain(&self, views: &[SlotView], start: usize, buffer: &mut [u8]) -> bool {
+    /// Reads all that needs no more than to be copied, if workers are to help; else gives the
+    /// caller its turns to do it.
+    fn read_plain(&self, views: &[SlotView], start: usize, buffer: &mut [u8]) -> (bool, Turns<'_>) {
         if !self.delegation.thinks_about(buffer.len()) {
-            return false;
+            return (false, Turns::new());
         }
-        let (mut runs, mut index, mut done, mut at) = (Vec::new(), 0, 0, start);
+        let mut runs: SmallVec<[Run; 16]> = SmallVec::new();
+        let (mut index, mut done, mut at) = (0, 0, start);
         while done < buffer.len() {
             let blocks = run_length(&views[index..]);
             let len = (blocks * BLOCK - at).min(buffer.len() - done);

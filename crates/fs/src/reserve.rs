@@ -153,7 +153,7 @@ impl Core {
             return Ok((addr, true));
         }
         match self.sets_one_free(inode, block)? {
-            true => Ok((self.pool.reclaim().exchange_one(self.pool.near_slice())?, false)),
+            true => Ok((self.pool.reclaim().exchange_one(self.slice_of(inode, block))?, false)),
             false => Err(error.into()),
         }
     }
@@ -198,19 +198,20 @@ impl Core {
     fn take_when_full(
         &self,
         inode: &Inode,
-        blocks: impl Iterator<Item = u64>,
+        mut blocks: impl Iterator<Item = u64> + Clone,
         addrs: &mut [BlockAddr],
         extents: &mut Vec<Extent>,
         error: pool::Error,
     ) -> Result<Vec<BlockAddr>> {
-        for (block, addr) in blocks.zip(addrs.iter_mut()) {
+        let first = blocks.clone().next().unwrap_or_default();
+        for (block, addr) in blocks.by_ref().zip(addrs.iter_mut()) {
             *addr = self.reserved(inode, block)?.unwrap_or_default();
             if addr.is_none() && !self.sets_one_free(inode, block)? {
                 return Err(error.into());
             }
         }
         let lacking = addrs.iter().filter(|addr| addr.is_none()).count() as u64;
-        self.pool.reclaim().exchange(lacking, self.pool.near_slice(), extents)?;
+        self.pool.reclaim().exchange(lacking, self.slice_of(inode, first), extents)?;
         Ok(extents.iter().flat_map(Extent::blocks).collect())
     }
 

@@ -2,6 +2,7 @@
 
 use crate::meter::{CallCount, Meter};
 use crate::system::FileSystem;
+use crate::traffic::Copied;
 use parking_lot::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -122,6 +123,8 @@ pub struct SliceStats {
     pub cache: CacheStats,
     /// What its workers do.
     pub workers: WorkerStats,
+    /// Bytes that callers copied themselves, where slices lie on several nodes.
+    pub copied: Copied,
     /// Calls that were served on CPUs near it; see [`Meter::counts`].
     pub calls: Vec<CallCount>,
 }
@@ -161,6 +164,11 @@ impl FileSystem {
                 copies: 1 + u32::from(slice.mapping.mirror().is_some()),
                 cache,
                 workers: workers.unwrap_or_default(),
+                copied: core
+                    .traffic
+                    .as_ref()
+                    .map(|it| it.copied(info.index as usize))
+                    .unwrap_or_default(),
                 calls: core.meter.counts(near),
             }
         });

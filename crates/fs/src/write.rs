@@ -124,6 +124,7 @@ impl Core {
             });
         drop(lane);
         drop(turn);
+        self.copied(Kind::Write, addr.slice(), BLOCK);
         let (stamp, placed) = match logged {
             Ok(logged) => logged,
             Err(error) => {

@@ -4,7 +4,8 @@
 //! ```text
 //! nearside.layout           auto | near | stripe | node:K; of a directory, what is inherited
 //! nearside.slices           a line for each slice: its number, its node, CPUs near it
-//! nearside.extents.OFFSET   a line for each extent from there on: offset, bytes, slice, place
+//! nearside.extents.OFFSET   a line for each extent from there on: offset, bytes, slice, place;
+//!                           `more OFFSET` where to go on, unless that is all
 //! ```
 
 use nearside::files::{FileExtent, Layout, NearSlice};
@@ -18,6 +19,9 @@ pub const SLICES: &str = "nearside.slices";
 pub const EXTENTS: &str = "nearside.extents.";
 /// What they all begin with.
 pub(crate) const PREFIX: &[u8] = b"nearside.";
+
+/// Before the offset where to go on.
+const MORE: &str = "more ";
 
 /// Most extents that one answer holds: Linux has no longer values than 64 KiB.
 pub const EXTENTS_MAX: usize = 800;
@@ -47,21 +51,28 @@ pub fn layout(value: &[u8]) -> Option<Layout> {
     std::str::from_utf8(value).ok()?.trim_end().parse().ok()
 }
 
-pub(crate) fn encode_extents(extents: &[FileExtent]) -> String {
+pub(crate) fn encode_extents((extents, next): &(Vec<FileExtent>, Option<u64>)) -> String {
     let line = |it: &FileExtent| format!("{} {} {} {}\n", it.offset, it.bytes, it.slice, it.at);
-    extents.iter().map(line).collect()
+    let next = next.map(|next| format!("{MORE}{next}\n"));
+    extents.iter().map(line).chain(next).collect()
 }
 
-/// The extents that a value says.
-pub fn extents(value: &[u8]) -> Option<Vec<FileExtent>> {
-    lines(value, |words| {
+/// The extents that a value says, and where to go on.
+pub fn extents(value: &[u8]) -> Option<(Vec<FileExtent>, Option<u64>)> {
+    let text = std::str::from_utf8(value).ok()?;
+    let (text, next) = match text.rsplit_once(MORE) {
+        Some((text, next)) => (text, Some(next.trim_end().parse().ok()?)),
+        None => (text, None),
+    };
+    let extents = lines(text.as_bytes(), |words| {
         Some(FileExtent {
             offset: number(words)?,
             bytes: number(words)?,
             slice: number(words)?,
             at: number(words)?,
         })
-    })
+    })?;
+    Some((extents, next))
 }
 
 pub(crate) fn encode_slices(slices: &[NearSlice]) -> String {
@@ -105,9 +116,13 @@ mod tests {
     fn what_is_told_is_understood() {
         let extent = |n: u64| FileExtent { offset: n, bytes: u64::MAX, slice: 255, at: u64::MAX };
         let extents_told: Vec<FileExtent> = (0..EXTENTS_MAX as u64).map(extent).collect();
-        let value = encode_extents(&extents_told);
-        assert!(value.len() <= 64 << 10, "{}", value.len());
-        assert_eq!(extents(value.as_bytes()), Some(extents_told));
+        for next in [None, Some(u64::MAX)] {
+            let told = (extents_told.clone(), next);
+            let value = encode_extents(&told);
+            assert!(value.len() <= 64 << 10, "{}", value.len());
+            assert_eq!(extents(value.as_bytes()), Some(told));
+        }
+        assert_eq!(extents(b"more 7\n"), Some((Vec::new(), Some(7))));
         let slice = |slice, cpus: &[u32]| NearSlice { slice, node: 3, cpus: cpus.to_vec() };
         let told = vec![slice(0, &[0, 2]), slice(1, &[])];
         assert_eq!(slices(encode_slices(&told).as_bytes()), Some(told));
@@ -116,7 +131,15 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_nothing() {
-        for value in [&b"1 2 3"[..], b"1 2 3 4 5", b"1 2 256 4", b"-1 2 3 4", b"\xff"] {
+        for value in [
+            &b"1 2 3"[..],
+            b"1 2 3 4 5",
+            b"1 2 256 4",
+            b"-1 2 3 4",
+            b"\xff",
+            b"more x",
+            b"more 1 2",
+        ] {
             assert_eq!(extents(value), None, "{value:?}");
         }
         for value in [&b"1"[..], b"1 2 x", b"256 0"] {

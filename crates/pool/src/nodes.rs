@@ -18,6 +18,8 @@ pub struct Nodes {
     slices: Vec<Vec<u8>>,
     /// Slice near each CPU.
     near: Vec<u8>,
+    /// By slice, whether each CPU serves its node.
+    local: Vec<Vec<bool>>,
 }
 
 impl Nodes {
@@ -51,7 +53,12 @@ impl Nodes {
             own.get(cpu as usize % own.len().max(1)).copied().unwrap_or(any as u8)
         });
         let near = near.collect();
-        Nodes { topology, of_slice, slices, near }
+        let serves = |node: &u32| {
+            let serving = topology.cpus(*node);
+            (0..cpus).map(|cpu| serving.contains(&cpu)).collect()
+        };
+        let local = of_slice.iter().map(serves).collect();
+        Nodes { local, topology, of_slice, slices, near }
     }
 
     /// The machine.
@@ -76,14 +83,16 @@ impl Nodes {
         node.map_or(&[], |node| self.topology.cpus(*node))
     }
 
-    /// Whether a CPU is on the node of a slice.
+    /// Whether a CPU serves the node of a slice: it is on it, or it is of the nearest that has any.
     pub fn is_local(&self, cpu: usize, slice: u8) -> bool {
-        self.of_slice.get(usize::from(slice)) == self.of_slice.get(usize::from(self.near(cpu)))
+        let cpus = self.local.get(usize::from(slice));
+        cpus.is_some_and(|cpus| cpus[place_of(cpu, cpus.len())])
     }
 
-    /// Whether the slices lie on more nodes than one.
-    pub fn slices_apart(&self) -> bool {
-        self.of_slice.windows(2).any(|pair| pair[0] != pair[1])
+    /// Whether some CPU that may be used is on another node than some slice.
+    pub fn are_apart(&self) -> bool {
+        let all = self.topology.all_cpus();
+        self.local.iter().any(|cpus| all.iter().any(|cpu| !cpus[*cpu as usize]))
     }
 
     /// The node that a slice lies on, as the kernel numbers nodes; of virtual ones, its index.
@@ -127,5 +136,19 @@ mod tests {
                 assert!(on_own.is_empty() || on_own.contains(&near), "{count} {slices} {cpu}");
             }
         }
+    }
+
+    #[test]
+    fn a_slice_is_local_to_the_cpus_that_serve_its_node() {
+        let nodes = nodes(2, 1);
+        let cpus = nodes.topology().all_cpus();
+        let on_first = nodes.topology().cpus(0).to_vec();
+        for cpu in &cpus {
+            assert_eq!(nodes.is_local(*cpu as usize, 0), on_first.contains(cpu));
+        }
+        // the one slice is far from those of the other node, though it is all that they have
+        assert_eq!(nodes.are_apart(), cpus.len() > 1);
+        assert!(!self::nodes(1, 3).are_apart());
+        assert!(!nodes.is_local(0, 7), "there is no such slice");
     }
 }

@@ -17,6 +17,7 @@
 
 mod bell;
 mod gauge;
+mod queue;
 mod request;
 mod ring;
 mod slots;

@@ -4,12 +4,20 @@
 //! stay good because [`Task`] borrows what they point to, and the call that holds it does not
 //! return before all pieces of its job are done; and no two threads use one byte because a piece is
 //! claimed once (`slots.rs`) and pieces do not overlap (`Task::request`, `are_apart`).
+//!
+//! What a ring holds is believed, so rings of requests with pointers are this process's alone.
 
 use crate::ring::WORDS;
 use crate::slots::PieceId;
 use placement::Kind;
 use pmem::{InFlight, Mapping};
 use std::marker::PhantomData;
+
+// pieces of one mapping are copied by several threads at one time
+const _: fn() = || {
+    fn shared<T: Sync>() {}
+    shared::<Mapping>();
+};
 
 /// Bytes that have one checksum.
 pub const BLOCK_BYTES: usize = 4096;

@@ -3,7 +3,8 @@
 //! A slot has a sequence number, which says whose turn it is (Dmitry Vyukov's bounded queue): equal
 //! to a putter's position when the slot is free for it, one more when the request is there for the
 //! taker of that position, and a whole round more when it is free again. Everything is in words,
-//! and whoever takes checks what they say, so that a ring may lie in memory that others write.
+//! and positions are masked, so that no word sends anybody outside the ring; what a request means
+//! is for its taker to check.
 //!
 //! Checked by loom: `tests/loom_ring.rs`.
 

@@ -4,13 +4,15 @@ use crate::bell::sleep_at;
 use crate::request::{BLOCK_BYTES, Piece, Task};
 use crate::slots::{Job, SLEEPS};
 use crate::sync::{AtomicU32, Ordering, spin_loop};
-use crate::workers::{Shared, kind_index};
+use crate::workers::Shared;
 use pmem::InFlight;
 use smallvec::SmallVec;
 use std::time::{Duration, Instant};
 
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 32;
+/// So many times as long as it waits for progress, it waits at all for a piece to be begun.
+const PATIENCES: u32 = 10;
 /// Longest time that a caller keeps a CPU that nobody else wants.
 const YIELDS_MAX: Duration = Duration::from_millis(1);
 
@@ -19,6 +21,8 @@ pub(crate) struct Waiting<'w> {
     pub shared: &'w Shared,
     pub job: &'w Job<'w>,
     pub theirs: &'w [Piece<'w>],
+    /// The queue of each slice.
+    pub kind: usize,
 }
 
 impl Waiting<'_> {
@@ -26,11 +30,10 @@ impl Waiting<'_> {
     /// each, the pieces that found no place.
     pub fn ask(&self, task: &mut Task<'_>) -> u64 {
         let (mut end, mut without_place) = (0, 0);
-        let kind = kind_index(task.kind());
         for (index, piece) in self.theirs.iter().enumerate() {
             let request = task.request(piece, self.job.id(index), &mut end);
             let slice = self.shared.slices.get(usize::from(piece.slice));
-            if !slice.is_some_and(|slice| slice.queues[kind].ring.put(&request.encode())) {
+            if !slice.is_some_and(|slice| slice.queues[self.kind].ring.put(&request.encode())) {
                 without_place |= 1 << index;
             }
         }
@@ -53,11 +56,18 @@ impl Waiting<'_> {
         }
         let mut in_flight = InFlight::none();
         let limit = self.shared.patience;
-        let (mut seen, mut since) = (self.progress(), Instant::now());
+        let began = Instant::now();
+        let (mut seen, mut since) = (self.progress(), began);
         loop {
             self.sleep(limit);
             if self.spin() {
                 return in_flight;
+            }
+            if began.elapsed() >= PATIENCES * limit {
+                // others go on, and a piece of this one does not: a worker took it and is stopped
+                let all = 0..self.theirs.len();
+                let helped = all.filter_map(|piece| self.help(task, failed, piece));
+                in_flight = helped.fold(in_flight, InFlight::and);
             }
             let now = self.progress();
             let stalled = seen.iter().filter(|it| now.contains(it)).copied();
@@ -99,7 +109,8 @@ impl Waiting<'_> {
     fn time_to_copy(&self) -> Duration {
         let nanos = self.theirs.iter().map(|piece| {
             let slice = self.shared.slices.get(usize::from(piece.slice));
-            let block_ns = slice.map_or(0, |slice| slice.block_ns.load(Ordering::Relaxed));
+            let queue = slice.map(|slice| &slice.queues[self.kind]);
+            let block_ns = queue.map_or(0, |queue| queue.block_ns.load(Ordering::Relaxed));
             block_ns * piece.len.div_ceil(BLOCK_BYTES) as u64
         });
         Duration::from_nanos(nanos.sum())
@@ -121,7 +132,8 @@ impl Waiting<'_> {
             if progress.iter().all(|(slice, _)| *slice != piece.slice)
                 && let Some(slice) = self.shared.slices.get(usize::from(piece.slice))
             {
-                progress.push((piece.slice, slice.progress.load(Ordering::Relaxed)));
+                let queue = &slice.queues[self.kind];
+                progress.push((piece.slice, queue.progress.load(Ordering::Relaxed)));
             }
         }
         progress
@@ -145,7 +157,7 @@ impl Waiting<'_> {
                 in_flight = in_flight.and(written);
                 // its request is still in the ring, or in a worker's hand
                 if let Some(slice) = self.shared.slices.get(usize::from(piece.slice)) {
-                    slice.stalled_at.store(*progress, Ordering::Relaxed);
+                    slice.queues[self.kind].stall(*progress, self.shared.began);
                 }
             }
         }

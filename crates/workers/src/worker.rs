@@ -1,9 +1,10 @@
 //! One worker: takes requests of its slice, copies, counts down, sleeps.
 
 use crate::bell::{Sleep, wake_up};
+use crate::queue::Queue;
 use crate::request::{BLOCK_BYTES, Request};
 use crate::sync::{Ordering, spin_loop};
-use crate::workers::{Queue, SeatState, Shared, SliceWork};
+use crate::workers::{Shared, SliceWork};
 use placement::Kind;
 use pmem::InFlight;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +25,13 @@ pub(crate) fn run(shared: &Shared, index: usize, seat: usize) {
     while !shared.ending.load(Ordering::Acquire) {
         // reads and writes take turns
         first = if first == Kind::Write { Kind::Read } else { Kind::Write };
-        if !slice.serve(shared, seat, first) && !spin(shared, slice) {
+        if slice.serve(shared, seat, first) {
+            continue;
+        }
+        if slice.can_work() {
+            // whoever puts a request there is in the middle of it, or another worker was faster
+            std::thread::yield_now();
+        } else if !spin(shared, slice) {
             slice.bell.sleep(|| match () {
                 () if shared.ending.load(Ordering::Acquire) || slice.can_work() => Sleep::Not,
                 () if slice.has_work() => Sleep::AtMost(BLOCKED),
@@ -67,26 +74,11 @@ impl SliceWork {
         order.into_iter().any(|kind| self.serve_one(shared, seat, &self.queues[kind]))
     }
 
-    /// So many bytes took so long: callers are to know about how long they wait.
-    fn pace(&self, bytes: usize, took: Duration) {
-        let blocks = bytes.div_ceil(BLOCK_BYTES).max(1) as u64;
-        let now = took.as_nanos() as u64 / blocks;
-        // ordering: a guess; one that is lost makes it no worse
-        let before = self.block_ns.load(Ordering::Relaxed);
-        self.block_ns.store((before * 7 + now) / 8, Ordering::Relaxed);
-    }
-
-    /// A request is out of the way, whoever copied: callers who were left waiting ask again.
-    fn served(&self, seat: &SeatState, died: bool) {
-        self.progress.fetch_add(1, Ordering::Relaxed);
-        seat.end(died);
-    }
-
     fn serve_one(&self, shared: &Shared, seat: usize, queue: &Queue) -> bool {
         if queue.ring.is_empty() {
             return false;
         }
-        let Some(at_work) = queue.gauge.try_enter() else { return false };
+        let Some(at_work) = queue.turn() else { return false };
         let Some(words) = queue.ring.take() else { return false };
         let seat = &self.seats[seat];
         seat.begin(shared.began);
@@ -95,7 +87,8 @@ impl SliceWork {
         let hindered = catch_unwind(AssertUnwindSafe(|| shared.meet_trouble()));
         let claimed = hindered.is_ok().then(|| shared.slots.claim(request.id));
         let Some(slot) = claimed.flatten() else {
-            self.served(seat, hindered.is_err());
+            queue.served();
+            seat.end(hindered.is_err());
             return true;
         };
         let began = Instant::now();
@@ -112,13 +105,30 @@ impl SliceWork {
         let _clean = pmem::fence(copied.unwrap_or_else(InFlight::none));
         drop(at_work);
         if is_copied {
-            self.pace(request.len, began.elapsed());
+            queue.pace(request.len, began.elapsed());
             queue.bytes.fetch_add(request.len as u64, Ordering::Relaxed);
         }
-        self.served(seat, died);
+        queue.served();
+        seat.end(died);
         if slot.finished(request.id.piece, is_copied) {
             wake_up(&slot.left, 1);
         }
         true
+    }
+}
+
+impl Queue {
+    /// So many bytes took so long: callers are to know about how long they wait.
+    fn pace(&self, bytes: usize, took: Duration) {
+        let blocks = bytes.div_ceil(BLOCK_BYTES).max(1) as u64;
+        let now = took.as_nanos() as u64 / blocks;
+        // ordering: a guess; one that is lost makes it no worse
+        let before = self.block_ns.load(Ordering::Relaxed);
+        self.block_ns.store((before * 7 + now) / 8, Ordering::Relaxed);
+    }
+
+    /// A request is out of the way, whoever copied: callers who were left waiting ask again.
+    fn served(&self) {
+        self.progress.fetch_add(1, Ordering::Relaxed);
     }
 }

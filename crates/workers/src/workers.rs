@@ -2,8 +2,8 @@
 
 use crate::bell::{Bell, time_to_wake};
 use crate::gauge::Gauge;
+use crate::queue::Queue;
 use crate::request::{Piece, Task, are_apart};
-use crate::ring::Ring;
 use crate::slots::{PIECES_MAX, Slots};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::waiting::{Waiting, copy_own};
@@ -17,8 +17,6 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Requests that a ring holds, as a power of two.
-const RING_BITS: u32 = 10;
 /// Calls that wait at one time; one that finds no place copies for itself.
 const JOBS: u16 = 512;
 /// How long a caller waits before it looks whether its workers make any progress.
@@ -117,22 +115,8 @@ impl SeatState {
     }
 }
 
-fn micros(epoch: Instant) -> u64 {
+pub(crate) fn micros(epoch: Instant) -> u64 {
     epoch.elapsed().as_micros() as u64
-}
-
-/// Requests of one kind, and who may serve them.
-#[derive(Debug)]
-pub(crate) struct Queue {
-    pub ring: Ring,
-    pub gauge: CachePadded<Gauge>,
-    pub bytes: AtomicU64,
-}
-
-impl Queue {
-    pub(crate) fn can_work(&self) -> bool {
-        !self.ring.is_empty() && self.gauge.active() < self.gauge.limit()
-    }
 }
 
 /// A slice, as its workers see it.
@@ -142,19 +126,6 @@ pub(crate) struct SliceWork {
     pub queues: [Queue; 2],
     pub bell: CachePadded<Bell>,
     pub seats: Box<[SeatState]>,
-    /// What copying a block takes, about, ns.
-    pub block_ns: AtomicU64,
-    /// Requests served, from 1.
-    pub progress: AtomicU64,
-    /// What that was when callers were left waiting: while it is that, they copy for themselves.
-    pub stalled_at: AtomicU64,
-}
-
-impl SliceWork {
-    fn is_stalled(&self) -> bool {
-        // ordering: a hint
-        self.stalled_at.load(Ordering::Relaxed) == self.progress.load(Ordering::Relaxed)
-    }
 }
 
 /// What workers and callers share.
@@ -207,23 +178,11 @@ pub(crate) fn kind_index(kind: Kind) -> usize {
 impl Workers {
     /// Workers that are not started yet.
     pub fn new(settings: &Settings) -> Workers {
-        let queue = |limit: Option<u32>| {
-            let queue = Queue {
-                ring: Ring::new(RING_BITS),
-                gauge: CachePadded::default(),
-                bytes: AtomicU64::new(0),
-            };
-            limit.into_iter().for_each(|limit| queue.gauge.set_limit(limit));
-            queue
-        };
         let slice = |it: &SliceSettings| SliceWork {
             cpus: it.cpus.clone(),
-            queues: it.limits.map(queue),
+            queues: it.limits.map(Queue::new),
             bell: CachePadded::default(),
             seats: (0..it.workers).map(|_| SeatState::default()).collect(),
-            block_ns: AtomicU64::new(0),
-            progress: AtomicU64::new(1),
-            stalled_at: AtomicU64::new(0),
         };
         let shared = Shared {
             slices: settings.slices.iter().map(slice).collect(),
@@ -250,11 +209,14 @@ impl Workers {
         slice.map_or(0, |slice| slice.queues[kind_index(kind)].ring.len())
     }
 
-    /// Whether callers of this slice were left waiting: then they had better copy for themselves.
+    /// Whether callers were left waiting there, or nobody serves: then they had better copy for
+    /// themselves.
     #[inline]
-    pub fn is_stalled(&self, slice: u8) -> bool {
+    pub fn is_stalled(&self, slice: u8, kind: Kind) -> bool {
         let slice = self.shared.slices.get(usize::from(slice));
-        slice.is_none_or(|slice| slice.seats.is_empty() || slice.is_stalled())
+        let stalled =
+            |slice: &SliceWork| slice.queues[kind_index(kind)].is_stalled(self.shared.began);
+        slice.is_none_or(|slice| slice.seats.is_empty() || stalled(slice))
     }
 
     /// What they did and do, by slice.
@@ -268,7 +230,7 @@ impl Workers {
             active: [0, 1].map(|kind| slice.queues[kind].gauge.active()),
             limits: [0, 1].map(|kind| slice.queues[kind].gauge.limit()),
             asleep: slice.bell.sleepers(),
-            stalled: slice.is_stalled(),
+            stalled: slice.queues.iter().any(Queue::is_behind),
         };
         self.shared.slices.iter().map(slice).collect()
     }
@@ -276,22 +238,25 @@ impl Workers {
     /// Copies all of a task: `theirs` by the workers of their slices, `own` by the caller
     /// meanwhile. The pieces of each lie in the buffer one behind the other. What workers wrote is
     /// fenced; what the caller wrote is in flight. An error is one of a piece that is to be read.
+    ///
+    /// `then` is called when the caller has done its own share, before it waits: whoever waits must
+    /// not hold what others need to come to an end, as a turn at a slice.
     pub fn copy(
         &self,
         task: &mut Task<'_>,
         theirs: &[Piece<'_>],
         own: &[Piece<'_>],
+        then: impl FnOnce(),
     ) -> pmem::Result<InFlight> {
         assert!(are_apart(theirs, own), "pieces do not overlap");
         let mut in_flight = InFlight::none();
-        let mut failed = Ok(());
-        for (round, some) in theirs.chunks(PIECES_MAX).enumerate() {
-            let own = if round == 0 { own } else { &[] };
-            let more = self.copy_some(task, some, own, &mut failed);
-            in_flight = in_flight.and(more);
-        }
+        let (mut failed, mut then, mut own) = (Ok(()), Some(then), own);
         if theirs.is_empty() {
             in_flight = copy_own(task, own, &mut failed);
+        }
+        for some in theirs.chunks(PIECES_MAX) {
+            let more = self.copy_some(task, some, std::mem::take(&mut own), &mut then, &mut failed);
+            in_flight = in_flight.and(more);
         }
         failed.map(|()| in_flight)
     }
@@ -301,17 +266,22 @@ impl Workers {
         task: &mut Task<'_>,
         theirs: &[Piece<'_>],
         own: &[Piece<'_>],
+        then: &mut Option<impl FnOnce()>,
         failed: &mut pmem::Result<()>,
     ) -> InFlight {
         self.start();
         let hint = topology::recent_cpu() as usize * 7;
         let Some(job) = self.shared.slots.begin(theirs.len(), hint) else {
-            return copy_own(task, theirs, failed).and(copy_own(task, own, failed));
+            let done = copy_own(task, theirs, failed).and(copy_own(task, own, failed));
+            then.take().into_iter().for_each(|then| then());
+            return done;
         };
         // From here on workers may use what the task borrowed: nothing returns before the end.
-        let waiting = Waiting { shared: &self.shared, job: &job, theirs };
+        let kind = kind_index(task.kind());
+        let waiting = Waiting { shared: &self.shared, job: &job, theirs, kind };
         let without_place = waiting.ask(task);
         let mut done = copy_own(task, own, failed);
+        then.take().into_iter().for_each(|then| then());
         for piece in (0..theirs.len()).filter(|piece| without_place >> piece & 1 == 1) {
             done = waiting.help(task, failed, piece).into_iter().fold(done, InFlight::and);
         }

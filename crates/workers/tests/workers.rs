@@ -71,7 +71,7 @@ impl World {
         let (theirs, own): (Vec<Piece<'_>>, Vec<Piece<'_>>) = (part(false), part(true));
         let mut sums = vec![0; len / BLOCK_BYTES];
         let mut task = Task::write(&data, &mut sums);
-        let _ = pmem::fence(workers.copy(&mut task, &theirs, &own).unwrap());
+        let _ = pmem::fence(workers.copy(&mut task, &theirs, &own, || ()).unwrap());
         for (block, sum) in data.chunks(BLOCK_BYTES).zip(&sums) {
             assert_eq!(*sum, pmem::crc32c(0, block));
         }
@@ -82,7 +82,7 @@ impl World {
         }
         let mut read = vec![0; len];
         let mut task = Task::read(&mut read);
-        let _ = workers.copy(&mut task, &theirs, &own).unwrap();
+        let _ = workers.copy(&mut task, &theirs, &own, || ()).unwrap();
         assert!(read == data);
     }
 }
@@ -161,7 +161,7 @@ fn no_more_work_at_one_time_than_may() {
     let pieces = world.pieces(60, 1, 0);
     let data = pattern(1, 60 * BLOCK_BYTES);
     let mut sums = vec![0; 60];
-    let _ = workers.copy(&mut Task::write(&data, &mut sums), &pieces, &[]).unwrap();
+    let _ = workers.copy(&mut Task::write(&data, &mut sums), &pieces, &[], || ()).unwrap();
     // one in each of the slices
     assert!(most.load(Ordering::SeqCst) <= SLICES as u32, "{most:?}");
     // who copies for himself counts
@@ -170,7 +170,7 @@ fn no_more_work_at_one_time_than_may() {
     assert!(gauge.try_enter().is_none());
     drop(at_work);
     let mut read = vec![0; 60 * BLOCK_BYTES];
-    let _ = workers.copy(&mut Task::read(&mut read), &pieces, &[]).unwrap();
+    let _ = workers.copy(&mut Task::read(&mut read), &pieces, &[], || ()).unwrap();
     assert!(read == data);
 }
 
@@ -244,13 +244,74 @@ fn where_workers_are_stopped_others_serve() {
     let stats = workers.stats();
     assert!(stats.iter().all(|slice| slice.stalled), "{stats:?}");
     assert!(stats.iter().all(|slice| slice.seats[0].busy.is_some()), "{stats:?}");
-    assert!((0..SLICES as u8).all(|slice| workers.is_stalled(slice)));
+
     stop.store(false, Ordering::SeqCst);
     drop(free);
     // what they had taken is somebody else's by now; then they serve again
     until("they serve again", || {
         world.round_trip(&workers, &world.pieces(30, 3, 0), 7, false);
         workers.stats().iter().all(|slice| !slice.stalled)
+    });
+}
+
+/// Each of two callers has the only turn at a slice and asks for the other one's.
+#[test]
+fn who_waits_keeps_nobody_from_working() {
+    let world = world();
+    let cpus = topology::allowed_cpus().unwrap();
+    let slice = SliceSettings { cpus, workers: 1, limits: [Some(1), Some(1)] };
+    let workers = Workers::new(&Settings {
+        slices: vec![slice; SLICES],
+        patience: Some(Duration::from_secs(3600)),
+        ..Settings::default()
+    });
+    let all = world.pieces(2 * SLICES, 1, 0);
+    let meet = std::sync::Barrier::new(2);
+    for _ in 0..20 {
+        std::thread::scope(|threads| {
+            for own in [0, 1] {
+                let (workers, all, meet) = (&workers, &all, &meet);
+                threads.spawn(move || {
+                    let turn = workers.gauge(own as u8, Kind::Write).unwrap().enter();
+                    meet.wait();
+                    let data = pattern(7, 2 * SLICES * BLOCK_BYTES);
+                    let mut sums = vec![0; 2 * SLICES];
+                    let mut task = Task::write(&data, &mut sums);
+                    let (theirs, own) = ([all[1 - own]], [all[SLICES + own]]);
+                    let copied = workers.copy(&mut task, &theirs, &own, || drop(turn));
+                    let _ = pmem::fence(copied.unwrap());
+                });
+            }
+        });
+    }
+}
+
+/// One worker is stopped with a request in its hand, while another one of the slice goes on.
+#[test]
+fn a_request_that_a_stopped_worker_took_is_its_callers() {
+    let world = world();
+    let (stopped, goes_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let seen = (stopped.clone(), goes_on.clone());
+    let trouble: Trouble = Arc::new(move || {
+        if !seen.0.swap(true, Ordering::SeqCst) {
+            until("the test ends", || seen.1.load(Ordering::SeqCst));
+        }
+    });
+    let workers = workers(2, [None; 2], Some(trouble));
+    std::thread::scope(|threads| {
+        let done = Arc::new(AtomicBool::new(false));
+        let (world, workers, end) = (&world, &workers, done.clone());
+        threads.spawn(move || {
+            world.round_trip(workers, &world.pieces(1, 1, 0), 1, false);
+            end.store(true, Ordering::SeqCst);
+        });
+        until("it is stopped", || stopped.load(Ordering::SeqCst));
+        // others are served all the time
+        until("it is copied all the same", || {
+            world.round_trip(workers, &world.pieces(SLICES, 1, 1 << 20), 2, false);
+            done.load(Ordering::SeqCst)
+        });
+        goes_on.store(true, Ordering::SeqCst);
     });
 }
 
@@ -261,10 +322,10 @@ fn memory_that_cannot_be_read_is_its_caller_s_error() {
     let mut pieces = world.pieces(6, 1, 0);
     pieces[4].at = SLICE_BYTES as u64;
     let mut read = vec![0; 6 * BLOCK_BYTES];
-    let result = workers.copy(&mut Task::read(&mut read), &pieces, &[]);
+    let result = workers.copy(&mut Task::read(&mut read), &pieces, &[], || ());
     assert!(matches!(result, Err(pmem::Error::OutOfRange { .. })), "{result:?}");
     pieces[4].at = 0;
-    assert!(workers.copy(&mut Task::read(&mut read), &pieces, &[]).is_ok());
+    assert!(workers.copy(&mut Task::read(&mut read), &pieces, &[], || ()).is_ok());
 }
 
 #[test]
@@ -274,7 +335,7 @@ fn pieces_that_overlap_are_refused() {
     let pieces = world.pieces(4, 1, 0);
     let refused = |theirs: &[Piece<'_>], own: &[Piece<'_>]| {
         let mut read = vec![0; 4 * BLOCK_BYTES];
-        let copy = || workers.copy(&mut Task::read(&mut read), theirs, own);
+        let copy = || workers.copy(&mut Task::read(&mut read), theirs, own, || ());
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(copy)).is_err()
     };
     assert!(!refused(&pieces[..2], &pieces[2..]));
@@ -288,6 +349,6 @@ fn pieces_that_overlap_are_refused() {
 fn without_workers_everything_is_copied() {
     let world = world();
     let workers = workers(0, [None; 2], None);
-    assert!(workers.is_stalled(0) && workers.is_stalled(99));
+    assert!(workers.is_stalled(0, Kind::Read) && workers.is_stalled(99, Kind::Write));
     world.round_trip(&workers, &world.pieces(9, 2, 0), 5, true);
 }

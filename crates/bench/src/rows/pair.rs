@@ -9,6 +9,7 @@ use crate::lab::{Lab, Shape, both};
 use crate::options::Options;
 use crate::row::{Against, Row};
 use crate::stats::{median, spread};
+use fs::RangeLock;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -156,4 +157,21 @@ pub fn two_readers(options: &Options) -> Result<Row> {
     };
     let row = measure(options, "two_readers", READS, &ours, &theirs)?;
     Ok(row.on(lab.domain(), &lab.medium()))
+}
+
+/// A range that nobody else wants, locked and unlocked.
+pub fn range_lock(options: &Options) -> Result<Row> {
+    const COUNT: u64 = 1 << 22;
+    let lock = RangeLock::default();
+    let mut turns = Vec::new();
+    for _ in 0..options.rounds() {
+        let began = Instant::now();
+        for block in 0..COUNT {
+            drop(black_box(lock.lock(block, black_box(block + 3))));
+        }
+        turns.push(began.elapsed().as_nanos() as f64 / COUNT as f64);
+    }
+    let bytes = size_of::<RangeLock>();
+    let note = format!("{bytes} bytes in the inode; nothing more but for ranges in use");
+    Ok(Row::new("range_lock", "ns", median(&turns), Against::Limit(40.0)).note(note))
 }

@@ -181,8 +181,8 @@ impl Inside {
         either!(self, way => way.set_layout(path, layout))
     }
 
-    /// Some extents of a file from `offset` on; none at its end.
-    pub fn extents(&self, path: &Path, offset: u64) -> Result<Vec<FileExtent>> {
+    /// Some extents of a file from `offset` on, and where to go on.
+    pub fn extents(&self, path: &Path, offset: u64) -> Result<(Vec<FileExtent>, Option<u64>)> {
         either!(self, way => way.extents(path, offset))
     }
 

@@ -277,8 +277,8 @@ impl Mounted {
         placed::set_layout(&by_descriptor(&found), layout).map_err(kernel(path))
     }
 
-    /// Some extents of a file.
-    pub fn extents(&self, path: &Path, offset: u64) -> Result<Vec<FileExtent>> {
+    /// Some extents of a file, and where to go on.
+    pub fn extents(&self, path: &Path, offset: u64) -> Result<(Vec<FileExtent>, Option<u64>)> {
         let found = self.walk(path, OFlags::PATH, 0)?;
         placed::extents(&by_descriptor(&found), offset).map_err(kernel(path))
     }

@@ -21,8 +21,8 @@ pub trait Opened {
     fn layout(&self, path: &Path) -> Result<Layout>;
     /// Sets that.
     fn set_layout(&self, path: &Path, layout: Layout) -> Result<()>;
-    /// Some extents of a file.
-    fn extents(&self, path: &Path, offset: u64) -> Result<Vec<FileExtent>>;
+    /// Some extents of a file, and where to go on.
+    fn extents(&self, path: &Path, offset: u64) -> Result<(Vec<FileExtent>, Option<u64>)>;
     /// The pool's slices.
     fn near_slices(&self) -> Result<Vec<NearSlice>>;
 }
@@ -58,7 +58,7 @@ impl Opened for Pool {
         self.fs().set_layout(Ino(self.metadata(path)?.ino()), layout).map_err(at(path))
     }
 
-    fn extents(&self, path: &Path, offset: u64) -> Result<Vec<FileExtent>> {
+    fn extents(&self, path: &Path, offset: u64) -> Result<(Vec<FileExtent>, Option<u64>)> {
         let ino = Ino(self.metadata(path)?.ino());
         self.fs().extents(ino, offset, EXTENTS_MAX).map_err(at(path))
     }

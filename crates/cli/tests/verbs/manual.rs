@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Scratch, ok, run};
 
-const VERBS: [&str; 22] = [
+const VERBS: [&str; 24] = [
     "format",
     "mount",
     "umount",
@@ -24,6 +24,8 @@ const VERBS: [&str; 22] = [
     "stats",
     "top",
     "topology",
+    "where",
+    "set",
     "completions",
     "man",
     "bench",
@@ -109,6 +111,9 @@ fn the_machine_is_shown() {
     }
     let text = scratch.ok(&["topology"]);
     assert!(text.starts_with("NODE  MEMORY"), "{text}");
+    let pretended = scratch.json(&["topology", "--virtual-nodes", "5", "--json"]);
+    assert_eq!(pretended["nodes"].as_array().unwrap().len(), 5);
+    scratch.fails(&["topology", "--virtual-nodes", "0"], 1, &["virtual nodes", "choose 1 to"]);
 }
 
 #[test]

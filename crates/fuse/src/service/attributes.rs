@@ -120,7 +120,12 @@ impl Service {
         kill_set_gid: bool,
     ) -> Served<()> {
         if name.starts_with(placed::PREFIX) {
-            return self.set_layout(ino, name, Some(value));
+            return match flags {
+                0 | libc::XATTR_REPLACE => self.set_layout(ino, name, Some(value)),
+                // it is always there
+                libc::XATTR_CREATE => Err(Errno(libc::EEXIST)),
+                _ => Err(Errno(libc::EINVAL)),
+            };
         }
         supported(name)?;
         let mode = match flags {

@@ -1,0 +1,79 @@
+//! What waits for the workers of a slice, of one kind, and whether they come.
+
+use crate::gauge::{AtWork, Gauge};
+use crate::ring::Ring;
+use crate::sync::{AtomicU64, Ordering};
+use crate::workers::micros;
+use crossbeam_utils::CachePadded;
+use std::time::Instant;
+
+/// Requests that a ring holds, as a power of two.
+const RING_BITS: u32 = 10;
+/// How long callers copy for themselves before they ask again, us.
+const STALL_MICROS: u64 = 100_000;
+
+/// Requests of one kind, and who may serve them.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub ring: Ring,
+    pub gauge: CachePadded<Gauge>,
+    pub bytes: AtomicU64,
+    /// What copying a block takes, about, ns.
+    pub block_ns: AtomicU64,
+    /// Requests served, from 1.
+    pub progress: AtomicU64,
+    /// What that was when callers were left waiting: while it is that, they copy for themselves.
+    stalled_at: AtomicU64,
+    /// When that was, us since the workers were made.
+    stalled_since: AtomicU64,
+}
+
+impl Queue {
+    pub fn new(limit: Option<u32>) -> Queue {
+        let queue = Queue {
+            ring: Ring::new(RING_BITS),
+            gauge: CachePadded::default(),
+            bytes: AtomicU64::new(0),
+            block_ns: AtomicU64::new(0),
+            progress: AtomicU64::new(1),
+            stalled_at: AtomicU64::new(0),
+            stalled_since: AtomicU64::new(0),
+        };
+        limit.into_iter().for_each(|limit| queue.gauge.set_limit(limit));
+        queue
+    }
+
+    /// Whether a worker may take a request. Where callers were left waiting, and copy whatever the
+    /// limit says, it may in any case: else it never came to those that were left.
+    pub fn can_work(&self) -> bool {
+        !self.ring.is_empty() && (self.gauge.active() < self.gauge.limit() || self.is_behind())
+    }
+
+    /// The worker's turn, if it may take a request.
+    pub fn turn(&self) -> Option<AtWork<'_>> {
+        match self.is_behind() {
+            true => Some(self.gauge.enter()),
+            false => self.gauge.try_enter(),
+        }
+    }
+
+    /// Whether nothing was served since callers were left waiting.
+    pub fn is_behind(&self) -> bool {
+        // ordering: a hint
+        self.stalled_at.load(Ordering::Relaxed) == self.progress.load(Ordering::Relaxed)
+    }
+
+    /// Whether callers had better copy for themselves: for a while, then they ask again.
+    pub fn is_stalled(&self, epoch: Instant) -> bool {
+        self.is_behind() && {
+            let since = self.stalled_since.load(Ordering::Relaxed);
+            micros(epoch).saturating_sub(since) < STALL_MICROS
+        }
+    }
+
+    /// Callers were left waiting, when so much was served.
+    pub fn stall(&self, progress: u64, epoch: Instant) {
+        self.stalled_since.store(micros(epoch), Ordering::Relaxed);
+        self.stalled_at.store(progress, Ordering::Relaxed);
+    }
+}
