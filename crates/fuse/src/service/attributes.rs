@@ -32,12 +32,12 @@ impl Service {
         self.fs.getattr(ino).or_else(|error| self.remains(ino).ok_or_else(|| stale(error)))
     }
 
-    /// The kernel does not know the inode any more.
-    pub(crate) fn forget(&self, ino: Ino) {
+    /// The kernel does not know the inode any more from so many of its lookups.
+    pub(crate) fn forget(&self, ino: Ino, lookups: u64) {
         if let Some(remains) = &self.remains {
             remains.forget(ino);
         }
-        self.retries.forget(ino);
+        self.retries.forget(ino, lookups);
         drop(self.handles.disinherit(ino));
         // It may be one that an earlier server's clients held. Errors are in the log, and the next
         // open of the pool tries again.

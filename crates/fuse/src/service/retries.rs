@@ -75,16 +75,24 @@ impl Retries {
         drop(late);
     }
 
-    /// The kernel does not know `ino` any more: who looks again finds it anew, or not.
-    pub(crate) fn forget(&self, ino: Ino) {
+    /// The kernel does not know `ino` any more from so many lookups: as many holds go. It forgets a
+    /// lookup, too, that found another inode than it knew by that name, looks again, and may find
+    /// the same one: what that second lookup holds stays, whichever of the two comes first.
+    pub(crate) fn forget(&self, ino: Ino, lookups: u64) {
         if self.expected.load(Ordering::Relaxed) == 0 {
             return;
         }
         let mut callers = self.callers.lock();
-        let held = callers.iter_mut().flat_map(|caller| {
-            caller.held.extract_if(.., |handle| handle.ino() == ino).collect::<Vec<_>>()
-        });
-        let held: Vec<Arc<Handle>> = held.collect();
+        let mut left = lookups;
+        let mut goes = |handle: &mut Arc<Handle>| {
+            let goes = left > 0 && handle.ino() == ino;
+            left -= u64::from(goes);
+            goes
+        };
+        let mut held: Vec<Arc<Handle>> = Vec::new();
+        for caller in callers.iter_mut() {
+            held.extend(caller.held.extract_if(.., &mut goes));
+        }
         drop(callers);
         drop(held);
     }

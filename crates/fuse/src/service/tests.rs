@@ -42,7 +42,7 @@ fn what_is_left_of_an_inode_stays_until_the_kernel_forgets_it() {
         let listing = service.opendir(ino).unwrap();
         assert_eq!(service.list(ino, 2, 10).unwrap(), []);
         service.release((listing, ino)).unwrap();
-        service.forget(ino);
+        service.forget(ino, 1);
         assert_eq!(service.opendir(ino), Err(Errno(libc::ESTALE)));
         assert_eq!(service.getattr(ino), Err(Errno(libc::ESTALE)));
     });
@@ -116,5 +116,24 @@ fn who_was_told_that_a_file_is_gone_finds_one_that_stays() {
         assert_eq!(lookup(other), made);
         service.unlink(Ino::ROOT, b"name").unwrap();
         assert_eq!(service.open(made, libc::O_RDONLY), gone);
+    });
+}
+
+/// The kernel asks whether a name still stands for what it did, finds that it does not, forgets
+/// what it was told, and looks the name up anew; what it forgets may come after that.
+#[test]
+fn a_lookup_that_is_forgotten_takes_no_other_ones_file_away() {
+    with_service(true, |service| {
+        let mode = Mode { asked: 0o600, umask: 0 };
+        let lookup = || service.lookup(Ino::ROOT, b"name", BY).unwrap().unwrap().ino;
+        service.tells_stale(BY);
+        let made = service.make(Ino::ROOT, b"name", NewNode::File, mode, BY).unwrap().ino;
+        assert_eq!((lookup(), lookup()), (made, made));
+        service.forget(made, 1);
+        service.unlink(Ino::ROOT, b"name").unwrap();
+        let opened = service.open(made, libc::O_RDONLY).unwrap();
+        service.release((opened, made)).unwrap();
+        service.forget(made, 1);
+        assert_eq!(service.open(made, libc::O_RDONLY), Err(Errno(libc::ESTALE)));
     });
 }

@@ -12,13 +12,13 @@ impl Transport {
         let (service, ino) = (&self.service, node(request));
         match &request.operation {
             // Nobody waits for an answer to these two.
-            Operation::Forget { .. } => {
-                service.forget(ino);
+            Operation::Forget { lookups } => {
+                service.forget(ino, *lookups);
                 reply.nothing();
             }
             Operation::BatchForget(forgets) => {
-                for (number, _) in *forgets {
-                    service.forget(nearside::files::Ino(number));
+                for (number, lookups) in *forgets {
+                    service.forget(nearside::files::Ino(number), lookups);
                 }
                 reply.nothing();
             }
