@@ -1,19 +1,17 @@
 //! Copying between callers' buffers and blocks: by the caller, or by workers on the blocks' nodes.
 //!
 //! What is worth a thought is what is large, and whole blocks where a node has limits (not what is
-//! verified, merged or zeroed on the way). The policy
-//! says for each slice who copies (`placement`); pieces for workers go first, so that they copy
-//! while the caller does its own share. What workers wrote is fenced when they are done, and the
-//! record that names it comes after.
+//! verified, merged or zeroed on the way). The policy says for each slice who copies
+//! (`placement`); pieces for workers go first, so that they copy while the caller does its own
+//! share. What workers wrote is fenced when they are done, and the record that names it comes
+//! after.
 
 use crate::core::Core;
-use arc_swap::ArcSwap;
 use placement::{Access, Kind, Policy, Way};
 use pmem::{Domain, InFlight};
 use pool::{BLOCK_BYTES, BlockAddr, Pool};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 use workers::{AtWork, Piece, Settings, SliceSettings, SliceStats, Task, Workers};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -29,11 +27,11 @@ const WORKERS_MAX: u32 = 64;
 /// Who copies, and the workers.
 #[derive(Debug)]
 pub struct Delegation {
-    policy: ArcSwap<Policy>,
+    policy: Policy,
     /// Large pieces are worth a thought.
     thinks: bool,
     /// Small ones, too.
-    limits: AtomicBool,
+    limits: bool,
     settings: Settings,
     /// Made when they are needed first.
     workers: OnceLock<Workers>,
@@ -89,24 +87,18 @@ impl Delegation {
         };
         Delegation {
             thinks: works && (nodes.are_apart() || policy.has_limits()),
-            limits: AtomicBool::new(works && policy.has_limits()),
-            policy: ArcSwap::from_pointee(policy),
+            limits: works && policy.has_limits(),
+            policy,
             settings: Settings { slices: slices.map(settings).collect(), ..Settings::default() },
             workers: OnceLock::new(),
         }
-    }
-
-    /// Whether also small accesses are worth a thought: a node has limits.
-    #[inline]
-    pub fn limits(&self) -> bool {
-        self.limits.load(Ordering::Relaxed)
     }
 
     /// The caller's turn to copy a little, where turns are counted: so many bytes of a slice that
     /// has limits. `None`: it is to be thought about, for others are there, or wait.
     #[inline]
     pub fn turn(&self, slice: u8, kind: Kind) -> Option<Turn<'_>> {
-        match self.limits() {
+        match self.limits {
             true => self.counted_turn(slice, kind),
             false => Some(Turn(None)),
         }
@@ -124,7 +116,7 @@ impl Delegation {
     /// Whether so many bytes are worth a thought.
     #[inline]
     pub fn thinks_about(&self, bytes: usize) -> bool {
-        self.thinks && (bytes >= THOUGHT_BYTES || self.limits())
+        self.thinks && (bytes >= THOUGHT_BYTES || self.limits)
     }
 
     fn workers(&self) -> &Workers {
@@ -229,7 +221,7 @@ impl Core {
 
     /// Who copies so many bytes of a slice; the caller's turn there, where turns are counted.
     fn decide(&self, kind: Kind, slice: u8, bytes: u64) -> (Way, Option<AtWork<'_>>) {
-        let policy = self.delegation.policy.load();
+        let policy = &self.delegation.policy;
         let workers = self.delegation.workers();
         let Some(gauge) = workers.gauge(slice, kind) else { return (Way::Direct, None) };
         let access = Access {

@@ -82,18 +82,6 @@ pub enum Reason {
     Remote,
 }
 
-impl Reason {
-    /// In words.
-    pub fn text(self) -> &'static str {
-        match self {
-            Reason::Room => "the node has room",
-            Reason::NoWorkers => "no worker serves there",
-            Reason::Full => "as many copy there as are to",
-            Reason::Remote => "large, and on another node",
-        }
-    }
-}
-
 /// What to do, and why.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decision {
