@@ -37,6 +37,12 @@ pub enum Error {
     /// The machine's CPUs could not be asked for or set.
     #[error(transparent)]
     Machine(#[from] topology::Error),
+    /// The machine to be played is none.
+    #[error(transparent)]
+    Emulated(#[from] emulate::Error),
+    /// A caller on an emulated machine made no two calls while they were counted.
+    #[error("the machine at hand is too slow for the emulated one: no call ended in time")]
+    TooShort,
     /// A thread of the measurement panicked.
     #[error("a thread of the measurement panicked")]
     Panicked,
@@ -48,19 +54,19 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// Whether the caller asked for something that there is not (exit 2 rather than 1).
     pub fn is_usage(&self) -> bool {
-        matches!(self, Error::UnknownRow { .. })
+        matches!(self, Error::UnknownRow { .. } | Error::Emulated(_))
     }
 
     /// The errno nearest to it.
     pub fn errno(&self) -> i32 {
         match self {
-            Error::UnknownRow { .. } => libc::EINVAL,
+            Error::UnknownRow { .. } | Error::Emulated(_) => libc::EINVAL,
             Error::Engine(error) => error.errno(),
             Error::Pool(error) => error.errno(),
             Error::Memory(error) => error.errno(),
             Error::Machine(error) => error.errno(),
             Error::Io { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
-            Error::Mount(_) | Error::Panicked => libc::EIO,
+            Error::Mount(_) | Error::TooShort | Error::Panicked => libc::EIO,
         }
     }
 }

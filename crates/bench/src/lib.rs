@@ -29,9 +29,11 @@ mod icount;
 mod interrupt;
 mod lab;
 mod options;
+mod picture;
 mod row;
 mod rows;
 mod scratch;
+mod stage;
 mod stats;
 
 pub use error::{Error, Result};
@@ -39,6 +41,7 @@ pub use icount::{Operation, icount};
 pub use options::Options;
 pub use row::{Against, Fill, Row, Spread, table};
 pub use rows::names;
+pub use stage::machine;
 
 /// Measures what `options` ask for, in the order of [`names`].
 ///

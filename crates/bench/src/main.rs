@@ -17,6 +17,12 @@ struct Arguments {
     /// Run this measurement only.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
+    /// Play this machine where one is emulated: a file, or one that comes along by its name.
+    #[arg(long, value_name = "MACHINE")]
+    emulate: Option<PathBuf>,
+    /// Put pictures of curves into this directory, as SVG.
+    #[arg(long, value_name = "DIR")]
+    pictures: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -55,6 +61,8 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
         disk: arguments.disk.clone(),
         only: arguments.only.clone(),
         quick: arguments.quick,
+        emulate: arguments.emulate.as_deref().map(nearside_bench::machine).transpose()?,
+        pictures: arguments.pictures.clone(),
     };
     if let Some(Verb::Icount { operation, calls }) = &arguments.verb {
         return icount(&options, operation.parse::<Operation>()?, *calls);

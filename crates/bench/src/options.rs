@@ -1,5 +1,6 @@
 //! What is measured, where, and how long.
 
+use placement::Machine;
 use std::path::{Path, PathBuf};
 
 /// What is measured, where, and how long.
@@ -11,6 +12,10 @@ pub struct Options {
     pub disk: Option<PathBuf>,
     /// This row only.
     pub only: Option<String>,
+    /// The rows on an emulated machine play this one instead of their own.
+    pub emulate: Option<Machine>,
+    /// Directory for pictures of curves; `None`: there are none.
+    pub pictures: Option<PathBuf>,
     /// Fewer rounds and files: for a look, not for a record.
     pub quick: bool,
 }

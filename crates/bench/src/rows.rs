@@ -4,6 +4,7 @@ mod append;
 mod copies;
 mod copy;
 mod delegate;
+mod emulated;
 mod fuse;
 mod fuse_names;
 mod latency;
@@ -53,6 +54,14 @@ const ROWS: &[(&str, Measure)] = &[
     ("range_lock", pair::range_lock),
     ("placement_decision", delegate::placement_decision),
     ("idle_workers", delegate::idle_workers),
+    ("emulated_write_nodes", emulated::emulated_write_nodes),
+    ("emulated_read_nodes", emulated::emulated_read_nodes),
+    ("emulated_write_crowd", emulated::emulated_write_crowd),
+    ("emulated_read_crowd", emulated::emulated_read_crowd),
+    ("emulated_write_all", emulated::emulated_write_all),
+    ("emulated_read_all", emulated::emulated_read_all),
+    ("emulated_blocks_32", emulated::emulated_blocks_32),
+    ("emulated_blocks_1", emulated::emulated_blocks_1),
     ("copy_1g_shared", copy::copy_1g_shared),
     ("fuse_read_1m", fuse::fuse_read_1m),
     ("fuse_write_1m", fuse::fuse_write_1m),

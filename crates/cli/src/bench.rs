@@ -15,6 +15,7 @@ Examples:
   nearside bench --quick
   nearside bench --only overwrite_4k --json
   nearside bench --dir /mnt/pmem0 --disk /var/tmp
+  nearside bench --only emulated_write_crowd --emulate my-machine.toml --pictures .
 
 A ratio above 1 is better than the floor or peer. Every row names its domain and medium; what the
 background does for a call is part of the call's cost.")]
@@ -28,6 +29,13 @@ pub struct BenchArgs {
     /// Run this measurement only.
     #[arg(long, value_name = "NAME")]
     pub only: Option<String>,
+    /// Play this machine where one is emulated: a file, or one that comes along by its name
+    /// [default: the machine that the row is about].
+    #[arg(long, value_name = "MACHINE")]
+    pub emulate: Option<PathBuf>,
+    /// Put pictures of curves into this directory, as SVG.
+    #[arg(long, value_name = "DIR")]
+    pub pictures: Option<PathBuf>,
     /// Fewer rounds and files: for a look, not for a record.
     #[arg(long)]
     pub quick: bool,
@@ -43,6 +51,8 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         disk: args.disk.clone(),
         only: args.only.clone(),
         quick: args.quick,
+        emulate: args.emulate.as_deref().map(nearside_bench::machine).transpose()?,
+        pictures: args.pictures.clone(),
     };
     let rows = run_each(&options, &mut |row| {
         if !args.json {

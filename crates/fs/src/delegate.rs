@@ -9,9 +9,9 @@
 use crate::core::Core;
 use placement::{Access, Kind, Policy, Way};
 use pmem::{Domain, InFlight};
-use pool::{BLOCK_BYTES, BlockAddr, Pool};
+use pool::{BLOCK_BYTES, BlockAddr, Emulated, Pool};
 use smallvec::SmallVec;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use workers::{AtWork, Piece, Settings, SliceSettings, SliceStats, Task, Workers};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
@@ -32,6 +32,8 @@ pub struct Delegation {
     thinks: bool,
     /// Small ones, too.
     limits: bool,
+    /// No block goes without a thought.
+    always: bool,
     settings: Settings,
     /// Made when they are needed first.
     workers: OnceLock<Workers>,
@@ -82,14 +84,17 @@ impl Delegation {
             let liked = limits.into_iter().filter(|limit| *limit <= WORKERS_MAX).max();
             let usual = liked.map_or_else(|| cpus.len().min(WORKERS), |liked| liked as usize);
             let workers = options.workers.map_or(usual, usize::from) as u16;
-            let limits = limits.map(|limit| Some(limit).filter(|it| *it != placement::NO_LIMIT));
-            SliceSettings { cpus, workers, limits }
+            SliceSettings { cpus, workers, sides: [policy.read, policy.write] }
         };
         Delegation {
-            thinks: works && (nodes.are_apart() || policy.has_limits()),
-            limits: works && policy.has_limits(),
+            thinks: works && (nodes.are_apart() || policy.has_limits() || policy.minds_blocks()),
+            limits: works && (policy.has_limits() || policy.minds_blocks()),
+            always: works && policy.minds_blocks(),
             policy,
-            settings: Settings { slices: slices.map(settings).collect(), ..Settings::default() },
+            settings: Settings {
+                slices: slices.map(settings).collect(),
+                ..options.emulated.as_ref().map(played).unwrap_or_default()
+            },
             workers: OnceLock::new(),
         }
     }
@@ -108,7 +113,9 @@ impl Delegation {
     fn counted_turn(&self, slice: u8, kind: Kind) -> Option<Turn<'_>> {
         let workers = self.workers();
         match workers.waiting(slice, kind) {
-            0 => workers.gauge(slice, kind)?.try_enter().map(|turn| Turn(Some(turn))),
+            0 if !self.always => {
+                workers.gauge(slice, kind)?.try_enter(1).map(|turn| Turn(Some(turn)))
+            }
             _ => None,
         }
     }
@@ -129,6 +136,19 @@ impl Delegation {
     }
 }
 
+/// How workers are set up where a machine is played: its time is stretched, and so is patience.
+fn played(emulated: &Arc<dyn Emulated>) -> Settings {
+    let slow = emulated.clone();
+    Settings {
+        patience: Some(workers::PATIENCE.mul_f64(emulated.stretch())),
+        played: Some(workers::Played {
+            stretch: emulated.stretch(),
+            hand_over: Arc::new(move || slow.hand_over()),
+        }),
+        ..Settings::default()
+    }
+}
+
 impl Core {
     /// Writes whole blocks, each to its place; gives their checksums. What workers wrote is fenced,
     /// the rest is in flight.
@@ -146,13 +166,12 @@ impl Core {
                 return (in_flight, sums);
             }
         }
+        let mut in_flight = InFlight::none();
         for run in runs(addrs) {
             self.copied(Kind::Write, run.addr.slice(), run.len);
-        }
-        let mut in_flight = InFlight::none();
-        for ((addr, block), sum) in addrs.iter().zip(data.chunks_exact(BLOCK)).zip(&mut sums) {
-            let (written, crc) = self.pool.write_block(*addr, block);
-            (in_flight, *sum) = (in_flight.and(written), crc);
+            let blocks = run.from / BLOCK..(run.from + run.len) / BLOCK;
+            let bytes = &data[run.from..run.from + run.len];
+            in_flight = in_flight.and(self.pool.write_blocks(run.addr, bytes, &mut sums[blocks]));
         }
         (in_flight, sums)
     }
@@ -236,11 +255,12 @@ impl Core {
         if decision.way == Way::Delegate || policy.side(kind).limit == placement::NO_LIMIT {
             return (decision.way, None);
         }
-        match gauge.try_enter() {
+        let turns = policy.side(kind).turns(bytes);
+        match gauge.try_enter(turns) {
             Some(turn) => (Way::Direct, Some(turn)),
             // somebody was faster
             None if access.served => (Way::Delegate, None),
-            None => (Way::Direct, Some(gauge.enter())),
+            None => (Way::Direct, Some(gauge.enter(turns).0)),
         }
     }
 }

@@ -15,7 +15,11 @@ const MIB: usize = 1 << 20;
 
 /// Pieces on other nodes are delegated from `from` bytes on; so many may copy at one time.
 fn options(from: u64, limit: Option<u32>) -> OpenOptions {
-    let side = Side { limit: limit.unwrap_or(placement::NO_LIMIT), delegate_remote: from };
+    let side = Side {
+        limit: limit.unwrap_or(placement::NO_LIMIT),
+        delegate_remote: from,
+        ..Side::default()
+    };
     let policy = Some(Policy { read: side, write: side });
     OpenOptions { policy, workers: Some(2), ..OpenOptions::default() }
 }

@@ -10,6 +10,8 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod machine;
 mod policy;
 
+pub use machine::{Class, Curve, Machine, MachineAccess};
 pub use policy::{Access, Decision, Kind, NO_LIMIT, Policy, Reason, Side, Way};

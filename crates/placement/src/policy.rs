@@ -15,15 +15,19 @@ pub const NO_LIMIT: u32 = u32::MAX;
 /// What a node's memory likes, of one kind of access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Side {
-    /// Threads that are to copy at one time; with more it slows down for all.
+    /// Turns that there are to copy at one time; with more threads it slows down for all.
     pub limit: u32,
+    /// Turns that a large access takes: it keeps more of the memory busy than a small one.
+    pub large_turns: u32,
     /// Bytes from which a worker of the node is asked by a caller on another one, though there is
     /// room.
     pub delegate_remote: u64,
+    /// Bytes from which one is asked by a caller on the node itself.
+    pub delegate_local: u64,
 }
 
 /// What the memory of a pool's nodes likes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Default, Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Policy {
     /// Reading it.
     pub read: Side,
@@ -31,15 +35,37 @@ pub struct Policy {
     pub write: Side,
 }
 
+impl Side {
+    /// Bytes from which a worker is asked, though there is room, by a caller on the node or not.
+    #[inline]
+    pub fn delegate_from(&self, is_local: bool) -> u64 {
+        if is_local { self.delegate_local } else { self.delegate_remote }
+    }
+
+    /// Turns that an access of so many bytes takes.
+    #[inline]
+    pub fn turns(&self, bytes: u64) -> u32 {
+        if bytes >= LARGE_BYTES { self.large_turns } else { 1 }
+    }
+}
+
+/// Bytes of a block.
+const BLOCK_BYTES: u64 = 4 << 10;
+/// Bytes from which an access is a large one: it goes to several modules of a node.
+pub const LARGE_BYTES: u64 = 16 << 10;
 /// Bytes from which a piece on another node is delegated where nothing was measured: waking a
 /// worker takes as long as copying some tens of KiB.
 const DELEGATE_UNMEASURED: u64 = 128 << 10;
 
-impl Default for Policy {
+impl Default for Side {
     /// Where nothing was measured.
-    fn default() -> Policy {
-        let side = Side { limit: NO_LIMIT, delegate_remote: DELEGATE_UNMEASURED };
-        Policy { read: side, write: side }
+    fn default() -> Side {
+        Side {
+            limit: NO_LIMIT,
+            large_turns: 1,
+            delegate_remote: DELEGATE_UNMEASURED,
+            delegate_local: u64::MAX,
+        }
     }
 }
 
@@ -52,7 +78,7 @@ pub struct Access {
     pub bytes: u64,
     /// Whether the caller runs on its node.
     pub is_local: bool,
-    /// Threads that copy there now, of this kind.
+    /// Turns that are taken there now, of this kind.
     pub active: u32,
     /// Requests that wait there.
     pub waiting: u64,
@@ -78,7 +104,7 @@ pub enum Reason {
     NoWorkers,
     /// As many copy there as are to, or others wait for that.
     Full,
-    /// The piece is large, and the caller on another node.
+    /// The piece is large, and the caller on another node (or on any, where the policy says so).
     Remote,
 }
 
@@ -106,15 +132,21 @@ impl Policy {
         self.read.limit != NO_LIMIT || self.write.limit != NO_LIMIT
     }
 
+    /// Whether a worker is asked even for a block, and by who is on the node.
+    pub fn minds_blocks(&self) -> bool {
+        [self.read, self.write].iter().any(|side| side.delegate_local <= BLOCK_BYTES)
+    }
+
     /// Who copies.
     #[inline]
     pub fn decide(&self, access: &Access) -> Decision {
         let side = self.side(access.kind);
-        let is_full = access.active >= side.limit || (access.waiting > 0 && side.limit != NO_LIMIT);
+        let is_full = access.active.saturating_add(side.turns(access.bytes)) > side.limit.max(1)
+            || (access.waiting > 0 && side.limit != NO_LIMIT);
         let (way, reason) = match () {
             () if !access.served => (Way::Direct, Reason::NoWorkers),
             () if is_full => (Way::Delegate, Reason::Full),
-            () if !access.is_local && access.bytes >= side.delegate_remote => {
+            () if access.bytes >= side.delegate_from(access.is_local) => {
                 (Way::Delegate, Reason::Remote)
             }
             () => (Way::Direct, Reason::Room),
@@ -137,7 +169,7 @@ mod tests {
     };
 
     fn limited(limit: u32) -> Policy {
-        let side = Side { limit, delegate_remote: 64 << 10 };
+        let side = Side { limit, delegate_remote: 64 << 10, ..Side::default() };
         Policy { read: Side { limit: NO_LIMIT, ..side }, write: side }
     }
 

@@ -37,6 +37,7 @@
 
 mod access;
 mod broken;
+mod charge;
 mod cpu;
 mod crc;
 mod domain;
@@ -61,6 +62,7 @@ mod sync;
 mod sysfs;
 mod through_file;
 
+pub use charge::Charge;
 pub use crc::{crc_fits, crc32c, crc32c_combine, crc32c_difference, crc32c_of_zeros};
 pub use domain::{Domain, Medium};
 pub use error::{Error, Result};

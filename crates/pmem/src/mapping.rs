@@ -43,6 +43,8 @@ pub struct Mapping {
     pub(crate) direct_len: usize,
     /// The second copy of all that is here: see the `mirror` module.
     pub(crate) mirror: Option<Box<Mirror>>,
+    /// Who makes accesses wait: see the `charge` module.
+    pub(crate) charge: Option<Arc<dyn crate::charge::Charge>>,
     /// Whether a store was lost: see the `media` module.
     pub(crate) broken: Arc<AtomicBool>,
     /// Whether a sync has failed. Held during a sync: of two at a time the kernel reports a lost
@@ -157,6 +159,7 @@ impl Mapping {
             through_file,
             direct_len: if read_only || through_file { 0 } else { addresses.len() },
             mirror: None,
+            charge: None,
             addresses,
             kernels: cpu.kernels,
             flush: if domain.flushes() { cpu.flush } else { Flush::None },

@@ -71,6 +71,14 @@ pub(crate) fn any() -> bool {
     BAD_COUNT.load(Ordering::Relaxed) != 0
 }
 
+/// From now on every read looks whether there is something to look at.
+pub(crate) fn look_always() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        BAD_COUNT.fetch_add(1, Ordering::SeqCst);
+    });
+}
+
 /// Watches a mapping of `file`; false where too many are watched.
 pub(crate) fn watch(base: usize, len: usize, file: i32, (protection, flags): (i32, i32)) -> bool {
     static HANDLER: Once = Once::new();
@@ -334,6 +342,9 @@ impl Mapping {
     #[cold]
     #[inline(never)]
     fn look(&self, offset: u64, len: usize) -> Result<()> {
+        if let Some(charge) = &self.charge {
+            charge.read(offset, len);
+        }
         // pairs with `note`: whoever saw zeros sees the page noted
         fence(Ordering::SeqCst);
         match self.bad_in(offset, len).next() {

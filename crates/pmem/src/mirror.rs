@@ -49,6 +49,7 @@ impl Mapping {
                 private: self.private,
                 through_file: self.through_file,
                 mirror: None,
+                charge: None,
                 broken: self.broken.clone(),
                 poisoned: self.poisoned.clone(),
                 #[cfg(feature = "recorder")]

@@ -33,7 +33,7 @@ impl Mapping {
                 self.write_lines(target, offset, data);
             }
             Some(target) => self.write_parts(target, offset, data),
-            None => self.store_to_both(offset, data, true),
+            None => self.store_far(offset, data, true),
         }
         InFlight::none()
     }
@@ -55,11 +55,34 @@ impl Mapping {
             }
             Some(target) => self.write_parts_crc(target, offset, data),
             None => {
-                self.store_to_both(offset, data, true);
+                self.store_far(offset, data, true);
                 crc32c(0, data)
             }
         };
         (InFlight::none(), crc)
+    }
+
+    /// Writes whole blocks like `write`, one behind the other: as many as there are `sums`, which
+    /// get the CRC-32C of each, in one pass.
+    #[inline]
+    #[cfg_attr(feature = "recorder", track_caller)]
+    pub fn write_blocks(&self, offset: u64, data: &[u8], sums: &mut [u32]) -> InFlight {
+        let bytes = data.len() / sums.len().max(1);
+        assert!(bytes * sums.len() == data.len() && is_whole_lines(offset, bytes), "whole blocks");
+        // one access for the memory
+        self.charge_write(offset, data.len());
+        for (index, sum) in sums.iter_mut().enumerate() {
+            let (from, at) = (index * bytes, offset + (index * bytes) as u64);
+            let block = &data[from..from + bytes];
+            *sum = match self.direct(at, bytes) {
+                Some(target) => self.write_lines_crc(target, at, block, 0),
+                None => {
+                    self.store_to_both(at, block, true);
+                    crc32c(0, block)
+                }
+            };
+        }
+        InFlight::none()
     }
 
     /// Ordinary stores, to be flushed.
@@ -146,8 +169,17 @@ impl Mapping {
     fn store_anyhow(&self, offset: u64, data: &[u8]) {
         match self.direct(offset, data.len()) {
             Some(target) => self.store_plain(target, offset, data),
-            None => self.store_to_both(offset, data, false),
+            None => self.store_far(offset, data, false),
         }
+    }
+
+    /// The long way: through the file, to a mirror, or where stores wait for a machine that is
+    /// played.
+    #[inline(never)]
+    #[cfg_attr(feature = "recorder", track_caller)]
+    fn store_far(&self, offset: u64, data: &[u8], past_caches: bool) {
+        self.charge_write(offset, data.len());
+        self.store_to_both(offset, data, past_caches);
     }
 
     /// To this copy: through the file where that is so; else past the caches where that can be, or

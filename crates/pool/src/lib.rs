@@ -5,9 +5,11 @@
 
 pub mod addr;
 mod bitmap;
+mod blocks;
 mod checkpoint;
 mod copies;
 mod directory;
+mod emulated;
 mod epoch;
 mod error;
 mod fold;
@@ -43,6 +45,7 @@ pub use bitmap::GROUP_BLOCKS;
 pub use checkpoint::{Cut, Written};
 pub use copies::Which;
 pub use directory::{candidates, slice_paths};
+pub use emulated::Emulated;
 pub use epoch::{Tail, records_until};
 pub use error::{Error, Result};
 pub use fold::{DataBlocks, FoldView, Folded, Pages, SliceBatch};

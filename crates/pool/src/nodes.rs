@@ -24,13 +24,16 @@ pub struct Nodes {
 
 impl Nodes {
     pub(crate) fn new(candidates: &[Candidate], options: &OpenOptions) -> Result<Nodes> {
+        let ids = candidates.iter().map(|candidate| candidate.superblock.node.get());
+        if let Some(emulated) = &options.emulated {
+            return Ok(Nodes::with_ids(emulated.topology(), ids));
+        }
         let machine = match &options.machine {
             Some(known) => Topology::clone(known),
             None => Topology::system()?,
         };
         let asked = candidates.first().map_or(0, |c| c.superblock.virtual_nodes.get());
         let topology = if asked == 0 { machine } else { machine.with_virtual_nodes(asked)? };
-        let ids = candidates.iter().map(|candidate| candidate.superblock.node.get());
         Ok(Nodes::with_ids(topology, ids))
     }
 

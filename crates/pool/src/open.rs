@@ -115,12 +115,23 @@ impl Pool {
         let mut pool =
             Pool::assemble(slices, roots, highest, nodes, options.clone(), notes, inodes);
         pool.mirrors = mirrors;
+        pool.charge();
         if !options.salvage {
             pool.load_space(recovery.records.is_empty())?;
         }
         pool.tell_members()?;
         pool.settle_roots(&recovery)?;
         Ok((pool, recovery))
+    }
+
+    /// From now on the memory that is played makes accesses wait.
+    fn charge(&mut self) {
+        let Some(emulated) = self.options().emulated.clone() else { return };
+        for index in 0..self.slices.len() as u8 {
+            if let Some(node) = self.nodes().of(index) {
+                self.slices[usize::from(index)].mapping.set_charge(emulated.memory(node));
+            }
+        }
     }
 
     /// Takes the free space from the trees of the last checkpoint. Nothing may be allocated.

@@ -1,5 +1,6 @@
 //! What a pool is made and opened with, and what it says about itself.
 
+use crate::emulated::Emulated;
 use crate::state::boot_id;
 use placement::Policy;
 use std::path::PathBuf;
@@ -70,6 +71,8 @@ pub struct OpenOptions {
     pub atime: Atime,
     /// The machine, for who opens pools by the thousand; `None`: it is looked at.
     pub machine: Option<Arc<Topology>>,
+    /// A machine that is played instead.
+    pub emulated: Option<Arc<dyn Emulated>>,
     /// Workers of each slice; 0: every caller copies for itself; `None`: as many as its memory
     /// likes, or its node has CPUs for.
     pub workers: Option<u16>,

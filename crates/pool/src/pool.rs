@@ -237,44 +237,8 @@ impl Pool {
     }
 
     #[inline]
-    fn place(&self, addr: BlockAddr) -> (&Slice, u64) {
+    pub(crate) fn place(&self, addr: BlockAddr) -> (&Slice, u64) {
         (&self.slices[usize::from(addr.slice())], addr.block() * BLOCK_BYTES)
-    }
-
-    /// Copies out of the first copy of a block, `at` bytes into it (on into the blocks behind it).
-    #[inline]
-    pub fn read(&self, addr: BlockAddr, at: u64, buffer: &mut [u8]) -> Result<()> {
-        let (slice, offset) = self.place(addr);
-        Ok(slice.mapping.read_own(offset + at, buffer)?)
-    }
-
-    /// Copies a whole block out and gives its checksum.
-    #[inline]
-    pub fn read_crc(&self, addr: BlockAddr, buffer: &mut [u8]) -> Result<u32> {
-        let (slice, offset) = self.place(addr);
-        Ok(slice.mapping.read_crc_own(offset, buffer)?)
-    }
-
-    /// Checksum of one block.
-    pub fn crc(&self, addr: BlockAddr) -> Result<u32> {
-        let (slice, offset) = self.place(addr);
-        Ok(slice.mapping.crc(offset, BLOCK_BYTES as usize)?)
-    }
-
-    /// What a block's checksum changes by when `data` take the place of what is `at` bytes into it.
-    #[inline]
-    pub fn crc_difference(&self, addr: BlockAddr, at: usize, data: &[u8]) -> Result<u32> {
-        let (slice, offset) = self.place(addr);
-        let behind = BLOCK_BYTES as usize - at - data.len();
-        Ok(slice.mapping.crc_difference(offset + at as u64, data, behind)?)
-    }
-
-    /// Writes one block and gives its checksum.
-    #[inline]
-    pub fn write_block(&self, addr: BlockAddr, data: &[u8]) -> (InFlight, u32) {
-        debug_assert_eq!(data.len() as u64, BLOCK_BYTES);
-        let (slice, offset) = self.place(addr);
-        slice.mapping.write_crc(offset, data)
     }
 
     /// Stores bytes into a block that is in use: what they replace, and they, are in the log. They

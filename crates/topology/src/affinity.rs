@@ -70,14 +70,26 @@ pub fn current_cpu() -> u32 {
 
 thread_local! {
     static RECENT: Cell<u32> = const { Cell::new(0) };
+    /// The CPU that it pretends to run on; NOBODY: it does not.
+    static ASSUMED: Cell<u32> = const { Cell::new(NOBODY) };
 }
 
-/// The same, and remembers it for [`recent_cpu`].
+const NOBODY: u32 = u32::MAX;
+
+/// The same, and remembers it for [`recent_cpu`]; or the one that it is to pretend.
 #[inline]
 pub fn refresh_cpu() -> u32 {
-    let cpu = current_cpu();
+    let assumed = ASSUMED.get();
+    let cpu = if assumed == NOBODY { current_cpu() } else { assumed };
     RECENT.set(cpu);
     cpu
+}
+
+/// From now on the calling thread passes for one on `cpu`, whichever it runs on: for who plays a
+/// machine that has more.
+pub fn assume_cpu(cpu: u32) {
+    ASSUMED.set(cpu);
+    RECENT.set(cpu);
 }
 
 /// The CPU that the calling thread ran on when it last called [`refresh_cpu`] (0: never): a hint

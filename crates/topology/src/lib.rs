@@ -25,7 +25,7 @@ mod sysfs;
 mod virtual_nodes;
 
 pub use affinity::{
-    allowed_cpus, current_cpu, pin_current_thread, place_of, recent_cpu, refresh_cpu,
+    allowed_cpus, assume_cpu, current_cpu, pin_current_thread, place_of, recent_cpu, refresh_cpu,
 };
 pub use cpulist::parse_cpulist;
 pub use devices::{PmDevice, pm_devices};

@@ -2,7 +2,7 @@
 //! nodes runs, and is tested, on one.
 
 use crate::machine::{Node, default_distances};
-use crate::{Error, NODE_LIMIT, Result, Topology};
+use crate::{CPU_LIMIT, Error, NODE_LIMIT, Result, Topology};
 
 impl Topology {
     /// This machine's usable CPUs dealt round-robin over `count` nodes: the first to node 0, the
@@ -26,6 +26,29 @@ impl Topology {
         };
         let nodes = (0..count).map(node).collect();
         Ok(Topology { nodes, node_of_cpu: self.virtual_table(&cpus, count), is_virtual: true })
+    }
+
+    /// A machine that is not here: `count` nodes with so many CPUs each, numbered one node after
+    /// the other. Threads of it say where they run: [`crate::assume_cpu`].
+    pub fn described(count: u32, cpus: u32) -> Result<Topology> {
+        if count == 0 || count > NODE_LIMIT {
+            return Err(Error::VirtualNodes { asked: count });
+        }
+        if cpus == 0 || cpus > CPU_LIMIT / count {
+            return Err(Error::NoCpus);
+        }
+        let node = |index: u32| {
+            let own: Vec<u32> = (index * cpus..(index + 1) * cpus).collect();
+            Node {
+                id: index,
+                local: own.clone(),
+                serving: own,
+                distances: default_distances(index as usize, count as usize),
+                memory_bytes: None,
+            }
+        };
+        let node_of_cpu = (0..count * cpus).map(|cpu| cpu / cpus).collect();
+        Ok(Topology { nodes: (0..count).map(node).collect(), node_of_cpu, is_virtual: true })
     }
 
     /// A thread may find itself on an online CPU outside the usable ones (its mask was widened

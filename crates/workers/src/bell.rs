@@ -17,6 +17,7 @@ pub enum Sleep {
 
 /// The bell.
 #[derive(Debug, Default)]
+#[repr(align(128))] // on lines of its own
 pub struct Bell {
     /// Moves on when it rings.
     rings: AtomicU32,

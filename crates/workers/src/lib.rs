@@ -29,4 +29,4 @@ mod workers;
 pub use gauge::{AtWork, Gauge};
 pub use request::{BLOCK_BYTES, Piece, Task};
 pub use slots::PIECES_MAX;
-pub use workers::{Seat, Settings, SliceSettings, SliceStats, Trouble, Workers};
+pub use workers::{PATIENCE, Played, Seat, Settings, SliceSettings, SliceStats, Trouble, Workers};

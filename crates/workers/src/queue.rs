@@ -1,10 +1,14 @@
 //! What waits for the workers of a slice, of one kind, and whether they come.
 
-use crate::gauge::{AtWork, Gauge};
+use crate::bell::Bell;
+use crate::gauge::{AtWork, Gauge, Want};
+use crate::request::Request;
 use crate::ring::Ring;
 use crate::sync::{AtomicU64, Ordering};
 use crate::workers::micros;
 use crossbeam_utils::CachePadded;
+use placement::Side;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Requests that a ring holds, as a power of two.
@@ -17,6 +21,8 @@ const STALL_MICROS: u64 = 100_000;
 pub(crate) struct Queue {
     pub ring: Ring,
     pub gauge: CachePadded<Gauge>,
+    /// What the memory likes.
+    pub side: Side,
     pub bytes: AtomicU64,
     /// What copying a block takes, about, ns.
     pub block_ns: AtomicU64,
@@ -29,31 +35,41 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub fn new(limit: Option<u32>) -> Queue {
-        let queue = Queue {
+    pub fn new(side: Side, bell: &Arc<Bell>) -> Queue {
+        Queue {
             ring: Ring::new(RING_BITS),
-            gauge: CachePadded::default(),
+            gauge: Gauge::new(side.limit, bell.clone()).into(),
+            side,
             bytes: AtomicU64::new(0),
             block_ns: AtomicU64::new(0),
             progress: AtomicU64::new(1),
             stalled_at: AtomicU64::new(0),
             stalled_since: AtomicU64::new(0),
-        };
-        limit.into_iter().for_each(|limit| queue.gauge.set_limit(limit));
-        queue
+        }
     }
 
     /// Whether a worker may take a request. Where callers were left waiting, and copy whatever the
     /// limit says, it may in any case: else it never came to those that were left.
     pub fn can_work(&self) -> bool {
-        !self.ring.is_empty() && (self.gauge.active() < self.gauge.limit() || self.is_behind())
+        !self.ring.is_empty() && (self.gauge.has(self.next_turns()) || self.is_behind())
     }
 
-    /// The worker's turn, if it may take a request.
+    /// A worker that is about to sleep wants turns here, if a request waits for some.
+    pub fn want(&self) -> Option<Want<'_>> {
+        (!self.ring.is_empty()).then(|| self.gauge.want())
+    }
+
+    /// Turns that the next request takes, as it seems.
+    fn next_turns(&self) -> u32 {
+        self.side.turns(self.ring.glance(Request::LEN_WORD))
+    }
+
+    /// The worker's turns, if it may take a request: as many as the next one seems to take.
     pub fn turn(&self) -> Option<AtWork<'_>> {
+        let turns = self.next_turns();
         match self.is_behind() {
-            true => Some(self.gauge.enter()),
-            false => self.gauge.try_enter(),
+            true => Some(self.gauge.enter(turns).0),
+            false => self.gauge.try_enter(turns),
         }
     }
 

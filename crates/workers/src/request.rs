@@ -138,6 +138,9 @@ pub(crate) fn are_apart(some: &[Piece<'_>], others: &[Piece<'_>]) -> bool {
 }
 
 impl Request {
+    /// The word that holds the length.
+    pub const LEN_WORD: usize = 4;
+
     /// As words of a ring.
     pub fn encode(&self) -> [u64; WORDS] {
         let id = u64::from(self.id.generation) << 32
@@ -196,14 +199,7 @@ impl Request {
                 // SAFETY: one for each block of the data (`Task::write`), of which this thread
                 // alone has those of this piece.
                 let sums = unsafe { std::slice::from_raw_parts_mut(self.sums, blocks) };
-                let mut in_flight = InFlight::none();
-                let places = (self.at..).step_by(BLOCK_BYTES);
-                for ((block, sum), at) in data.chunks_exact(BLOCK_BYTES).zip(sums).zip(places) {
-                    let (written, crc) = mapping.write_crc(at, block);
-                    in_flight = in_flight.and(written);
-                    *sum = crc;
-                }
-                Ok(in_flight)
+                Ok(mapping.write_blocks(self.at, data, sums))
             }
         }
     }

@@ -69,6 +69,13 @@ impl Ring {
         Some(request)
     }
 
+    /// A word of the oldest request, or of what was there: a hint.
+    pub fn glance(&self, word: usize) -> u64 {
+        let at = self.take.load(Ordering::Relaxed);
+        let slot = self.slots.get((at & self.mask) as usize);
+        slot.map_or(0, |slot| slot.words[word % WORDS].load(Ordering::Relaxed))
+    }
+
     /// The slot at `position`, when its number is `ahead` of that, and where that is: from now on
     /// the caller's alone.
     fn claim(&self, position: &AtomicU64, ahead: u64) -> Option<(&Slot, u64)> {

@@ -10,15 +10,20 @@ use pmem::InFlight;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// How long a worker that must not work, since enough others do, waits before it looks again.
+/// How long a worker that must not work, since enough others do, waits at most before it looks
+/// again: who gives its turns back rings.
 const BLOCKED: Duration = Duration::from_micros(100);
+/// The same where a machine is played, in its time.
+const BLOCKED_PLAYED: Duration = Duration::from_micros(20);
 /// Looks at the rings between two looks at the clock.
 const LOOKS: u32 = 64;
 
 /// The life of worker `seat` of slice `index`.
 pub(crate) fn run(shared: &Shared, index: usize, seat: usize) {
     let slice = &shared.slices[index];
-    if let Err(error) = topology::pin_current_thread(&slice.cpus) {
+    if shared.played.is_some() {
+        topology::assume_cpu(slice.cpus[seat % slice.cpus.len().max(1)]);
+    } else if let Err(error) = topology::pin_current_thread(&slice.cpus) {
         tracing::warn!("a worker of slice {index} runs anywhere: {error}");
     }
     let mut first = Kind::Write;
@@ -32,9 +37,10 @@ pub(crate) fn run(shared: &Shared, index: usize, seat: usize) {
             // whoever puts a request there is in the middle of it, or another worker was faster
             std::thread::yield_now();
         } else if !spin(shared, slice) {
+            let _wants = [slice.queues[0].want(), slice.queues[1].want()];
             slice.bell.sleep(|| match () {
                 () if shared.ending.load(Ordering::Acquire) || slice.can_work() => Sleep::Not,
-                () if slice.has_work() => Sleep::AtMost(BLOCKED),
+                () if slice.has_work() => Sleep::AtMost(shared.blocked()),
                 () => Sleep::UntilItRings,
             });
         }
@@ -54,6 +60,14 @@ fn spin(shared: &Shared, slice: &SliceWork) -> bool {
         if began.elapsed() >= shared.spin() || shared.ending.load(Ordering::Relaxed) {
             return false;
         }
+    }
+}
+
+impl Shared {
+    /// How long a worker that must not work waits before it looks again.
+    fn blocked(&self) -> Duration {
+        let played = self.played.as_ref();
+        played.map_or(BLOCKED, |played| BLOCKED_PLAYED.mul_f64(played.stretch).max(BLOCKED))
     }
 }
 
@@ -78,11 +92,12 @@ impl SliceWork {
         if queue.ring.is_empty() {
             return false;
         }
-        let Some(at_work) = queue.turn() else { return false };
+        let Some(mut at_work) = queue.turn() else { return false };
         let Some(words) = queue.ring.take() else { return false };
         let seat = &self.seats[seat];
         seat.begin(shared.began);
         let request = Request::decode(&words);
+        at_work.set(queue.side.turns(request.len as u64));
         // a worker that dies, or is stopped, leaves the piece to its caller
         let hindered = catch_unwind(AssertUnwindSafe(|| shared.meet_trouble()));
         let claimed = hindered.is_ok().then(|| shared.slots.claim(request.id));
@@ -105,7 +120,9 @@ impl SliceWork {
         let _clean = pmem::fence(copied.unwrap_or_else(InFlight::none));
         drop(at_work);
         if is_copied {
-            queue.pace(request.len, began.elapsed());
+            if shared.played.is_none() {
+                queue.pace(request.len, began.elapsed());
+            }
             queue.bytes.fetch_add(request.len as u64, Ordering::Relaxed);
         }
         queue.served();

@@ -8,9 +8,8 @@ use crate::slots::{PIECES_MAX, Slots};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::waiting::{Waiting, copy_own};
 use crate::worker;
-use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
-use placement::Kind;
+use placement::{Kind, Side};
 use pmem::InFlight;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -20,13 +19,22 @@ use std::time::{Duration, Instant};
 /// Calls that wait at one time; one that finds no place copies for itself.
 const JOBS: u16 = 512;
 /// How long a caller waits before it looks whether its workers make any progress.
-const PATIENCE: Duration = Duration::from_millis(20);
+pub const PATIENCE: Duration = Duration::from_millis(20);
 /// How long threads spin at least and at most, whatever was measured.
 const SPIN: [Duration; 2] = [Duration::from_micros(2), Duration::from_micros(50)];
 
 /// What a worker meets before it serves a request: for who tests what happens when one dies or is
 /// stopped.
 pub type Trouble = Arc<dyn Fn() + Send + Sync>;
+
+/// A machine that is played: workers are not pinned, but pass for being there, and nobody spins.
+#[derive(Clone)]
+pub struct Played {
+    /// Seconds at hand for one of its seconds.
+    pub stretch: f64,
+    /// Waits for as long as a request takes to come to a worker.
+    pub hand_over: Arc<dyn Fn() + Send + Sync>,
+}
 
 /// The workers of one slice.
 #[derive(Clone, Debug, Default)]
@@ -35,8 +43,8 @@ pub struct SliceSettings {
     pub cpus: Vec<u32>,
     /// How many there are.
     pub workers: u16,
-    /// Threads that may read at one time, and that may write; none: any number.
-    pub limits: [Option<u32>; 2],
+    /// What its memory likes: of reads, and of writes.
+    pub sides: [Side; 2],
 }
 
 /// How workers are set up.
@@ -49,6 +57,8 @@ pub struct Settings {
     pub patience: Option<Duration>,
     /// What workers meet before each request.
     pub trouble: Option<Trouble>,
+    /// The CPUs are of a machine that is played.
+    pub played: Option<Played>,
 }
 
 impl fmt::Debug for Settings {
@@ -75,9 +85,9 @@ pub struct SliceStats {
     pub seats: Vec<Seat>,
     /// Bytes that they read and wrote.
     pub bytes: [u64; 2],
-    /// Threads that read and that write, now.
+    /// Turns of threads that read and that write, now.
     pub active: [u32; 2],
-    /// Threads that may; `u32::MAX`: any number.
+    /// How many there are; `u32::MAX`: any number.
     pub limits: [u32; 2],
     /// Workers that sleep, for nobody asks them.
     pub asleep: u32,
@@ -124,7 +134,7 @@ pub(crate) fn micros(epoch: Instant) -> u64 {
 pub(crate) struct SliceWork {
     pub cpus: Vec<u32>,
     pub queues: [Queue; 2],
-    pub bell: CachePadded<Bell>,
+    pub bell: Arc<Bell>,
     pub seats: Box<[SeatState]>,
 }
 
@@ -138,6 +148,7 @@ pub(crate) struct Shared {
     spin: AtomicU64,
     pub patience: Duration,
     trouble: Option<Trouble>,
+    pub played: Option<Played>,
 }
 
 impl Shared {
@@ -178,11 +189,14 @@ pub(crate) fn kind_index(kind: Kind) -> usize {
 impl Workers {
     /// Workers that are not started yet.
     pub fn new(settings: &Settings) -> Workers {
-        let slice = |it: &SliceSettings| SliceWork {
-            cpus: it.cpus.clone(),
-            queues: it.limits.map(Queue::new),
-            bell: CachePadded::default(),
-            seats: (0..it.workers).map(|_| SeatState::default()).collect(),
+        let slice = |it: &SliceSettings| {
+            let bell = Arc::default();
+            SliceWork {
+                cpus: it.cpus.clone(),
+                queues: it.sides.map(|side| Queue::new(side, &bell)),
+                bell,
+                seats: (0..it.workers).map(|_| SeatState::default()).collect(),
+            }
         };
         let shared = Shared {
             slices: settings.slices.iter().map(slice).collect(),
@@ -192,6 +206,7 @@ impl Workers {
             spin: AtomicU64::new(0),
             patience: settings.patience.unwrap_or(PATIENCE),
             trouble: settings.trouble.clone(),
+            played: settings.played.clone(),
         };
         Workers { shared: Arc::new(shared), threads: OnceLock::new() }
     }
@@ -276,6 +291,9 @@ impl Workers {
             then.take().into_iter().for_each(|then| then());
             return done;
         };
+        if let Some(played) = &self.shared.played {
+            (played.hand_over)();
+        }
         // From here on workers may use what the task borrowed: nothing returns before the end.
         let kind = kind_index(task.kind());
         let waiting = Waiting { shared: &self.shared, job: &job, theirs, kind };
@@ -297,7 +315,10 @@ impl Workers {
 
     fn start(&self) {
         self.threads.get_or_init(|| {
-            let spin = measured_spin(&self.shared.slices);
+            let spin = match &self.shared.played {
+                Some(_) => Duration::ZERO,
+                None => measured_spin(&self.shared.slices),
+            };
             self.shared.spin.store(spin.as_nanos() as u64, Ordering::Relaxed);
             let mut threads = Vec::new();
             for (index, slice) in self.shared.slices.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Workers that copy for others: what they copy is right, whatever becomes of them.
 #![allow(clippy::unwrap_used)]
 
-use placement::Kind;
+use placement::{Kind, NO_LIMIT, Side};
 use pmem::{MapOptions, Mapping};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
@@ -26,9 +26,13 @@ fn world() -> World {
     World { mappings: (0..SLICES).map(mapping).collect(), _dir: dir }
 }
 
+fn side(limit: Option<u32>) -> Side {
+    Side { limit: limit.unwrap_or(NO_LIMIT), ..Side::default() }
+}
+
 fn workers(count: u16, limits: [Option<u32>; 2], trouble: Option<Trouble>) -> Workers {
     let cpus = topology::allowed_cpus().unwrap();
-    let slice = SliceSettings { cpus, workers: count, limits };
+    let slice = SliceSettings { cpus, workers: count, sides: limits.map(side) };
     Workers::new(&Settings { slices: vec![slice; SLICES], trouble, ..Settings::default() })
 }
 
@@ -166,8 +170,8 @@ fn no_more_work_at_one_time_than_may() {
     assert!(most.load(Ordering::SeqCst) <= SLICES as u32, "{most:?}");
     // who copies for himself counts
     let gauge = workers.gauge(0, Kind::Write).unwrap();
-    let at_work = gauge.try_enter().unwrap();
-    assert!(gauge.try_enter().is_none());
+    let at_work = gauge.try_enter(1).unwrap();
+    assert!(gauge.try_enter(1).is_none());
     drop(at_work);
     let mut read = vec![0; 60 * BLOCK_BYTES];
     let _ = workers.copy(&mut Task::read(&mut read), &pieces, &[], || ()).unwrap();
@@ -179,7 +183,7 @@ fn no_more_work_at_one_time_than_may() {
 fn a_place_that_becomes_free_is_used() {
     let world = world();
     let cpus = topology::allowed_cpus().unwrap();
-    let slice = SliceSettings { cpus, workers: 2, limits: [Some(1), Some(1)] };
+    let slice = SliceSettings { cpus, workers: 2, sides: [side(Some(1)); 2] };
     let workers = Workers::new(&Settings {
         slices: vec![slice; SLICES],
         patience: Some(Duration::from_secs(3600)),
@@ -188,7 +192,7 @@ fn a_place_that_becomes_free_is_used() {
     for round in 0..30 {
         let gauges: Vec<_> =
             (0..SLICES as u8).map(|slice| workers.gauge(slice, Kind::Write).unwrap()).collect();
-        let at_work: Vec<_> = gauges.iter().map(|gauge| gauge.enter()).collect();
+        let at_work: Vec<_> = gauges.iter().map(|gauge| gauge.enter(1)).collect();
         std::thread::scope(|threads| {
             let ended = Arc::new(AtomicBool::new(false));
             let (world, workers, end) = (&world, &workers, ended.clone());
@@ -259,7 +263,7 @@ fn where_workers_are_stopped_others_serve() {
 fn who_waits_keeps_nobody_from_working() {
     let world = world();
     let cpus = topology::allowed_cpus().unwrap();
-    let slice = SliceSettings { cpus, workers: 1, limits: [Some(1), Some(1)] };
+    let slice = SliceSettings { cpus, workers: 1, sides: [side(Some(1)); 2] };
     let workers = Workers::new(&Settings {
         slices: vec![slice; SLICES],
         patience: Some(Duration::from_secs(3600)),
@@ -272,7 +276,7 @@ fn who_waits_keeps_nobody_from_working() {
             for own in [0, 1] {
                 let (workers, all, meet) = (&workers, &all, &meet);
                 threads.spawn(move || {
-                    let turn = workers.gauge(own as u8, Kind::Write).unwrap().enter();
+                    let turn = workers.gauge(own as u8, Kind::Write).unwrap().enter(1);
                     meet.wait();
                     let data = pattern(7, 2 * SLICES * BLOCK_BYTES);
                     let mut sums = vec![0; 2 * SLICES];

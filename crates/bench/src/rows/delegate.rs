@@ -114,7 +114,7 @@ impl Lab {
 
 /// Everything that is not on the caller's node is delegated.
 fn all_delegated() -> OpenOptions {
-    let side = Side { limit: placement::NO_LIMIT, delegate_remote: 0 };
+    let side = Side { limit: placement::NO_LIMIT, delegate_remote: 0, ..Side::default() };
     let policy = Some(Policy { read: side, write: side });
     OpenOptions { policy, workers: Some(WORKERS), ..OpenOptions::default() }
 }
@@ -189,7 +189,7 @@ fn calls() -> Vec<(u64, &'static str, Do)> {
 /// lose. Both sides have the same files, one after the other: in memory of their own they differ by
 /// a tenth.
 pub fn workers_on_one_node(options: &Options) -> Result<Row> {
-    let side = Side { limit: 4, delegate_remote: 64 << 10 };
+    let side = Side { limit: 4, delegate_remote: 64 << 10, ..Side::default() };
     let policy = Some(Policy { read: side, write: side });
     let limits = OpenOptions { policy, workers: Some(WORKERS), ..OpenOptions::default() };
     let without = nobody();
@@ -224,7 +224,7 @@ pub fn workers_on_one_node(options: &Options) -> Result<Row> {
 /// One decision of the policy.
 pub fn placement_decision(options: &Options) -> Result<Row> {
     const COUNT: u64 = 1 << 22;
-    let side = Side { limit: 4, delegate_remote: 64 << 10 };
+    let side = Side { limit: 4, delegate_remote: 64 << 10, ..Side::default() };
     let policy = Policy { read: side, write: side };
     let mut turns = Vec::new();
     for round in 0..options.rounds() as u64 {

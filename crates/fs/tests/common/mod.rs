@@ -34,7 +34,7 @@ pub fn options(slices: usize, slice_bytes: u64) -> FormatOptions {
 
 /// Workers copy whatever lies on another node, and so many copy at one time.
 pub fn delegated(limit: u32) -> Policy {
-    let side = Side { limit, delegate_remote: 0 };
+    let side = Side { limit, delegate_remote: 0, ..Side::default() };
     Policy { read: side, write: side }
 }
 

@@ -1,0 +1,187 @@
+//! The engine on machines that are emulated: what moves in their time.
+
+use crate::error::Result;
+use crate::options::Options;
+use crate::picture::{Words, draw};
+use crate::row::{Against, Row, Spread};
+use crate::stage::{Play, Stage};
+use emulate::{KNOWN, parse};
+use fs::{Layout, Policy, Side};
+use placement::{Kind, Machine};
+use std::time::Duration;
+
+/// Callers that crowd one node.
+const CROWDS: [u32; 3] = [16, 32, 64];
+/// Workers of a node that OdinFS has, and from how many bytes it asks them to write and to read.
+const ODINFS: (u16, u64, u64) = (12, 256, 32 << 10);
+/// Bytes of a call of a crowd.
+const CROWD_UNIT: u64 = 64 << 10;
+const LARGE_UNIT: u64 = 2 << 20;
+/// Callers that are more than enough for eight nodes.
+const MANY: u32 = 32;
+
+/// The machine that was asked for, or one that comes along; with so many nodes.
+fn machine(options: &Options, known: usize, nodes: Option<u32>) -> Result<Machine> {
+    let machine = match &options.emulate {
+        Some(machine) => machine.clone(),
+        None => parse(KNOWN[known].1)?,
+    };
+    let nodes = nodes.unwrap_or(machine.nodes);
+    Ok(Machine { nodes, ..machine })
+}
+
+/// A pool on `slices` nodes of a machine, with the policy that suits it.
+fn play(machine: Machine, slices: u32, callers: u32) -> Play {
+    Play {
+        stretch: 500.0,
+        slices,
+        layout: Layout::Stripe,
+        callers,
+        on_nodes: 1,
+        file_bytes: 8 << 20,
+        policy: machine.policy(),
+        workers: None,
+        machine,
+    }
+}
+
+/// Time at hand of a run.
+fn run_time(options: &Options) -> Duration {
+    if options.quick { Duration::from_millis(1500) } else { Duration::from_secs(6) }
+}
+
+/// A row of rates: more is better, and `rounds` are the ratios.
+fn row(
+    name: &'static str,
+    ours: f64,
+    against: Against,
+    target: f64,
+    machine: &Machine,
+    rounds: Spread,
+) -> Row {
+    Row::new(name, "MiB/s", ours, against)
+        .ratio(ours / against.value(), rounds)
+        .target(target)
+        .on("process", &format!("emulated: {}", machine.name))
+}
+
+fn one(ratio: f64) -> Spread {
+    Spread { min: ratio, median: ratio, max: ratio }
+}
+
+/// One caller, 2 MiB: a file over four nodes beside one on one node.
+fn nodes(options: &Options, name: &'static str, kind: Kind) -> Result<Row> {
+    let machine = machine(options, 0, Some(4))?;
+    let time = run_time(options);
+    let rate = |slices| {
+        let stage = Stage::new(options, &play(machine.clone(), slices, 1))?;
+        stage.run(1, kind, LARGE_UNIT, time)
+    };
+    let (four, alone) = (rate(4)?, rate(1)?);
+    Ok(row(name, four, Against::Peer(alone), 3.6, &machine, one(four / alone)))
+}
+
+pub fn emulated_write_nodes(options: &Options) -> Result<Row> {
+    nodes(options, "emulated_write_nodes", Kind::Write)
+}
+
+pub fn emulated_read_nodes(options: &Options) -> Result<Row> {
+    nodes(options, "emulated_read_nodes", Kind::Read)
+}
+
+/// Many callers on one node, with limits and without, beside the most that it can move.
+fn crowd(options: &Options, name: &'static str, kind: Kind) -> Result<Row> {
+    let machine = machine(options, 0, None)?;
+    let (_, peak) = machine.access(kind).local.peak(LARGE_UNIT);
+    let counts: &[u32] = match options.pictures {
+        Some(_) => &[1, 2, 4, 8, 16, 32, 64],
+        None => &CROWDS,
+    };
+    let limited = Play { file_bytes: 2 << 20, ..play(machine.clone(), 1, 64) };
+    let free = Play { policy: Policy::default(), ..limited.clone() };
+    let run = |play: &Play| -> Result<Vec<(f64, f64)>> {
+        let stage = Stage::new(options, &Play { layout: Layout::Near, ..play.clone() })?;
+        let rate = |callers: &u32| {
+            let rate = stage.run(*callers, kind, CROWD_UNIT, run_time(options))?;
+            Ok((f64::from(*callers), rate))
+        };
+        counts.iter().map(rate).collect()
+    };
+    let (ours, theirs) = (run(&limited)?, run(&free)?);
+    let crowded = |(callers, _): &&(f64, f64)| *callers >= f64::from(CROWDS[0]);
+    let rates: Vec<f64> = ours.iter().filter(crowded).map(|it| it.1).collect();
+    let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = rates.iter().copied().fold(0.0, f64::max);
+    let rounds =
+        Spread { min: least / peak, median: rates[rates.len() / 2] / peak, max: most / peak };
+    let mut row = row(name, least, Against::Floor(peak), 0.95, &machine, rounds);
+    for ((callers, with), (_, without)) in ours.iter().zip(&theirs) {
+        let parts = [with / peak, without / peak];
+        row = row.note(format!(
+            "{callers} callers: {with:.0} MiB/s ({:.2} of the peak); without limits {without:.0} \
+             ({:.2})",
+            parts[0], parts[1]
+        ));
+    }
+    let title = format!("{name}: {}, calls of {} KiB", machine.name, CROWD_UNIT >> 10);
+    let words = Words { title: &title, x: "callers on one node", y: "MiB/s" };
+    draw(options, name, words, &[("with limits", ours), ("without limits", theirs)])?;
+    Ok(row)
+}
+
+pub fn emulated_write_crowd(options: &Options) -> Result<Row> {
+    crowd(options, "emulated_write_crowd", Kind::Write)
+}
+
+pub fn emulated_read_crowd(options: &Options) -> Result<Row> {
+    crowd(options, "emulated_read_crowd", Kind::Read)
+}
+
+/// Eight nodes, 2 MiB, callers on all: beside the sum of what the nodes can move.
+fn all_nodes(options: &Options, name: &'static str, kind: Kind) -> Result<Row> {
+    let machine = machine(options, 1, Some(8))?;
+    let sum = machine.access(kind).local.peak(LARGE_UNIT).1 * 8.0;
+    let usual = play(machine.clone(), 8, MANY);
+    // a hundred workers and more are at it
+    let stage = Stage::new(options, &Play { stretch: 2000.0, on_nodes: 8, ..usual })?;
+    let rate = stage.run(MANY, kind, LARGE_UNIT, run_time(options) * 2)?;
+    Ok(row(name, rate, Against::Floor(sum), 0.95, &machine, one(rate / sum)))
+}
+
+pub fn emulated_write_all(options: &Options) -> Result<Row> {
+    all_nodes(options, "emulated_write_all", Kind::Write)
+}
+
+pub fn emulated_read_all(options: &Options) -> Result<Row> {
+    all_nodes(options, "emulated_read_all", Kind::Read)
+}
+
+/// What OdinFS does: workers copy whatever is not tiny, wherever the caller is, twelve on each
+/// node.
+fn odinfs() -> Policy {
+    let side = |from| Side { delegate_remote: from, delegate_local: from, ..Side::default() };
+    Policy { write: side(ODINFS.1), read: side(ODINFS.2) }
+}
+
+/// Writes of 4 KiB by so many callers on two nodes, beside the same engine with OdinFS's settings.
+fn blocks(options: &Options, name: &'static str, callers: u32, target: f64) -> Result<Row> {
+    let machine = machine(options, 0, Some(2))?;
+    let ours = Play { on_nodes: 2, file_bytes: 1 << 20, ..play(machine.clone(), 2, callers) };
+    let theirs = Play { policy: odinfs(), workers: Some(ODINFS.0), ..ours.clone() };
+    let rate = |play: &Play| {
+        let stage = Stage::new(options, play)?;
+        let rate = stage.run(callers, Kind::Write, 4 << 10, run_time(options))?;
+        Ok::<_, crate::Error>((rate, stage.by_workers()[1]))
+    };
+    let ((ours, _), (theirs, by_workers)) = (rate(&ours)?, rate(&theirs)?);
+    let row = row(name, ours, Against::Peer(theirs), target, &machine, one(ours / theirs));
+    Ok(row.note(format!("OdinFS's workers wrote {} MiB", by_workers >> 20)))
+}
+
+pub fn emulated_blocks_32(options: &Options) -> Result<Row> {
+    blocks(options, "emulated_blocks_32", 32, 2.0)
+}
+
+pub fn emulated_blocks_1(options: &Options) -> Result<Row> {
+    blocks(options, "emulated_blocks_1", 1, 1.0)
+}

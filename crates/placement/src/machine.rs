@@ -1,0 +1,210 @@
+//! What the memory of a machine's nodes can do: bandwidth by threads and size of access, what
+//! remoteness costs.
+
+use crate::policy::{Kind, NO_LIMIT, Policy, Side};
+
+const MIB: f64 = 1048576.0;
+/// As much as this part of the peak is as good as it.
+const NEAR: f64 = 0.97;
+/// Accesses that limits are made for.
+const LARGE_BYTES: u64 = 256 << 10;
+/// Least bytes that are ever handed over.
+const SMALLEST_BYTES: u64 = 4 << 10;
+/// A piece is handed over where copying it takes so many times as long.
+const HAND_OVERS: f64 = 2.0;
+
+/// Bandwidth of a node's memory, MiB/s, by the number of threads that access it, for one size of
+/// access. In the order of threads.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Class {
+    /// Bytes of an access.
+    pub bytes: u64,
+    /// Threads, and what they move together.
+    pub points: Vec<(u32, f64)>,
+}
+
+/// Bandwidth by size of access, in its order, and by threads.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Curve(Vec<Class>);
+
+/// One kind of access to a node's memory.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MachineAccess {
+    /// What all threads of its own node move.
+    pub local: Curve,
+    /// What is left of that from another node.
+    pub remote_factor: f64,
+    /// Until the first byte moves, ns, from its own node and from another one.
+    pub latency_ns: [f64; 2],
+}
+
+/// A machine whose nodes are alike.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Machine {
+    /// What it is.
+    pub name: String,
+    /// Where its figures are from.
+    pub source: String,
+    /// Nodes.
+    pub nodes: u32,
+    /// CPUs of each.
+    pub cpus: u32,
+    /// Bytes that its memory moves at once: less costs as much.
+    pub granule_bytes: u64,
+    /// From a request until a worker is at it, beyond what moving the bytes takes, ns.
+    pub hand_off_ns: f64,
+    /// Reading.
+    pub read: MachineAccess,
+    /// Writing.
+    pub write: MachineAccess,
+}
+
+impl Machine {
+    /// What one kind of access costs.
+    pub fn access(&self, kind: Kind) -> &MachineAccess {
+        match kind {
+            Kind::Read => &self.read,
+            Kind::Write => &self.write,
+        }
+    }
+
+    /// The policy that suits it: as many threads as come near the peak, of these numbers the
+    /// fewest; a large access, of which fewer suffice, counts more than once. Workers are asked
+    /// where copying takes longer than handing over.
+    pub fn policy(&self) -> Policy {
+        let side = |access: &MachineAccess| {
+            let small = access.local.fewest_near_peak(SMALLEST_BYTES);
+            let large = access.local.fewest_near_peak(LARGE_BYTES);
+            let (limit, large_turns) = match (small, large) {
+                (NO_LIMIT, limit) | (limit, NO_LIMIT) => (limit, 1),
+                (small, large) => {
+                    let turns = (small + large / 2) / large;
+                    (small.max(large * turns.max(1)), turns.max(1))
+                }
+            };
+            let takes_longer = |bytes: &u64| {
+                let rate = access.local.rate(1, *bytes) * access.remote_factor;
+                *bytes as f64 / (rate * MIB) * 1e9 > HAND_OVERS * self.hand_off_ns
+            };
+            let mut sizes = (0..).map(|power| SMALLEST_BYTES << power);
+            let delegate_remote = sizes.find(|bytes| *bytes > LARGE_BYTES || takes_longer(bytes));
+            let delegate_remote = delegate_remote.unwrap_or(LARGE_BYTES);
+            Side { limit, large_turns, delegate_remote, ..Side::default() }
+        };
+        Policy { read: side(&self.read), write: side(&self.write) }
+    }
+}
+
+impl Curve {
+    /// Of these classes; none if they are no curve: empty, out of order, or of what no memory does.
+    pub fn new(classes: Vec<Class>) -> Option<Curve> {
+        let sizes = classes.windows(2).all(|pair| pair[0].bytes < pair[1].bytes);
+        let fine = |class: &Class| {
+            let threads = class.points.windows(2).all(|pair| pair[0].0 < pair[1].0);
+            let one =
+                |(threads, rate): &(u32, f64)| *threads > 0 && rate.is_finite() && *rate > 0.0;
+            class.bytes > 0 && !class.points.is_empty() && threads && class.points.iter().all(one)
+        };
+        (sizes && !classes.is_empty() && classes.iter().all(fine)).then_some(Curve(classes))
+    }
+
+    /// What so many threads move together with accesses of so many bytes, MiB/s. Between the points
+    /// it is a line over threads and over the logarithm of bytes, outside them as at the nearest.
+    pub fn rate(&self, threads: u32, bytes: u64) -> f64 {
+        let known = |class: &Class| {
+            let points = class.points.iter().map(|(threads, rate)| (f64::from(*threads), *rate));
+            between(points, f64::from(threads.max(1)))
+        };
+        let classes = self.0.iter().map(|class| ((class.bytes as f64).ln(), known(class)));
+        between(classes, (bytes.max(1) as f64).ln())
+    }
+
+    /// The number of threads that move the most with accesses of so many bytes, and what that is.
+    pub fn peak(&self, bytes: u64) -> (u32, f64) {
+        let rates = self.threads().map(|threads| (threads, self.rate(threads, bytes)));
+        rates.fold((1, 0.0), |best, next| if next.1 > best.1 { next } else { best })
+    }
+
+    /// The fewest threads that come near the peak; where more never move less, any number.
+    pub fn fewest_near_peak(&self, bytes: u64) -> u32 {
+        let (_, peak) = self.peak(bytes);
+        let most = self.threads().max().unwrap_or(1);
+        if self.rate(most, bytes) >= NEAR * peak {
+            return NO_LIMIT;
+        }
+        (1..=most).find(|threads| self.rate(*threads, bytes) >= NEAR * peak).unwrap_or(most)
+    }
+
+    fn threads(&self) -> impl Iterator<Item = u32> {
+        self.0.iter().flat_map(|class| class.points.iter().map(|point| point.0))
+    }
+}
+
+/// The value at `x` of a line through points in the order of their places.
+fn between(points: impl Iterator<Item = (f64, f64)>, x: f64) -> f64 {
+    let mut before: Option<(f64, f64)> = None;
+    for (at, value) in points {
+        match before {
+            _ if x > at => before = Some((at, value)),
+            Some((from, low)) => {
+                let part = (x - from) / (at - from);
+                return low + (value - low) * part;
+            }
+            None => return value,
+        }
+    }
+    before.map_or(0.0, |(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve() -> Curve {
+        let class = |bytes, points: &[(u32, f64)]| Class { bytes, points: points.to_vec() };
+        let small = class(4096, &[(1, 1000.0), (4, 6000.0), (28, 4000.0)]);
+        Curve::new(vec![small, class(65536, &[(2, 7000.0), (8, 5000.0)])]).unwrap()
+    }
+
+    #[test]
+    fn points_are_met_and_lines_lie_between() {
+        let curve = curve();
+        for (threads, bytes, rate) in [
+            (1, 4096, 1000.0),
+            (4, 4096, 6000.0),
+            (28, 4096, 4000.0),
+            (100, 64, 4000.0),
+            (2, 65536, 7000.0),
+            (1, 1 << 20, 7000.0),
+            (9, 1 << 20, 5000.0),
+            // on the line, and half way in the logarithm
+            (2, 4096, 1000.0 + 5000.0 / 3.0),
+            (5, 65536, 6000.0),
+            (4, 16384, (6000.0 + 7000.0 - 2000.0 / 3.0) / 2.0),
+        ] {
+            let found = curve.rate(threads, bytes);
+            assert!((found - rate).abs() < 1e-6, "{threads} threads, {bytes} bytes: {found}");
+        }
+        assert_eq!(curve.peak(4096), (4, 6000.0));
+        assert_eq!(curve.peak(1 << 20).0, 1);
+    }
+
+    #[test]
+    fn what_is_no_curve_is_none() {
+        let class = |bytes, points: &[(u32, f64)]| Class { bytes, points: points.to_vec() };
+        let fine = class(64, &[(1, 1.0)]);
+        for bad in [
+            vec![],
+            vec![class(0, &[(1, 1.0)])],
+            vec![class(64, &[])],
+            vec![class(64, &[(0, 1.0)])],
+            vec![class(64, &[(1, 0.0)])],
+            vec![class(64, &[(1, f64::NAN)])],
+            vec![class(64, &[(2, 1.0), (1, 1.0)])],
+            vec![fine.clone(), fine.clone()],
+        ] {
+            assert_eq!(Curve::new(bad.clone()), None, "{bad:?}");
+        }
+        assert!(Curve::new(vec![fine]).is_some());
+    }
+}
