@@ -39,6 +39,7 @@ mod stats;
 pub use error::{Error, Result};
 pub use icount::{Operation, icount};
 pub use options::Options;
+pub use picture::{Line, Words, draw};
 pub use row::{Against, Fill, Row, Spread, table};
 pub use rows::names;
 pub use stage::machine;

@@ -1,12 +1,11 @@
 //! Pictures of curves.
 
 use crate::error::{Error, Result};
-use crate::options::Options;
 use plotters::prelude::*;
 use std::path::Path;
 
 /// Points of one line, and what it is.
-pub type Line = (&'static str, Vec<(f64, f64)>);
+pub type Line = (String, Vec<(f64, f64)>);
 
 /// What a picture says beside its lines.
 #[derive(Clone, Copy, Debug)]
@@ -19,10 +18,11 @@ pub struct Words<'w> {
     pub y: &'w str,
 }
 
-/// Draws lines into `NAME.svg` in the directory for pictures, if there is one; over the logarithm
-/// of x.
-pub fn draw(options: &Options, name: &str, words: Words<'_>, lines: &[Line]) -> Result<()> {
-    let Some(dir) = &options.pictures else { return Ok(()) };
+/// Draws lines into `NAME.svg` in a directory; over the logarithm of x.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn draw(dir: &Path, name: &str, words: Words<'_>, lines: &[Line]) -> Result<()> {
     let path = dir.join(format!("{name}.svg"));
     let text = svg(words, lines).map_err(|error| failed(&path, error))?;
     std::fs::write(&path, text).map_err(|error| failed(&path, error.to_string()))
@@ -33,7 +33,7 @@ fn failed(path: &Path, what: String) -> Error {
 }
 
 /// The picture as SVG.
-pub fn svg(words: Words<'_>, lines: &[Line]) -> std::result::Result<String, String> {
+fn svg(words: Words<'_>, lines: &[Line]) -> std::result::Result<String, String> {
     let points = || lines.iter().flat_map(|(_, points)| points);
     let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(1.0, f64::max);
     let (right, top) = (most(|point| point.0).max(2.0), most(|point| point.1) * 1.1);
@@ -59,7 +59,7 @@ pub fn svg(words: Words<'_>, lines: &[Line]) -> std::result::Result<String, Stri
             let color = Palette99::pick(index).to_rgba();
             let line = LineSeries::new(points.iter().copied(), color.stroke_width(2));
             let sample = move |(x, y)| PathElement::new(vec![(x, y), (x + 18, y)], color);
-            chart.draw_series(line)?.label(*name).legend(sample);
+            chart.draw_series(line)?.label(name.as_str()).legend(sample);
         }
         chart
             .configure_series_labels()

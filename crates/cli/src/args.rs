@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use nearside::SliceSpec;
 
 use crate::{
-    bench, cat, check, cp, df, ls, manual, mkdir, mv, resilver, rm, scrub, set, size, stat, stats,
-    top, topology, tree, whereis,
+    bench, calibrate, cat, check, cp, df, ls, manual, mkdir, mv, resilver, rm, scrub, set, size,
+    stat, stats, top, topology, tree, whereis,
 };
 
 /// Files on persistent memory: a pool of slices, one for each NUMA node, mounted for every program.
@@ -86,6 +86,8 @@ pub enum Command {
     Completions(manual::CompletionsArgs),
     /// Print the manual, or write all its pages.
     Man(manual::ManArgs),
+    /// Measure what the memory of a pool's nodes can do, and keep it.
+    Calibrate(calibrate::CalibrateArgs),
     /// Measure what the engine costs, beside the floor of the same run.
     Bench(bench::BenchArgs),
 }
@@ -310,6 +312,7 @@ mod tests {
             "nearside info POOL --json",
             "nearside check POOL --json",
             "nearside bench --dir DIR --only overwrite_4k --json",
+            "nearside calibrate POOL --seconds 5 --pictures DIR --dry-run --emulate M --json",
             "nearside df POOL --json",
             "nearside resilver POOL --slice 1 --onto /dev/dax1.0 --json",
             "nearside ls -la POOL:/a --json",
@@ -333,6 +336,7 @@ mod tests {
             "nearside format",
             "nearside format P --size 1KB",
             "nearside x",
+            "nearside calibrate POOL --seconds 61",
             "nearside mount POOL DIR --metrics 9399",
             "nearside stats DIR --every 0",
             "nearside format P --size 1G --data-copies 3",

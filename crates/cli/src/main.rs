@@ -8,6 +8,7 @@ mod about;
 mod access;
 mod args;
 mod bench;
+mod calibrate;
 mod cat;
 mod check;
 mod content;
@@ -110,5 +111,6 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Completions(args) => manual::completions(args),
         Command::Man(args) => manual::man(args),
         Command::Bench(args) => bench::run(args),
+        Command::Calibrate(args) => calibrate::run(args),
     }
 }

@@ -2,7 +2,7 @@
 //! byte is another.
 
 use emulate::{Emulation, KNOWN, parse};
-use fs::{Creation, FileSystem, Ino, Layout, NewNode};
+use fs::{Creation, FileSystem, Ino, Layout, NewNode, Place, Point};
 use pool::{FormatOptions, OpenOptions, SliceSpec};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -96,5 +96,27 @@ fn a_machine_has_its_own_cpus_and_time() {
     emulation.stop();
     let after = fs.stats().slices[1].copied;
     assert_eq!(after.local_written - before.local_written, 4096);
+    fs.close().unwrap();
+}
+
+/// No more than is described, and what follows from it.
+#[test]
+fn what_is_measured_of_a_machine_is_what_is_described() {
+    let (fs, emulation, _dir) = pool(2, 4.0);
+    emulation.start();
+    let found = fs.calibrate(Duration::from_millis(500), &mut |_, _| true).unwrap().unwrap();
+    emulation.stop();
+    assert_eq!((found.nodes, found.cpus), (2, 56));
+    let machine = emulation.machine();
+    let alone = |point: &&Point| point.threads == 1;
+    for point in found.points.iter().filter(alone) {
+        let access = machine.access(point.kind);
+        let factor = if point.place == Place::Remote { access.remote_factor } else { 1.0 };
+        let most = access.local.rate(1, point.bytes) * factor * 1.01;
+        assert!(point.rate <= most, "{point:?}: {most}");
+    }
+    // three places, two kinds, three sizes
+    assert_eq!(found.points.iter().filter(alone).count(), 18);
+    assert!(found.policy().is_some());
     fs.close().unwrap();
 }

@@ -74,7 +74,8 @@ impl Delegation {
     /// That of a pool.
     pub fn new(pool: &Pool) -> Delegation {
         let (options, nodes) = (pool.options(), pool.nodes());
-        let policy = options.policy.unwrap_or_default();
+        let measured = || pool.calibration().and_then(|measured| measured.policy());
+        let policy = options.policy.or_else(measured).unwrap_or_default();
         let slices = 0..pool.slices().len() as u8;
         // in the `sync` domain stores go to the page cache, which is on no node in particular
         let works = pool.domain() != Domain::Sync && options.workers != Some(0);
@@ -137,7 +138,7 @@ impl Delegation {
 }
 
 /// How workers are set up where a machine is played: its time is stretched, and so is patience.
-fn played(emulated: &Arc<dyn Emulated>) -> Settings {
+pub fn played(emulated: &Arc<dyn Emulated>) -> Settings {
     let slow = emulated.clone();
     Settings {
         patience: Some(workers::PATIENCE.mul_f64(emulated.stretch())),

@@ -13,6 +13,7 @@ mod attr;
 mod background;
 mod by_slice;
 mod bytes;
+mod calibrate;
 mod check;
 mod check_live;
 mod check_names;
@@ -91,6 +92,7 @@ mod write;
 mod write_pieces;
 mod xattr;
 
+pub use calibrate::EachMeasured;
 pub use check::{CheckReport, Finding, check, check_candidates, check_watched};
 pub use core::stop_clock;
 pub use error::{Error, Result};
@@ -101,7 +103,7 @@ pub use lock_types::{
     LIBRARY_DOOR, LockChange, LockClass, LockDone, LockKind, LockObserver, LockOwner, LockTicket,
 };
 pub use meter::{Call, CallCount, Meter};
-pub use placement::{Policy, Side};
+pub use placement::{Calibration, Kind, Place, Point, Policy, Side};
 pub use range_lock::{RangeGuard, RangeLock};
 pub use repair::{Repair, RepairReport, repair, repair_candidates, undo};
 pub use request::RequestId;

@@ -77,8 +77,10 @@ pub struct WorkerStats {
     pub read_bytes: u64,
     /// Bytes that they wrote.
     pub written_bytes: u64,
-    /// Threads that read there and that write, now, as far as they are counted.
+    /// Turns of threads that read there and that write, now, as far as they are counted.
     pub active: [u32; 2],
+    /// How many turns there are; `u32::MAX`: any number.
+    pub limits: [u32; 2],
     /// How often one died of a request, and was there again.
     pub deaths: u64,
     /// For how long one has been at the same request, at most.
@@ -95,6 +97,7 @@ impl From<&workers::SliceStats> for WorkerStats {
             read_bytes: stats.bytes[0],
             written_bytes: stats.bytes[1],
             active: stats.active,
+            limits: stats.limits,
             deaths: stats.seats.iter().map(|seat| seat.deaths).sum(),
             busy: stats.seats.iter().filter_map(|seat| seat.busy).max().unwrap_or_default(),
             stalled: stats.stalled,

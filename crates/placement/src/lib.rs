@@ -10,8 +10,10 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod calibration;
 mod machine;
 mod policy;
 
+pub use calibration::{Calibration, Place, Point};
 pub use machine::{Class, Curve, Machine, MachineAccess};
-pub use policy::{Access, Decision, Kind, NO_LIMIT, Policy, Reason, Side, Way};
+pub use policy::{Access, Decision, Kind, LARGE_BYTES, NO_LIMIT, Policy, Reason, Side, Way};

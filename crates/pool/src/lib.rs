@@ -6,6 +6,7 @@
 pub mod addr;
 mod bitmap;
 mod blocks;
+mod calibration;
 mod checkpoint;
 mod copies;
 mod directory;

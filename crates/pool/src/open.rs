@@ -115,7 +115,7 @@ impl Pool {
         let mut pool =
             Pool::assemble(slices, roots, highest, nodes, options.clone(), notes, inodes);
         pool.mirrors = mirrors;
-        pool.charge();
+        pool.meet_machine();
         if !options.salvage {
             pool.load_space(recovery.records.is_empty())?;
         }
@@ -124,8 +124,10 @@ impl Pool {
         Ok((pool, recovery))
     }
 
-    /// From now on the memory that is played makes accesses wait.
-    fn charge(&mut self) {
+    /// Says what was measured elsewhere; and where a machine is played, its memory makes accesses
+    /// wait from now on.
+    fn meet_machine(&mut self) {
+        self.note_other_machine();
         let Some(emulated) = self.options().emulated.clone() else { return };
         for index in 0..self.slices.len() as u8 {
             if let Some(node) = self.nodes().of(index) {

@@ -17,7 +17,7 @@ use crate::tree::{self, Key, PAGE_BYTES, PageCopy, PagePtr, PageRead, Root, Tree
 use arc_swap::ArcSwap;
 use crossbeam_utils::CachePadded;
 use parking_lot::Mutex;
-use pmem::{Deferred, Domain, InFlight};
+use pmem::{Deferred, Domain};
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};

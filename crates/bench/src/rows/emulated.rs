@@ -125,7 +125,10 @@ fn crowd(options: &Options, name: &'static str, kind: Kind) -> Result<Row> {
     }
     let title = format!("{name}: {}, calls of {} KiB", machine.name, CROWD_UNIT >> 10);
     let words = Words { title: &title, x: "callers on one node", y: "MiB/s" };
-    draw(options, name, words, &[("with limits", ours), ("without limits", theirs)])?;
+    if let Some(dir) = &options.pictures {
+        let lines = [("with limits".to_owned(), ours), ("without limits".to_owned(), theirs)];
+        draw(dir, name, words, &lines)?;
+    }
     Ok(row)
 }
 

@@ -3,6 +3,7 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod calibrates;
 mod control;
 mod copies;
 mod full_disk;

@@ -64,6 +64,14 @@ impl Scratch {
         scratch
     }
 
+    /// A formatted pool in the domain `sync`.
+    pub fn synced() -> Scratch {
+        let scratch = Scratch { root: tempfile::tempdir().unwrap(), mount: None };
+        let pool = scratch.pool();
+        ok(run([OsStr::new("format"), pool.as_os_str(), "--size=32M".as_ref()]));
+        scratch
+    }
+
     /// Mounts it, where that can be.
     pub fn mounts(&mut self) -> bool {
         let can = can_mount();
