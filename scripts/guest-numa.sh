@@ -1,0 +1,54 @@
+# Sourced by scripts/guest. Machines of several NUMA nodes, with persistent memory on each.
+# shellcheck shell=bash
+# shellcheck disable=SC2034 # what scripts/guest reads
+#
+#   two   two nodes, a CPU and an NVDIMM on each
+#   four  four nodes with an NVDIMM each; the last has no CPU, and the third is nearest to it. The
+#         tests of whatever delegates run there, too
+#   cxl   a node with a CPU and an NVDIMM, and memory behind CXL (QEMU's cxl-type3)
+#
+# scripts/guest-numa-init is what runs inside.
+
+numa_boots="two four"
+
+# The tests outside stay where they are: only the list of them goes in.
+put_numa() {
+    local name
+    put "${tests[nodes]}" tests/nodes
+    put "${tests[thread]}" tests/thread
+    # Direct reads and writes want aligned buffers, which the shell's own dd does not have.
+    rm -f "$root/bin/dd"
+    put "$(command -v dd)" bin/dd
+    for name in workers delegate layout; do
+        echo "${tests[$name]}"
+    done >"$root/tests/numa"
+}
+
+machine_of_two() {
+    nvdimm_size=226M
+}
+
+# The node without a CPU is near the third, so neither the first nor the last before it would do.
+machine_of_four() {
+    nvdimm_size=226M
+    node_cpus=(0 1 2 '')
+    distances=(
+        src=0,dst=1,val=21 src=0,dst=2,val=21 src=0,dst=3,val=28
+        src=1,dst=2,val=21 src=1,dst=3,val=28 src=2,dst=3,val=17
+    )
+}
+
+# Runs the boots that are named in `numa_only`.
+numa() {
+    local name words
+    for name in $numa_only; do
+        declare -F "machine_of_$name" >/dev/null || fail "no machine $name: $numa_boots"
+        "machine_of_$name"
+        make_memory
+        words="${!node_cpus[*]}"
+        words="nearside.nodes=${words// /,}"
+        [[ $name != four ]] || words+=" nearside.outside=1"
+        boot "$name" ,nvdimm-persistence=cpu passed "$words"
+    done
+    echo "test result: ok. $passed passed; 0 failed"
+}
