@@ -14,18 +14,25 @@ numa_boots="two four"
 # The tests outside stay where they are: only the list of them goes in.
 put_numa() {
     local name
+    {
+        for name in workers delegate layout lib:placement; do
+            echo "${tests[$name]}"
+        done
+        echo "${tests[lib:pool]} nodes::"
+    } >"$root/tests/numa"
     put "${tests[nodes]}" tests/nodes
     put "${tests[thread]}" tests/thread
     # Direct reads and writes want aligned buffers, which the shell's own dd does not have.
     rm -f "$root/bin/dd"
     put "$(command -v dd)" bin/dd
-    for name in workers delegate layout; do
-        echo "${tests[$name]}"
-    done >"$root/tests/numa"
+    # The shell has none, that makes a program come before all others.
+    put "$(command -v chrt)" bin/chrt
 }
 
 machine_of_two() {
     nvdimm_size=226M
+    node_cpus=(0 1)
+    distances=(src=0,dst=1,val=21)
 }
 
 # The node without a CPU is near the third, so neither the first nor the last before it would do.
