@@ -9,7 +9,7 @@
 #
 # scripts/guest-numa-init is what runs inside.
 
-numa_boots="two four"
+numa_boots="two four cxl"
 
 # The tests outside stay where they are: only the list of them goes in.
 put_numa() {
@@ -25,6 +25,7 @@ put_numa() {
     # Direct reads and writes want aligned buffers, which the shell's own dd does not have.
     rm -f "$root/bin/dd"
     put "$(command -v dd)" bin/dd
+    put "$(command -v cxl)" bin/cxl
     # The shell has none, that makes a program come before all others.
     put "$(command -v chrt)" bin/chrt
 }
@@ -42,6 +43,25 @@ machine_of_four() {
     distances=(
         src=0,dst=1,val=21 src=0,dst=2,val=21 src=0,dst=3,val=28
         src=1,dst=2,val=21 src=1,dst=3,val=28 src=2,dst=3,val=17
+    )
+}
+
+# The window in which the kernel maps CXL memory, a host bridge with two ports (with one alone QEMU
+# and the kernel disagree about who decodes), and behind one of them persistent memory.
+machine_of_cxl() {
+    nvdimm_size=226M
+    node_cpus=(0 1)
+    distances=(src=0,dst=1,val=21)
+    machine=q35,cxl=on,cxl-fmw.0.targets.0=cxl.0,cxl-fmw.0.size=1G,nvdimm=on
+    truncate -s 256M "$scratch/cxl"
+    truncate -s 1M "$scratch/cxl-labels"
+    more_devices=(
+        -object "memory-backend-file,id=cxl-file,share=on,size=256M,mem-path=$scratch/cxl"
+        -object "memory-backend-file,id=cxl-lsa,share=on,size=1M,mem-path=$scratch/cxl-labels"
+        -device pxb-cxl,bus_nr=12,bus=pcie.0,id=cxl.0
+        -device cxl-rp,port=0,bus=cxl.0,id=port0,chassis=0,slot=2
+        -device cxl-rp,port=1,bus=cxl.0,id=port1,chassis=0,slot=3
+        -device cxl-type3,bus=port0,memdev=cxl-file,lsa=cxl-lsa,id=cxl-pmem0
     )
 }
 
