@@ -1,6 +1,6 @@
 # Sourced by scripts/guest. Machines of several NUMA nodes, with persistent memory on each.
 # shellcheck shell=bash
-# shellcheck disable=SC2034 # what scripts/guest reads
+# shellcheck disable=SC2034,SC2154 # what scripts/guest reads and sets
 #
 #   two   two nodes, a CPU and an NVDIMM on each
 #   four  four nodes with an NVDIMM each; the last has no CPU, and the third is nearest to it. The
@@ -33,7 +33,7 @@ put_numa() {
 machine_of_two() {
     nvdimm_size=226M
     node_cpus=(0 1)
-    distances=(src=0,dst=1,val=21)
+    distances=("src=0,dst=1,val=21")
 }
 
 # The node without a CPU is near the third, so neither the first nor the last before it would do.
@@ -41,8 +41,8 @@ machine_of_four() {
     nvdimm_size=226M
     node_cpus=(0 1 2 '')
     distances=(
-        src=0,dst=1,val=21 src=0,dst=2,val=21 src=0,dst=3,val=28
-        src=1,dst=2,val=21 src=1,dst=3,val=28 src=2,dst=3,val=17
+        "src=0,dst=1,val=21" "src=0,dst=2,val=21" "src=0,dst=3,val=28"
+        "src=1,dst=2,val=21" "src=1,dst=3,val=28" "src=2,dst=3,val=17"
     )
 }
 
@@ -51,17 +51,17 @@ machine_of_four() {
 machine_of_cxl() {
     nvdimm_size=226M
     node_cpus=(0 1)
-    distances=(src=0,dst=1,val=21)
+    distances=("src=0,dst=1,val=21")
     machine=q35,cxl=on,cxl-fmw.0.targets.0=cxl.0,cxl-fmw.0.size=1G,nvdimm=on
     truncate -s 256M "$scratch/cxl"
     truncate -s 1M "$scratch/cxl-labels"
     more_devices=(
         -object "memory-backend-file,id=cxl-file,share=on,size=256M,mem-path=$scratch/cxl"
         -object "memory-backend-file,id=cxl-lsa,share=on,size=1M,mem-path=$scratch/cxl-labels"
-        -device pxb-cxl,bus_nr=12,bus=pcie.0,id=cxl.0
-        -device cxl-rp,port=0,bus=cxl.0,id=port0,chassis=0,slot=2
-        -device cxl-rp,port=1,bus=cxl.0,id=port1,chassis=0,slot=3
-        -device cxl-type3,bus=port0,memdev=cxl-file,lsa=cxl-lsa,id=cxl-pmem0
+        -device "pxb-cxl,bus_nr=12,bus=pcie.0,id=cxl.0"
+        -device "cxl-rp,port=0,bus=cxl.0,id=port0,chassis=0,slot=2"
+        -device "cxl-rp,port=1,bus=cxl.0,id=port1,chassis=0,slot=3"
+        -device "cxl-type3,bus=port0,memdev=cxl-file,lsa=cxl-lsa,id=cxl-pmem0"
     )
 }
 
