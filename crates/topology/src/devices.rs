@@ -18,7 +18,8 @@ pub struct PmDevice {
     pub path: PathBuf,
     /// Bytes, if the kernel says.
     pub bytes: Option<u64>,
-    /// The kernel's number of the node that it lies on, or of the nearest that is online; if it says.
+    /// The kernel's number of the node that it lies on, or of the nearest that is online, if it
+    /// says.
     pub node: Option<u32>,
 }
 

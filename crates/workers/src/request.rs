@@ -90,8 +90,8 @@ impl<'b> Task<'b> {
         self.kind
     }
 
-    /// Slices and bytes of pieces that were for workers, and that the caller copied after all: since
-    /// none came in time, or had a place for them, or could copy them.
+    /// Slices and bytes of pieces that were for workers, and that the caller copied after all:
+    /// since none came in time, or had a place for them, or could copy them.
     pub fn taken_back(&self) -> &[(u8, usize)] {
         &self.taken_back
     }
