@@ -193,7 +193,11 @@ impl Core {
         }
         // who waits for workers has no turn: those of another slice may wait for that one
         let turns = std::mem::take(&mut plan.turns);
-        self.delegation.workers().copy(task, &plan.theirs, &plan.own, || drop(turns))
+        let done = self.delegation.workers().copy(task, &plan.theirs, &plan.own, || drop(turns));
+        for (slice, bytes) in task.taken_back() {
+            self.copied(task.kind(), *slice, *bytes);
+        }
+        done
     }
 
     /// The caller itself copied so many bytes of a slice.

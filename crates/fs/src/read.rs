@@ -229,6 +229,9 @@ impl Core {
                 len = len.min(BLOCK - at);
                 let out = &mut buffer[done..done + len];
                 self.copy_block(inode, first + index as u64, &views[index], at, out)?;
+                if !views[index].addr.is_none() {
+                    self.copied(Kind::Read, views[index].addr.slice(), len);
+                }
             }
             done += len;
             index += run;

@@ -230,3 +230,24 @@ fn what_is_copied_from_elsewhere_is_counted() {
         }
     }
 }
+
+/// What is read first after an open is verified on the way, by its caller, wherever it lies.
+#[test]
+fn a_first_read_is_counted_too() {
+    let pool = pool(options(0, None));
+    let fs = pool.start_alone();
+    fs.write(&striped(&fs, "file"), 0, &pattern(3, MIB)).unwrap();
+    fs.close().unwrap();
+    drop(fs);
+    let fs = pool.start_alone();
+    let file = find(&fs, "file");
+    let by_callers = || {
+        let slices = fs.stats().slices;
+        slices.iter().map(|it| it.copied.local_read + it.copied.remote_read).sum::<u64>()
+    };
+    content(&fs, &file);
+    assert_eq!((by_callers(), delegated(&fs)), (MIB as u64, (0, 0)));
+    content(&fs, &file);
+    assert_eq!(by_callers() + delegated(&fs).0, 2 * MIB as u64);
+    assert!(delegated(&fs).0 > 0);
+}

@@ -18,7 +18,8 @@ pub struct PmDevice {
     pub path: PathBuf,
     /// Bytes, if the kernel says.
     pub bytes: Option<u64>,
-    /// The kernel's number of the node that it lies on, if it says.
+    /// The kernel's number of the node that it lies on, or of the nearest that is online, if it
+    /// says.
     pub node: Option<u32>,
 }
 
@@ -36,7 +37,9 @@ pub fn pm_devices(root: &Path) -> Result<Vec<PmDevice>> {
     }
     for name in names(&root.join("bus/dax/devices"), "dax")? {
         let dir = root.join("bus/dax/devices").join(&name);
-        let target = node(&dir.join("target_node"))?;
+        // memory of its own node, as behind CXL, may be all there is of that node: it is not online
+        let is_online = |id: &u32| root.join(format!("devices/system/node/node{id}")).exists();
+        let target = node(&dir.join("target_node"))?.filter(is_online);
         devices.push(PmDevice {
             path: Path::new("/dev").join(&name),
             bytes: number(&dir.join("size"))?,
@@ -106,11 +109,16 @@ mod tests {
         put(root.path(), "bus/dax/devices/dax0.0/size", "4096\n");
         put(root.path(), "bus/dax/devices/dax0.0/target_node", "2\n");
         put(root.path(), "bus/dax/devices/dax0.0/numa_node", "0\n");
+        put(root.path(), "devices/system/node/node2/cpulist", "\n");
+        put(root.path(), "bus/dax/devices/dax1.0/size", "4096\n");
+        put(root.path(), "bus/dax/devices/dax1.0/target_node", "3\n");
+        put(root.path(), "bus/dax/devices/dax1.0/numa_node", "1\n");
         let device = |path: &str, bytes, node| PmDevice { path: path.into(), bytes, node };
         let expected = [
             device("/dev/pmem0", Some(4096), None),
             device("/dev/pmem1", Some(1 << 20), Some(1)),
             device("/dev/dax0.0", Some(4096), Some(2)),
+            device("/dev/dax1.0", Some(4096), Some(1)),
         ];
         assert_eq!(pm_devices(root.path()).unwrap(), expected);
         for (path, word) in [("block/pmem0/size", "much"), ("block/pmem0/device/numa_node", "-2")] {

@@ -11,6 +11,7 @@ use crate::ring::WORDS;
 use crate::slots::PieceId;
 use placement::Kind;
 use pmem::{InFlight, Mapping};
+use smallvec::SmallVec;
 use std::marker::PhantomData;
 
 // pieces of one mapping are copied by several threads at one time
@@ -45,6 +46,8 @@ pub struct Task<'b> {
     len: usize,
     /// Where the checksum of each block goes that is written.
     sums: *mut u32,
+    /// What its caller copied of pieces that were for workers.
+    taken_back: SmallVec<[(u8, usize); 2]>,
     lent: PhantomData<&'b mut [u8]>,
 }
 
@@ -70,6 +73,7 @@ impl<'b> Task<'b> {
             bytes,
             len: data.len(),
             sums: sums.as_mut_ptr(),
+            taken_back: SmallVec::new(),
             lent: PhantomData,
         }
     }
@@ -77,12 +81,24 @@ impl<'b> Task<'b> {
     /// `buffer` is read into.
     pub fn read(buffer: &'b mut [u8]) -> Task<'b> {
         let (bytes, len) = (buffer.as_mut_ptr(), buffer.len());
-        Task { kind: Kind::Read, bytes, len, sums: std::ptr::null_mut(), lent: PhantomData }
+        let (sums, taken_back) = (std::ptr::null_mut(), SmallVec::new());
+        Task { kind: Kind::Read, bytes, len, sums, taken_back, lent: PhantomData }
     }
 
     /// Which way.
     pub fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// Slices and bytes of pieces that were for workers, and that the caller copied after all:
+    /// since none came in time, or had a place for them, or could copy them.
+    pub fn taken_back(&self) -> &[(u8, usize)] {
+        &self.taken_back
+    }
+
+    /// The caller copies this piece, which was for workers.
+    pub(crate) fn take_back(&mut self, piece: &Piece<'_>) {
+        self.taken_back.push((piece.slice, piece.len));
     }
 
     /// Copies a piece by the calling thread. No other piece that somebody copies meanwhile overlaps

@@ -174,7 +174,7 @@ impl Waiting<'_> {
         if !self.job.claim(piece) {
             return None;
         }
-        let written = copy_own(task, &self.theirs[piece..=piece], failed);
+        let written = copy_back(task, &self.theirs[piece..=piece], failed);
         self.job.slot().finished(piece as u16, true);
         Some(written)
     }
@@ -193,6 +193,16 @@ impl Drop for Waiting<'_> {
             std::thread::yield_now();
         }
     }
+}
+
+/// The caller copies these, which were for workers.
+pub(crate) fn copy_back(
+    task: &mut Task<'_>,
+    pieces: &[Piece<'_>],
+    failed: &mut pmem::Result<()>,
+) -> InFlight {
+    pieces.iter().for_each(|piece| task.take_back(piece));
+    copy_own(task, pieces, failed)
 }
 
 /// The caller copies these.

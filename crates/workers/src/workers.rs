@@ -6,7 +6,7 @@ use crate::queue::Queue;
 use crate::request::{Piece, Task, are_apart};
 use crate::slots::{PIECES_MAX, Slots};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
-use crate::waiting::{Waiting, copy_own};
+use crate::waiting::{Waiting, copy_back, copy_own};
 use crate::worker;
 use parking_lot::Mutex;
 use placement::{Kind, Side};
@@ -287,7 +287,7 @@ impl Workers {
         self.start();
         let hint = topology::recent_cpu() as usize * 7;
         let Some(job) = self.shared.slots.begin(theirs.len(), hint) else {
-            let done = copy_own(task, theirs, failed).and(copy_own(task, own, failed));
+            let done = copy_back(task, theirs, failed).and(copy_own(task, own, failed));
             then.take().into_iter().for_each(|then| then());
             return done;
         };
@@ -308,7 +308,7 @@ impl Workers {
         // what workers could not copy
         let mut again = InFlight::none();
         for piece in (0..theirs.len()).filter(|piece| job.failed(*piece)) {
-            again = again.and(copy_own(task, &theirs[piece..=piece], failed));
+            again = again.and(copy_back(task, &theirs[piece..=piece], failed));
         }
         done.and(helped).and(again)
     }

@@ -63,8 +63,15 @@ impl World {
         piece.collect()
     }
 
-    /// Writes and reads back; every second piece of `own` by the caller.
-    fn round_trip(&self, workers: &Workers, pieces: &[Piece<'_>], seed: u64, shares: bool) {
+    /// Writes and reads back; every second piece by the caller, if it `shares`. Gives the bytes
+    /// that were for workers, and those of them that the caller took back.
+    fn round_trip(
+        &self,
+        workers: &Workers,
+        pieces: &[Piece<'_>],
+        seed: u64,
+        shares: bool,
+    ) -> (usize, usize) {
         let len = pieces.iter().map(|piece| piece.len).sum();
         let data = pattern(seed, len);
         let is_own = |index: usize| shares && index % 2 == 1;
@@ -76,6 +83,8 @@ impl World {
         let mut sums = vec![0; len / BLOCK_BYTES];
         let mut task = Task::write(&data, &mut sums);
         let _ = pmem::fence(workers.copy(&mut task, &theirs, &own, || ()).unwrap());
+        let taken_back = |task: &Task<'_>| task.taken_back().iter().map(|it| it.1).sum::<usize>();
+        let mut taken = taken_back(&task);
         for (block, sum) in data.chunks(BLOCK_BYTES).zip(&sums) {
             assert_eq!(*sum, pmem::crc32c(0, block));
         }
@@ -87,7 +96,9 @@ impl World {
         let mut read = vec![0; len];
         let mut task = Task::read(&mut read);
         let _ = workers.copy(&mut task, &theirs, &own, || ()).unwrap();
+        taken += taken_back(&task);
         assert!(read == data);
+        (2 * theirs.iter().map(|piece| piece.len).sum::<usize>(), taken)
     }
 }
 
@@ -104,18 +115,21 @@ fn what_is_delegated_arrives() {
     let world = world();
     let workers = workers(2, [None; 2], None);
     assert!(workers.stats().iter().all(|slice| slice.seats.is_empty()), "nobody asked yet");
-    let mut seed = 0;
+    let (mut seed, mut by_workers) = (0, 0);
     for (blocks, piece) in [(1, 1), (3, 1), (7, 2), (64, 64), (100, 9), (512, 16), (300, 1)] {
         for shares in [false, true] {
             seed += 1;
             let pieces = world.pieces(blocks, piece, seed % 5 * 4096);
-            world.round_trip(&workers, &pieces, seed, shares);
+            let (asked, taken) = world.round_trip(&workers, &pieces, seed, shares);
+            by_workers += asked - taken;
         }
     }
     // more pieces than a job has
     let pieces = world.pieces(PIECES_MAX * 2 + 5, 1, 0);
-    world.round_trip(&workers, &pieces, 99, false);
+    let (asked, taken) = world.round_trip(&workers, &pieces, 99, false);
     let stats = workers.stats();
+    let counted: u64 = stats.iter().flat_map(|slice| slice.bytes).sum();
+    assert_eq!(counted as usize, by_workers + asked - taken, "each byte has one who copied it");
     assert!(
         stats.iter().all(|slice| slice.seats.len() == 2 && slice.bytes.iter().all(|it| *it > 0))
     );
@@ -243,7 +257,8 @@ fn where_workers_are_stopped_others_serve() {
     });
     let workers = workers(1, [None; 2], Some(trouble));
     for round in 0..3 {
-        world.round_trip(&workers, &world.pieces(30, 3, 0), round, false);
+        let (asked, taken) = world.round_trip(&workers, &world.pieces(30, 3, 0), round, false);
+        assert_eq!(taken, asked, "nobody else was there");
     }
     let stats = workers.stats();
     assert!(stats.iter().all(|slice| slice.stalled), "{stats:?}");
