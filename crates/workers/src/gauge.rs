@@ -62,6 +62,11 @@ impl Gauge {
         self.active.load(Ordering::SeqCst) + turns.min(self.limit) <= self.limit
     }
 
+    /// Whether a worker sleeps until there are turns.
+    pub fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed) > 0
+    }
+
     /// Turns taken.
     #[inline]
     pub fn active(&self) -> u32 {
@@ -75,6 +80,12 @@ impl Gauge {
 }
 
 impl AtWork<'_> {
+    /// Gives its turns back without waking anybody: who calls this looks for work itself.
+    pub fn leave(self) {
+        self.gauge.active.fetch_sub(self.turns, Ordering::SeqCst);
+        std::mem::forget(self);
+    }
+
     /// Has so many turns from now on: gives others back, or takes what is missing, whether it is
     /// there or not.
     pub fn set(&mut self, turns: u32) {

@@ -85,6 +85,11 @@ impl SliceWork {
     /// Serves one request, of the first kind if there is one; false if none may be served.
     fn serve(&self, shared: &Shared, seat: usize, first: Kind) -> bool {
         let order = if first == Kind::Read { [0, 1] } else { [1, 0] };
+        // while this one is at the first kind, somebody else is to be at the other
+        let other = &self.queues[order[1]];
+        if other.gauge.is_wanted() && other.can_work() && self.queues[order[0]].can_work() {
+            self.bell.ring(1);
+        }
         order.into_iter().any(|kind| self.serve_one(shared, seat, &self.queues[kind]))
     }
 
@@ -118,7 +123,8 @@ impl SliceWork {
         let is_copied = copied.is_some();
         // durable before anybody is told
         let _clean = pmem::fence(copied.unwrap_or_else(InFlight::none));
-        drop(at_work);
+        // this worker looks for the next one itself
+        at_work.leave();
         if is_copied {
             if shared.played.is_none() {
                 queue.pace(request.len, began.elapsed());
