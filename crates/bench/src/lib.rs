@@ -28,6 +28,10 @@ mod error;
 mod icount;
 mod interrupt;
 mod lab;
+#[cfg(any(test, feature = "lock-trace"))]
+mod lock_model;
+#[cfg(feature = "lock-trace")]
+mod metadata;
 mod options;
 mod picture;
 mod row;
@@ -38,6 +42,8 @@ mod stats;
 
 pub use error::{Error, Result};
 pub use icount::{Operation, icount};
+#[cfg(feature = "lock-trace")]
+pub use metadata::metadata;
 pub use options::Options;
 pub use picture::{Line, Words, draw};
 pub use row::{Against, Fill, Row, Spread, table};

@@ -35,6 +35,9 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Watch the locks of calls that make names, and play 224 threads with them.
+    #[cfg(feature = "lock-trace")]
+    Metadata,
     /// Make calls of one operation, for a tool that counts instructions.
     Icount {
         /// Which.
@@ -66,6 +69,11 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
     };
     if let Some(Verb::Icount { operation, calls }) = &arguments.verb {
         return icount(&options, operation.parse::<Operation>()?, *calls);
+    }
+    #[cfg(feature = "lock-trace")]
+    if let Some(Verb::Metadata) = &arguments.verb {
+        print!("{}", nearside_bench::metadata(&options)?);
+        return Ok(());
     }
     let json = arguments.json;
     let rows = run_each(&options, &mut |row| {

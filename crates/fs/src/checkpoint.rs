@@ -71,7 +71,7 @@ impl Core {
     /// Whether nothing changed since the last cut, and the log is empty. The gate is closed.
     pub fn all_folded(&self) -> bool {
         let log_empty = self.pool.log_used_bytes() == 0;
-        let is_clean = self.dirty.lock().is_empty() && self.touched.lock().is_empty();
+        let is_clean = self.dirty.is_empty() && self.touched.lock().is_empty();
         log_empty && is_clean && !self.tickets.any_stale()
     }
 
@@ -79,7 +79,7 @@ impl Core {
     pub fn encode(&self) -> (Vec<SliceBatch>, Vec<Arc<Inode>>) {
         let mut batch: Vec<SliceBatch> = Vec::new();
         batch.resize_with(self.pool.slices().len(), SliceBatch::default);
-        let dirty = std::mem::take(&mut *self.dirty.lock());
+        let dirty = self.dirty.take();
         for inode in &dirty {
             if let Some(batch) = batch.get_mut(usize::from(keys::home(inode.ino))) {
                 encode_inode(inode, batch);

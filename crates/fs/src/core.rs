@@ -7,6 +7,7 @@
 use crate::background::Signals;
 use crate::by_slice::BySlice;
 use crate::delegate::Delegation;
+use crate::dirty::DirtyInodes;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::inode_table::{self, InodeTable};
@@ -22,7 +23,7 @@ use crate::stats::CheckpointTimes;
 use crate::take_over::Inherited;
 use crate::tickets::Tickets;
 use crate::traffic::Traffic;
-use parking_lot::Mutex;
+use ::locks::Mutex;
 use pmem::InFlight;
 use pool::tree::Key;
 use pool::{Atime, BlockAddr, Pool, RecordBuffer, Slice};
@@ -66,7 +67,7 @@ pub struct Core {
     /// The inodes in DRAM.
     pub table: InodeTable,
     /// Inodes that changed since the last cut.
-    pub dirty: Mutex<Vec<Arc<Inode>>>,
+    pub dirty: DirtyInodes,
     /// Values of the trees (of inodes, leaves, patches, entries) that changed since the last cut,
     /// in units of about 64 bytes.
     pub dirty_units: AtomicU64,
@@ -190,7 +191,7 @@ impl Core {
             payload_max,
             stores_in_place: pool.domain() != pmem::Domain::Sync,
             table: inode_table::new(),
-            dirty: Mutex::default(),
+            dirty: DirtyInodes::new(),
             dirty_units: AtomicU64::new(0),
             dirty_max: AtomicU64::new(dirty_max(&pool)),
             folded: Mutex::default(),

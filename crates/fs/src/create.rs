@@ -62,7 +62,7 @@ impl Core {
         check_name(name)?;
         let kind = kind_of(node)?;
         let name = self.name(name);
-        let dir = self.inode(parent)?;
+        let dir = self.inode_to_lock(parent)?;
         self.change(|| {
             let mut meta = dir.meta.write();
             check_directory(&dir, &meta)?;
@@ -106,7 +106,7 @@ impl Core {
 
     /// Makes a file without a name; it counts as open.
     pub fn create_unnamed(&self, parent: Ino, by: Creation) -> Result<(Attr, Arc<Inode>)> {
-        let dir = self.inode(parent)?;
+        let dir = self.inode_to_lock(parent)?;
         self.change(|| {
             let mut meta = dir.meta.write();
             check_directory(&dir, &meta)?;

@@ -12,7 +12,7 @@ use crate::map::BlockMap;
 use crate::range_lock::RangeLock;
 use crate::types::{Attr, FileKind, Ino, Timestamp};
 use crate::xattr::Xattrs;
-use parking_lot::{Mutex, RwLock};
+use ::locks::{Mutex, RwLock};
 use pool::tree::{Change, Key};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};

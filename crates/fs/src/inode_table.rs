@@ -7,7 +7,7 @@ use crate::inode::Inode;
 use crate::inode_hash::InodeHash;
 use crate::keys;
 use crate::types::{FileKind, Ino};
-use parking_lot::RwLock;
+use ::locks::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,11 +41,17 @@ impl Core {
 
     /// The inode, loaded if need be.
     pub fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
-        let inode = match self.cached_inode(ino) {
-            Some(inode) => inode,
-            None => self.load_inode(ino)?,
-        };
+        let inode = self.inode_to_lock(ino)?;
         if inode.meta.read().gone { Err(Error::NotFound) } else { Ok(inode) }
+    }
+
+    /// The same for who locks it then, and looks whether it is gone: where many change one
+    /// directory, waiting for its lock once is enough.
+    pub fn inode_to_lock(&self, ino: Ino) -> Result<Arc<Inode>> {
+        match self.cached_inode(ino) {
+            Some(inode) => Ok(inode),
+            None => self.load_inode(ino),
+        }
     }
 
     fn load_inode(&self, ino: Ino) -> Result<Arc<Inode>> {
@@ -119,27 +125,16 @@ impl Core {
 
     #[cold]
     fn list_dirty(&self, inode: &Arc<Inode>) {
-        let mut dirty = self.dirty.lock();
-        if !inode.dirty.swap(true, Ordering::Relaxed) {
-            inode.dirty_at.store(dirty.len() as u32, Ordering::Relaxed);
-            dirty.push(inode.clone());
+        if self.dirty.add(inode) {
             self.dirty_units.fetch_add(INODE_UNITS, Ordering::Relaxed);
         }
     }
 
     /// Forgets an inode that came and went between two cuts: no tree will ever know of it.
     pub fn forget_unstored(&self, inode: &Arc<Inode>) {
-        let mut dirty = self.dirty.lock();
-        if inode.dirty.swap(false, Ordering::Relaxed) {
-            let at = inode.dirty_at.load(Ordering::Relaxed);
-            let listed = dirty.swap_remove(at as usize);
-            assert!(Arc::ptr_eq(&listed, inode), "the list knows where an inode is");
-            if let Some(moved) = dirty.get(at as usize) {
-                moved.dirty_at.store(at, Ordering::Relaxed);
-            }
+        if self.dirty.remove(inode) {
             self.dirty_units.fetch_sub(INODE_UNITS, Ordering::Relaxed);
         }
-        drop(dirty);
         self.forget_inode(inode.ino);
     }
 }

@@ -208,7 +208,7 @@ impl Core {
 
     /// Calls `each` with every leaf in DRAM that changed since the last cut.
     pub fn each_dirty_leaf(&self, each: &mut dyn FnMut(&Arc<Inode>, u64, &Leaf)) {
-        let dirty = self.dirty.lock().clone();
+        let dirty = self.dirty.all();
         for inode in &dirty {
             let leaves = inode.dirty_leaves.lock().clone();
             for index in leaves {

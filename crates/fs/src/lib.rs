@@ -24,6 +24,7 @@ mod core;
 mod create;
 mod delegate;
 mod dir;
+mod dirty;
 mod entries;
 mod error;
 mod extents;

@@ -19,7 +19,7 @@ use crate::lock_types::{
 };
 use crate::lock_waits::{Judged, Waits};
 use crate::types::Ino;
-use parking_lot::{Mutex, RwLock};
+use ::locks::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -5,8 +5,8 @@
 //! leaves do). Looking up a leaf takes no lock.
 
 use crate::leaf::{LEAF_INDEX_MAX, Leaf};
+use ::locks::Mutex;
 use arc_swap::{ArcSwapOption, Guard};
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 

@@ -12,7 +12,7 @@ use crate::item;
 use crate::keys;
 use crate::short_name::ShortName;
 use crate::types::{Attr, FileKind, Ino, LINKS_MAX, NAME_BYTES_MAX, SYMLINK_BYTES_MAX, Timestamp};
-use parking_lot::RwLockWriteGuard;
+use ::locks::RwLockWriteGuard;
 use pool::tree::Change;
 use pool::{KIND_CHANGE, RecordBuffer};
 use std::collections::BTreeMap;

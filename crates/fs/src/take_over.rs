@@ -20,7 +20,7 @@ use crate::request::{self, RequestId};
 use crate::system::FileSystem;
 use crate::tickets::{Tickets, decode_orphan};
 use crate::types::{FileKind, Ino};
-use parking_lot::Mutex;
+use ::locks::Mutex;
 use pool::{Candidate, OpenOptions, Pool, Recovery};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;

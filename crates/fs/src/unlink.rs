@@ -64,7 +64,7 @@ impl Core {
             name => check_name(name)?,
         }
         let name = self.name(name);
-        let dir = self.inode(parent)?;
+        let dir = self.inode_to_lock(parent)?;
         self.change(|| {
             loop {
                 let (_, inode) = self.child(&dir, name)?.ok_or(Error::NotFound)?;

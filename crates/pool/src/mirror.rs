@@ -13,7 +13,7 @@ use crate::scrub::Scrubbed;
 use crate::slice::{Candidate, Slice, superblock_of_half};
 use crate::state::Left;
 use crate::superblock::{ROOT_BLOCKS, ROOT_COPY_BLOCKS, Superblock};
-use parking_lot::Mutex;
+use locks::Mutex;
 use pmem::Mapping;
 use std::path::{Path, PathBuf};
 

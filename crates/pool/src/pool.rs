@@ -16,7 +16,7 @@ use crate::superblock::{BLOCK_BYTES, FORMAT_VERSION};
 use crate::tree::{self, Key, PAGE_BYTES, PageCopy, PagePtr, PageRead, Root, TreeError};
 use arc_swap::ArcSwap;
 use crossbeam_utils::CachePadded;
-use parking_lot::Mutex;
+use locks::Mutex;
 use pmem::{Deferred, Domain};
 use std::sync::Arc;
 use std::sync::OnceLock;

@@ -8,7 +8,7 @@
 //! checkpoint itself work on a full pool.
 
 use crate::bitmap::{GROUP_BLOCKS, GroupBits, WORDS};
-use parking_lot::Mutex;
+use locks::Mutex;
 use pmem::{Fault, fails};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,0 +1,13 @@
+//! The engine's locks: `parking_lot`'s. With the feature `trace` they can be watched: a thread that
+//! asks for it gets a list of what it locked, where in the source, from when to when. Two looks at
+//! the clock a lock are the price, so no build for use has it.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+#[cfg(feature = "trace")]
+mod traced;
+
+#[cfg(not(feature = "trace"))]
+pub use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+#[cfg(feature = "trace")]
+pub use traced::{Held, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, begin, take};
