@@ -63,6 +63,8 @@ pub struct Stage {
     files: Vec<Arc<Handle>>,
     emulation: Arc<Emulation>,
     play: Play,
+    /// What workers had written before.
+    written_before: u64,
     _scratch: Scratch,
 }
 
@@ -102,7 +104,10 @@ impl Stage {
         let files = (0..play.callers).map(file).collect::<Result<Vec<_>>>()?;
         let mut read = data;
         files.iter().try_for_each(|file| fs.read(file, 0, &mut read).map(|_| ()))?;
-        Ok(Stage { fs, files, emulation, play: play.clone(), _scratch: scratch })
+        let play = play.clone();
+        let mut stage = Stage { fs, files, emulation, play, written_before: 0, _scratch: scratch };
+        stage.written_before = stage.written_by_workers();
+        Ok(stage)
     }
 
     /// What so many callers move of their files in calls of `unit` bytes, in MiB/s of the machine's
@@ -152,10 +157,10 @@ impl Stage {
         Ok((calls * unit) as f64 / MIB / took.as_secs_f64())
     }
 
-    /// What was copied by workers, bytes read and written.
-    pub fn by_workers(&self) -> [u64; 2] {
+    /// Bytes that workers wrote in runs.
+    pub fn written_by_workers(&self) -> u64 {
         let slices = self.fs.stats().slices;
-        let sum = |of: fn(&fs::WorkerStats) -> u64| slices.iter().map(|it| of(&it.workers)).sum();
-        [sum(|it| it.read_bytes), sum(|it| it.written_bytes)]
+        let all: u64 = slices.iter().map(|slice| slice.workers.written_bytes).sum();
+        all - self.written_before
     }
 }

@@ -18,6 +18,8 @@ use crate::server_lock::ServerLock;
 use crate::size::show;
 use crate::{access, output, signals};
 
+/// Less than this may lie in caches.
+const CACHES_BYTES: u64 = 64 << 20;
 /// Seconds at hand for one of an emulated machine.
 const STRETCH: f64 = 400.0;
 
@@ -29,12 +31,13 @@ Examples:
   nearside calibrate /data/pool --pictures /tmp --seconds 60
   nearside calibrate /data/pool --dry-run --json
   nearside calibrate /data/pool --emulate optane-2-sockets
+  nearside calibrate /data/pool --forget
 
 Measures copies to and from free blocks of the pool's first slice: from its node, from another one,
 and by workers, by size and by threads. What follows, how many threads are to copy at one time and
 from which size on a worker is asked, is kept in the pool and counts whenever it is opened on a
-machine with as many nodes and CPUs. Measure on a machine that does nothing else. The pool is not
-mounted.")]
+machine with as many nodes and CPUs that may be used (a cpuset counts). Measure on a machine that
+does nothing else, and while nobody has the pool mounted.")]
 pub struct CalibrateArgs {
     /// The pool's directory.
     pub pool: PathBuf,
@@ -47,6 +50,9 @@ pub struct CalibrateArgs {
     /// Keep nothing.
     #[arg(long)]
     pub dry_run: bool,
+    /// Measure nothing, and keep nothing of what was measured before.
+    #[arg(long, conflicts_with_all = ["emulate", "pictures", "dry_run", "json"])]
+    pub forget: bool,
     /// Play this machine: a file, or one that comes along by its name. Keeps nothing.
     #[arg(long, value_name = "MACHINE")]
     pub emulate: Option<PathBuf>,
@@ -63,6 +69,8 @@ struct Report {
     /// None: nothing follows from what was measured.
     thresholds: Option<Thresholds>,
     hand_off_ns: f64,
+    /// Bytes of the free blocks that were used.
+    measured_bytes: u64,
     kept: bool,
 }
 
@@ -121,38 +129,68 @@ impl Threshold {
 /// Measures.
 pub fn run(args: &CalibrateArgs) -> Result<()> {
     signals::end_between_steps();
-    ServerLock::refuse_if_served(&args.pool)?;
     if access::mount_of(&args.pool)?.is_some() {
         return Err(refused(&args.pool, "is mounted; unmount it before it is calibrated"));
     }
+    ServerLock::refuse_if_served(&args.pool)?;
     let machine = args.emulate.as_deref().map(nearside_bench::machine).transpose()?;
     let emulation = machine.map(|machine| Emulation::new(machine, STRETCH)).transpose();
     let emulation = emulation.map_err(nearside_bench::Error::from)?;
     let emulated = emulation.clone().map(|it| -> Arc<dyn nearside::Emulated> { it });
     let options = OpenOptions { emulated, ..OpenOptions::default() };
-    let failed = || error::pool(&args.pool);
-    let pool = Pool::open_with(&args.pool, &options).map_err(failed())?;
+    if let Some(dir) = args.pictures.as_deref().filter(|dir| !dir.is_dir()) {
+        let reason = "is no directory for pictures".to_owned();
+        return Err(Error::Path { shown: dir.to_path_buf(), reason });
+    }
+    let pool = Pool::open_with(&args.pool, &options).map_err(error::pool(&args.pool))?;
+    let done = work(&pool, args, emulation.as_deref());
+    let closed = pool.close().map_err(error::pool(&args.pool));
+    let Some(measured) = done.and_then(|done| closed.map(|()| done))? else {
+        let shown = output::shown(args.pool.display().to_string().as_bytes());
+        return output::text(&format!("{shown}: nothing that was measured is kept any more\n"));
+    };
+    match args.json {
+        true => output::json(&report(&measured))?,
+        false => output::text(&text(&args.pool, &measured))?,
+    }
+    match &args.pictures {
+        Some(dir) => pictures(dir, &measured.calibration),
+        None => Ok(()),
+    }
+}
+
+/// What was measured, on so many bytes, and whether it is kept.
+struct Outcome {
+    calibration: Calibration,
+    bytes: u64,
+    kept: bool,
+}
+
+/// None: what was kept is forgotten.
+fn work(
+    pool: &Pool,
+    args: &CalibrateArgs,
+    emulation: Option<&Emulation>,
+) -> Result<Option<Outcome>> {
+    let failed = |error: nearside::files::Error| error::pool(&args.pool)(error.into());
+    if args.forget {
+        return pool.fs().forget_calibration().map_err(failed).map(|()| None);
+    }
     if pool.fs().info().domain == "sync" {
         let why = "its stores go to the page cache, which is on no node: nothing is delegated there, \
                    and there is nothing to calibrate";
         return Err(refused(&args.pool, why));
     }
+    let bytes = pool.fs().calibration_bytes();
     emulation.iter().for_each(|emulation| emulation.start());
-    let measured = measure(&pool, args);
+    let measured = measure(pool, args);
     emulation.iter().for_each(|emulation| emulation.stop());
     let calibration = measured?;
-    let keeps = !args.dry_run && emulation.is_none() && calibration.policy().is_some();
-    if keeps {
-        pool.fs().keep_calibration(&calibration).map_err(|error| failed()(error.into()))?;
+    let kept = !args.dry_run && emulation.is_none() && calibration.policy().is_some();
+    if kept {
+        pool.fs().keep_calibration(&calibration).map_err(failed)?;
     }
-    pool.close().map_err(failed())?;
-    if let Some(dir) = &args.pictures {
-        pictures(dir, &calibration)?;
-    }
-    match args.json {
-        true => output::json(&report(&calibration, keeps)),
-        false => output::text(&text(&args.pool, &calibration, keeps)),
-    }
+    Ok(Some(Outcome { calibration, bytes, kept }))
 }
 
 fn refused(pool: &Path, reason: &str) -> Error {
@@ -189,7 +227,8 @@ fn place_name(place: Place) -> &'static str {
     }
 }
 
-fn report(calibration: &Calibration, kept: bool) -> Report {
+fn report(outcome: &Outcome) -> Report {
+    let Outcome { calibration, bytes, kept } = outcome;
     let measured = |point: &Point| Measured {
         kind: kind_name(point.kind),
         place: place_name(point.place),
@@ -207,7 +246,8 @@ fn report(calibration: &Calibration, kept: bool) -> Report {
         points: calibration.points.iter().map(measured).collect(),
         thresholds,
         hand_off_ns: hand_off_ns(calibration),
-        kept,
+        measured_bytes: *bytes,
+        kept: *kept,
     }
 }
 
@@ -233,7 +273,8 @@ fn rows(calibration: &Calibration) -> Vec<Row<'_>> {
     rows
 }
 
-fn text(pool: &Path, calibration: &Calibration, kept: bool) -> String {
+fn text(pool: &Path, outcome: &Outcome) -> String {
+    let Outcome { calibration, bytes, kept } = outcome;
     let threads: BTreeSet<u32> = calibration.points.iter().map(|point| point.threads).collect();
     let heads: String = threads.iter().map(|threads| format!("{threads:>8}")).collect();
     let mut text = format!("MiB/s by threads           {heads}\n");
@@ -254,6 +295,10 @@ fn text(pool: &Path, calibration: &Calibration, kept: bool) -> String {
             text.push_str(&Threshold::of(&policy.read).text("reads"));
             text.push_str(&Threshold::of(&policy.write).text("writes"));
         }
+    }
+    if *bytes < CACHES_BYTES {
+        let bytes = show(*bytes);
+        text.push_str(&format!("measured on {bytes} only: what caches hold looks fast\n"));
     }
     let pool = output::shown(pool.display().to_string().as_bytes());
     text.push_str(&match kept {

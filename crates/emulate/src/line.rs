@@ -49,6 +49,8 @@ impl Line {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         let factor = if is_remote { self.access.remote_factor } else { 1.0 };
+        // runs grow, and what the curve does not tell apart is one class
+        let class = class.min(self.access.local.largest());
         self.passing.push(Passing { ticket, left: bytes as f64, class, factor });
         ticket
     }
@@ -66,6 +68,11 @@ impl Line {
         }
         self.passing = present;
         Some(std::mem::replace(&mut self.now, here))
+    }
+
+    /// An access goes no further.
+    pub fn abandon(&mut self, ticket: Ticket) {
+        self.passing.retain(|it| it.ticket != ticket);
     }
 
     /// Threads that are at it.

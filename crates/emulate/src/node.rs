@@ -182,6 +182,10 @@ impl Node {
             let now = self.play.now();
             let leaves = line.lock().leaves(now, ticket);
             let Some(leaves) = leaves else { break };
+            if !self.play.goes.load(Ordering::Relaxed) {
+                line.lock().abandon(ticket);
+                break;
+            }
             self.play.wait(leaves - now);
         }
         self.play.wait(latency(access, &run, bytes, is_remote) - (self.play.now() - entered));

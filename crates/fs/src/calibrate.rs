@@ -11,7 +11,7 @@ use crate::system::FileSystem;
 use placement::{Calibration, Kind, Place, Point};
 use pmem::Mapping;
 use pool::{BLOCK_BYTES, Extent};
-use std::sync::Barrier;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 use workers::{Piece, Settings, SliceSettings, Task, Workers};
 
@@ -25,7 +25,7 @@ const SPOT_BLOCKS: u64 = SPOT_BYTES / BLOCK_BYTES;
 /// Spots that are used: more than caches hold.
 const SPOTS: u64 = 512;
 /// No more than this part of what is free.
-const FREE_PART: u64 = 8;
+const FREE_PART: u64 = 4;
 /// Fewest spots that say anything.
 const SPOTS_MIN: usize = 4;
 /// Longest and shortest time of a measurement.
@@ -63,6 +63,24 @@ impl Drop for Borrowed<'_> {
     }
 }
 
+/// Where threads wait until all are there; it stays shut where one cannot be.
+#[derive(Default)]
+struct Gate(OnceLock<bool>);
+
+impl Gate {
+    fn open(&self, opens: bool) {
+        let _ = self.0.set(opens);
+    }
+
+    fn pass(&self) -> Result<()> {
+        if *self.0.wait() {
+            Ok(())
+        } else {
+            Err(Error::NotPermitted("so many threads cannot be started"))
+        }
+    }
+}
+
 impl FileSystem {
     /// Measures for about so long; none: it was stopped.
     ///
@@ -70,6 +88,7 @@ impl FileSystem {
     /// `NoSpace` where too little is free, and what reading says.
     pub fn calibrate(&self, time: Duration, each: EachMeasured<'_>) -> Result<Option<Calibration>> {
         let core = &self.core;
+        core.pool.check_writable()?;
         let borrowed = core.borrow_blocks()?;
         let bench = Bench::new(core, &borrowed.extents);
         if bench.spots.len() < SPOTS_MIN {
@@ -102,7 +121,22 @@ impl FileSystem {
     /// # Errors
     /// What the medium says.
     pub fn keep_calibration(&self, calibration: &Calibration) -> Result<()> {
+        self.core.pool.check_writable()?;
         Ok(self.core.pool.keep_calibration(calibration)?)
+    }
+
+    /// Keeps nothing of what was measured.
+    ///
+    /// # Errors
+    /// What the medium says.
+    pub fn forget_calibration(&self) -> Result<()> {
+        self.core.pool.check_writable()?;
+        Ok(self.core.pool.forget_calibration()?)
+    }
+
+    /// Bytes of free blocks that a calibration would use: less than caches hold says little.
+    pub fn calibration_bytes(&self) -> u64 {
+        self.core.blocks_to_borrow() * BLOCK_BYTES
     }
 
     /// What was measured of this machine, as the pool has it.
@@ -115,10 +149,13 @@ impl Core {
     /// Free blocks of the first slice.
     fn borrow_blocks(&self) -> Result<Borrowed<'_>> {
         let mut borrowed = Borrowed { core: self, extents: Vec::new() };
-        let free = self.pool.slices().first().map_or(0, |slice| slice.info().blocks_free);
-        let blocks = (free / FREE_PART).min(SPOTS * SPOT_BLOCKS);
-        self.pool.reclaim().allocate(blocks, 0, &mut borrowed.extents)?;
+        self.pool.reclaim().allocate(self.blocks_to_borrow(), 0, &mut borrowed.extents)?;
         Ok(borrowed)
+    }
+
+    fn blocks_to_borrow(&self) -> u64 {
+        let free = self.pool.slices().first().map_or(0, |slice| slice.info().blocks_free);
+        (free / FREE_PART).min(SPOTS * SPOT_BLOCKS)
     }
 }
 
@@ -193,17 +230,23 @@ impl<'b> Bench<'b> {
         threads: u32,
         time: Duration,
     ) -> Result<f64> {
-        let gate = Barrier::new(threads as usize);
+        let gate = Gate::default();
         let rates: Result<Vec<f64>> = std::thread::scope(|scope| {
-            let run = |index: u32| {
+            let spawn = |index: u32| {
                 let gate = &gate;
-                move || self.copy_for(kind, place, (bytes, index), gate, time)
+                let run = move || self.copy_for(kind, place, (bytes, index), gate, time);
+                std::thread::Builder::new().spawn_scoped(scope, run)
             };
-            let all: Vec<_> = (0..threads).map(|index| scope.spawn(run(index))).collect();
+            let all: std::io::Result<Vec<_>> = (0..threads).map(spawn).collect();
+            // nobody waits for those that could not be started
+            gate.open(all.is_ok());
             let rate = |thread: std::thread::ScopedJoinHandle<'_, Result<f64>>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
-            all.into_iter().map(rate).collect()
+            all.map_err(|_| Error::NotPermitted("so many threads cannot be started"))?
+                .into_iter()
+                .map(rate)
+                .collect()
         });
         Ok(rates?.into_iter().sum())
     }
@@ -214,7 +257,7 @@ impl<'b> Bench<'b> {
         kind: Kind,
         place: Place,
         (bytes, index): (u64, u32),
-        gate: &Barrier,
+        gate: &Gate,
         time: Duration,
     ) -> Result<f64> {
         let cpus = self.cpus_of(place);
@@ -228,14 +271,16 @@ impl<'b> Bench<'b> {
         let mut data = vec![index as u8; bytes as usize];
         let mut sums = vec![0; (bytes / BLOCK_BYTES) as usize];
         let parts = SPOT_BYTES / bytes;
-        gate.wait();
+        // threads begin apart from each other
+        let first = u64::from(index) * 7919;
+        gate.pass()?;
         let (began, mut copies) = (Instant::now(), 0u64);
         loop {
             for _ in 0..(LOOK_BYTES / bytes).max(1) {
-                // each thread goes its way over the spots, and none into a part of the one before
-                let turn = copies * 31 + u64::from(index) * 7919;
-                let spot = self.spots[(turn % self.spots.len() as u64) as usize];
-                let at = spot + (copies % parts) * bytes;
+                // over all spots before it comes to the next part of one: no cache holds that
+                let spots = self.spots.len() as u64;
+                let spot = self.spots[((copies + first) % spots) as usize];
+                let at = spot + ((copies + first) / spots % parts) * bytes;
                 self.copy(kind, place, at, &mut data, &mut sums)?;
                 copies += 1;
             }

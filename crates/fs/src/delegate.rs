@@ -81,9 +81,11 @@ impl Delegation {
         let works = pool.domain() != Domain::Sync && options.workers != Some(0);
         let settings = |slice: u8| {
             let cpus = nodes.cpus_near(slice).to_vec();
-            let limits = [policy.read.limit, policy.write.limit];
-            let liked = limits.into_iter().filter(|limit| *limit <= WORKERS_MAX).max();
-            let usual = liked.map_or_else(|| cpus.len().min(WORKERS), |liked| liked as usize);
+            let usual = |limit: u32| match limit {
+                placement::NO_LIMIT => cpus.len().min(WORKERS),
+                limit => limit.min(WORKERS_MAX) as usize,
+            };
+            let usual = usual(policy.read.limit).max(usual(policy.write.limit));
             let workers = options.workers.map_or(usual, usize::from) as u16;
             SliceSettings { cpus, workers, sides: [policy.read, policy.write] }
         };
@@ -265,7 +267,7 @@ impl Core {
             Some(turn) => (Way::Direct, Some(turn)),
             // somebody was faster
             None if access.served => (Way::Delegate, None),
-            None => (Way::Direct, Some(gauge.enter(turns).0)),
+            None => (Way::Direct, Some(gauge.enter(turns))),
         }
     }
 }

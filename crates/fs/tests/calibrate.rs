@@ -71,6 +71,23 @@ fn too_little_space_is_an_error() {
     assert_eq!(error.errno(), libc::ENOSPC);
 }
 
+#[test]
+fn of_a_pool_that_must_not_change_nothing_is_measured_or_kept() {
+    let mut pool = TestPool::new(1, 32 << 20);
+    let fs = pool.start();
+    fs.keep_calibration(&measured(1, 1, 1)).unwrap();
+    fs.forget_calibration().unwrap();
+    assert_eq!(fs.calibration(), None);
+    fs.close().unwrap();
+    drop(fs);
+    pool.open = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let fs = pool.start();
+    let refused = fs.calibrate(Duration::from_millis(10), &mut |_, _| true).unwrap_err();
+    assert_eq!(refused.errno(), libc::EROFS);
+    assert_eq!(fs.keep_calibration(&measured(1, 1, 1)).unwrap_err().errno(), libc::EROFS);
+    assert_eq!(fs.forget_calibration().unwrap_err().errno(), libc::EROFS);
+}
+
 /// Writes have their peak at two threads; reads none.
 fn measured(nodes: u32, cpus: u32, taken: u64) -> Calibration {
     let point = |kind, threads, rate| {

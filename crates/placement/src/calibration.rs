@@ -143,6 +143,36 @@ mod tests {
         assert_eq!((write.limit, write.turns(256 << 10), write.turns(4096)), (4, 2, 1));
         // twice the hand-off at half the rate: 8 us of 1900 MiB/s and less
         assert_eq!(write.delegate_remote, 16 << 10);
+        // of what was not measured nothing follows
+        let mut nobody = measured();
+        nobody.points.retain(|point| point.place != Place::Delegated);
+        let unmeasured = Policy::default().write.delegate_remote;
+        assert_eq!(nobody.policy().unwrap().write.delegate_remote, unmeasured);
+    }
+
+    /// Copies of 4 KiB take longer for the CPU than for the memory: more threads never hurt them.
+    #[test]
+    fn small_copies_have_no_limit_where_only_large_ones_hurt() {
+        let mut points: Vec<Point> = Vec::new();
+        for (threads, large) in [(1, 2000.0), (3, 6000.0), (16, 4000.0)] {
+            for kind in [Kind::Read, Kind::Write] {
+                let small = f64::from(threads) * 300.0;
+                points.push(point(kind, Place::Local, 4096, threads, small));
+                points.push(point(kind, Place::Local, 256 << 10, threads, large));
+            }
+        }
+        let Policy { write, .. } = Calibration { points, ..measured() }.policy().unwrap();
+        assert_eq!((write.turns(4096), write.limit / write.turns(256 << 10)), (1, 3));
+        assert!(write.limit >= 15, "{write:?}");
+        // a little less at the end is nothing
+        let mut flat = measured();
+        flat.points.retain(|point| point.kind == Kind::Read);
+        let rates = [1000.0, 2000.0, 1900.0];
+        let writes = [1, 2, 4].into_iter().zip(rates);
+        flat.points.extend(
+            writes.map(|(threads, rate)| point(Kind::Write, Place::Local, 4096, threads, rate)),
+        );
+        assert_eq!(flat.policy().unwrap().write.limit, NO_LIMIT);
     }
 
     #[test]

@@ -6,8 +6,14 @@ use crate::policy::{Kind, NO_LIMIT, Policy, Side};
 const MIB: f64 = 1048576.0;
 /// As much as this part of the peak is as good as it.
 const NEAR: f64 = 0.97;
-/// Accesses that limits are made for.
-const LARGE_BYTES: u64 = 256 << 10;
+/// More threads hurt where the most of them move less than this part of it.
+const HURT: f64 = 0.9;
+/// Bytes of a piece, as workers get it.
+const PIECE_BYTES: u64 = 256 << 10;
+/// More threads, bytes or MiB/s than these are no machine's.
+const MOST: (u32, u64, f64) = (4096, 1 << 40, 1e9);
+/// The slowest that is any, MiB/s.
+const SLOWEST: f64 = 1e-3;
 /// Least bytes that are ever handed over.
 const SMALLEST_BYTES: u64 = 4 << 10;
 /// A piece is handed over where copying it takes so many times as long.
@@ -74,12 +80,14 @@ impl Machine {
     pub fn policy(&self) -> Policy {
         let side = |access: &MachineAccess| {
             let small = access.local.fewest_near_peak(SMALLEST_BYTES);
-            let large = access.local.fewest_near_peak(LARGE_BYTES);
+            let large = access.local.fewest_near_peak(PIECE_BYTES);
+            let most = access.local.threads().max().unwrap_or(1);
             let (limit, large_turns) = match (small, large) {
-                (NO_LIMIT, limit) | (limit, NO_LIMIT) => (limit, 1),
+                (NO_LIMIT, NO_LIMIT) => (NO_LIMIT, 1),
                 (small, large) => {
-                    let turns = (small + large / 2) / large;
-                    (small.max(large * turns.max(1)), turns.max(1))
+                    let (small, large) = (small.min(most), large.min(most));
+                    let turns = ((small + large / 2) / large).max(1);
+                    (small.max(large * turns), turns)
                 }
             };
             let takes_longer = |bytes: &u64| {
@@ -87,9 +95,17 @@ impl Machine {
                 *bytes as f64 / (rate * MIB) * 1e9 > HAND_OVERS * self.hand_off_ns
             };
             let mut sizes = (0..).map(|power| SMALLEST_BYTES << power);
-            let delegate_remote = sizes.find(|bytes| *bytes > LARGE_BYTES || takes_longer(bytes));
-            let delegate_remote = delegate_remote.unwrap_or(LARGE_BYTES);
-            Side { limit, large_turns, delegate_remote, ..Side::default() }
+            let longest = 2 * PIECE_BYTES;
+            let delegate_remote = sizes.find(|bytes| *bytes >= longest || takes_longer(bytes));
+            // what nobody measured is not free
+            let delegate_remote = delegate_remote.filter(|_| self.hand_off_ns > 0.0);
+            let unmeasured = Side::default();
+            Side {
+                limit,
+                large_turns,
+                delegate_remote: delegate_remote.unwrap_or(unmeasured.delegate_remote),
+                ..unmeasured
+            }
         };
         Policy { read: side(&self.read), write: side(&self.write) }
     }
@@ -101,11 +117,20 @@ impl Curve {
         let sizes = classes.windows(2).all(|pair| pair[0].bytes < pair[1].bytes);
         let fine = |class: &Class| {
             let threads = class.points.windows(2).all(|pair| pair[0].0 < pair[1].0);
-            let one =
-                |(threads, rate): &(u32, f64)| *threads > 0 && rate.is_finite() && *rate > 0.0;
-            class.bytes > 0 && !class.points.is_empty() && threads && class.points.iter().all(one)
+            let one = |(threads, rate): &(u32, f64)| {
+                (1..=MOST.0).contains(threads) && (SLOWEST..=MOST.2).contains(rate)
+            };
+            (1..=MOST.1).contains(&class.bytes)
+                && !class.points.is_empty()
+                && threads
+                && class.points.iter().all(one)
         };
         (sizes && !classes.is_empty() && classes.iter().all(fine)).then_some(Curve(classes))
+    }
+
+    /// The largest accesses that it tells apart, bytes.
+    pub fn largest(&self) -> u64 {
+        self.0.last().map_or(0, |class| class.bytes)
     }
 
     /// What so many threads move together with accesses of so many bytes, MiB/s. Between the points
@@ -125,11 +150,11 @@ impl Curve {
         rates.fold((1, 0.0), |best, next| if next.1 > best.1 { next } else { best })
     }
 
-    /// The fewest threads that come near the peak; where more never move less, any number.
+    /// The fewest threads that come near the peak; where more do not hurt, any number.
     pub fn fewest_near_peak(&self, bytes: u64) -> u32 {
         let (_, peak) = self.peak(bytes);
         let most = self.threads().max().unwrap_or(1);
-        if self.rate(most, bytes) >= NEAR * peak {
+        if self.rate(most, bytes) >= HURT * peak {
             return NO_LIMIT;
         }
         (1..=most).find(|threads| self.rate(*threads, bytes) >= NEAR * peak).unwrap_or(most)
@@ -200,6 +225,9 @@ mod tests {
             vec![class(64, &[(0, 1.0)])],
             vec![class(64, &[(1, 0.0)])],
             vec![class(64, &[(1, f64::NAN)])],
+            vec![class(64, &[(1, 1e-300)])],
+            vec![class(64, &[(u32::MAX, 1.0)])],
+            vec![class(1 << 41, &[(1, 1.0)])],
             vec![class(64, &[(2, 1.0), (1, 1.0)])],
             vec![fine.clone(), fine.clone()],
         ] {

@@ -1,9 +1,9 @@
 //! Reading a mapping: copies out, and checksums in place.
 
+use crate::charge::any;
 use crate::crc::BEHIND_BYTES_MAX;
 use crate::error::{Error, Result};
 use crate::mapping::Mapping;
-use crate::media::any;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 impl Mapping {

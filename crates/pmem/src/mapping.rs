@@ -44,7 +44,7 @@ pub struct Mapping {
     /// The second copy of all that is here: see the `mirror` module.
     pub(crate) mirror: Option<Box<Mirror>>,
     /// Who makes accesses wait: see the `charge` module.
-    pub(crate) charge: Option<Arc<dyn crate::charge::Charge>>,
+    pub(crate) charge: Option<crate::charge::Charged>,
     /// Whether a store was lost: see the `media` module.
     pub(crate) broken: Arc<AtomicBool>,
     /// Whether a sync has failed. Held during a sync: of two at a time the kernel reports a lost

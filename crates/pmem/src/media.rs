@@ -14,6 +14,7 @@
 //! The handlers are for the mappings of this crate; other signals go to whoever handled them
 //! before. They allocate nothing, and wait for one another only while a note is changed.
 
+use crate::charge::LOOKS;
 use crate::error::{Error, Result};
 use crate::mapping::Mapping;
 use std::ffi::c_void;
@@ -63,20 +64,9 @@ pub(crate) static ANY_LOST: AtomicBool = AtomicBool::new(false);
 /// Who handled SIGBUS and SIGSEGV before.
 static BEFORE: [OnceLock<libc::sigaction>; 2] = [OnceLock::new(), OnceLock::new()];
 
-/// Whether any page of this process failed. Costs next to nothing.
-#[inline(always)]
-pub(crate) fn any() -> bool {
-    // ordering: what this thread's own loads met was noted on this thread; for what others met see
-    // `note`
+/// Whether any page of this process failed.
+fn any_bad() -> bool {
     BAD_COUNT.load(Ordering::Relaxed) != 0
-}
-
-/// From now on every read looks whether there is something to look at.
-pub(crate) fn look_always() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        BAD_COUNT.fetch_add(1, Ordering::SeqCst);
-    });
 }
 
 /// Watches a mapping of `file`; false where too many are watched.
@@ -104,7 +94,7 @@ pub(crate) fn forget(base: usize, len: usize) {
             watched.from.store(0, Ordering::Release);
         }
     }
-    if any() {
+    if any_bad() {
         let own = |page: &usize| (base..base + len).contains(page);
         bad().filter(own).for_each(clear);
     }
@@ -144,6 +134,7 @@ fn note(page: usize) -> Option<bool> {
         free.store(page, Ordering::Release);
         // before the zeros can be seen: who reads those finds the page noted
         BAD_COUNT.fetch_add(1, Ordering::SeqCst);
+        LOOKS.fetch_add(1, Ordering::SeqCst);
         Some(true)
     })
 }
@@ -172,6 +163,7 @@ fn clear(page: usize) {
         for entry in BAD.iter().filter(|entry| entry.load(Ordering::Relaxed) & !1 == page) {
             entry.store(0, Ordering::Release);
             BAD_COUNT.fetch_sub(1, Ordering::SeqCst);
+            LOOKS.fetch_sub(1, Ordering::SeqCst);
         }
     });
 }
@@ -336,17 +328,20 @@ impl Mapping {
     /// After a read: an error if a page of the range failed, then or earlier.
     #[inline(always)]
     pub(crate) fn seen(&self, offset: u64, len: usize) -> Result<()> {
-        if any() { self.look(offset, len) } else { Ok(()) }
+        if crate::charge::any() { self.look(offset, len) } else { Ok(()) }
     }
 
     #[cold]
     #[inline(never)]
     fn look(&self, offset: u64, len: usize) -> Result<()> {
         if let Some(charge) = &self.charge {
-            charge.read(offset, len);
+            charge.by.read(offset, len);
         }
         // pairs with `note`: whoever saw zeros sees the page noted
         fence(Ordering::SeqCst);
+        if !any_bad() {
+            return Ok(());
+        }
         match self.bad_in(offset, len).next() {
             None => Ok(()),
             Some(page) => Err(Error::Media { offset: page, len: PAGE }),
@@ -363,7 +358,7 @@ impl Mapping {
 
     /// Ranges that cannot be read: offset and bytes of each, in order.
     pub fn bad_ranges(&self) -> Vec<(u64, u64)> {
-        if !any() {
+        if !any_bad() {
             return Vec::new();
         }
         let mut pages: Vec<u64> = self.bad_in(0, self.addresses.len()).collect();
@@ -381,7 +376,7 @@ impl Mapping {
     /// After a store through the file: shows again what lies there.
     #[inline]
     pub(crate) fn written(&self, offset: u64, len: usize) {
-        if any() {
+        if any_bad() {
             self.show_again(offset, len);
         }
     }

@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// First bytes of it.
 const MAGIC: [u8; 8] = *b"NSCALIB1";
 /// Block that holds it.
-const CALIBRATION_BLOCK: u64 = 7;
+pub const CALIBRATION_BLOCK: u64 = 7;
 /// Measurements that there is room for.
 pub const POINTS_MAX: usize = 240;
 
@@ -171,9 +171,22 @@ impl Pool {
         ));
     }
 
+    /// Keeps nothing of what was measured.
+    pub fn forget_calibration(&self) -> Result<()> {
+        for slice in self.slices() {
+            let nothing = slice.mapping.zero(CALIBRATION_BLOCK * BLOCK_BYTES, BLOCK_BYTES as usize);
+            let _ = pmem::fence(nothing);
+            slice.mapping.sync()?;
+        }
+        Ok(())
+    }
+
     /// Keeps what was measured; it counts when the pool is opened again.
     pub fn keep_calibration(&self, calibration: &Calibration) -> Result<()> {
-        let stored = Stored::of(calibration);
+        // the newest counts, whatever the clock said when others were taken
+        let before = self.stored_calibration().map_or(0, |it| it.taken.saturating_add(1));
+        let taken = calibration.taken.max(before);
+        let stored = Stored::of(&Calibration { taken, ..calibration.clone() });
         for slice in self.slices() {
             let at = CALIBRATION_BLOCK * BLOCK_BYTES;
             let _ = pmem::fence(slice.mapping.write(at, stored.as_bytes()));

@@ -3,6 +3,7 @@
 //! Order: root, then second superblock, then first superblock, each fenced and synced: a format
 //! that is killed half-way leaves no first superblock, and so no pool.
 
+use crate::calibration::CALIBRATION_BLOCK;
 use crate::error::{Error, Result};
 use crate::members::{MEMBERS_BLOCK, Members};
 use crate::options::{FormatOptions, SliceSpec};
@@ -349,6 +350,7 @@ fn write_slice(half: &Half<'_>, superblock: &Superblock) -> Result<()> {
     // an old first superblock goes first: from here on this slice is nobody's
     half.put(SUPERBLOCK_BLOCK, &[0; 512])?;
     half.put(STATE_BLOCK, &[0; 512])?;
+    half.put(CALIBRATION_BLOCK, &[0; 512])?;
     for block in [ROOT_BLOCKS[1], ROOT_COPY_BLOCKS[1]] {
         half.put(block, &[0; 512])?;
     }

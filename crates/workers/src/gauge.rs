@@ -42,29 +42,34 @@ impl Gauge {
     /// Takes so many turns, if they are there.
     #[inline]
     pub fn try_enter(&self, turns: u32) -> Option<AtWork<'_>> {
-        let at_work = self.enter(turns);
-        // it has them, and others
-        if at_work.1 <= self.limit { Some(at_work.0) } else { None }
+        let turns = turns.min(self.limit);
+        self.take(turns).then(|| AtWork { gauge: self, turns })
     }
 
-    /// Takes so many turns, whether they are there or not; and how many are taken then.
-    #[inline]
-    pub fn enter(&self, turns: u32) -> (AtWork<'_>, u32) {
+    /// Takes so many turns, whether they are there or not.
+    pub fn enter(&self, turns: u32) -> AtWork<'_> {
         let turns = turns.min(self.limit);
-        // ordering: only the count matters
-        let before = self.active.fetch_add(turns, Ordering::SeqCst);
-        (AtWork { gauge: self, turns }, before + turns)
+        self.active.fetch_add(turns, Ordering::SeqCst);
+        AtWork { gauge: self, turns }
+    }
+
+    /// Who finds too few changes nothing, so that nobody else is refused for that.
+    #[inline]
+    fn take(&self, turns: u32) -> bool {
+        let fits = |active: u32| active.checked_add(turns).filter(|all| *all <= self.limit);
+        self.active.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_ok()
     }
 
     /// Whether so many turns are there.
     #[inline]
     pub fn has(&self, turns: u32) -> bool {
-        self.active.load(Ordering::SeqCst) + turns.min(self.limit) <= self.limit
+        let active = self.active.load(Ordering::SeqCst);
+        active.saturating_add(turns.min(self.limit)) <= self.limit
     }
 
     /// Whether a worker sleeps until there are turns.
     pub fn is_wanted(&self) -> bool {
-        self.wanted.load(Ordering::Relaxed) > 0
+        self.wanted.load(Ordering::SeqCst) > 0
     }
 
     /// Turns taken.
@@ -86,12 +91,13 @@ impl AtWork<'_> {
         std::mem::forget(self);
     }
 
-    /// Has so many turns from now on: gives others back, or takes what is missing, whether it is
-    /// there or not.
+    /// Has so many turns from now on: gives others back, or takes what is missing, if it is there.
     pub fn set(&mut self, turns: u32) {
         let turns = turns.min(self.gauge.limit);
-        if turns != self.turns {
-            self.gauge.active.fetch_add(turns.wrapping_sub(self.turns), Ordering::Relaxed);
+        if turns < self.turns {
+            self.gauge.active.fetch_sub(self.turns - turns, Ordering::SeqCst);
+            self.turns = turns;
+        } else if turns > self.turns && self.gauge.take(turns - self.turns) {
             self.turns = turns;
         }
     }
@@ -116,6 +122,7 @@ impl Drop for Want<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bell::Sleep;
 
     fn of(limit: u32) -> Gauge {
         Gauge::new(limit, Arc::default())
@@ -132,8 +139,8 @@ mod tests {
         let three = gauge.try_enter(1);
         assert!(three.is_some() && gauge.try_enter(1).is_none());
         // who must go on does
-        let (four, active) = gauge.enter(1);
-        assert_eq!((gauge.active(), active), (3, 3));
+        let four = gauge.enter(1);
+        assert_eq!(gauge.active(), 3);
         drop((two, three, four));
         assert_eq!((gauge.active(), gauge.limit()), (0, 2));
         assert_eq!(of(0).limit(), 1);
@@ -148,10 +155,41 @@ mod tests {
         large.set(1);
         assert_eq!(gauge.active(), 2);
         assert!(gauge.has(2) && !gauge.has(3));
+        // what is not there is not taken
         large.set(5);
-        assert_eq!((large.turns, gauge.active()), (4, 5));
+        assert_eq!((large.turns, gauge.active()), (1, 2));
+        large.set(3);
+        assert_eq!((large.turns, gauge.active()), (3, 4));
         drop((large, small));
         let all = gauge.try_enter(100).unwrap();
         assert_eq!((gauge.active(), all.turns), (4, 4));
+    }
+
+    /// Who is woken finds turns: those who found none, and who give back what they look for
+    /// themselves, wake nobody.
+    #[test]
+    fn only_turns_that_come_back_ring() {
+        let bell: Arc<Bell> = Arc::default();
+        let gauge = Gauge::new(2, bell.clone());
+        let _want = gauge.want();
+        let all = gauge.try_enter(2).unwrap();
+        std::thread::scope(|threads| {
+            let sleeper = threads.spawn(|| bell.sleep(|| Sleep::UntilItRings));
+            while bell.sleepers() == 0 {
+                std::thread::yield_now();
+            }
+            for _ in 0..100 {
+                assert!(gauge.try_enter(1).is_none());
+            }
+            all.leave();
+            gauge.try_enter(1).unwrap().leave();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(!sleeper.is_finished(), "it was woken for nothing");
+            // it may be about to sleep still
+            while !sleeper.is_finished() {
+                drop(gauge.try_enter(1));
+                std::thread::yield_now();
+            }
+        });
     }
 }

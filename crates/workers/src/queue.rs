@@ -68,7 +68,7 @@ impl Queue {
     pub fn turn(&self) -> Option<AtWork<'_>> {
         let turns = self.next_turns();
         match self.is_behind() {
-            true => Some(self.gauge.enter(turns).0),
+            true => Some(self.gauge.enter(turns)),
             false => self.gauge.try_enter(turns),
         }
     }

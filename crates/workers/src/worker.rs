@@ -103,6 +103,10 @@ impl SliceWork {
         seat.begin(shared.began);
         let request = Request::decode(&words);
         at_work.set(queue.side.turns(request.len as u64));
+        // the turns that this worker had before may be more than it has now
+        if queue.gauge.is_wanted() && queue.can_work() {
+            self.bell.ring(1);
+        }
         // a worker that dies, or is stopped, leaves the piece to its caller
         let hindered = catch_unwind(AssertUnwindSafe(|| shared.meet_trouble()));
         let claimed = hindered.is_ok().then(|| shared.slots.claim(request.id));

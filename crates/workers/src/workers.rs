@@ -291,7 +291,8 @@ impl Workers {
             then.take().into_iter().for_each(|then| then());
             return done;
         };
-        if let Some(played) = &self.shared.played {
+        // who has a share of its own is at it meanwhile
+        if let Some(played) = self.shared.played.as_ref().filter(|_| own.is_empty()) {
             (played.hand_over)();
         }
         // From here on workers may use what the task borrowed: nothing returns before the end.

@@ -36,6 +36,26 @@ fn workers(count: u16, limits: [Option<u32>; 2], trouble: Option<Trouble>) -> Wo
     Workers::new(&Settings { slices: vec![slice; SLICES], trouble, ..Settings::default() })
 }
 
+/// Their callers wait for them, however long.
+fn patient(count: u16, side: Side, trouble: Option<Trouble>) -> Workers {
+    let cpus = topology::allowed_cpus().unwrap();
+    let slice = SliceSettings { cpus, workers: count, sides: [side; 2] };
+    let (slices, patience) = (vec![slice; SLICES], Some(Duration::from_secs(3600)));
+    Workers::new(&Settings { slices, patience, trouble, ..Settings::default() })
+}
+
+/// Requests that take a while, and how many were served at one time, at most.
+fn counted() -> (Arc<AtomicU32>, Trouble) {
+    let (now, most) = (AtomicU32::new(0), Arc::new(AtomicU32::new(0)));
+    let seen = most.clone();
+    let trouble = move || {
+        seen.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_micros(200));
+        now.fetch_sub(1, Ordering::SeqCst);
+    };
+    (most, Arc::new(trouble))
+}
+
 fn pattern(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut next = || {
@@ -168,13 +188,7 @@ fn idle_workers_sleep() {
 #[test]
 fn no_more_work_at_one_time_than_may() {
     let world = world();
-    let (now, most) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
-    let seen = (now.clone(), most.clone());
-    let trouble: Trouble = Arc::new(move || {
-        seen.1.fetch_max(seen.0.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-        std::thread::sleep(Duration::from_micros(200));
-        seen.0.fetch_sub(1, Ordering::SeqCst);
-    });
+    let (most, trouble) = counted();
     let workers = workers(4, [Some(4), Some(1)], Some(trouble));
     let pieces = world.pieces(60, 1, 0);
     let data = pattern(1, 60 * BLOCK_BYTES);
@@ -196,13 +210,7 @@ fn no_more_work_at_one_time_than_may() {
 #[test]
 fn a_place_that_becomes_free_is_used() {
     let world = world();
-    let cpus = topology::allowed_cpus().unwrap();
-    let slice = SliceSettings { cpus, workers: 2, sides: [side(Some(1)); 2] };
-    let workers = Workers::new(&Settings {
-        slices: vec![slice; SLICES],
-        patience: Some(Duration::from_secs(3600)),
-        ..Settings::default()
-    });
+    let workers = patient(2, side(Some(1)), None);
     for round in 0..30 {
         let gauges: Vec<_> =
             (0..SLICES as u8).map(|slice| workers.gauge(slice, Kind::Write).unwrap()).collect();
@@ -277,13 +285,7 @@ fn where_workers_are_stopped_others_serve() {
 #[test]
 fn who_waits_keeps_nobody_from_working() {
     let world = world();
-    let cpus = topology::allowed_cpus().unwrap();
-    let slice = SliceSettings { cpus, workers: 1, sides: [side(Some(1)); 2] };
-    let workers = Workers::new(&Settings {
-        slices: vec![slice; SLICES],
-        patience: Some(Duration::from_secs(3600)),
-        ..Settings::default()
-    });
+    let workers = patient(1, side(Some(1)), None);
     let all = world.pieces(2 * SLICES, 1, 0);
     let meet = std::sync::Barrier::new(2);
     for _ in 0..20 {
@@ -345,6 +347,26 @@ fn memory_that_cannot_be_read_is_its_caller_s_error() {
     assert!(matches!(result, Err(pmem::Error::OutOfRange { .. })), "{result:?}");
     pieces[4].at = 0;
     assert!(workers.copy(&mut Task::read(&mut read), &pieces, &[], || ()).is_ok());
+}
+
+/// Of four turns a large piece takes two; and each is served though large and small are mixed.
+#[test]
+fn large_pieces_take_more_turns() {
+    let world = world();
+    let (most, trouble) = counted();
+    let side = Side { limit: 4, large_turns: 2, ..Side::default() };
+    let workers = patient(6, side, Some(trouble));
+    // 16 KiB and more are large
+    world.round_trip(&workers, &world.pieces(96, 4, 0), 5, false);
+    assert!(most.load(Ordering::SeqCst) <= 2 * SLICES as u32, "{most:?}");
+    std::thread::scope(|threads| {
+        for (seed, piece) in [(1, 1), (2, 4), (3, 1), (4, 6)] {
+            let (world, workers) = (&world, &workers);
+            let pieces = world.pieces(60, piece, seed * 32 * BLOCK_BYTES as u64);
+            threads.spawn(move || world.round_trip(workers, &pieces, seed, seed == 3));
+        }
+    });
+    assert!(workers.stats().iter().all(|slice| slice.active == [0, 0]));
 }
 
 #[test]

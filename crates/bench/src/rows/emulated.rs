@@ -176,7 +176,7 @@ fn blocks(options: &Options, name: &'static str, callers: u32, target: f64) -> R
     let rate = |play: &Play| {
         let stage = Stage::new(options, play)?;
         let rate = stage.run(callers, Kind::Write, 4 << 10, run_time(options))?;
-        Ok::<_, crate::Error>((rate, stage.by_workers()[1]))
+        Ok::<_, crate::Error>((rate, stage.written_by_workers()))
     };
     let ((ours, _), (theirs, by_workers)) = (rate(&ours)?, rate(&theirs)?);
     let row = row(name, ours, Against::Peer(theirs), target, &machine, one(ours / theirs));

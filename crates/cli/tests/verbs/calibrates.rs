@@ -36,6 +36,24 @@ fn a_pool_is_calibrated_and_keeps_it() {
     assert!(text.contains("write 256 KiB local") && text.contains("reads: "), "{text}");
     assert!(text.contains(": kept; it counts from the next time on"), "{text}");
     scratch.check();
+    let text = scratch.ok(&["calibrate", "@pool", "--forget"]);
+    assert!(text.contains("nothing that was measured is kept any more"), "{text}");
+}
+
+#[test]
+fn a_pool_is_left_closed_whatever_was_refused() {
+    let scratch = Scratch::synced();
+    scratch.fails(&["calibrate", "@pool"], 1, &["there is nothing to calibrate"]);
+    // the state says that nobody has it open (FORMAT.md)
+    let slice = std::fs::read(scratch.pool().join("slice.0")).unwrap();
+    let state = &slice[3 * 4096..][..32];
+    assert_eq!((&state[..8], &state[24..28]), (&b"NSSTATE1"[..], &[0; 4][..]));
+    let missing = ["calibrate", "@pool", "--pictures", "@missing"];
+    Scratch::new().fails(&missing, 1, &["is no directory for pictures"]);
+    if let Some(mounted) = Scratch::mounted() {
+        mounted.fails(&["calibrate", "@pool"], 1, &["unmount it before it is calibrated"]);
+        mounted.umount();
+    }
 }
 
 #[test]
