@@ -60,6 +60,7 @@ const ROWS: &[(&str, Measure)] = &[
     ("emulated_read_crowd", emulated::emulated_read_crowd),
     ("emulated_write_all", emulated::emulated_write_all),
     ("emulated_read_all", emulated::emulated_read_all),
+    ("emulated_stripes", emulated::emulated_stripes),
     ("emulated_blocks_32", emulated::emulated_blocks_32),
     ("emulated_blocks_1", emulated::emulated_blocks_1),
     ("copy_1g_shared", copy::copy_1g_shared),

@@ -45,6 +45,8 @@ pub struct Play {
     pub slices: u32,
     /// Of the files.
     pub layout: Layout,
+    /// Bytes of a stripe; none: the pool's own choice.
+    pub stripe_bytes: Option<u64>,
     /// Files, one of each caller.
     pub callers: u32,
     /// Nodes that callers are on, from the first.
@@ -78,6 +80,7 @@ impl Stage {
             slice_bytes: SLICE_BYTES,
             virtual_nodes: Some(play.machine.nodes),
             process: true,
+            stripe_bytes: play.stripe_bytes,
             ..FormatOptions::default()
         };
         fs::format(&dir, &format)?;

@@ -103,6 +103,7 @@ impl Calibration {
 mod tests {
     use super::*;
     use crate::NO_LIMIT;
+    use proptest::prelude::*;
 
     fn point(kind: Kind, place: Place, bytes: u64, threads: u32, rate: f64) -> Point {
         Point { kind, place, bytes, threads, rate }
@@ -186,5 +187,35 @@ mod tests {
         wrong = measured();
         wrong.points.push(wrong.points[0]);
         assert_eq!(wrong.policy(), None, "a number of threads twice");
+    }
+
+    fn any_point() -> impl Strategy<Value = Point> {
+        let threads = prop_oneof![0..40u32, any::<u32>(), Just(4096)];
+        let bytes = prop_oneof![Just(4096u64), Just(256 << 10), any::<u64>()];
+        let rate = prop_oneof![0.0..1e5f64, any::<f64>(), Just(1e-3), Just(1e9)];
+        let places = [Place::Local, Place::Remote, Place::Delegated];
+        let place = (0..3usize).prop_map(move |index| places[index]);
+        let all = (any::<bool>(), place, bytes, threads, rate);
+        all.prop_map(|(reads, place, bytes, threads, rate)| {
+            let kind = if reads { Kind::Read } else { Kind::Write };
+            Point { kind, place, bytes, threads, rate }
+        })
+    }
+
+    proptest! {
+        /// Whatever a damaged or hostile pool says was measured: a policy that serves, or none.
+        #[test]
+        fn from_nonsense_follows_nothing_that_harms(
+            points in proptest::collection::vec(any_point(), 0..40),
+            (nodes, cpus) in any::<(u32, u32)>(),
+        ) {
+            let calibration = Calibration { nodes, cpus, taken: 0, points };
+            if let Some(policy) = calibration.policy() {
+                for side in [policy.read, policy.write] {
+                    assert!((1..=side.limit).contains(&side.large_turns), "{side:?}");
+                    assert!(side.delegate_remote >= 4096, "{side:?}");
+                }
+            }
+        }
     }
 }

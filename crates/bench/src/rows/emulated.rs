@@ -17,6 +17,9 @@ const ODINFS: (u16, u64, u64) = (12, 256, 32 << 10);
 /// Bytes of a call of a crowd.
 const CROWD_UNIT: u64 = 64 << 10;
 const LARGE_UNIT: u64 = 2 << 20;
+/// Bytes of a stripe, and what a pool takes where nobody says.
+const STRIPES: [u64; 6] = [32 << 10, 64 << 10, 128 << 10, OWN_STRIPE, 512 << 10, 1 << 20];
+const OWN_STRIPE: u64 = 256 << 10;
 /// Callers that are more than enough for eight nodes.
 const MANY: u32 = 32;
 
@@ -36,6 +39,7 @@ fn play(machine: Machine, slices: u32, callers: u32) -> Play {
         stretch: 500.0,
         slices,
         layout: Layout::Stripe,
+        stripe_bytes: None,
         callers,
         on_nodes: 1,
         file_bytes: 8 << 20,
@@ -157,6 +161,42 @@ pub fn emulated_write_all(options: &Options) -> Result<Row> {
 
 pub fn emulated_read_all(options: &Options) -> Result<Row> {
     all_nodes(options, "emulated_read_all", Kind::Read)
+}
+
+/// Writes of 2 MiB over four nodes by one caller and by many, by the bytes of a stripe: the pool's
+/// own choice beside the best.
+pub fn emulated_stripes(options: &Options) -> Result<Row> {
+    let machine = machine(options, 0, Some(4))?;
+    let rates = |callers: u32| {
+        let rate = |stripe_bytes: &u64| {
+            let usual = play(machine.clone(), 4, callers);
+            let play = Play { stripe_bytes: Some(*stripe_bytes), on_nodes: 4, ..usual };
+            let stage = Stage::new(options, &play)?;
+            stage.run(callers, Kind::Write, LARGE_UNIT, run_time(options))
+        };
+        STRIPES.iter().map(rate).collect::<Result<Vec<f64>>>()
+    };
+    let (alone, crowded) = (rates(1)?, rates(MANY)?);
+    let best = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
+    let own = STRIPES.iter().position(|it| *it == OWN_STRIPE).unwrap_or(0);
+    let part = |rates: &[f64]| rates[own] / best(rates);
+    let worse = part(&alone).min(part(&crowded));
+    let mut row = row(
+        "emulated_stripes",
+        alone[own],
+        Against::Peer(best(&alone)),
+        0.95,
+        &machine,
+        one(worse),
+    )
+    .ratio(worse, one(worse));
+    for ((stripe, alone), crowded) in STRIPES.iter().zip(&alone).zip(&crowded) {
+        let kib = stripe >> 10;
+        row = row.note(format!(
+            "stripes of {kib} KiB: one caller {alone:.0} MiB/s, {MANY} callers {crowded:.0}"
+        ));
+    }
+    Ok(row)
 }
 
 /// What OdinFS does: workers copy whatever is not tiny, wherever the caller is, twelve on each
