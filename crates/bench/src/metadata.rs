@@ -9,7 +9,7 @@ use fs::{FileSystem, Ino, NewNode};
 use locks::{Held, Mutex};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Barrier;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Threads that are played.
 const THREADS: [usize; 6] = [1, 2, 8, 28, 112, 224];
@@ -159,7 +159,9 @@ fn scripts(watched: &[Vec<Call>; 2]) -> (Vec<Vec<Step>>, Vec<String>) {
             let shared = first.contains(&held.address) && second.contains(&held.address);
             let lock = Lock { id: held.address, own: !shared, exclusive: held.exclusive, site };
             events.insert((held.from, true, index), Step::Take(lock));
-            events.insert((held.to, false, index), Step::Give(lock));
+            // not before it is had, however short that was
+            let to = held.to.max(held.from + Duration::from_nanos(1));
+            events.insert((to, false, index), Step::Give(lock));
         }
         let mut script = Vec::new();
         let mut last = call.began;

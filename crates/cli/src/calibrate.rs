@@ -181,11 +181,10 @@ fn work(
                    and there is nothing to calibrate";
         return Err(refused(&args.pool, why));
     }
-    let bytes = pool.fs().calibration_bytes();
     emulation.iter().for_each(|emulation| emulation.start());
     let measured = measure(pool, args);
     emulation.iter().for_each(|emulation| emulation.stop());
-    let calibration = measured?;
+    let nearside::files::Measured { calibration, bytes } = measured?;
     let kept = !args.dry_run && emulation.is_none() && calibration.policy().is_some();
     if kept {
         pool.fs().keep_calibration(&calibration).map_err(failed)?;
@@ -197,7 +196,7 @@ fn refused(pool: &Path, reason: &str) -> Error {
     Error::Path { shown: pool.to_path_buf(), reason: reason.to_owned() }
 }
 
-fn measure(pool: &Pool, args: &CalibrateArgs) -> Result<Calibration> {
+fn measure(pool: &Pool, args: &CalibrateArgs) -> Result<nearside::files::Measured> {
     let bar = Bar::new("measuring");
     let mut each = |done, of| {
         bar.set(done, of);
@@ -205,7 +204,7 @@ fn measure(pool: &Pool, args: &CalibrateArgs) -> Result<Calibration> {
     };
     let measured = pool.fs().calibrate(Duration::from_secs(args.seconds), &mut each);
     match (measured, signals::asked_to_end()) {
-        (Ok(Some(calibration)), None) => Ok(calibration),
+        (Ok(Some(measured)), None) => Ok(measured),
         (_, Some(signal)) => Err(Error::Stopped(signal)),
         (Ok(None), None) => Err(refused(&args.pool, "the measurement was stopped")),
         (Err(error), _) => Err(error::pool(&args.pool)(error.into())),

@@ -153,6 +153,9 @@ pub struct WorkerFacts {
     pub stalled: bool,
 }
 
+/// A request that takes so long is no copy any more.
+const HANGS_SECONDS: f64 = 2.0;
+
 impl WorkerFacts {
     /// Those of an open pool.
     pub fn of(stats: &WorkerStats) -> WorkerFacts {
@@ -175,7 +178,11 @@ impl WorkerFacts {
         });
         let deaths = self.deaths;
         let died = (deaths > 0).then(|| format!("died of {deaths} requests, which callers copied"));
-        stalled.or(died)
+        let hangs = (self.busy_seconds >= HANGS_SECONDS).then(|| {
+            let at = self.busy_seconds;
+            format!("one is at the same request for {at:.1} s; others serve")
+        });
+        stalled.or(hangs).or(died)
     }
 }
 
@@ -232,7 +239,7 @@ impl Facts {
             inodes: space.inodes,
             inodes_free: space.inodes_free,
             slices: slices.collect(),
-            notes: info.notes,
+            notes: info.notes.into_iter().chain(info.remark).collect(),
             resilver,
         }
     }

@@ -6,7 +6,7 @@
 use crate::events::Trace;
 use crate::images::{Images, Outcome, failed};
 use crate::model::{LINE, LineId, lines};
-use fs::{FileSystem, TakeOver, check_candidates};
+use fs::{FileSystem, Policy, Side, TakeOver, check_candidates};
 use pmem::recorder::{Event, EventKind, Recorder};
 use pmem::{Domain, Mapping, Memory};
 use pool::{Atime, Candidate, OpenOptions};
@@ -28,6 +28,8 @@ pub struct Arena {
     starts: AtomicU32,
     name: u32,
     machine: Arc<Topology>,
+    /// Who copies; none: whoever calls.
+    policy: Option<Policy>,
     files: Files,
 }
 
@@ -136,13 +138,14 @@ fn machine() -> Outcome<Arc<Topology>> {
     }
 }
 
-fn options(machine: Arc<Topology>, boot: [u8; 16]) -> OpenOptions {
+fn options(arena: &Arena) -> OpenOptions {
     OpenOptions {
         // its page cache is made anew for each image
         memory_bytes: Some(4 << 20),
         atime: Atime::Never,
-        machine: Some(machine),
-        boot: Some(boot),
+        machine: Some(arena.machine.clone()),
+        policy: arena.policy,
+        boot: Some(arena.boot()),
         ..OpenOptions::default()
     }
 }
@@ -160,13 +163,21 @@ impl Arena {
         static NAME: AtomicU32 = AtomicU32::new(1);
         let name = NAME.fetch_add(1, Ordering::Relaxed);
         let (changed, read, starts) = (Arc::default(), Arc::default(), AtomicU32::new(0));
-        let machine = machine()?;
-        Ok(Arena { domain, memories, changed, read, starts, name, machine, files: Files::All })
+        let (machine, policy, files) = (machine()?, None, Files::All);
+        Ok(Arena { domain, memories, changed, read, starts, name, machine, policy, files })
     }
 
     /// The same in another machine.
     pub fn in_machine(self, machine: Topology) -> Arena {
         Arena { machine: Arc::new(machine), ..self }
+    }
+
+    /// The same on two virtual nodes, with workers for all that is long and on another node.
+    pub fn delegating(self) -> Outcome<Arena> {
+        let machine = self.machine.with_virtual_nodes(2);
+        let machine = Arc::new(machine.map_err(|error| failed("virtual nodes")(&error))?);
+        let side = Side { delegate_remote: 0, ..Side::default() };
+        Ok(Arena { machine, policy: Some(Policy { read: side, write: side }), ..self })
     }
 
     /// The same with these files.
@@ -262,13 +273,8 @@ impl Arena {
     /// The same where a server was killed.
     pub fn take_over(&self, trace: Option<&Arc<Trace>>, asked: &TakeOver) -> Outcome<FileSystem> {
         let candidates = self.candidates(trace, false)?;
-        FileSystem::take_over_candidates(
-            candidates,
-            &options(self.machine.clone(), self.boot()),
-            asked,
-            false,
-        )
-        .map_err(|error| failed("open")(&error))
+        FileSystem::take_over_candidates(candidates, &options(self), asked, false)
+            .map_err(|error| failed("open")(&error))
     }
 
     /// The files of which each can be done without.
@@ -281,7 +287,7 @@ impl Arena {
 
     /// Opens it without one of the files, only to look.
     pub fn look_without(&self, file: usize) -> Outcome<FileSystem> {
-        let options = options(self.machine.clone(), self.boot());
+        let options = options(self);
         let options = OpenOptions { read_only: true, ..options };
         let candidates = self.candidates_of(Files::Without(file), None, true)?;
         FileSystem::open_candidates(candidates, &options, false)
@@ -290,11 +296,8 @@ impl Arena {
 
     /// An error unless `check` finds nothing.
     pub fn check(&self) -> Outcome<()> {
-        let report = check_candidates(
-            self.candidates(None, true)?,
-            &options(self.machine.clone(), self.boot()),
-        )
-        .map_err(|error| failed("check")(&error))?;
+        let report = check_candidates(self.candidates(None, true)?, &options(self))
+            .map_err(|error| failed("check")(&error))?;
         let findings = report.findings.iter().filter(|finding| !self.files.allows(&finding.what));
         let findings: Vec<String> = findings.map(|f| format!("{}: {}", f.place, f.what)).collect();
         if findings.is_empty() {

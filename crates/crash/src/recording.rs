@@ -186,12 +186,18 @@ impl Recorder {
 
     /// Drops the file system without closing it, and opens what its memory holds.
     pub fn reopen(&mut self) -> Outcome<()> {
+        self.reopen_in(Ok)
+    }
+
+    /// The same in an arena that is made of the usual one.
+    pub fn reopen_in(&mut self, arena: impl Fn(Arena) -> Outcome<Arena>) -> Outcome<()> {
         self.world.fs.sync().map_err(|error| failed("sync")(&error))?;
         apply_all(&self.trace.take(), &mut self.base);
         let trace = Arc::new(Trace::default());
         // what closing them stores comes after the crash
         self.world.handles.clear();
-        self.world.fs = Arc::new(Arena::new(self.domain, &self.base)?.open(Some(&trace))?);
+        let arena = arena(Arena::new(self.domain, &self.base)?)?;
+        self.world.fs = Arc::new(arena.open(Some(&trace))?);
         self.trace = trace;
         Ok(())
     }

@@ -43,7 +43,7 @@ fn what_goes_wrong_is_made_small() {
     let recording = record(&workload).unwrap();
     let (_, mutants) = sites(&recording, &Settings::quick(3));
     let writes_blocks = |mutant: &Mutant| match mutant {
-        Mutant::Flush(site) => site.file().ends_with("pool/src/pool.rs"),
+        Mutant::Flush(site) => site.file().ends_with("pool/src/blocks.rs"),
         _ => false,
     };
     let mutant = mutants.into_iter().find(writes_blocks);

@@ -105,6 +105,7 @@ fn what_is_measured_of_a_machine_is_what_is_described() {
     let (fs, emulation, _dir) = pool(2, 4.0);
     emulation.start();
     let found = fs.calibrate(Duration::from_millis(500), &mut |_, _| true).unwrap().unwrap();
+    let found = found.calibration;
     emulation.stop();
     assert_eq!((found.nodes, found.cpus), (2, 56));
     let machine = emulation.machine();

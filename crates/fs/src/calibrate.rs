@@ -12,6 +12,7 @@ use placement::{Calibration, Kind, Place, Point};
 use pmem::Mapping;
 use pool::{BLOCK_BYTES, Extent};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 use workers::{Piece, Settings, SliceSettings, Task, Workers};
 
@@ -63,22 +64,37 @@ impl Drop for Borrowed<'_> {
     }
 }
 
-/// Where threads wait until all are there; it stays shut where one cannot be.
+/// Where threads wait until all are there, or one cannot be.
 #[derive(Default)]
-struct Gate(OnceLock<bool>);
+struct Gate {
+    expected: u32,
+    arrived: AtomicU32,
+    opens: OnceLock<bool>,
+}
 
 impl Gate {
-    fn open(&self, opens: bool) {
-        let _ = self.0.set(opens);
+    fn shut(&self) {
+        let _ = self.opens.set(false);
     }
 
     fn pass(&self) -> Result<()> {
-        if *self.0.wait() {
-            Ok(())
-        } else {
-            Err(Error::NotPermitted("so many threads cannot be started"))
+        if self.arrived.fetch_add(1, Ordering::SeqCst) + 1 == self.expected {
+            let _ = self.opens.set(true);
+        }
+        match *self.opens.wait() {
+            true => Ok(()),
+            false => Err(Error::NotPermitted("so many threads cannot be started")),
         }
     }
+}
+
+/// What was measured, and on how many bytes: less than caches hold says little.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Measured {
+    /// What.
+    pub calibration: Calibration,
+    /// Bytes of free blocks that were copied to and from.
+    pub bytes: u64,
 }
 
 impl FileSystem {
@@ -86,7 +102,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// `NoSpace` where too little is free, and what reading says.
-    pub fn calibrate(&self, time: Duration, each: EachMeasured<'_>) -> Result<Option<Calibration>> {
+    pub fn calibrate(&self, time: Duration, each: EachMeasured<'_>) -> Result<Option<Measured>> {
         let core = &self.core;
         core.pool.check_writable()?;
         let borrowed = core.borrow_blocks()?;
@@ -108,12 +124,13 @@ impl FileSystem {
         each(plan.len() as u64, plan.len() as u64);
         let topology = core.pool.nodes().topology();
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Ok(Some(Calibration {
+        let calibration = Calibration {
             nodes: topology.node_count(),
             cpus: topology.all_cpus().len() as u32,
             taken: since.as_secs(),
             points,
-        }))
+        };
+        Ok(Some(Measured { calibration, bytes: bench.spots.len() as u64 * SPOT_BYTES }))
     }
 
     /// Keeps what was measured in the pool, for when it is opened again.
@@ -132,11 +149,6 @@ impl FileSystem {
     pub fn forget_calibration(&self) -> Result<()> {
         self.core.pool.check_writable()?;
         Ok(self.core.pool.forget_calibration()?)
-    }
-
-    /// Bytes of free blocks that a calibration would use: less than caches hold says little.
-    pub fn calibration_bytes(&self) -> u64 {
-        self.core.blocks_to_borrow() * BLOCK_BYTES
     }
 
     /// What was measured of this machine, as the pool has it.
@@ -230,7 +242,7 @@ impl<'b> Bench<'b> {
         threads: u32,
         time: Duration,
     ) -> Result<f64> {
-        let gate = Gate::default();
+        let gate = Gate { expected: threads, ..Gate::default() };
         let rates: Result<Vec<f64>> = std::thread::scope(|scope| {
             let spawn = |index: u32| {
                 let gate = &gate;
@@ -238,8 +250,10 @@ impl<'b> Bench<'b> {
                 std::thread::Builder::new().spawn_scoped(scope, run)
             };
             let all: std::io::Result<Vec<_>> = (0..threads).map(spawn).collect();
-            // nobody waits for those that could not be started
-            gate.open(all.is_ok());
+            if all.is_err() {
+                // nobody waits for those that could not be started
+                gate.shut();
+            }
             let rate = |thread: std::thread::ScopedJoinHandle<'_, Result<f64>>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };

@@ -30,8 +30,8 @@ pub struct Delegation {
     policy: Policy,
     /// Large pieces are worth a thought.
     thinks: bool,
-    /// Small ones, too.
-    limits: bool,
+    /// Small ones, too: of reads, and of writes.
+    limits: [bool; 2],
     /// No block goes without a thought.
     always: bool,
     settings: Settings,
@@ -91,7 +91,8 @@ impl Delegation {
         };
         Delegation {
             thinks: works && (nodes.are_apart() || policy.has_limits() || policy.minds_blocks()),
-            limits: works && (policy.has_limits() || policy.minds_blocks()),
+            limits: [Kind::Read, Kind::Write]
+                .map(|kind| works && (policy.limits(kind) || policy.minds_blocks())),
             always: works && policy.minds_blocks(),
             policy,
             settings: Settings {
@@ -106,7 +107,7 @@ impl Delegation {
     /// has limits. `None`: it is to be thought about, for others are there, or wait.
     #[inline]
     pub fn turn(&self, slice: u8, kind: Kind) -> Option<Turn<'_>> {
-        match self.limits {
+        match self.counts(kind) {
             true => self.counted_turn(slice, kind),
             false => Some(Turn(None)),
         }
@@ -123,10 +124,19 @@ impl Delegation {
         }
     }
 
+    /// Whether turns are counted.
+    #[inline]
+    fn counts(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Read => self.limits[0],
+            Kind::Write => self.limits[1],
+        }
+    }
+
     /// Whether so many bytes are worth a thought.
     #[inline]
-    pub fn thinks_about(&self, bytes: usize) -> bool {
-        self.thinks && (bytes >= THOUGHT_BYTES || self.limits)
+    pub fn thinks_about(&self, kind: Kind, bytes: usize) -> bool {
+        self.thinks && (bytes >= THOUGHT_BYTES || self.counts(kind))
     }
 
     fn workers(&self) -> &Workers {
@@ -158,7 +168,7 @@ impl Core {
     pub fn copy_in(&self, addrs: &[BlockAddr], data: &[u8]) -> (InFlight, Vec<u32>) {
         let mut sums = vec![0; addrs.len()];
         let mut _turns = Turns::new();
-        if self.delegation.thinks_about(data.len()) {
+        if self.delegation.thinks_about(Kind::Write, data.len()) {
             let mut plan = self.plan_copy(Kind::Write, runs(addrs));
             if plan.theirs.is_empty() {
                 _turns = plan.turns;

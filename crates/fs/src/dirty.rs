@@ -62,7 +62,13 @@ impl DirtyInodes {
 
     /// Takes all of them out; they are dirty still.
     pub fn take(&self) -> Vec<Arc<Inode>> {
-        self.parts.iter().flat_map(|part| std::mem::take(&mut *part.lock())).collect()
+        let take = |part: &CachePadded<Part>| {
+            let mut part = part.lock();
+            // as many come again
+            let empty = Vec::with_capacity(part.len());
+            std::mem::replace(&mut *part, empty)
+        };
+        self.parts.iter().flat_map(take).collect()
     }
 
     fn part(&self, ino: Ino) -> &Part {

@@ -93,7 +93,7 @@ mod write;
 mod write_pieces;
 mod xattr;
 
-pub use calibrate::EachMeasured;
+pub use calibrate::{EachMeasured, Measured};
 pub use check::{CheckReport, Finding, check, check_candidates, check_watched};
 pub use core::stop_clock;
 pub use error::{Error, Result};

@@ -243,7 +243,7 @@ impl Core {
     /// Reads all that needs no more than to be copied, if workers are to help; else gives the
     /// caller its turns to do it.
     fn read_plain(&self, views: &[SlotView], start: usize, buffer: &mut [u8]) -> (bool, Turns<'_>) {
-        if !self.delegation.thinks_about(buffer.len()) {
+        if !self.delegation.thinks_about(Kind::Read, buffer.len()) {
             return (false, Turns::new());
         }
         let mut runs: SmallVec<[Run; 16]> = SmallVec::new();

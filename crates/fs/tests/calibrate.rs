@@ -29,7 +29,9 @@ fn all_kinds_are_measured_and_nothing_stays() {
         told.push((done, of));
         true
     };
-    let found = fs.calibrate(Duration::from_millis(100), &mut each).unwrap().unwrap();
+    let measured = fs.calibrate(Duration::from_millis(100), &mut each).unwrap().unwrap();
+    let found = measured.calibration;
+    assert!(measured.bytes >= 2 << 20, "{}", measured.bytes);
     assert_eq!(free(&fs), before);
     assert!(content(&fs, &file) == data);
     let count = found.points.len() as u64;
@@ -135,7 +137,12 @@ fn what_is_kept_counts_on_a_machine_like_that() {
     let fs = pool.start();
     assert_eq!(fs.calibration(), None);
     let said = format!("of 2 nodes and {} CPUs: not used here", cpus + 1);
-    assert!(fs.info().notes.iter().any(|note| note.contains(&said)), "{:?}", fs.info().notes);
+    assert!(fs.info().remark.unwrap().contains(&said));
+    // and that is no damage
+    fs.close().unwrap();
+    drop(fs);
+    pool.assert_clean();
+    let fs = pool.start();
     // what the opener says comes first
     fs.keep_calibration(&measured(2, cpus, 8)).unwrap();
     fs.close().unwrap();

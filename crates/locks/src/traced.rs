@@ -43,7 +43,8 @@ impl Watch {
     #[track_caller]
     fn new<T: ?Sized>(lock: &T, exclusive: bool) -> Watch {
         let site = Location::caller();
-        let watched = TRACE.with_borrow(Option::is_some);
+        // a thread that ends watches no more
+        let watched = TRACE.try_with(|trace| trace.borrow().is_some()).unwrap_or(false);
         let address = std::ptr::from_ref(lock).cast::<()>().addr();
         Watch(watched.then(|| (site, address, exclusive, Instant::now())))
     }
@@ -53,7 +54,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         let Some((site, address, exclusive, from)) = self.0 else { return };
         let held = Held { site, address, exclusive, from, to: Instant::now() };
-        TRACE.with_borrow_mut(|trace| trace.iter_mut().for_each(|trace| trace.push(held)));
+        let _ = TRACE.try_with(|trace| trace.borrow_mut().iter_mut().for_each(|it| it.push(held)));
     }
 }
 

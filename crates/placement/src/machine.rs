@@ -84,11 +84,13 @@ impl Machine {
             let most = access.local.threads().max().unwrap_or(1);
             let (limit, large_turns) = match (small, large) {
                 (NO_LIMIT, NO_LIMIT) => (NO_LIMIT, 1),
-                (small, large) => {
-                    let (small, large) = (small.min(most), large.min(most));
-                    let turns = ((small + large / 2) / large).max(1);
-                    (small.max(large * turns), turns)
+                // all turns for all that are large, so that no more of them come in
+                (small, large) if small.min(most) > large => {
+                    let turns = small.min(most).div_ceil(large);
+                    (large * turns, turns)
                 }
+                // a turn is a thread: where small ones hurt each other sooner, that is for all
+                (small, large) => (small.min(large), 1),
             };
             let takes_longer = |bytes: &u64| {
                 let rate = access.local.rate(1, *bytes) * access.remote_factor;

@@ -127,9 +127,14 @@ impl Policy {
         }
     }
 
-    /// Whether any node has a limit: then small accesses count, too.
+    /// Whether there is a limit of one kind: then small accesses count, too.
+    pub fn limits(&self, kind: Kind) -> bool {
+        self.side(kind).limit != NO_LIMIT
+    }
+
+    /// Whether there is one of any kind.
     pub fn has_limits(&self) -> bool {
-        self.read.limit != NO_LIMIT || self.write.limit != NO_LIMIT
+        self.limits(Kind::Read) || self.limits(Kind::Write)
     }
 
     /// Whether a worker is asked even for a block, and by who is on the node.

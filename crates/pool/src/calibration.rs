@@ -160,15 +160,15 @@ impl Pool {
         (calibration.nodes, calibration.cpus) == here
     }
 
-    /// Says so where what was measured does not count.
-    pub(crate) fn note_other_machine(&self) {
-        let Some(it) = self.stored_calibration().filter(|it| !self.is_of_this_machine(it)) else {
-            return;
-        };
+    /// Says so where what was measured does not count: nothing is wrong with the pool.
+    pub fn remark(&self) -> Option<String> {
+        let elsewhere =
+            |it: &Calibration| self.options().emulated.is_none() && !self.is_of_this_machine(it);
+        let it = self.stored_calibration().filter(elsewhere)?;
         let (nodes, cpus) = (it.nodes, it.cpus);
-        self.note(format!(
+        Some(format!(
             "it was calibrated on another machine, of {nodes} nodes and {cpus} CPUs: not used here"
-        ));
+        ))
     }
 
     /// Keeps nothing of what was measured.

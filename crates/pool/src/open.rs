@@ -124,10 +124,8 @@ impl Pool {
         Ok((pool, recovery))
     }
 
-    /// Says what was measured elsewhere; and where a machine is played, its memory makes accesses
-    /// wait from now on.
+    /// Where a machine is played, its memory makes accesses wait from now on.
     fn meet_machine(&mut self) {
-        self.note_other_machine();
         let Some(emulated) = self.options().emulated.clone() else { return };
         for index in 0..self.slices.len() as u8 {
             if let Some(node) = self.nodes().of(index) {

@@ -188,4 +188,6 @@ pub struct PoolInfo {
     pub slices: Vec<SliceInfo>,
     /// What was noticed and mended at opening (a superblock repaired from its copy, say).
     pub notes: Vec<String>,
+    /// What else there is to say, of which nothing is wrong.
+    pub remark: Option<String>,
 }

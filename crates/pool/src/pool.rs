@@ -333,6 +333,7 @@ impl Pool {
             log_used_bytes: self.log_used_bytes(),
             slices: self.slices.iter().map(Slice::info).collect(),
             notes: self.notes.lock().clone(),
+            remark: self.remark(),
         }
     }
 }

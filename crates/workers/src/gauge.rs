@@ -91,15 +91,16 @@ impl AtWork<'_> {
         std::mem::forget(self);
     }
 
-    /// Has so many turns from now on: gives others back, or takes what is missing, if it is there.
+    /// Has so many turns from now on: gives others back, or takes what is missing, whether it is
+    /// there or not: then nobody comes in before that is paid back.
     pub fn set(&mut self, turns: u32) {
         let turns = turns.min(self.gauge.limit);
         if turns < self.turns {
             self.gauge.active.fetch_sub(self.turns - turns, Ordering::SeqCst);
-            self.turns = turns;
-        } else if turns > self.turns && self.gauge.take(turns - self.turns) {
-            self.turns = turns;
+        } else {
+            self.gauge.active.fetch_add(turns - self.turns, Ordering::SeqCst);
         }
+        self.turns = turns;
     }
 }
 
@@ -155,11 +156,13 @@ mod tests {
         large.set(1);
         assert_eq!(gauge.active(), 2);
         assert!(gauge.has(2) && !gauge.has(3));
-        // what is not there is not taken
+        // nobody comes in before what is too much is paid back
         large.set(5);
-        assert_eq!((large.turns, gauge.active()), (1, 2));
+        assert_eq!((large.turns, gauge.active()), (4, 5));
+        drop(small);
+        assert!(gauge.try_enter(1).is_none());
         large.set(3);
-        assert_eq!((large.turns, gauge.active()), (3, 4));
+        let small = gauge.try_enter(1).unwrap();
         drop((large, small));
         let all = gauge.try_enter(100).unwrap();
         assert_eq!((gauge.active(), all.turns), (4, 4));
