@@ -89,6 +89,12 @@ impl RangeLock {
         self.queue.lock().ranges.is_empty() && self.word.load(Ordering::Acquire) == 0
     }
 
+    /// How many wait.
+    #[cfg(test)]
+    pub fn waiting(&self) -> usize {
+        self.queue.lock().waiters as usize
+    }
+
     #[cold]
     fn lock_queued(&self, first: u64, last: u64) -> RangeGuard<'_> {
         let mut queue = self.queue.lock();

@@ -62,3 +62,36 @@ fn a_word_says_a_range_without_an_end() {
         assert!(overlaps(word, block, block), "block {block}");
     }
 }
+
+/// Who asked first is first: a wide range that waits is not passed by narrow ones that are free,
+/// and what it does not touch waits for nobody.
+#[test]
+fn a_range_that_waits_is_not_overtaken() {
+    let lock = RangeLock::default();
+    let order = AtomicU32::new(0);
+    let waits = |ranges: usize| {
+        // one that overtakes does not wait at all
+        while lock.waiting() < ranges && order.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+    };
+    std::thread::scope(|scope| {
+        let held = lock.lock(0, 10);
+        let wide = scope.spawn(|| {
+            let _guard = lock.lock(5, 100);
+            order.fetch_add(1, Ordering::SeqCst)
+        });
+        waits(1);
+        let narrow = scope.spawn(|| {
+            let _guard = lock.lock(50, 60);
+            order.fetch_add(1, Ordering::SeqCst)
+        });
+        // it is queued, too, though nobody holds what it asks for
+        waits(2);
+        drop(lock.lock(101, 200));
+        assert_eq!(order.load(Ordering::SeqCst), 0);
+        drop(held);
+        assert_eq!((wide.join().unwrap(), narrow.join().unwrap()), (0, 1));
+    });
+    assert!(lock.is_idle());
+}

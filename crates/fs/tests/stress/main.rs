@@ -6,6 +6,7 @@ mod appends;
 mod closes;
 #[path = "../common/mod.rs"]
 mod common;
+mod legal;
 mod names;
 mod resizes;
 mod small_writes;
