@@ -264,3 +264,24 @@ impl Facts {
         blocks * u64::from(self.block_bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_that_die_hang_or_serve_nobody_are_told_of() {
+        let fine = WorkerFacts { count: 4, busy_seconds: 0.01, ..WorkerFacts::default() };
+        assert_eq!(fine.trouble(), None);
+        let stalled = WorkerFacts { stalled: true, busy_seconds: 0.5, ..fine.clone() };
+        assert!(stalled.trouble().unwrap().starts_with("serve nobody, one is at the same request"));
+        // the others of its slice serve
+        let hangs = WorkerFacts { busy_seconds: 3600.0, deaths: 1, ..fine.clone() };
+        assert_eq!(
+            hangs.trouble().unwrap(),
+            "one is at the same request for 3600.0 s; others serve"
+        );
+        let died = WorkerFacts { deaths: 2, ..fine };
+        assert_eq!(died.trouble().unwrap(), "died of 2 requests, which callers copied");
+    }
+}

@@ -109,3 +109,24 @@ fn a_mount_tells_it_of_any_path() {
     assert_eq!((&closed["extents"], &closed["layout"]), (&told["extents"], &"stripe".into()));
     scratch.check();
 }
+
+/// More nodes than slices: those lie on the first ones, and CPUs of the others are near some slice.
+#[test]
+fn a_pool_with_more_virtual_nodes_than_slices_works() {
+    let scratch = Scratch::new();
+    let pool = scratch.outside("nodes");
+    let words = ["--slices=2", "--virtual-nodes=8", "--size=32M", "--durability=process"];
+    let format = ["format".into(), pool.clone()].into_iter();
+    ok(run(format.chain(words.map(std::ffi::OsString::from))));
+    std::fs::write(scratch.outside("put"), binary(LARGE)).unwrap();
+    let mut inside = pool.clone();
+    inside.push(":/large");
+    ok(run(["cp".into(), scratch.outside("put"), inside.clone()]));
+    let told = ok(run(["where".into(), inside, "--json".into()]));
+    let told: Value = serde_json::from_slice(&told).unwrap();
+    assert_eq!(shares(&told).iter().sum::<u64>(), LARGE as u64);
+    let nodes: Vec<u64> =
+        told["slices"].as_array().unwrap().iter().map(|it| it["node"].as_u64().unwrap()).collect();
+    assert_eq!(nodes, [0, 1]);
+    ok(run(["check".into(), pool]));
+}
