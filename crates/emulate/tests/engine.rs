@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 const OWNER: Creation = Creation { mode: 0o644, umask: 0, uid: 0, gid: 0 };
 const MIB: usize = 1 << 20;
+const STRETCH: f64 = 20.0;
 
 /// A pool of so many slices on a machine of two nodes: 100 MiB/s for one thread and for all of a
 /// node.
@@ -42,13 +43,14 @@ fn pool(slices: usize, stretch: f64) -> (FileSystem, Arc<Emulation>, tempfile::T
 #[test]
 fn accesses_wait_for_as_long_as_the_machine_would_take() {
     for (slices, bandwidth) in [(1, 100), (2, 200)] {
-        let (fs, emulation, _dir) = pool(slices, 1.0);
+        // patience is stretched, too: a worker that comes late on a busy machine is waited for
+        let (fs, emulation, _dir) = pool(slices, STRETCH);
         let ino = fs.create(Ino::ROOT, b"file", NewNode::File, OWNER).unwrap().ino;
         fs.set_layout(ino, Layout::Stripe).unwrap();
         let file = fs.open(ino).unwrap();
         topology::assume_cpu(0);
         let data: Vec<u8> = (0..2 * MIB).map(|at| (at >> 4) as u8 ^ at as u8).collect();
-        let least = Duration::from_millis(2 * 1000 / bandwidth);
+        let least = Duration::from_millis(2 * 1000 / bandwidth).mul_f64(STRETCH);
         // at once, as long as it is not started
         fs.write(&file, 0, &data).unwrap();
         emulation.start();

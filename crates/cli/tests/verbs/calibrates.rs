@@ -70,8 +70,13 @@ fn a_machine_that_is_played_is_measured_and_nothing_is_kept() {
         (&2.into(), &2.into(), &false.into())
     );
     assert_eq!(points(&told, "write", "remote").len(), 3);
-    let handed = told["hand_off_ns"].as_f64().unwrap();
-    assert!(handed >= 400.0, "{handed}: it is described as 500");
+    // never faster than it is described: 4 KiB at 6000 MiB/s, and with 500 ns to hand it over
+    let rate = |place: &str| {
+        let of = |it: &&Value| it["kind"] == "write" && it["place"] == place && it["bytes"] == 4096;
+        let found = told["points"].as_array().unwrap().iter().find(of).unwrap();
+        found["mib_per_s"].as_f64().unwrap()
+    };
+    assert!(rate("local") <= 6000.0 * 1.01 && rate("delegated") <= 3394.0 * 1.01, "{told}");
     std::fs::write(machine.path(), "nodes = 0").unwrap();
     scratch.fails(
         &["calibrate", "@pool", "--emulate", path],
