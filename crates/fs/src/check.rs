@@ -18,8 +18,7 @@ use crate::tickets;
 use crate::types::{FileKind, Ino};
 use pool::tree::{self, Key, Root};
 use pool::{
-    BLOCK_BYTES, BlockAddr, Candidate, FoldView, Folded, GROUP_BLOCKS, OpenOptions, Pages, Pool,
-    Recovery,
+    BLOCK_BYTES, BlockAddr, Candidate, FoldView, Folded, OpenOptions, Pages, Pool, Recovery,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -72,7 +71,7 @@ pub fn check(dir: &Path) -> Result<CheckReport> {
 /// The same, step by step.
 pub fn check_watched(dir: &Path, each: Each<'_>) -> Result<CheckReport> {
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-    let (pool, recovery) = Pool::open(dir, &options)?;
+    let (pool, recovery) = crate::away::open_pool(dir, &options)?;
     check_pool(pool, &recovery, each)
 }
 
@@ -365,10 +364,15 @@ impl Checker<'_> {
         for (slice, root) in folded.spaces.iter().enumerate() {
             let mut wrong = Vec::new();
             let scanned = tree::scan(view, root, Key::MIN, Key::MAX, |key, value| {
+                let Some(first) = pool::group_of(&self.core.pool, slice, &key) else {
+                    let what = format!("{key:?} makes no sense");
+                    self.report.add(format!("slice {slice}, free-space tree"), what);
+                    return Ok(true);
+                };
                 for (byte, bits) in value.iter().enumerate() {
                     for bit in (0..8).filter(|bit| bits & (1 << bit) != 0) {
-                        let block = key.index * GROUP_BLOCKS + byte as u64 * 8 + bit;
-                        let addr = BlockAddr::new(slice as u8, block);
+                        let block = first.block() + byte as u64 * 8 + bit;
+                        let addr = BlockAddr::new(first.slice(), block);
                         if !data.remove(&addr.bits()) {
                             wrong.push(addr);
                         }

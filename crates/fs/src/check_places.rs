@@ -30,7 +30,9 @@ impl Checker<'_> {
     /// A value of the tree that counts references.
     pub fn counted(&mut self, slice: u8, key: &Key, value: &[u8]) {
         let counts = references::decode(key.index, value)
-            .filter(|_| references::home(key.index) == usize::from(slice))
+            .filter(|_| {
+                references::home(key.index, self.core.pool.slices().len()) == usize::from(slice)
+            })
             .filter(|counts| counts.iter().all(|(addr, _)| self.core.pool.contains(*addr)));
         let Some(counts) = counts else {
             let what = format!("{key:?} holds a value that makes no sense");

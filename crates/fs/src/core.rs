@@ -23,6 +23,7 @@ use crate::stats::CheckpointTimes;
 use crate::take_over::Inherited;
 use crate::tickets::Tickets;
 use crate::traffic::Traffic;
+use crate::write_back::WriteBack;
 use ::locks::Mutex;
 use pmem::InFlight;
 use pool::tree::Key;
@@ -31,6 +32,7 @@ use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use tier::Tier;
 
 /// Most units of one checkpoint: what the cut encodes while changes wait.
 const DIRTY_MAX: u64 = 1 << 18;
@@ -44,6 +46,9 @@ pub const DIRENT_BYTES: u64 = 128;
 /// Entries of directories take an eighth of the memory for caches.
 const MEMORY_PER_DIRENT: u64 = 8 * DIRENT_BYTES;
 
+/// Blocks of the capacity tier take a part of the memory for caches.
+const TIER_SHARE: u64 = 4;
+
 /// The part of what may change before a checkpoint that one record may.
 const RECORD_SHARE: u64 = 8;
 
@@ -56,6 +61,10 @@ pub struct Core {
     pub hash_key: [u8; 16],
     /// Who copies what is large.
     pub delegation: Delegation,
+    /// The capacity tier, if the pool has one.
+    pub tier: Option<Tier>,
+    /// What is to be moved there.
+    pub write_back: WriteBack,
     /// Who copied what, where slices lie on several nodes.
     pub traffic: Option<Traffic>,
     /// How stripes lie over the slices.
@@ -187,6 +196,9 @@ impl Core {
             hash_key: superblock.map(|s| s.pool_uuid).unwrap_or_default(),
             delegation: Delegation::new(&pool),
             traffic: Traffic::of(&pool),
+            tier: (!pool.devices().is_empty())
+                .then(|| Tier::new(slices, memory / TIER_SHARE / slices.max(1) as u64)),
+            write_back: WriteBack::default(),
             stripes: Stripes::of(&pool),
             payload_max,
             stores_in_place: pool.domain() != pmem::Domain::Sync,
@@ -238,7 +250,10 @@ impl Core {
             drop(entered);
             match result {
                 Err(Error::Pool(error)) => self.make_way(&mut refusals, error)?,
-                result => return result,
+                result => {
+                    self.let_go();
+                    return result;
+                }
             }
         }
     }

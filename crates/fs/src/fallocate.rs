@@ -7,7 +7,7 @@
 use crate::core::{Core, now};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::item::{self, ReservedRun};
+use crate::item::{self, BlockRun};
 use crate::leaf::{LEAF_BLOCKS, LEAF_INDEX_MAX};
 use crate::leaves::{LEAF_UNITS, leaf_of};
 use crate::request;
@@ -47,7 +47,7 @@ struct Step {
     holes: Range<u64>,
     rewritten: Vec<Rewritten>,
     extents: Vec<Extent>,
-    runs: Vec<ReservedRun>,
+    runs: Vec<BlockRun>,
     in_flight: InFlight,
 }
 
@@ -322,7 +322,7 @@ impl Core {
         step.runs = runs;
         if let Some(left) = left {
             addrs[left..].iter().for_each(|addr| self.pool.reclaim().give_one(*addr));
-            let extent = |run: &ReservedRun| Extent { addr: run.addr, count: run.blocks };
+            let extent = |run: &BlockRun| Extent { addr: run.addr, count: run.blocks };
             step.extents = step.runs.iter().map(extent).collect();
             step.end = holes[left] * BLOCK_BYTES;
         }

@@ -18,7 +18,7 @@ pub fn format(dir: &Path, options: &FormatOptions) -> Result<()> {
 /// The same, step by step.
 pub fn format_watched(dir: &Path, options: &FormatOptions, each: EachStep<'_>) -> Result<()> {
     pool::format(dir, options, each)?;
-    let (pool, recovery) = Pool::open(dir, &OpenOptions::default())?;
+    let (pool, recovery) = crate::away::open_pool(dir, &OpenOptions::default())?;
     make_root(pool, &recovery)
 }
 
@@ -29,7 +29,9 @@ pub fn format_mappings(mappings: Vec<pmem::Mapping>, options: &FormatOptions) ->
         .into_iter()
         .map(|mapping| Candidate::from_mapping(Path::new("memory"), mapping, false))
         .collect();
-    let (pool, recovery) = Pool::open_candidates(candidates?, &OpenOptions::default())?;
+    let devices = options.devices.clone();
+    let options = OpenOptions { devices, ..OpenOptions::default() };
+    let (pool, recovery) = Pool::open_candidates(candidates?, &options)?;
     make_root(pool, &recovery)
 }
 

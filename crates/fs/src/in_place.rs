@@ -99,7 +99,8 @@ impl Core {
         data: &'d [u8],
     ) -> Result<Option<InPlace<'d>>> {
         let may = self.stores_in_place && data.len() <= IN_PLACE_BYTES_MAX;
-        if !may || view.addr.is_none() || view.patches.is_some() || view.shared {
+        let is_away = view.addr.device().is_some();
+        if !may || is_away || view.addr.is_none() || view.patches.is_some() || view.shared {
             return Ok(None);
         }
         let crc = match self.crc_with(inode, block, view, at, data) {
@@ -133,6 +134,11 @@ impl Core {
     /// Checksum of a block with patches over it.
     pub fn crc_under(&self, addr: BlockAddr, patches: Option<&Patches>) -> Result<u32> {
         match patches {
+            None if addr.device().is_some() => {
+                let mut whole = [0; BLOCK];
+                self.read_past_caches(addr, &mut whole)?;
+                Ok(pmem::crc32c(0, &whole))
+            }
             None => Ok(self.pool.crc(addr)?),
             Some(_) => Ok(pmem::crc32c(0, &self.read_under(addr, patches)?)),
         }
@@ -141,7 +147,7 @@ impl Core {
     /// A whole block with patches over it.
     pub fn read_under(&self, addr: BlockAddr, patches: Option<&Patches>) -> Result<[u8; BLOCK]> {
         let mut whole = [0; BLOCK];
-        self.pool.read(addr, 0, &mut whole)?;
+        self.read_raw(addr, &mut whole)?;
         if let Some(patches) = patches {
             patches.apply(0, &mut whole);
         }

@@ -16,6 +16,7 @@
 //! request      tag 10, 0                            | client u128 | sequence
 //! share        tag 12, 0, 0 u16, blocks u32         | ino | block | end | from ino | from block
 //! reserve      tag 13, 0, count u16, 0              | ino | count x (block, addr, blocks)
+//! move         tag 14, 0, count u16, 0              | ino | count x (block, addr, blocks)
 //! ```
 //!
 //! `crc` of a patch is the checksum of the whole block with the patch over it. `end` is where the
@@ -41,6 +42,7 @@ pub const REQUEST: u8 = 10;
 pub const WRITE_INLINE: u8 = 11;
 pub const SHARE: u8 = 12;
 pub const RESERVE: u8 = 13;
+pub const MOVE: u8 = 14;
 
 /// Bytes that the id of a request takes in a record.
 pub const REQUEST_BYTES: usize = 32;
@@ -160,7 +162,14 @@ pub enum Item {
         /// The file.
         ino: Ino,
         /// The holes, and the blocks for them.
-        runs: Vec<ReservedRun>,
+        runs: Vec<BlockRun>,
+    },
+    /// Blocks of the file are now in these places, which hold what they held.
+    Move {
+        /// The file.
+        ino: Ino,
+        /// The blocks, and their places.
+        runs: Vec<BlockRun>,
     },
     /// The change was made for this request. (In bytes, so that no item is aligned to 16.)
     Request {
@@ -171,15 +180,15 @@ pub enum Item {
     },
 }
 
-/// Bytes that a run of reserved blocks takes in a record.
-pub const RESERVED_RUN_BYTES: usize = 24;
+/// Bytes that a run of blocks takes in a record.
+pub const BLOCK_RUN_BYTES: usize = 24;
 
-/// Neighbouring blocks that are set aside for a hole.
+/// Neighbouring blocks of a file, and neighbouring places for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ReservedRun {
-    /// The hole's first block in the file.
+pub struct BlockRun {
+    /// The first block in the file.
     pub block: u64,
-    /// The first block that is set aside.
+    /// Its place.
     pub addr: BlockAddr,
     /// How many.
     pub blocks: u64,
@@ -354,8 +363,17 @@ pub fn push_share(record: &mut RecordBuffer, share: &Share) {
 }
 
 /// Adds blocks that are set aside for holes.
-pub fn push_reserve(record: &mut RecordBuffer, ino: Ino, runs: &[ReservedRun]) {
-    head(record, RESERVE, 0, runs.len() as u16, 0);
+pub fn push_reserve(record: &mut RecordBuffer, ino: Ino, runs: &[BlockRun]) {
+    push_runs(record, RESERVE, ino, runs);
+}
+
+/// Adds blocks that have new places.
+pub fn push_move(record: &mut RecordBuffer, ino: Ino, runs: &[BlockRun]) {
+    push_runs(record, MOVE, ino, runs);
+}
+
+fn push_runs(record: &mut RecordBuffer, tag: u8, ino: Ino, runs: &[BlockRun]) {
+    head(record, tag, 0, runs.len() as u16, 0);
     push_words(record, [ino.0]);
     for run in runs {
         push_words(record, [run.block, run.addr.bits(), run.blocks]);

@@ -71,13 +71,13 @@ fn decode_one(bytes: &mut Bytes<'_>, tag: u8, kind: u8, short: u16, long: u32) -
             let (from, first) = (Ino(bytes.u64()?), bytes.u64()?);
             Item::Share(Share { ino, block, blocks: long, end, from, first })
         }
-        RESERVE => {
+        RESERVE | MOVE => {
             let run = |bytes: &mut Bytes<'_>| {
                 let (block, addr) = (bytes.u64()?, BlockAddr::from_bits(bytes.u64()?)?);
-                Some(ReservedRun { block, addr, blocks: bytes.u64()? })
+                Some(BlockRun { block, addr, blocks: bytes.u64()? })
             };
-            let runs = (0..short).map(|_| run(bytes)).collect::<Option<Vec<ReservedRun>>>()?;
-            Item::Reserve { ino, runs }
+            let runs = (0..short).map(|_| run(bytes)).collect::<Option<Vec<BlockRun>>>()?;
+            if tag == MOVE { Item::Move { ino, runs } } else { Item::Reserve { ino, runs } }
         }
         REQUEST => {
             let client = u128::from(first) | u128::from(bytes.u64()?) << 64;

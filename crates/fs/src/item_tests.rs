@@ -25,8 +25,8 @@ fn all_items_round_trip_in_one_record() {
     let share = Share { ino: Ino(9), block: 2, blocks: 70_000, end: 9000, from: Ino(7), first: 8 };
     push_share(&mut record, &share);
     let runs = vec![
-        ReservedRun { block: 7, addr: BlockAddr::new(2, 5), blocks: 100 },
-        ReservedRun { block: 200, addr: BlockAddr::new(0, 1), blocks: 1 },
+        BlockRun { block: 7, addr: BlockAddr::new(2, 5), blocks: 100 },
+        BlockRun { block: 200, addr: BlockAddr::new(0, 1), blocks: 1 },
     ];
     push_reserve(&mut record, Ino(6), &runs);
     let before = record.payload_len();

@@ -17,7 +17,7 @@ use crate::sequence::Sequence;
 use crate::slot::{Freed, SlotView};
 use crate::types::FILE_BYTES_MAX;
 use arc_swap::ArcSwapOption;
-use pool::BlockAddr;
+use pool::{BlockAddr, Pool};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -49,6 +49,8 @@ const SHARED: u64 = 1 << 58;
 /// The block is set aside for this slot and not written: a hole to all but the writer who fills it.
 /// Neither verified nor patched nor shared.
 const RESERVED: u64 = 1 << 57;
+/// The block was written or read since somebody looked who is cold: a hint, see `write_back`.
+const USED: u64 = 1 << 56;
 
 #[derive(Debug, Default)]
 struct Slot {
@@ -199,6 +201,37 @@ impl Leaf {
                 Ordering::Relaxed,
             );
         }
+    }
+
+    /// Somebody reads the block.
+    #[inline]
+    pub fn heat(&self, slot: usize) {
+        let Some(slot) = self.slots.get(slot) else { return };
+        let word = slot.word.load(Ordering::Relaxed);
+        if word & USED == 0 {
+            // ordering: a hint
+            let (order, used) = (Ordering::Relaxed, word | USED);
+            let _ = slot.word.compare_exchange(word, used, order, order);
+        }
+    }
+
+    /// Whether somebody used the block since the last such look, or it changes just now.
+    pub fn cool(&self, slot: usize) -> bool {
+        let Some(slot) = self.slots.get(slot) else { return false };
+        let word = slot.word.load(Ordering::Relaxed);
+        let (order, unused) = (Ordering::Relaxed, word & !USED);
+        let changed = slot.word.compare_exchange(word, unused, order, order).is_err();
+        word & USED != 0 || changed
+    }
+
+    /// Whether every block is one that the pool has, and those of the capacity tier are nothing but
+    /// whole blocks.
+    pub fn fits(&self, pool: &Pool) -> bool {
+        let flags = PATCHED | UNWRITTEN | RESERVED;
+        self.slots.iter().map(|slot| slot.word.load(Ordering::Relaxed)).all(|word| {
+            let addr = addr_in(word);
+            addr.is_none() || pool.contains(addr) && (addr.device().is_none() || word & flags == 0)
+        })
     }
 
     /// A copy with room for slot `slot`; the caller holds the lock of `self`.

@@ -25,12 +25,12 @@ impl LeafLock<'_> {
         let word = slot.word.load(Ordering::Relaxed);
         let keep = word & PATCH_STORED;
         match change {
-            SlotChange::Place(placed) => return place(slot, placed, VERIFIED),
+            SlotChange::Place(placed) => return place(slot, placed, VERIFIED | USED),
             SlotChange::Recover(placed) => return place(slot, placed, 0),
             SlotChange::Unwritten(placed, patches) => {
                 slot.patches.store(Some(patches.clone()));
                 slot.crc.store(placed.crc, Ordering::Relaxed);
-                let flags = VERIFIED | PATCHED | UNWRITTEN | keep;
+                let flags = VERIFIED | PATCHED | UNWRITTEN | USED | keep;
                 slot.word.store(placed.addr.bits() | flags, Ordering::Relaxed);
                 return replaced_by(word, placed.addr);
             }
@@ -38,6 +38,13 @@ impl LeafLock<'_> {
                 self.leaf.reserves.store(true, Ordering::Relaxed);
                 slot.crc.store(0, Ordering::Relaxed);
                 slot.word.store(addr.bits() | RESERVED | keep, Ordering::Relaxed);
+                return replaced(word);
+            }
+            SlotChange::Move(addr) => {
+                slot.word.store(addr.bits() | keep, Ordering::Relaxed);
+                if word & PATCHED != 0 {
+                    slot.patches.store(None);
+                }
                 return replaced(word);
             }
             SlotChange::Patch(patches, crc) => {

@@ -70,7 +70,7 @@ impl Core {
         if leaf.reserves() {
             inode.reserves.store(true, Ordering::Relaxed);
         }
-        match leaf.blocks().all().all(|addr| self.pool.contains(addr)) {
+        match leaf.fits(&self.pool) {
             true => Ok(Some(leaf)),
             false => Err(damaged_value(&key)),
         }
@@ -294,6 +294,9 @@ impl Core {
     #[cold]
     fn list_leaf(&self, inode: &Inode, index: u64) {
         inode.dirty_leaves.lock().push(index);
+        if self.tier.is_some() {
+            self.write_back.list(inode.ino, index);
+        }
         self.dirty_units.fetch_add(LEAF_UNITS, Ordering::Relaxed);
     }
 }

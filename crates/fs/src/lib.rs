@@ -10,6 +10,7 @@ mod acl;
 mod acls;
 mod append;
 mod attr;
+mod away;
 mod background;
 mod by_slice;
 mod bytes;
@@ -90,6 +91,7 @@ mod traffic;
 mod types;
 mod unlink;
 mod write;
+mod write_back;
 mod write_pieces;
 mod xattr;
 

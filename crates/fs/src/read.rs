@@ -7,6 +7,7 @@
 //! 5. take that only if no block of those leaves changed in place meanwhile, else begin again;
 //!    after a few times, under the range's lock.
 
+use crate::away::{AWAY_BYTES_MAX, away};
 use crate::core::Core;
 use crate::delegate::{Run, Turns};
 use crate::error::{Error, Result};
@@ -52,20 +53,64 @@ impl Core {
             return Ok(read);
         }
         let mut views = VIEWS.take();
+        let mut result = self.read_blocks(inode, offset, buffer, &mut views);
+        if self.tier.is_some() {
+            while let Err(Some(addr)) = result.as_ref().map_err(away) {
+                if buffer.len() > AWAY_BYTES_MAX {
+                    VIEWS.set(views);
+                    return self.read_by_parts(inode, offset, buffer);
+                }
+                result = self
+                    .fetch_views(addr, &views)
+                    .and_then(|()| self.read_blocks(inode, offset, buffer, &mut views));
+            }
+            self.let_go();
+        }
+        views.clear();
+        views.shrink_to(VIEWS_MAX);
+        VIEWS.set(views);
+        result
+    }
+
+    /// A read of which some blocks are on the capacity tier, and that is too long to hold them all:
+    /// in parts, each of which is atomic.
+    #[cold]
+    fn read_by_parts(&self, inode: &Inode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            let at = offset + done as u64;
+            // parts end where blocks do
+            let len = AWAY_BYTES_MAX - (at % BLOCK_BYTES) as usize;
+            let end = buffer.len().min(done + len);
+            let part = &mut buffer[done..end];
+            let read = self.read(inode, at, part)?;
+            done += read;
+            if read < end - (done - read) {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// The same of blocks that are in memory; else an error that says which is not.
+    fn read_blocks(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        buffer: &mut [u8],
+        views: &mut Vec<SlotView>,
+    ) -> Result<usize> {
         let mut result = Ok(None);
         for _ in 0..TRIES_MAX {
             let _pin = crossbeam_epoch::pin();
-            result = self.read_once(inode, offset, buffer, &mut views);
+            result = self.read_once(inode, offset, buffer, views);
             if !matches!(result, Ok(None)) {
                 break;
             }
         }
         if matches!(result, Ok(None)) {
-            result = self.read_locked(inode, offset, buffer, &mut views);
+            result = self.read_locked(inode, offset, buffer, views);
         }
-        views.clear();
-        views.shrink_to(VIEWS_MAX);
-        VIEWS.set(views);
         Ok(result?.unwrap_or(0))
     }
 
@@ -97,6 +142,9 @@ impl Core {
             return Ok(None);
         }
         self.copied(Kind::Read, addr.slice(), len);
+        if self.tier.is_some() {
+            leaf.heat(slot);
+        }
         let same = leaf.still(sequence) && inode.size.load(Ordering::Acquire) == size;
         Ok(same.then_some(len))
     }
@@ -229,7 +277,7 @@ impl Core {
                 len = len.min(BLOCK - at);
                 let out = &mut buffer[done..done + len];
                 self.copy_block(inode, first + index as u64, &views[index], at, out)?;
-                if !views[index].addr.is_none() {
+                if !views[index].addr.is_none() && views[index].addr.device().is_none() {
                     self.copied(Kind::Read, views[index].addr.slice(), len);
                 }
             }
@@ -294,7 +342,8 @@ impl Core {
         at: usize,
         out: &mut [u8],
     ) -> Result<()> {
-        let crc = if at == 0 && out.len() == BLOCK && view.patches.is_none() {
+        let is_near = view.addr.device().is_none();
+        let crc = if at == 0 && out.len() == BLOCK && view.patches.is_none() && is_near {
             self.pool.read_crc(view.addr, out).map_err(Error::from)
         } else {
             self.read_under(view.addr, view.patches.as_deref()).map(|whole| {
@@ -304,7 +353,10 @@ impl Core {
         };
         let bad = match crc {
             Ok(crc) if pmem::crc_fits(crc, view.crc) => None,
-            Ok(_) => Some(damaged_block(inode, block, view.addr)),
+            Ok(_) => {
+                self.forget_page(view.addr);
+                Some(damaged_block(inode, block, view.addr))
+            }
             Err(error) => Some(error),
         };
         if let Some(bad) = bad {
@@ -312,7 +364,9 @@ impl Core {
             return self.read_other(view, at, out).ok_or(bad);
         }
         let (index, slot) = leaf_of(block);
-        if let Some(leaf) = inode.map.cached(index) {
+        if view.addr.device().is_none()
+            && let Some(leaf) = inode.map.cached(index)
+        {
             leaf.set_verified(slot, view.addr);
         }
         Ok(())

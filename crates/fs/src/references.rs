@@ -40,8 +40,6 @@ pub const COUNTS_UNITS: u64 = 13;
 const MEMORY_SHARE: u64 = 32;
 /// Bytes of DRAM that the counts of 128 blocks take.
 const COUNTS_BYTES: u64 = size_of::<[u32; REFERENCES_BLOCKS as usize]>() as u64 + 64;
-/// Number of the slice in a key's index: above those of its blocks.
-const SLICE_SHIFT: u32 = 40 - REFERENCES_BLOCKS.trailing_zeros();
 
 /// The references to 128 neighbours.
 #[derive(Debug)]
@@ -62,6 +60,8 @@ struct Part {
 #[derive(Debug)]
 pub struct References {
     parts: Box<[CachePadded<Mutex<Part>>]>,
+    /// Slices of the pool.
+    slices: usize,
     /// Bytes of DRAM that they take.
     pub bytes: BySlice,
 }
@@ -108,9 +108,10 @@ pub fn decode(index: u64, value: &[u8]) -> Option<Vec<(BlockAddr, u32)>> {
     (bytes.is_empty() && !counts.is_empty()).then_some(counts)
 }
 
-/// The slice whose tree has the value under a key's index.
-pub fn home(index: u64) -> usize {
-    (index >> SLICE_SHIFT) as usize
+/// The slice whose tree has the value under a key's index, in a pool of so many.
+pub fn home(index: u64, slices: usize) -> usize {
+    let first = index.checked_mul(REFERENCES_BLOCKS).and_then(BlockAddr::from_bits);
+    first.map_or(usize::MAX, |first| first.home(slices))
 }
 
 fn place_in(addr: BlockAddr) -> usize {
@@ -123,7 +124,7 @@ impl References {
         let hash = InodeHash::new();
         let part = || Part { counts: HashMap::with_hasher(hash.clone()), dirty: Vec::new() };
         let parts = (0..SHARDS).map(|_| CachePadded::new(Mutex::new(part()))).collect();
-        References { parts, bytes: BySlice::new(slices) }
+        References { parts, slices, bytes: BySlice::new(slices) }
     }
 
     fn part(&self, index: u64) -> &Mutex<Part> {
@@ -133,13 +134,14 @@ impl References {
     /// Adds what changed since the last cut to the batches of the slices. The gate is closed, or
     /// nobody else is there.
     pub fn cut(&self, batch: &mut [SliceBatch]) {
+        let slices = self.slices;
         for part in &self.parts {
             let Part { counts, dirty } = &mut *part.lock();
             for index in dirty.drain(..) {
                 let Some(changed) = counts.get_mut(&index) else { continue };
                 changed.dirty = false;
                 let change = encode(&changed.counts).map_or(Change::Delete, Change::Put);
-                if let Some(slice) = batch.get_mut(home(index)) {
+                if let Some(slice) = batch.get_mut(home(index, slices)) {
                     slice.changes.push((Key::new(0, keys::REFERENCES, index), change));
                 }
             }
@@ -156,7 +158,7 @@ impl References {
             let mut part = part.lock();
             part.counts.retain(|index, counts| {
                 if !counts.dirty {
-                    self.bytes.add(home(*index) as u8, COUNTS_BYTES.wrapping_neg());
+                    self.bytes.add(home(*index, self.slices) as u8, COUNTS_BYTES.wrapping_neg());
                 }
                 counts.dirty
             });
@@ -168,12 +170,13 @@ impl Core {
     fn load_references(&self, index: u64) -> Result<Counts> {
         let key = Key::new(0, keys::REFERENCES, index);
         let mut counts = Box::new([0; REFERENCES_BLOCKS as usize]);
-        if let Some(value) = self.pool.get(home(index) as u8, &key)? {
+        let home = home(index, self.pool.slices().len()) as u8;
+        if let Some(value) = self.pool.get(home, &key)? {
             for (addr, count) in decode(index, &value).ok_or_else(|| damaged_value(&key))? {
                 counts[place_in(addr)] = count;
             }
         }
-        self.references.bytes.add(home(index) as u8, COUNTS_BYTES);
+        self.references.bytes.add(home, COUNTS_BYTES);
         Ok(Counts { counts, dirty: false })
     }
 
@@ -282,7 +285,7 @@ mod tests {
         let value = encode(&counts).expect("there are some");
         assert_eq!(value.len(), 1 + 3 * 6);
         let index = keys::references(BlockAddr::new(3, 128 * 77 + 5)).index;
-        assert_eq!(home(index), 3);
+        assert_eq!(home(index, 5), 3);
         let found = decode(index, &value).expect("just encoded");
         let mut again = [0; REFERENCES_BLOCKS as usize];
         for (addr, count) in found {

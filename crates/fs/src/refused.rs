@@ -20,12 +20,16 @@ impl Core {
     /// After a change was refused with `error`: what was missing is there, and it may try again.
     #[cold]
     pub fn make_way(&self, refusals: &mut Refusals, error: Arc<pool::Error>) -> Result<()> {
-        use pool::Error::{Lent, LogFull, NoSpace};
+        use pool::Error::{Away, Lent, LogFull, NoSpace};
+        if let Away(addr) = *error {
+            return self.fetch(&[addr]);
+        }
         refusals.count += 1;
         let is_full = matches!(*error, LogFull | NoSpace | Lent);
         match *error {
             _ if is_full && refusals.count > REFUSALS_MAX => Err(Error::NoSpace),
             LogFull => self.wait_for_checkpoint(),
+            Lent | NoSpace if self.tier.is_some() => self.make_room(refusals),
             Lent if refusals.gathered => self.await_loan(),
             NoSpace if refusals.gathered => Err(Error::NoSpace),
             Lent | NoSpace => {
@@ -35,6 +39,16 @@ impl Core {
             }
             _ => Err(Error::Pool(error)),
         }
+    }
+
+    /// Moves blocks to the capacity tier, to make room in the slices.
+    fn make_room(&self, refusals: &mut Refusals) -> Result<()> {
+        let moved = self.wait_for_write_back()?;
+        if moved == 0 && refusals.gathered {
+            return Err(Error::NoSpace);
+        }
+        refusals.gathered = moved == 0;
+        self.gather()
     }
 
     /// Waits for what is lent to come back.

@@ -165,6 +165,7 @@ impl Core {
             Item::Patch { ino, offset, data, crc, end } => {
                 self.apply_patch((*ino, *offset, *end), data, *crc, record)
             }
+            Item::Move { ino, runs } => self.apply_move(*ino, runs, record, freed),
             Item::Truncate { ino, size } => {
                 let inode = self.replayed_file(*ino, record)?;
                 if *size > FILE_BYTES_MAX {
@@ -265,8 +266,8 @@ impl Core {
             return Err(damaged_record(record));
         }
         let view = self.view_block(&inode, block)?;
-        if view.shared || view.reserved {
-            // nobody patches a block that has other places, or none that is written
+        if view.shared || view.reserved || view.addr.device().is_some() {
+            // nobody patches a block that has other places, none that is written, or one of the tier
             return Err(damaged_record(record));
         }
         let patches = view.patches.as_deref().unwrap_or(&Patches::default()).with(at, data);

@@ -21,11 +21,11 @@ use crate::core::Core;
 use crate::error::Result;
 use crate::fallocate::{RESERVE_BLOCKS_MAX, lacks_a_block};
 use crate::inode::Inode;
-use crate::item::{RESERVED_RUN_BYTES, ReservedRun};
+use crate::item::{BLOCK_RUN_BYTES, BlockRun};
 use crate::leaf::LEAF_BLOCKS;
 use crate::leaves::leaf_of;
 use crate::replay::damaged_record;
-use crate::slot::{Freed, SlotChange};
+use crate::slot::{Freed, SlotChange, SlotView};
 use crate::types::{FILE_BYTES_MAX, Ino};
 use pool::{BLOCK_BYTES, BlockAddr, Extent, Record};
 use std::ops::Range;
@@ -38,14 +38,14 @@ const RUNS_MAX: usize = 256;
 impl Core {
     /// Neighbouring holes, and the blocks for them, as far as a record can name them; then also the
     /// index of the first hole that it cannot.
-    pub fn runs_of(&self, holes: &[u64], addrs: &[BlockAddr]) -> (Vec<ReservedRun>, Option<usize>) {
-        let runs_max = RUNS_MAX.min(self.payload_max / 2 / RESERVED_RUN_BYTES);
-        let mut runs: Vec<ReservedRun> = Vec::new();
+    pub fn runs_of(&self, holes: &[u64], addrs: &[BlockAddr]) -> (Vec<BlockRun>, Option<usize>) {
+        let runs_max = RUNS_MAX.min(self.payload_max / 2 / BLOCK_RUN_BYTES);
+        let mut runs: Vec<BlockRun> = Vec::new();
         for (index, (&block, &addr)) in holes.iter().zip(addrs).enumerate() {
             if let Some(run) = runs.last_mut().filter(|run| run.goes_on(block, addr)) {
                 run.blocks += 1;
             } else if runs.len() < runs_max {
-                runs.push(ReservedRun { block, addr, blocks: 1 });
+                runs.push(BlockRun { block, addr, blocks: 1 });
             } else {
                 return (runs, Some(index));
             }
@@ -54,17 +54,27 @@ impl Core {
     }
 
     /// Takes effect in DRAM: the holes have these blocks. The same at run time and in replay.
-    pub fn publish_runs(&self, inode: &Arc<Inode>, runs: &[ReservedRun]) -> Result<()> {
+    pub fn publish_runs(&self, inode: &Arc<Inode>, runs: &[BlockRun]) -> Result<()> {
         inode.reserves.store(true, Ordering::Relaxed);
-        let mut none = Freed::default();
+        self.publish_by_run(inode, runs, &mut Freed::default(), &|addr| SlotChange::Reserve(addr))
+    }
+
+    /// Makes the same change to all blocks of the runs, each with its address.
+    pub fn publish_by_run(
+        &self,
+        inode: &Arc<Inode>,
+        runs: &[BlockRun],
+        freed: &mut Freed,
+        change: &dyn Fn(BlockAddr) -> SlotChange<'static>,
+    ) -> Result<()> {
         for run in runs {
             let mut done = 0;
             while done < run.blocks {
                 let in_leaf = LEAF_BLOCKS - (run.block + done) % LEAF_BLOCKS;
                 let part = done..run.blocks.min(done + in_leaf);
                 let changes: Vec<SlotChange<'_>> =
-                    part.clone().map(|i| SlotChange::Reserve(run.addr_at(i))).collect();
-                self.publish(inode, run.block + done, &changes, &mut none, || {})?;
+                    part.clone().map(|i| change(run.addr_at(i))).collect();
+                self.publish(inode, run.block + done, &changes, freed, || {})?;
                 done = part.end;
             }
         }
@@ -72,28 +82,62 @@ impl Core {
     }
 
     /// Replays the record of a reservation.
-    pub fn apply_reserve(&self, ino: Ino, runs: &[ReservedRun], record: &Record) -> Result<()> {
+    pub fn apply_reserve(&self, ino: Ino, runs: &[BlockRun], record: &Record) -> Result<()> {
         let inode = self.replayed_file(ino, record)?;
+        let may = |addr: BlockAddr, view: &SlotView| {
+            addr.device().is_none() && lacks_a_block(view) && view.patches.is_none()
+        };
+        if !self.runs_fit(&inode, runs, &may)? {
+            return Err(damaged_record(record));
+        }
+        inode.touch(record.time_ns);
+        self.publish_runs(&inode, runs)
+    }
+
+    /// Replays the record of a move.
+    pub fn apply_move(
+        &self,
+        ino: Ino,
+        runs: &[BlockRun],
+        record: &Record,
+        freed: &mut Freed,
+    ) -> Result<()> {
+        let inode = self.replayed_file(ino, record)?;
+        let may = |addr: BlockAddr, view: &SlotView| {
+            addr.device().is_some() && !view.addr.is_none() && !view.shared
+        };
+        match self.runs_fit(&inode, runs, &may)? {
+            true => self.publish_moves(&inode, runs, freed),
+            false => Err(damaged_record(record)),
+        }
+    }
+
+    /// Whether the runs of a record lie where a file can have blocks, and name those of the pool;
+    /// and each slot may get its address.
+    fn runs_fit(
+        &self,
+        inode: &Inode,
+        runs: &[BlockRun],
+        may: &dyn Fn(BlockAddr, &SlotView) -> bool,
+    ) -> Result<bool> {
         let blocks = runs.iter().try_fold(0u64, |sum, run| sum.checked_add(run.blocks));
         if blocks.is_none_or(|blocks| blocks > RESERVE_BLOCKS_MAX) {
-            return Err(damaged_record(record));
+            return Ok(false);
         }
         for run in runs {
             let last = run.block.saturating_add(run.blocks);
             let fits = last <= FILE_BYTES_MAX / BLOCK_BYTES && run.has_addrs();
-            let there = fits && (0..run.blocks).all(|i| self.pool.contains(run.addr_at(i)));
-            if !there {
-                return Err(damaged_record(record));
+            if !fits || !(0..run.blocks).all(|i| self.pool.contains(run.addr_at(i))) {
+                return Ok(false);
             }
-            for block in run.block..last {
-                let view = self.view_block(&inode, block)?;
-                if !lacks_a_block(&view) || view.patches.is_some() {
-                    return Err(damaged_record(record));
+            for index in 0..run.blocks {
+                let view = self.view_block(inode, run.block + index)?;
+                if !may(run.addr_at(index), &view) {
+                    return Ok(false);
                 }
             }
         }
-        inode.touch(record.time_ns);
-        self.publish_runs(&inode, runs)
+        Ok(true)
     }
 
     /// The block that is reserved for one of a file. The caller holds its range.
@@ -225,12 +269,13 @@ impl Core {
     #[cold]
     fn sets_one_free(&self, inode: &Inode, block: u64) -> Result<bool> {
         let view = self.view_block(inode, block)?;
-        Ok(!view.addr.is_none() && !view.shared)
+        Ok(!view.addr.is_none() && view.addr.device().is_none() && !view.shared)
     }
 }
 
-impl ReservedRun {
-    fn goes_on(&self, block: u64, addr: BlockAddr) -> bool {
+impl BlockRun {
+    /// Whether a block and its place come next.
+    pub fn goes_on(&self, block: u64, addr: BlockAddr) -> bool {
         self.block + self.blocks == block && self.addr.bits() + self.blocks == addr.bits()
     }
 

@@ -49,6 +49,8 @@ pub enum SlotChange<'d> {
     Unwritten(Placed, Arc<Patches>),
     /// This block is set aside for it: it is a hole.
     Reserve(BlockAddr),
+    /// It moved here, with what overlaid it; its bytes are as they were.
+    Move(BlockAddr),
     /// Patches overlay it, and this is the checksum of what is seen.
     Patch(Arc<Patches>, u32),
     /// Bytes of the block change.
@@ -68,7 +70,7 @@ impl SlotChange<'_> {
         match self {
             SlotChange::Place(_) | SlotChange::Recover(_) => true,
             SlotChange::Unwritten(..) | SlotChange::Share(_) | SlotChange::Reserve(_) => true,
-            SlotChange::Patch(..) | SlotChange::InPlace(_) => false,
+            SlotChange::Patch(..) | SlotChange::InPlace(_) | SlotChange::Move(_) => false,
             SlotChange::Mark | SlotChange::Clear => false,
         }
     }

@@ -51,7 +51,7 @@ impl Drop for Handle {
 impl FileSystem {
     /// Opens the pool in `dir`, exclusively, and recovers it.
     pub fn open_pool(dir: &Path, options: &OpenOptions) -> Result<FileSystem> {
-        let (pool, recovery) = Pool::open(dir, options)?;
+        let (pool, recovery) = crate::away::open_pool(dir, options)?;
         FileSystem::recover(pool, &recovery, &TakeOver::default(), true)
     }
 
@@ -91,6 +91,10 @@ impl FileSystem {
                 core.background.store(true, Ordering::Relaxed);
                 let runner = core.clone();
                 threads.push(spawn("ns-checkpoint", move || runner.run_background())?);
+                if core.tier.is_some() {
+                    let runner = core.clone();
+                    threads.push(spawn("ns-write-back", move || runner.run_write_back())?);
+                }
                 let runner = core.clone();
                 if !core.pool.stale_slices().is_empty() {
                     threads.push(spawn("ns-resilver", move || runner.resilver(None))?);
@@ -125,6 +129,7 @@ impl FileSystem {
         let threads = std::mem::take(&mut *self.background.lock());
         if !threads.is_empty() {
             self.core.resilvering.stop();
+            self.core.stop_write_back();
             self.core.stop_background();
             threads.into_iter().for_each(|thread| drop(thread.join()));
         }

@@ -87,7 +87,7 @@ impl FileSystem {
         options: &OpenOptions,
         take_over: &TakeOver,
     ) -> Result<FileSystem> {
-        let (pool, recovery) = Pool::open(dir, options)?;
+        let (pool, recovery) = crate::away::open_pool(dir, options)?;
         FileSystem::recover(pool, &recovery, take_over, true)
     }
 

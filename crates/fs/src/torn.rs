@@ -11,7 +11,7 @@
 
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::item::{Item, Items, Placed};
+use crate::item::{BlockRun, Item, Items, Placed};
 use crate::item_decode;
 use crate::replay::damaged_record;
 use crate::types::{FILE_BYTES_MAX, FileKind, Ino};
@@ -103,6 +103,7 @@ impl Core {
             && end <= FILE_BYTES_MAX
             && last <= FILE_BYTES_MAX / BLOCK_BYTES
             && placed.iter().all(|placed| self.pool.contains(placed.addr))
+            && placed.iter().all(|placed| placed.addr.device().is_none())
     }
 
     /// Whether writes name blocks of the pool, and places that a file can have in one that is no
@@ -226,6 +227,10 @@ impl Core {
                 *own == ino && overlap(*block..block.saturating_add(*blocks), range)
             }
             Item::Share(share) => share.ino == ino && overlap(share.target(), range),
+            Item::Move { ino: own, runs } => {
+                let moved = |run: &BlockRun| run.block..run.block.saturating_add(run.blocks);
+                *own == ino && runs.iter().any(|run| overlap(moved(run), range.clone()))
+            }
             Item::Drop { ino: own } => *own == ino,
             _ => false,
         }

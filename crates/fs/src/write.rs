@@ -248,9 +248,11 @@ impl Core {
         if let Some(change) = self.in_place(inode, block, &view, at, data)? {
             return Ok(Piece::InPlace(change));
         }
-        // patches may be put into the block later: not where it has other places, and not where it
-        // is not written
-        let patches = data.len() <= PATCH_PIECE_BYTES_MAX && !view.shared && !view.reserved;
+        // patches may be put into the block later: not where it has other places, not where it is
+        // not written, and not on the capacity tier, whose blocks never change
+        let is_away = view.addr.device().is_some();
+        let may = !view.shared && !view.reserved && !is_away;
+        let patches = data.len() <= PATCH_PIECE_BYTES_MAX && may;
         if patches && !self.begins_a_block(inode, block, at, &view) {
             let patches = match &view.patches {
                 Some(patches) => patches.with(at, data),

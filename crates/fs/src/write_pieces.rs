@@ -9,6 +9,8 @@ use crate::write::{blocks_of, check_write};
 use pool::BLOCK_BYTES;
 use std::sync::Arc;
 
+/// What a write is divided into where the slices have no room for all of it at one time.
+const TIERED_PIECE_BYTES: usize = 64 << 10;
 /// What a write is divided into on a full pool.
 const FULL_PIECE_BYTES: usize = 2 * BLOCK_BYTES as usize;
 
@@ -25,6 +27,10 @@ impl Core {
         }
         match self.write_piece(inode, offset, data) {
             Ok(()) => Ok(data.len()),
+            // more than the slices have room for at one time
+            Err(Error::NoSpace) if self.tier.is_some() && data.len() > TIERED_PIECE_BYTES => {
+                self.write_pieces(inode, offset, data, TIERED_PIECE_BYTES)
+            }
             Err(Error::NoSpace) if data.len() > FULL_PIECE_BYTES => {
                 self.write_when_full(inode, offset, data)
             }

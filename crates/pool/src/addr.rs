@@ -1,4 +1,5 @@
-//! Where a block of the pool is: which slice, and which block of it.
+//! Where a block of the pool is: which slice, or which device of the capacity tier, and which
+//! block of it.
 
 use std::fmt;
 
@@ -7,7 +8,8 @@ const BLOCK_BITS: u32 = 40;
 /// Bits of the slice's number; the bits above are zero.
 const SLICE_BITS: u32 = 8;
 
-/// A block of the pool, in units of 4 KiB: `slice << 40 | block`.
+/// A block of the pool, in units of 4 KiB: `slice << 40 | block`. Devices of the capacity tier are
+/// numbered on behind the slices that a pool can have.
 ///
 /// 0 is no block: block 0 of slice 0 is a superblock, to which nothing points.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -18,6 +20,10 @@ impl BlockAddr {
     pub const NONE: BlockAddr = BlockAddr(0);
     /// Blocks that a slice has at most: 2^40, which is 4 PiB.
     pub const BLOCKS_MAX: u64 = 1 << BLOCK_BITS;
+    /// Slices that a pool has at most; the numbers above are those of devices.
+    pub const SLICES_MAX: usize = 192;
+    /// Devices that a capacity tier has at most. (One number is left for what is none of both.)
+    pub const DEVICES_MAX: usize = 63;
 
     /// Block `block` of slice `slice`.
     ///
@@ -27,6 +33,15 @@ impl BlockAddr {
     pub const fn new(slice: u8, block: u64) -> BlockAddr {
         assert!(block < BlockAddr::BLOCKS_MAX, "a slice has fewer blocks");
         BlockAddr((slice as u64) << BLOCK_BITS | block)
+    }
+
+    /// Block `block` of device `device` of the capacity tier.
+    ///
+    /// # Panics
+    /// If there can be no such device, or no such block.
+    pub const fn on_device(device: usize, block: u64) -> BlockAddr {
+        assert!(device < BlockAddr::DEVICES_MAX, "a tier has fewer devices");
+        BlockAddr::new((BlockAddr::SLICES_MAX + device) as u8, block)
     }
 
     /// The address that `bits` from the medium say, None if no address has these bits.
@@ -39,12 +54,27 @@ impl BlockAddr {
         self.0
     }
 
-    /// Number of the slice in the pool.
+    /// Number of the slice in the pool; above those of slices, it is a device's.
     pub const fn slice(self) -> u8 {
         (self.0 >> BLOCK_BITS) as u8
     }
 
-    /// Number of the block in the slice.
+    /// The device of the capacity tier that it lies on, if it lies on one.
+    #[inline]
+    pub const fn device(self) -> Option<usize> {
+        (self.slice() as usize).checked_sub(BlockAddr::SLICES_MAX)
+    }
+
+    /// The slice, in a pool of so many, whose trees say of the block whether it is free, and how
+    /// many places it has: its own, or the one that its device is dealt to.
+    pub const fn home(self, slices: usize) -> usize {
+        match self.device() {
+            Some(device) => device % slices,
+            None => self.slice() as usize,
+        }
+    }
+
+    /// Number of the block in the slice, or on the device.
     pub const fn block(self) -> u64 {
         self.0 & (BlockAddr::BLOCKS_MAX - 1)
     }
@@ -60,7 +90,10 @@ impl fmt::Display for BlockAddr {
         if self.is_none() {
             return f.write_str("no block");
         }
-        write!(f, "slice {}, block {}", self.slice(), self.block())
+        match self.device() {
+            Some(device) => write!(f, "device {device}, block {}", self.block()),
+            None => write!(f, "slice {}, block {}", self.slice(), self.block()),
+        }
     }
 }
 
@@ -81,6 +114,17 @@ mod tests {
         assert_eq!(BlockAddr::from_bits(addr.bits()), Some(addr));
         assert!(BlockAddr::new(0, 0).is_none());
         assert!(!BlockAddr::new(1, 0).is_none());
+    }
+
+    #[test]
+    fn slices_and_devices_are_told_apart() {
+        for device in 0..BlockAddr::DEVICES_MAX {
+            let addr = BlockAddr::on_device(device, 77);
+            assert_eq!((addr.device(), addr.block()), (Some(device), 77));
+        }
+        for slice in 0..BlockAddr::SLICES_MAX {
+            assert_eq!(BlockAddr::new(slice as u8, 77).device(), None);
+        }
     }
 
     #[test]

@@ -10,27 +10,27 @@ impl Pool {
     /// Copies out of the first copy of a block, `at` bytes into it (on into the blocks behind it).
     #[inline]
     pub fn read(&self, addr: BlockAddr, at: u64, buffer: &mut [u8]) -> Result<()> {
-        let (slice, offset) = self.place(addr);
+        let (slice, offset) = self.memory_of(addr)?;
         Ok(slice.mapping.read_own(offset + at, buffer)?)
     }
 
     /// Copies a whole block out and gives its checksum.
     #[inline]
     pub fn read_crc(&self, addr: BlockAddr, buffer: &mut [u8]) -> Result<u32> {
-        let (slice, offset) = self.place(addr);
+        let (slice, offset) = self.memory_of(addr)?;
         Ok(slice.mapping.read_crc_own(offset, buffer)?)
     }
 
     /// Checksum of one block.
     pub fn crc(&self, addr: BlockAddr) -> Result<u32> {
-        let (slice, offset) = self.place(addr);
+        let (slice, offset) = self.memory_of(addr)?;
         Ok(slice.mapping.crc(offset, BLOCK_BYTES as usize)?)
     }
 
     /// What a block's checksum changes by when `data` take the place of what is `at` bytes into it.
     #[inline]
     pub fn crc_difference(&self, addr: BlockAddr, at: usize, data: &[u8]) -> Result<u32> {
-        let (slice, offset) = self.place(addr);
+        let (slice, offset) = self.memory_of(addr)?;
         let behind = BLOCK_BYTES as usize - at - data.len();
         Ok(slice.mapping.crc_difference(offset + at as u64, data, behind)?)
     }

@@ -6,16 +6,25 @@ use std::path::{Path, PathBuf};
 
 /// The slices' files and links in `dir`, by name.
 pub fn slice_paths(dir: &Path) -> Result<Vec<PathBuf>> {
+    named(dir, b"slice")
+}
+
+fn named(dir: &Path, first: &[u8]) -> Result<Vec<PathBuf>> {
     let io = |source| Error::Io { path: dir.to_path_buf(), source };
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(io)? {
         let entry = entry.map_err(io)?;
-        if entry.file_name().as_encoded_bytes().starts_with(b"slice") {
+        if entry.file_name().as_encoded_bytes().starts_with(first) {
             paths.push(entry.path());
         }
     }
     paths.sort();
     Ok(paths)
+}
+
+/// The files, devices and links of the capacity tier in `dir`, by their numbers.
+pub fn device_paths(dir: &Path) -> Result<Vec<PathBuf>> {
+    named(dir, b"capacity")
 }
 
 /// The slices in `dir`, opened; and of a mirrored pool, which can do without a file, what is wrong

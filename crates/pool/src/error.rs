@@ -51,6 +51,12 @@ pub enum Error {
     /// The slices do not make one pool.
     #[error("the slices do not make one pool: {0}")]
     Slices(String),
+    /// A device of the capacity tier cannot be used.
+    #[error("{0}")]
+    Device(String),
+    /// A block is on a device of the capacity tier, and not in memory.
+    #[error("{0} is not in memory")]
+    Away(BlockAddr),
     /// Who had it made did not want it any more.
     #[error("stopped; what it made is removed")]
     Stopped,
@@ -141,7 +147,9 @@ impl Error {
             | Error::Version { .. }
             | Error::Slices(_)
             | Error::Size(_)
+            | Error::Device(_)
             | Error::Domain(_) => libc::EINVAL,
+            Error::Away(_) => libc::EAGAIN,
             Error::Damaged { .. } | Error::Poisoned(_) => libc::EIO,
         }
     }
@@ -159,6 +167,10 @@ impl From<crate::tree::TreeError> for Error {
 impl BlockAddr {
     /// Where it is, for a report.
     pub fn place(self) -> String {
-        format!("slice {}, byte {}", self.slice(), self.block() * BLOCK_BYTES)
+        let byte = self.block() * BLOCK_BYTES;
+        match self.device() {
+            Some(device) => format!("capacity device {device}, byte {byte}"),
+            None => format!("slice {}, byte {byte}", self.slice()),
+        }
     }
 }

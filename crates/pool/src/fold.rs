@@ -19,9 +19,23 @@ use std::collections::HashMap;
 /// The kind of the free-space tree's keys.
 const KIND_GROUP: u8 = 1;
 
-/// Key of a group's bitmap in the free-space tree.
-pub(crate) fn group_key(group: u64) -> Key {
-    Key::new(0, KIND_GROUP, group)
+/// Key of a group's bitmap in the free-space tree: of a group of the slice itself, or of a device.
+pub(crate) fn group_key(addr: BlockAddr) -> Key {
+    let object = addr.device().map_or(0, |_| u64::from(addr.slice()));
+    Key::new(object, KIND_GROUP, addr.block() / GROUP_BLOCKS)
+}
+
+/// The first block of the group whose bitmap the free-space tree of slice `index` has under a key;
+/// `None` if it has no such key.
+pub fn group_of(pool: &Pool, index: usize, key: &Key) -> Option<BlockAddr> {
+    let first = key.index.checked_mul(GROUP_BLOCKS).filter(|it| *it < BlockAddr::BLOCKS_MAX)?;
+    let holder = match key.object {
+        0 => index as u64,
+        number => number,
+    };
+    let addr = BlockAddr::new(u8::try_from(holder).ok()?, first);
+    let is_here = pool.space_of(addr).is_some() && pool.home_of(addr) == index;
+    (is_here && *key == group_key(addr)).then_some(addr)
 }
 
 /// Changes to the main tree of one slice, in key order.
@@ -148,8 +162,9 @@ struct Marks {
 }
 
 impl Marks {
-    fn new(slices: usize) -> Marks {
-        Marks { groups: vec![Vec::new(); slices], foreign: None, twice: None }
+    fn new(pool: &Pool) -> Marks {
+        let holders = pool.slices.len() + pool.devices.len();
+        Marks { groups: vec![Vec::new(); holders], foreign: None, twice: None }
     }
 
     fn mark(&mut self, pool: &Pool, addr: BlockAddr, used: bool) {
@@ -159,7 +174,11 @@ impl Marks {
             return;
         }
         let group = (addr.block() / GROUP_BLOCKS) as usize;
-        let groups = &mut self.groups[usize::from(addr.slice())];
+        let holder = match addr.device() {
+            Some(device) => pool.slices.len() + device,
+            None => usize::from(addr.slice()),
+        };
+        let groups = &mut self.groups[holder];
         if groups.len() <= group {
             groups.resize(group + 1, None);
         }
@@ -171,6 +190,22 @@ impl Marks {
             self.twice = Some(addr);
         }
         bits[bit / 64] |= 1 << (bit % 64);
+    }
+
+    /// The groups whose bitmaps are in the free-space tree of a slice, in the order of their keys:
+    /// the first block of each.
+    fn of(&self, pool: &Pool, slice: usize) -> impl Iterator<Item = (BlockAddr, &GroupMarks)> {
+        let devices = (0..pool.devices.len()).map(|device| BlockAddr::on_device(device, 0));
+        let own = std::iter::once(BlockAddr::new(slice as u8, 0));
+        let holders = own.chain(devices.filter(move |first| pool.home_of(*first) == slice));
+        holders.flat_map(move |first| {
+            let holder = first.device().map_or(slice, |device| pool.slices.len() + device);
+            let groups = (0u64..).zip(&self.groups[holder]);
+            groups.filter_map(move |(group, bits)| {
+                let addr = BlockAddr::new(first.slice(), group * GROUP_BLOCKS);
+                bits.as_ref().map(|bits| (addr, bits))
+            })
+        })
     }
 
     fn check(&self) -> Result<()> {
@@ -209,7 +244,7 @@ impl Pool {
     ) -> Result<Folded> {
         let roots = self.roots();
         let mut folded = Folded { trees: roots.trees.clone(), spaces: roots.spaces.clone() };
-        let mut marks = Marks::new(self.slices.len());
+        let mut marks = Marks::new(self);
         for (slice, batch) in batch.iter().enumerate() {
             for (key, change) in &batch.changes {
                 if let Change::Put(value) = change {
@@ -239,22 +274,21 @@ impl Pool {
     ) -> Result<()> {
         for slice in 0..self.slices.len() {
             let mut changes = Vec::new();
-            for (group, bits) in (0u64..).zip(&marks.groups[slice]) {
-                let Some(bits) = bits else { continue };
+            for (first, bits) in marks.of(self, slice) {
                 let store = FoldPages { pool: self, slice: slice as u8, pages };
-                let old = tree::get(&store, &folded.spaces[slice], &group_key(group))?;
+                let old = tree::get(&store, &folded.spaces[slice], &group_key(first))?;
                 let old = match &old {
                     Some(bytes) => bits_from_bytes(bytes)
                         .ok_or_else(|| damaged(BlockAddr::NONE, "a free-space bitmap is cut"))?,
                     None => [0; GROUP_BYTES / 8],
                 };
                 let new = merge(&old, &bits.0, &bits.1).map_err(|bit| {
-                    let addr = BlockAddr::new(slice as u8, group * GROUP_BLOCKS + bit);
+                    let addr = BlockAddr::new(first.slice(), first.block() + bit);
                     damaged(addr, "the free-space bitmap and the owners of the block disagree")
                 })?;
                 let empty = new.iter().all(|word| *word == 0);
                 let change = if empty { Change::Delete } else { Change::Put(bits_to_bytes(&new)) };
-                changes.push((group_key(group), change));
+                changes.push((group_key(first), change));
             }
             let mut store = FoldPages { pool: self, slice: slice as u8, pages };
             let space = folded.spaces[slice];

@@ -4,9 +4,11 @@
 //! that is killed half-way leaves no first superblock, and so no pool.
 
 use crate::calibration::CALIBRATION_BLOCK;
+use crate::device::{DEVICE_BYTES_MIN, TABLE_BLOCK, Table};
 use crate::error::{Error, Result};
 use crate::members::{MEMBERS_BLOCK, Members};
 use crate::options::{FormatOptions, SliceSpec};
+use crate::plain_device::PlainDevice;
 use crate::record::LINES_BYTES;
 use crate::root::SliceRoot;
 use crate::superblock::{
@@ -20,6 +22,7 @@ use rustix::io::Errno;
 use std::fs::{File, OpenOptions as FileOptions};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -86,11 +89,13 @@ fn format_in(dir: &Path, options: &FormatOptions, each: EachStep<'_>) -> Result<
         made => made.map_err(io)?,
     }
     let mut present = crate::directory::slice_paths(dir)?;
+    present.extend(crate::directory::device_paths(dir)?);
     if let Some(path) = present.pop() {
         return Err(Error::Exists(path));
     }
     let mut made = Made::default();
-    let bytes = options.slices.iter().map(|it| it.bytes.unwrap_or(options.slice_bytes));
+    let specs = options.slices.iter().chain(&options.capacity);
+    let bytes = specs.map(|it| it.bytes.unwrap_or(options.slice_bytes));
     let mut steps = Steps::new(each, bytes.fold(0, u64::saturating_add));
     let mut mappings = Vec::new();
     for (index, spec) in options.slices.iter().enumerate() {
@@ -101,7 +106,13 @@ fn format_in(dir: &Path, options: &FormatOptions, each: EachStep<'_>) -> Result<
             &MapOptions { process: options.process, ..MapOptions::default() },
         )?);
     }
-    format_mappings(&mappings, options)?;
+    let mut options = options.clone();
+    for (index, spec) in options.capacity.iter().enumerate() {
+        let path = dir.join(format!("capacity.{index}"));
+        place_device(&path, spec, (&mut made, &mut steps))?;
+        options.devices.push(Arc::new(PlainDevice::open(&path, false)?));
+    }
+    format_mappings(&mappings, &options)?;
     // The slices' names are to be found after a power cut too.
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(io)?;
     made.keep = true;
@@ -160,6 +171,33 @@ impl<'a> Steps<'a> {
         self.before = self.before.saturating_add(bytes);
         Ok(())
     }
+}
+
+/// Puts the file or link of one device of the capacity tier in its place.
+fn place_device(
+    path: &Path,
+    spec: &SliceSpec,
+    (made, steps): (&mut Made, &mut Steps<'_>),
+) -> Result<()> {
+    let target = spec.path.as_deref().unwrap_or(path);
+    let is_there = std::fs::metadata(target).is_ok_and(|it| !it.is_file() || it.len() > 0);
+    let bytes = match spec.bytes {
+        None if !is_there => {
+            return Err(Error::Size(format!(
+                "{}: is not there yet; say how large to make it",
+                target.display()
+            )));
+        }
+        Some(bytes) if bytes < DEVICE_BYTES_MIN => {
+            return Err(Error::Size(format!(
+                "{}: a device of the capacity tier has at least {DEVICE_BYTES_MIN} bytes, not \
+                 {bytes}",
+                target.display()
+            )));
+        }
+        bytes => bytes.unwrap_or(DEVICE_BYTES_MIN),
+    };
+    place(path, spec, bytes, (made, steps))
 }
 
 /// Puts the file or link of one slice in its place.
@@ -261,6 +299,14 @@ pub fn format_mappings(mappings: &[Mapping], options: &FormatOptions) -> Result<
     let weakest = mappings.iter().map(Mapping::domain).min_by_key(|domain| *domain as u8);
     let domain = weakest.unwrap_or(Domain::Sync);
     let copies = copies(mappings.len(), options.data_copies)?;
+    let device_identity = |index: usize| *identity((1 + SLICES_MAX + index) as u64).as_bytes();
+    let table = Table::new(pool_uuid, &options.devices, &device_identity)?;
+    let has_capacity = table.len() > 0;
+    if has_capacity && copies > 1 {
+        return Err(Error::Size(
+            "data in a capacity tier has one copy: choose either the tier or two copies".to_owned(),
+        ));
+    }
     let stripe = stripe(options.stripe_bytes)?;
     let mut superblocks = Vec::new();
     for (index, mapping) in mappings.iter().enumerate() {
@@ -294,7 +340,7 @@ pub fn format_mappings(mappings: &[Mapping], options: &FormatOptions) -> Result<
         superblock.data_copies = U32::new(copies);
         superblock.stripe_blocks = U32::new(stripe);
         superblock.log_line_bytes = U32::new(line as u32);
-        superblock.features = U64::new(features(line, copies));
+        superblock.features = U64::new(features(line, copies, has_capacity));
         superblocks.push(superblock.seal());
     }
     let mut places = Vec::new();
@@ -305,6 +351,10 @@ pub fn format_mappings(mappings: &[Mapping], options: &FormatOptions) -> Result<
         }
     }
     places.iter().try_for_each(|(half, superblock)| write_slice(half, superblock))?;
+    if has_capacity {
+        table.write_headers(&options.devices)?;
+        places.iter().try_for_each(|(half, _)| half.put(TABLE_BLOCK, &table.encode()))?;
+    }
     let put = |(half, it): &(Half, &Superblock)| half.put(SUPERBLOCK_BLOCK, it.as_bytes());
     places.iter().try_for_each(put)
 }

@@ -9,6 +9,7 @@ mod blocks;
 mod calibration;
 mod checkpoint;
 mod copies;
+mod device;
 mod directory;
 mod emulated;
 mod epoch;
@@ -24,6 +25,7 @@ mod notes;
 mod open;
 mod options;
 mod page_cache;
+mod plain_device;
 mod pool;
 mod reclaim;
 mod record;
@@ -45,20 +47,22 @@ pub use addr::BlockAddr;
 pub use bitmap::GROUP_BLOCKS;
 pub use checkpoint::{Cut, Written};
 pub use copies::Which;
-pub use directory::{candidates, slice_paths};
+pub use device::{Capacity, DEVICE_BLOCK_FIRST, DEVICE_BYTES_MIN, Device, Transfer};
+pub use directory::{candidates, device_paths, slice_paths};
 pub use emulated::Emulated;
 pub use epoch::{Tail, records_until};
 pub use error::{Error, Result};
-pub use fold::{DataBlocks, FoldView, Folded, Pages, SliceBatch};
+pub use fold::{DataBlocks, FoldView, Folded, Pages, SliceBatch, group_of};
 pub use format::{EachStep, format, format_mappings};
 pub use gate::{Closed, Entered};
 pub use log::LaneGuard;
 pub use nodes::Nodes;
 pub use open::Recovery;
 pub use options::{
-    Atime, FormatOptions, MEMORY_BYTES, MirrorInfo, MirrorState, OpenOptions, PoolInfo, SliceInfo,
-    SliceSpec,
+    Atime, DeviceInfo, FormatOptions, MEMORY_BYTES, MirrorInfo, MirrorState, OpenOptions, PoolInfo,
+    SliceInfo, SliceSpec,
 };
+pub use plain_device::PlainDevice;
 pub use pool::{Pool, Roots};
 pub use reclaim::{Extent, Reclaim};
 pub use record::{

@@ -2,9 +2,10 @@
 
 use crate::addr::BlockAddr;
 use crate::bitmap::bits_from_bytes;
+use crate::device::{Capacity, Table};
 use crate::epoch::{Tail, decode_tails};
 use crate::error::{Error, Result};
-use crate::fold::group_key;
+use crate::fold::group_of;
 use crate::log::SliceLog;
 use crate::mirror;
 use crate::nodes::Nodes;
@@ -59,6 +60,7 @@ impl Pool {
     ) -> Result<(Pool, Recovery)> {
         let broken = Arc::default();
         candidates.iter_mut().for_each(|candidate| candidate.mapping.break_with(&broken));
+        let devices = capacity(&candidates, options)?;
         let (mut candidates, mirrors) = mirror::join(candidates, options.read_only)?;
         candidates.sort_by_key(|candidate| candidate.superblock.index.get());
         check_set(&candidates)?;
@@ -112,8 +114,15 @@ impl Pool {
         salvage::or_note(check_last(&roots, &slots, complete), options, &mut notes)?;
         notes.extend(recovery.sort_unreadable(unreadable));
         recovery.records.sort_by_key(|r| (r.stamp, r.slice, r.lane, r.chunk, r.position));
-        let mut pool =
-            Pool::assemble(slices, roots, highest, nodes, options.clone(), notes, inodes);
+        let mut pool = Pool::assemble(
+            (slices, devices),
+            roots,
+            highest,
+            nodes,
+            options.clone(),
+            notes,
+            inodes,
+        );
         pool.mirrors = mirrors;
         pool.meet_machine();
         if !options.salvage {
@@ -142,6 +151,7 @@ impl Pool {
     pub fn load_space(&self, strict: bool) -> Result<()> {
         let roots = self.roots();
         self.slices.iter().for_each(|slice| slice.space.reset());
+        self.devices.iter().for_each(|device| device.space.reset());
         let mut pages = 0;
         for root in roots.trees.iter().chain(&roots.spaces) {
             let mut clash: Option<BlockAddr> = None;
@@ -160,13 +170,14 @@ impl Pool {
             }
         }
         self.tree_pages.store(pages, Ordering::Relaxed);
-        for (index, slice) in self.slices.iter().enumerate() {
+        for index in 0..self.slices.len() {
             let (mut wrong, mut pages) = (None, Vec::new());
             let (from, to) = (Key::MIN, Key::MAX);
             tree::scan(self, &roots.spaces[index], from, to, |key, value| {
+                let space = group_of(self, index, &key).and_then(|first| self.space_of(first));
                 let fine = bits_from_bytes(value)
-                    .filter(|_| key == group_key(key.index))
-                    .is_some_and(|bits| slice.space.load_group(key.index, &bits, &mut pages));
+                    .zip(space)
+                    .is_some_and(|(bits, space)| space.load_group(key.index, &bits, &mut pages));
                 if !fine {
                     wrong = Some(key.index);
                 }
@@ -181,6 +192,20 @@ impl Pool {
             }
         }
         Ok(())
+    }
+}
+
+/// The devices of the pool that these slices make, of those that were found.
+fn capacity(candidates: &[Candidate], options: &OpenOptions) -> Result<Vec<Capacity>> {
+    if !candidates.iter().any(|candidate| candidate.superblock.has_capacity()) {
+        return Ok(Vec::new());
+    }
+    let read = |it: &Candidate| Table::read(&it.mapping, &it.superblock.pool_uuid);
+    match candidates.iter().find_map(read) {
+        Some(table) => table.join(&options.devices),
+        None => Err(Error::Device(
+            "the table of the capacity tier's devices is damaged in all slices".to_owned(),
+        )),
     }
 }
 

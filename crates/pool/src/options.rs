@@ -1,5 +1,6 @@
 //! What a pool is made and opened with, and what it says about itself.
 
+use crate::device::Device;
 use crate::emulated::Emulated;
 use crate::state::boot_id;
 use placement::Policy;
@@ -38,6 +39,10 @@ pub struct FormatOptions {
     /// Copies of everything: 1, or 2 to have each slice mirrored in the file of the next one, which
     /// takes half of each file.
     pub data_copies: u32,
+    /// The devices of the capacity tier, below the slices; none: there is no such tier.
+    pub capacity: Vec<SliceSpec>,
+    /// The same, for who has them at hand: instead of `capacity`.
+    pub devices: Vec<Arc<dyn Device>>,
     /// What the identities of the pool and its slices are made of, for who makes the same pool
     /// again; `None`: they are random.
     pub identity: Option<u64>,
@@ -55,6 +60,8 @@ impl Default for FormatOptions {
             log_line_bytes: None,
             stripe_bytes: None,
             data_copies: 1,
+            capacity: Vec::new(),
+            devices: Vec::new(),
             identity: None,
         }
     }
@@ -82,6 +89,8 @@ pub struct OpenOptions {
     pub single_pages: bool,
     /// Open what can be read of a damaged pool, with no idea of what is free: for who repairs it.
     pub salvage: bool,
+    /// The devices of the capacity tier that were found.
+    pub devices: Vec<Arc<dyn Device>>,
     /// The id of this boot of the machine, for who plays restarts; `None`: the kernel's.
     pub boot: Option<[u8; 16]>,
 }
@@ -140,6 +149,23 @@ pub struct SliceInfo {
     pub blocks_free: u64,
 }
 
+/// What one device of the capacity tier says about itself.
+#[derive(Clone, Debug)]
+pub struct DeviceInfo {
+    /// Where it is.
+    pub path: String,
+    /// Its place in the tier.
+    pub index: u32,
+    /// Bytes in all.
+    pub bytes: u64,
+    /// NUMA node that it is near, if known.
+    pub node: Option<u32>,
+    /// Data blocks in all.
+    pub blocks: u64,
+    /// Data blocks free.
+    pub blocks_free: u64,
+}
+
 /// The second copy of a slice.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MirrorInfo {
@@ -186,6 +212,8 @@ pub struct PoolInfo {
     pub log_used_bytes: u64,
     /// The slices.
     pub slices: Vec<SliceInfo>,
+    /// The devices of the capacity tier.
+    pub devices: Vec<DeviceInfo>,
     /// What was noticed and mended at opening (a superblock repaired from its copy, say).
     pub notes: Vec<String>,
     /// What else there is to say, of which nothing is wrong.

@@ -1,16 +1,18 @@
 //! An open pool: its slices, trees, gate and block caches.
 
 use crate::addr::BlockAddr;
+use crate::device::Capacity;
 use crate::epoch::Epochs;
 use crate::error::{Error, Result};
 use crate::gate::{Closed, Entered, Gate};
 use crate::log::LaneGuard;
 use crate::mirror::Mirrors;
 use crate::nodes::Nodes;
-use crate::options::{OpenOptions, PoolInfo};
+use crate::options::{DeviceInfo, OpenOptions, PoolInfo};
 use crate::page_cache::PageCache;
 use crate::reclaim::Reclaim;
 use crate::slice::{Slice, domain_of};
+use crate::space::Space;
 use crate::state::State;
 use crate::superblock::{BLOCK_BYTES, FORMAT_VERSION};
 use crate::tree::{self, Key, PAGE_BYTES, PageCopy, PagePtr, PageRead, Root, TreeError};
@@ -46,6 +48,7 @@ type InPlace = Mutex<Vec<(u8, Deferred)>>;
 #[derive(Debug)]
 pub struct Pool {
     pub(crate) slices: Vec<Slice>,
+    pub(crate) devices: Vec<Capacity>,
     pub(crate) roots: ArcSwap<Roots>,
     /// Highest generation in any slot, complete or not: a new one goes above it.
     pub(crate) generation_highest: Mutex<u64>,
@@ -70,7 +73,7 @@ pub struct Pool {
 
 impl Pool {
     pub(crate) fn assemble(
-        slices: Vec<Slice>,
+        (slices, devices): (Vec<Slice>, Vec<Capacity>),
         roots: Roots,
         generation_highest: u64,
         nodes: Nodes,
@@ -79,15 +82,17 @@ impl Pool {
         inodes_at_open: u64,
     ) -> Pool {
         let spaces = slices.iter().map(|slice| slice.space.clone()).collect();
+        let below = devices.iter().map(|device| device.space.clone()).collect();
         let weakest = slices.iter().map(|slice| slice.superblock.domain).min();
         let synced = domain_of(weakest.unwrap_or(Domain::Sync as u8)) == Domain::Sync;
         let blocks = slices.iter().map(|slice| slice.space.blocks()).sum();
         let page_cache = PageCache::new(options.memory() / PAGE_CACHE_SHARE, blocks);
         Pool {
-            reclaim: Arc::new(Reclaim::new(spaces, nodes.cpus(), synced)),
+            reclaim: Arc::new(Reclaim::new(spaces, below, nodes.cpus(), synced)),
             gate: Gate::new(nodes.cpus()),
             in_place: (0..nodes.cpus()).map(|_| CachePadded::default()).collect(),
             slices,
+            devices,
             roots: ArcSwap::from_pointee(roots),
             generation_highest: Mutex::new(generation_highest),
             nodes,
@@ -106,6 +111,11 @@ impl Pool {
     /// The slices.
     pub fn slices(&self) -> &[Slice] {
         &self.slices
+    }
+
+    /// The devices of the capacity tier.
+    pub fn devices(&self) -> &[Capacity] {
+        &self.devices
     }
 
     /// Inodes that existed at the last checkpoint before open.
@@ -227,18 +237,37 @@ impl Pool {
         }
     }
 
-    /// Whether `addr` is a data block of this pool.
+    /// Whether `addr` is a data block of this pool, in a slice or on a device.
     pub fn contains(&self, addr: BlockAddr) -> bool {
-        !addr.is_none()
-            && self
-                .slices
-                .get(usize::from(addr.slice()))
-                .is_some_and(|slice| slice.space.contains(addr.block()))
+        !addr.is_none() && self.space_of(addr).is_some_and(|space| space.contains(addr.block()))
     }
 
+    /// The free blocks of the slice or device that a block lies on, if the pool has it.
+    pub(crate) fn space_of(&self, addr: BlockAddr) -> Option<&Space> {
+        match addr.device() {
+            Some(device) => self.devices.get(device).map(|device| &*device.space),
+            None => self.slices.get(usize::from(addr.slice())).map(|slice| &*slice.space),
+        }
+    }
+
+    /// The slice whose trees say of a block whether it is free, and how many places it has.
+    pub fn home_of(&self, addr: BlockAddr) -> usize {
+        addr.home(self.slices.len())
+    }
+
+    /// Where a block of a slice lies.
     #[inline]
     pub(crate) fn place(&self, addr: BlockAddr) -> (&Slice, u64) {
         (&self.slices[usize::from(addr.slice())], addr.block() * BLOCK_BYTES)
+    }
+
+    /// The same for what is to be read: an error of a block that is on a device.
+    #[inline]
+    pub(crate) fn memory_of(&self, addr: BlockAddr) -> Result<(&Slice, u64)> {
+        match self.slices.get(usize::from(addr.slice())) {
+            Some(slice) => Ok((slice, addr.block() * BLOCK_BYTES)),
+            None => Err(Error::Away(addr)),
+        }
     }
 
     /// Stores bytes into a block that is in use: what they replace, and they, are in the log. They
@@ -313,8 +342,15 @@ impl Pool {
         copies.try_for_each(|(_, copy)| State::now(copy, open, boot).write(copy))
     }
 
-    /// Blocks in all, and free ones, over all slices.
+    /// Blocks in all, and free ones, over all slices and devices.
     pub fn blocks(&self) -> (u64, u64) {
+        let (all, free) = self.slice_blocks();
+        let below = self.devices.iter().map(|device| &device.space);
+        below.fold((all, free), |(all, free), space| (all + space.blocks(), free + space.free()))
+    }
+
+    /// The same over all slices.
+    pub fn slice_blocks(&self) -> (u64, u64) {
         let all = self.slices.iter().map(|slice| slice.space.blocks()).sum();
         let reserve: u64 = self.slices.iter().map(|slice| slice.space.reserve_min()).sum();
         let free: u64 = self.slices.iter().map(|slice| slice.space.free()).sum();
@@ -332,9 +368,21 @@ impl Pool {
             generation: roots.generation,
             log_used_bytes: self.log_used_bytes(),
             slices: self.slices.iter().map(Slice::info).collect(),
+            devices: (0..).zip(&self.devices).map(|(index, it)| device_info(index, it)).collect(),
             notes: self.notes.lock().clone(),
             remark: self.remark(),
         }
+    }
+}
+
+fn device_info(index: u32, it: &Capacity) -> DeviceInfo {
+    DeviceInfo {
+        path: it.device.path(),
+        index,
+        bytes: it.bytes(),
+        node: it.device.node(),
+        blocks: it.space.blocks(),
+        blocks_free: it.space.free(),
     }
 }
 

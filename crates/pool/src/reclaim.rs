@@ -42,6 +42,8 @@ struct CpuBlocks {
 #[derive(Debug)]
 pub struct Reclaim {
     spaces: Vec<Arc<Space>>,
+    /// Those of the capacity tier's devices.
+    below: Vec<Arc<Space>>,
     cpus: Box<[CachePadded<Mutex<CpuBlocks>>]>,
     /// Blocks that wait for readers.
     waiting: AtomicU64,
@@ -67,16 +69,44 @@ impl Extent {
 }
 
 impl Reclaim {
-    pub(crate) fn new(spaces: Vec<Arc<Space>>, cpus: usize, synced: bool) -> Reclaim {
+    pub(crate) fn new(
+        spaces: Vec<Arc<Space>>,
+        below: Vec<Arc<Space>>,
+        cpus: usize,
+        synced: bool,
+    ) -> Reclaim {
         let none = || CpuBlocks { free: vec![Vec::new(); spaces.len()], retired: Vec::new() };
         let cpus = (0..cpus.max(1)).map(|_| CachePadded::new(Mutex::new(none()))).collect();
         let open_epoch = synced.then(Mutex::default);
-        Reclaim { spaces, cpus, waiting: AtomicU64::new(0), open_epoch }
+        Reclaim { spaces, below, cpus, waiting: AtomicU64::new(0), open_epoch }
     }
 
     #[inline]
     fn cpu(&self) -> &Mutex<CpuBlocks> {
         &self.cpus[place_of(recent_cpu() as usize, self.cpus.len())]
+    }
+
+    /// The free blocks of the slice or device of a block that somebody owned.
+    fn space(&self, addr: BlockAddr) -> &Space {
+        match addr.device() {
+            Some(device) => &self.below[device],
+            None => &self.spaces[usize::from(addr.slice())],
+        }
+    }
+
+    /// Up to `count` blocks of a device, in as few extents as can be had.
+    pub fn take_below(&self, device: usize, count: u64, extents: &mut Vec<Extent>) -> u64 {
+        let Some(space) = self.below.get(device) else { return 0 };
+        space.settle();
+        let mut runs: Vec<Run> = Vec::new();
+        let taken = space.take(count, Purpose::Data, &mut runs);
+        extents.extend(
+            runs.iter().map(|run| Extent {
+                addr: BlockAddr::on_device(device, run.first),
+                count: run.count,
+            }),
+        );
+        taken
     }
 
     /// One block, on slice `near` if it has any.
@@ -189,13 +219,13 @@ impl Reclaim {
     pub fn give_extents(&self, extents: &mut Vec<Extent>) {
         for extent in extents.drain(..) {
             let blocks: Vec<u64> = extent.blocks().map(|addr| addr.block()).collect();
-            self.spaces[usize::from(extent.addr.slice())].give(&blocks);
+            self.space(extent.addr).give(&blocks);
         }
     }
 
     /// Gives back one such block.
     pub fn give_one(&self, addr: BlockAddr) {
-        self.spaces[usize::from(addr.slice())].give(&[addr.block()]);
+        self.space(addr).give(&[addr.block()]);
     }
 
     /// A durable record freed these blocks.
@@ -245,7 +275,7 @@ impl Reclaim {
     fn free(&self, mut batch: Vec<BlockAddr>) {
         let count = batch.len() as u64;
         while let Some(last) = batch.last() {
-            let slice = last.slice();
+            let (last, slice) = (*last, last.slice());
             let rest = match batch.iter().all(|addr| addr.slice() == slice) {
                 true => Vec::new(),
                 false => batch.extract_if(.., |addr| addr.slice() != slice).collect(),
@@ -256,7 +286,7 @@ impl Reclaim {
             }
             // most are of one slice: their numbers take the addresses' place in memory
             let blocks = batch.into_iter().map(BlockAddr::block).collect();
-            self.spaces[usize::from(slice)].give_batch(blocks);
+            self.space(last).give_batch(blocks);
             batch = rest;
         }
         self.waiting.fetch_sub(count, Ordering::Relaxed);
@@ -321,7 +351,7 @@ impl Reclaim {
                 sleep(std::time::Duration::from_micros(100));
             }
         }
-        for space in &self.spaces {
+        for space in self.spaces.iter().chain(&self.below) {
             space.settle();
         }
     }

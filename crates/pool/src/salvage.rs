@@ -104,7 +104,7 @@ impl Pool {
 
     /// Takes a block as used, if it is one of this pool; false if it was used already.
     pub fn take(&self, addr: BlockAddr) -> bool {
-        self.contains(addr) && self.slices[usize::from(addr.slice())].space.mark_used(addr.block())
+        !addr.is_none() && self.space_of(addr).is_some_and(|space| space.mark_used(addr.block()))
     }
 
     /// Takes a block that nobody has.
@@ -177,7 +177,7 @@ impl Pool {
     ) -> Result<()> {
         let mut spaces = Vec::new();
         for slice in 0..self.slices.len() {
-            let changes = bitmaps(slice, used);
+            let changes = bitmaps(self, slice, used);
             let mut store = FoldPages { pool: self, slice: slice as u8, pages };
             let empty = Root::EMPTY;
             spaces.push(tree::apply(&mut store, &empty, &changes, &[], &mut |_, _, _| {})?);
@@ -227,16 +227,14 @@ impl Pool {
 }
 
 /// The values of a slice's free-space tree.
-fn bitmaps(slice: usize, used: &BTreeSet<BlockAddr>) -> Vec<(Key, Change)> {
-    let mut groups: BTreeMap<u64, Box<GroupBits>> = BTreeMap::new();
-    for addr in used.iter().filter(|addr| usize::from(addr.slice()) == slice) {
-        let bits = groups.entry(addr.block() / GROUP_BLOCKS);
+fn bitmaps(pool: &Pool, slice: usize, used: &BTreeSet<BlockAddr>) -> Vec<(Key, Change)> {
+    let mut groups: BTreeMap<Key, Box<GroupBits>> = BTreeMap::new();
+    for addr in used.iter().filter(|addr| pool.home_of(**addr) == slice) {
+        let bits = groups.entry(group_key(*addr));
         let bits = bits.or_insert_with(|| Box::new([0; GROUP_BYTES / 8]));
         let bit = (addr.block() % GROUP_BLOCKS) as usize;
         bits[bit / 64] |= 1 << (bit % 64);
     }
-    let put = |(group, bits): (u64, Box<GroupBits>)| {
-        (group_key(group), Change::Put(bits_to_bytes(&bits)))
-    };
+    let put = |(key, bits): (Key, Box<GroupBits>)| (key, Change::Put(bits_to_bytes(&bits)));
     groups.into_iter().map(put).collect()
 }

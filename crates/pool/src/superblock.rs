@@ -7,6 +7,8 @@
 //! block 3            state (which boot wrote here last)
 //! block 4, 5         second copies of the roots
 //! block 6            of a mirrored pool: whose files have everything
+//! block 7            what was measured of the machine
+//! block 8            of a pool with a capacity tier: its devices
 //! block 16 ..        log: chunks
 //! after the log ..   data blocks and tree pages
 //! last block         superblock, second copy
@@ -40,7 +42,7 @@ pub const STATE_BLOCK: u64 = 3;
 /// First block of the log.
 pub const LOG_BLOCK: u64 = 16;
 /// Most slices of a pool.
-pub const SLICES_MAX: usize = 255;
+pub const SLICES_MAX: usize = crate::addr::BlockAddr::SLICES_MAX;
 /// Most virtual nodes, as many as `topology` deals CPUs to.
 pub const VIRTUAL_NODES_MAX: u32 = 1024;
 /// Most copies of a slice.
@@ -67,6 +69,10 @@ pub const FEATURE_LOG_LINES: u64 = 1;
 /// A feature: each slice has a mirror in the file of the next one. Who does not know it would
 /// change one copy only.
 pub const FEATURE_MIRRORS: u64 = 2;
+/// A feature: the pool has a capacity tier. Who does not know it would take the addresses of blocks
+/// there for damage.
+pub const FEATURE_CAPACITY: u64 = 4;
+const FEATURES: u64 = FEATURE_LOG_LINES | FEATURE_MIRRORS | FEATURE_CAPACITY;
 
 /// The superblock's bytes.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +111,8 @@ pub struct Superblock {
     /// Blocks of a stripe: how much of a large file lies on one slice before the next one comes. A
     /// power of two; 0 = [`STRIPE_BLOCKS`], from before there were others.
     pub stripe_blocks: U32,
-    /// Features that a reader must know: [`FEATURE_LOG_LINES`], [`FEATURE_MIRRORS`].
+    /// Features that a reader must know: [`FEATURE_LOG_LINES`], [`FEATURE_MIRRORS`],
+    /// [`FEATURE_CAPACITY`].
     pub features: U64,
     /// Bytes of a line of the log, 64 or 256; 0 = 64, from before there were others.
     pub log_line_bytes: U32,
@@ -150,11 +157,13 @@ impl std::fmt::Display for Flaw {
     }
 }
 
-/// What a reader of a log with lines of so many bytes, and of so many copies, must know.
-pub fn features(line_bytes: usize, copies: u32) -> u64 {
+/// What a reader of a log with lines of so many bytes, and of so many copies, must know, with a
+/// capacity tier or not.
+pub fn features(line_bytes: usize, copies: u32, has_capacity: bool) -> u64 {
     let lines = if line_bytes > UNIT_BYTES { FEATURE_LOG_LINES } else { 0 };
     let mirrors = if copies > 1 { FEATURE_MIRRORS } else { 0 };
-    lines | mirrors
+    let capacity = if has_capacity { FEATURE_CAPACITY } else { 0 };
+    lines | mirrors | capacity
 }
 
 impl Superblock {
@@ -178,7 +187,7 @@ impl Superblock {
         if !pmem::crc_fits(superblock.checksum(), superblock.crc.get()) {
             return Err(Flaw::Checksum);
         }
-        let unknown = superblock.features.get() & !(FEATURE_LOG_LINES | FEATURE_MIRRORS);
+        let unknown = superblock.features.get() & !FEATURES;
         if superblock.version.get() > FORMAT_VERSION || unknown != 0 {
             return Err(Flaw::Version(superblock.version.get()));
         }
@@ -204,7 +213,9 @@ impl Superblock {
         check(log >= 4 * chunk && log.is_multiple_of(chunk), "log_bytes")?;
         check(log / BLOCK_BYTES < blocks.saturating_sub(LOG_BLOCK + 2), "log_bytes")?;
         check(LINES_BYTES.contains(&self.log_line()), "log_line_bytes")?;
-        check(self.features.get() == features(self.log_line(), copies), "features")?;
+        let features = features(self.log_line(), copies, self.has_capacity());
+        check(self.features.get() == features, "features")?;
+        check(!(self.has_capacity() && self.is_mirrored()), "features")?;
         check(self.virtual_nodes.get() <= VIRTUAL_NODES_MAX, "virtual_nodes")?;
         let stripe = self.stripe_blocks.get();
         check(stripe <= STRIPE_BLOCKS_MAX && stripe.count_ones() <= 1, "stripe_blocks")?;
@@ -214,6 +225,11 @@ impl Superblock {
     /// Whether each slice has a mirror in the file of the next one.
     pub fn is_mirrored(&self) -> bool {
         self.data_copies.get() == COPIES_MAX
+    }
+
+    /// Whether the pool has a capacity tier.
+    pub fn has_capacity(&self) -> bool {
+        self.features.get() & FEATURE_CAPACITY != 0
     }
 
     /// Bytes of the slice: the first half of the file of a mirrored one.
@@ -316,7 +332,7 @@ mod tests {
     #[test]
     fn a_feature_that_is_not_known_is_one_of_a_newer_version() {
         let mut newer = sample();
-        newer.features = U64::new(4);
+        newer.features = U64::new(8);
         assert_eq!(Superblock::decode(newer.seal().as_bytes(), 16 << 20), Err(Flaw::Version(1)));
     }
 

@@ -182,7 +182,7 @@ impl World {
     fn new(synced: bool) -> Arc<World> {
         let space = Arc::new(Space::new((2..=BLOCKS).collect()));
         let world = World {
-            reclaim: Arc::new(Reclaim::new(vec![space.clone()], 1, synced)),
+            reclaim: Arc::new(Reclaim::new(vec![space.clone()], Vec::new(), 1, synced)),
             space,
             data: (0..=BLOCKS).map(|_| AtomicU64::new(0)).collect(),
             slot: AtomicU64::new(slot_of(1, 1)),

@@ -193,7 +193,7 @@ impl Repair {
             }
             keys::REFERENCES => {
                 found.counted.insert(key.index, value.to_vec());
-                references::home(key.index) == usize::from(slice)
+                references::home(key.index, self.core.pool.slices().len()) == usize::from(slice)
             }
             keys::ORPHAN => {
                 let known = tickets::decode_orphan(value).is_some();

@@ -247,6 +247,7 @@ impl Repair {
             let counts = counts.entry(index).or_insert([0; REFERENCES_BLOCKS as usize]);
             counts[(addr.bits() % REFERENCES_BLOCKS) as usize] = *count as u32;
         }
+        let slices = self.core.pool.slices().len();
         let mut wrong = 0;
         for (index, counts) in &counts {
             let value = references::encode(counts);
@@ -255,14 +256,14 @@ impl Repair {
             {
                 wrong += 1;
                 let key = Key::new(0, keys::REFERENCES, *index);
-                let slice = references::home(*index) as u8;
+                let slice = references::home(*index, slices) as u8;
                 self.changes.insert((slice, key), Change::Put(value));
             }
         }
         for index in std::mem::take(&mut found.counted).into_keys() {
             wrong += 1;
             let key = Key::new(0, keys::REFERENCES, index);
-            self.changes.insert((references::home(index) as u8, key), Change::Delete);
+            self.changes.insert((references::home(index, slices) as u8, key), Change::Delete);
         }
         if wrong > 0 {
             self.say("references to blocks", format!("counted anew in {wrong} places"));

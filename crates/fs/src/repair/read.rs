@@ -2,7 +2,7 @@
 
 use crate::core::Core;
 use crate::error::Result;
-use crate::item::{Item, ReservedRun};
+use crate::item::{BlockRun, Item};
 use crate::item_decode;
 use crate::keys;
 use crate::leaf_value;
@@ -26,8 +26,8 @@ fn named(item: &Item) -> Vec<BlockAddr> {
     match item {
         Item::Write { placed, .. } => placed.iter().map(|placed| placed.addr).collect(),
         Item::Inline { placed, .. } => vec![placed.addr],
-        Item::Reserve { runs, .. } => {
-            let of = |run: &ReservedRun| {
+        Item::Reserve { runs, .. } | Item::Move { runs, .. } => {
+            let of = |run: &BlockRun| {
                 let (first, blocks) = (run.addr.bits(), run.blocks.min(RESERVED_MAX));
                 (0..blocks).map_while(move |block| BlockAddr::from_bits(first.checked_add(block)?))
             };

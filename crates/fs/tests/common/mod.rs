@@ -77,7 +77,9 @@ impl TestPool {
     /// Opens it so that checkpoints happen only in the calls that need them.
     pub fn start_alone(&self) -> FileSystem {
         let candidates = candidates(&self.dir(), false).unwrap();
-        FileSystem::open_candidates(candidates, &self.open, false).unwrap()
+        let devices = tier::open_devices(&self.dir(), false).unwrap();
+        let options = OpenOptions { devices, ..self.open.clone() };
+        FileSystem::open_candidates(candidates, &options, false).unwrap()
     }
 
     /// Goes on where a server was killed.
@@ -119,10 +121,10 @@ impl TestPool {
     }
 }
 
-/// Copies the slices in `from` into the directory `to`, as they are at one moment: a checkpoint in
+/// Copies the slices, and the devices of the capacity tier, in `from` into the directory `to`, as they are at one moment: a checkpoint in
 /// the background may still be writing, and then the copy is made again.
 pub fn snapshot(from: &Path, to: &Path) {
-    let paths = slices(from);
+    let paths: Vec<PathBuf> = slices(from).into_iter().chain(devices(from)).collect();
     let read = || paths.iter().map(|path| std::fs::read(path).unwrap()).collect::<Vec<_>>();
     let mut images = read();
     for _ in 0..1000 {
@@ -145,11 +147,12 @@ pub fn candidates(dir: &Path, read_only: bool) -> pool::Result<Vec<Candidate>> {
 
 /// Paths of the slices in `dir`, in order.
 pub fn slices(dir: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
-    let is_slice = |path: &PathBuf| path.file_name().unwrap().as_encoded_bytes()[..5] == *b"slice";
-    let mut paths: Vec<PathBuf> = entries.filter(is_slice).collect();
-    paths.sort();
-    paths
+    pool::slice_paths(dir).unwrap()
+}
+
+/// Paths of the devices of the capacity tier in `dir`, in order.
+pub fn devices(dir: &Path) -> Vec<PathBuf> {
+    pool::device_paths(dir).unwrap()
 }
 
 /// Makes a file and opens it.

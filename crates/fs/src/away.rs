@@ -1,0 +1,104 @@
+//! Blocks that are on the capacity tier: reading them, and who waits for it.
+//!
+//! A call that meets one which is not in memory gets an error (`pool::Error::Away`), lets go of its
+//! locks, of the gate and of its epoch, has it fetched, and begins again. Until it ends, what was
+//! fetched for it stays, so that it comes further each time.
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::slot::SlotView;
+use crate::system::FileSystem;
+use pool::{BLOCK_BYTES, BlockAddr, OpenOptions, Pool, Recovery};
+use std::path::Path;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// What one call reads of the tier at one time; see [`Core::read`].
+pub const AWAY_BYTES_MAX: usize = 1 << 20;
+
+/// Opens the pool in `dir` with the devices of its capacity tier.
+pub fn open_pool(dir: &Path, options: &OpenOptions) -> Result<(Pool, Recovery)> {
+    let mut options = options.clone();
+    if options.devices.is_empty() {
+        options.devices = tier::open_devices(dir, options.read_only)?;
+    }
+    Ok(Pool::open(dir, &options)?)
+}
+
+/// The block that is away, if that is what is wrong.
+pub fn away(error: &Error) -> Option<BlockAddr> {
+    match error {
+        Error::Pool(error) => match **error {
+            pool::Error::Away(addr) => Some(addr),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+impl FileSystem {
+    /// What was read of the capacity tier and written there since open, if the pool has one.
+    pub fn tier_counts(&self) -> Option<tier::TierCounts> {
+        self.core.tier.as_ref().map(tier::Tier::counts)
+    }
+}
+
+impl Core {
+    /// A whole block as it lies in its slice or on its device, if it is in memory.
+    pub fn read_raw(&self, addr: BlockAddr, whole: &mut [u8; BLOCK]) -> Result<()> {
+        let Some(tier) = self.tier.as_ref().filter(|_| addr.device().is_some()) else {
+            return Ok(self.pool.read(addr, 0, whole)?);
+        };
+        let page = tier.page(addr).ok_or(pool::Error::Away(addr))?;
+        whole.copy_from_slice(page.bytes());
+        Ok(())
+    }
+
+    /// The same, whether it is in memory or not: for who keeps nobody waiting.
+    pub fn read_past_caches(&self, addr: BlockAddr, whole: &mut [u8; BLOCK]) -> Result<()> {
+        match addr.device() {
+            Some(_) => Ok(tier::read(self.pool.devices(), addr, whole)?),
+            None => Ok(self.pool.read(addr, 0, whole)?),
+        }
+    }
+
+    /// Brings blocks into memory, for this thread until [`let_go`](Core::let_go). The caller holds
+    /// no lock, nor an epoch.
+    #[cold]
+    pub fn fetch(&self, addrs: &[BlockAddr]) -> Result<()> {
+        match &self.tier {
+            Some(tier) => Ok(tier.fetch(self.pool.devices(), addrs)?),
+            // an address that the pool does not have is met when it is loaded
+            None => Err(pool::Error::Away(addrs.first().copied().unwrap_or_default()).into()),
+        }
+    }
+
+    /// What was fetched for this thread may go.
+    #[inline]
+    pub fn let_go(&self) {
+        if let Some(tier) = &self.tier {
+            tier.let_go();
+        }
+    }
+
+    /// Brings into memory what of these is not, `first` in any case.
+    #[cold]
+    pub fn fetch_views(&self, first: BlockAddr, views: &[SlotView]) -> Result<()> {
+        let is_away = |addr: &BlockAddr| {
+            let tier = self.tier.as_ref().filter(|_| addr.device().is_some() && *addr != first);
+            tier.is_some_and(|tier| tier.page(*addr).is_none())
+        };
+        let mut addrs = vec![first];
+        addrs.extend(views.iter().map(|view| view.addr).filter(is_away));
+        self.fetch(&addrs)
+    }
+
+    /// What is cached of a block does not match its checksum: the next one who wants it reads it
+    /// anew.
+    #[cold]
+    pub fn forget_page(&self, addr: BlockAddr) {
+        if let Some(tier) = self.tier.as_ref().filter(|_| addr.device().is_some()) {
+            tier.forget(addr);
+        }
+    }
+}

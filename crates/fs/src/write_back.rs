@@ -1,0 +1,381 @@
+//! Writing back: blocks that nobody wants soon move from the slices to the capacity tier.
+//!
+//! What is written in which order, and what a crash between leaves:
+//! 1. the block's bytes, to a place on a device that nobody names; the device is synced;
+//! 2. one record that names the blocks of a leaf and their new places; one fence;
+//! 3. in DRAM: the slots name the new places, and the blocks in the slices are retired.
+//!
+//! A crash before 2 leaves the blocks where they were. Nobody is kept waiting meanwhile: the bytes
+//! are copied as any reader copies them, and before the record they must still be what the file
+//! holds there, which the range's lock then keeps so.
+//!
+//! Who is cold: leaves with blocks in slices are in a line, those that changed longest ago first. A
+//! block that was written or read since its leaf came by last is let off once (a clock).
+
+use crate::core::{Core, now};
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::item::{self, BlockRun};
+use crate::keys;
+use crate::leaf::{LEAF_BLOCKS, LEAF_INDEX_MAX};
+use crate::leaf_value;
+use crate::slot::{Freed, SlotChange, SlotView};
+use crate::types::{FileKind, Ino};
+use parking_lot::{Condvar, Mutex};
+use pmem::Domain;
+use pool::tree::Key;
+use pool::{BLOCK_BYTES, BlockAddr, Extent, KIND_CHANGE, RecordBuffer};
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+/// Blocks that are written together.
+const BATCH_BLOCKS: usize = 256;
+/// The share of the slices' blocks, in percent, above which blocks are written back.
+pub const DIRTY_PERCENT: u64 = 30;
+/// How long the thread sleeps between looks at that share.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A leaf of a file.
+type Place = (Ino, u64);
+
+/// Leaves that may have blocks in slices: each once, the longest unchanged first.
+#[derive(Debug, Default)]
+struct Line {
+    leaves: VecDeque<Place>,
+    listed: HashSet<Place>,
+    /// All that the trees had at open is in it.
+    is_filled: bool,
+}
+
+/// What is to be written back, and who waits for it.
+#[derive(Debug, Default)]
+pub struct WriteBack {
+    line: Mutex<Line>,
+    signal: Mutex<Signal>,
+    asked: Condvar,
+    done: Condvar,
+    /// Blocks that were written back, since open.
+    pub blocks: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Signal {
+    wanted: bool,
+    stop: bool,
+    begun: u64,
+    finished: u64,
+    /// Blocks that the last round moved.
+    moved: u64,
+}
+
+/// A block that is to move: as it was when its bytes were copied.
+struct Cold {
+    block: u64,
+    view: SlotView,
+}
+
+/// Cold blocks of one leaf.
+struct ColdLeaf {
+    inode: Arc<Inode>,
+    blocks: Vec<Cold>,
+    /// There are others in slices.
+    more: bool,
+}
+
+impl WriteBack {
+    /// A leaf changed.
+    pub fn list(&self, ino: Ino, index: u64) {
+        let mut line = self.line.lock();
+        if line.listed.insert((ino, index)) {
+            line.leaves.push_back((ino, index));
+        }
+    }
+
+    fn next(&self) -> Option<Place> {
+        let mut line = self.line.lock();
+        let place = line.leaves.pop_front()?;
+        line.listed.remove(&place);
+        Some(place)
+    }
+
+    fn len(&self) -> usize {
+        self.line.lock().leaves.len()
+    }
+}
+
+impl Core {
+    /// Whether more of the slices is in use than is to be.
+    pub fn is_dirty(&self) -> bool {
+        let (all, free) = self.pool.slice_blocks();
+        (all - free.min(all)) * 100 > all * DIRTY_PERCENT
+    }
+
+    /// Moves at least `want` blocks to the tier, if there are as many that can be moved and the
+    /// tier has room; gives how many it moved.
+    pub fn write_back(&self, want: u64) -> Result<u64> {
+        let Some(tier) = &self.tier else { return Ok(0) };
+        self.fill_line()?;
+        let mut moved = 0;
+        // the second time round those that were let off are cold
+        let mut left = 2 * self.write_back.len();
+        while moved < want && left > 0 {
+            let (mut batch, mut count) = (Vec::new(), 0);
+            let mut data = Vec::new();
+            while count < BATCH_BLOCKS && left > 0 {
+                left -= 1;
+                let Some((ino, index)) = self.write_back.next() else { break };
+                let Some(cold) = self.cold_blocks(ino, index, &mut data)? else { continue };
+                if cold.more {
+                    self.write_back.list(ino, index);
+                }
+                count += cold.blocks.len();
+                batch.push((index, cold));
+            }
+            if count == 0 {
+                continue;
+            }
+            let mut extents = Vec::new();
+            let result = self.move_batch(tier, &batch, &data, &mut extents);
+            // places that nobody was moved to
+            self.pool.reclaim().give_extents(&mut extents);
+            let done = match result {
+                Ok(done) => done,
+                Err(error) => {
+                    batch.iter().for_each(|(index, cold)| self.list_again(*index, cold));
+                    return Err(error);
+                }
+            };
+            if done == 0 && self.pool.devices().iter().all(|it| it.space.free() == 0) {
+                batch.iter().for_each(|(index, cold)| self.list_again(*index, cold));
+                break;
+            }
+            moved += done;
+            self.write_back.blocks.fetch_add(done, Ordering::Relaxed);
+        }
+        Ok(moved)
+    }
+
+    fn list_again(&self, index: u64, cold: &ColdLeaf) {
+        self.write_back.list(cold.inode.ino, index);
+    }
+
+    /// Lists all leaves that the trees have with blocks in slices, once after open.
+    fn fill_line(&self) -> Result<()> {
+        if std::mem::replace(&mut self.write_back.line.lock().is_filled, true) {
+            return Ok(());
+        }
+        for slice in 0..self.pool.slices().len() as u8 {
+            self.pool.scan(slice, Key::MIN, Key::MAX, &mut |key, value| {
+                if key.object != 0 && key.kind == keys::MAP && key.index <= LEAF_INDEX_MAX {
+                    let named = leaf_value::decode(value).unwrap_or_default();
+                    if named.iter().any(|named| named.placed.addr.device().is_none()) {
+                        self.write_back.list(Ino(key.object), key.index);
+                    }
+                }
+                true
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The blocks of a leaf that can be moved and that nobody used since it came by last, with
+    /// their bytes behind `data`.
+    fn cold_blocks(&self, ino: Ino, index: u64, data: &mut Vec<u8>) -> Result<Option<ColdLeaf>> {
+        let inode = match self.inode(ino) {
+            Ok(inode) if inode.kind == FileKind::File => inode,
+            Ok(_) | Err(Error::NotFound) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let Some(leaf) = self.leaf(&inode, index)? else { return Ok(None) };
+        let (mut blocks, mut more) = (Vec::new(), false);
+        for slot in 0..leaf.room() {
+            // the pin keeps the block from being used again while it is copied
+            let _pin = crossbeam_epoch::pin();
+            let Some(sequence) = leaf.begin_read() else { return Ok(None) };
+            let view = leaf.view(slot);
+            let is_movable = !view.addr.is_none() && view.addr.device().is_none() && !view.shared;
+            if !is_movable || leaf.unwritten(slot).is_some() {
+                continue;
+            }
+            if leaf.cool(slot) {
+                more = true;
+                continue;
+            }
+            let bytes = self.read_under(view.addr, view.patches.as_deref());
+            let is_whole = |bytes: &[u8; BLOCK]| pmem::crc_fits(pmem::crc32c(0, bytes), view.crc);
+            match bytes {
+                Ok(bytes) if leaf.still(sequence) && is_whole(&bytes) => {
+                    data.extend_from_slice(&bytes);
+                    blocks.push(Cold { block: index * LEAF_BLOCKS + slot as u64, view });
+                }
+                // it changed meanwhile, or is damaged: then it stays for those who mend it
+                _ => more = true,
+            }
+        }
+        Ok((more || !blocks.is_empty()).then_some(ColdLeaf { inode, blocks, more }))
+    }
+
+    /// Writes the blocks of a batch to devices, and has their files name them there; gives how many
+    /// were moved. Places that nobody has are left in `extents`.
+    fn move_batch(
+        &self,
+        tier: &tier::Tier,
+        batch: &[(u64, ColdLeaf)],
+        data: &[u8],
+        extents: &mut Vec<Extent>,
+    ) -> Result<u64> {
+        let devices = self.pool.devices();
+        let mut left = (data.len() / BLOCK) as u64;
+        for step in 0..devices.len() {
+            let device =
+                (self.write_back.blocks.load(Ordering::Relaxed) as usize + step) % devices.len();
+            left -= self.pool.reclaim().take_below(device, left, extents);
+        }
+        let taken = data.len() - left as usize * BLOCK;
+        if taken == 0 {
+            return Ok(0);
+        }
+        tier.write(devices, extents, &data[..taken])?;
+        if self.pool.domain() != Domain::Process {
+            tier::sync(devices)?;
+        }
+        let places: Vec<BlockAddr> = extents.iter().flat_map(Extent::blocks).collect();
+        let mut given = places.iter().copied();
+        let (mut moved, mut unused, mut from) = (0, Vec::new(), 0);
+        extents.clear();
+        for (_, cold) in batch {
+            let pairs: Vec<(&Cold, BlockAddr)> = cold.blocks.iter().zip(given.by_ref()).collect();
+            let bytes = &data[from..from + pairs.len() * BLOCK];
+            from += pairs.len() * BLOCK;
+            let done = self.change(|| self.move_blocks(&cold.inode, &pairs, bytes, &mut unused));
+            match done {
+                Ok(done) => moved += done,
+                Err(error) => {
+                    let rest = pairs.iter().map(|(_, addr)| *addr).chain(given);
+                    extents.extend(rest.map(|addr| Extent { addr, count: 1 }));
+                    return Err(error);
+                }
+            }
+            extents.extend(unused.drain(..).map(|addr| Extent { addr, count: 1 }));
+        }
+        Ok(moved)
+    }
+
+    /// Has a file name these blocks in their new places, those that still hold what was copied;
+    /// the other places go to `unused`.
+    fn move_blocks(
+        &self,
+        inode: &Arc<Inode>,
+        pairs: &[(&Cold, BlockAddr)],
+        bytes: &[u8],
+        unused: &mut Vec<BlockAddr>,
+    ) -> Result<u64> {
+        unused.clear();
+        let (Some((first, _)), Some((last, _))) = (pairs.first(), pairs.last()) else {
+            return Ok(0);
+        };
+        let _range = inode.ranges.lock(first.block, last.block);
+        let mut runs: Vec<BlockRun> = Vec::new();
+        for ((cold, addr), copied) in pairs.iter().zip(bytes.chunks_exact(BLOCK)) {
+            if !self.is_unchanged(inode, cold, copied)? {
+                unused.push(*addr);
+                continue;
+            }
+            match runs.last_mut().filter(|run| run.goes_on(cold.block, *addr)) {
+                Some(run) => run.blocks += 1,
+                None => runs.push(BlockRun { block: cold.block, addr: *addr, blocks: 1 }),
+            }
+        }
+        if runs.is_empty() {
+            return Ok(0);
+        }
+        let mut record = RecordBuffer::new(KIND_CHANGE, now());
+        item::push_move(&mut record, inode.ino, &runs);
+        let (mut freed, mut published) = (Freed::default(), Ok(()));
+        self.log(&mut record, &[inode], || {
+            published = self.publish_moves(inode, &runs, &mut freed);
+        })?;
+        self.retire(&freed);
+        self.published(published)?;
+        Ok(runs.iter().map(|run| run.blocks).sum())
+    }
+
+    /// Takes effect in DRAM: blocks are where the runs say, and are not verified there. The same at
+    /// run time and in replay.
+    pub fn publish_moves(
+        &self,
+        inode: &Arc<Inode>,
+        runs: &[BlockRun],
+        freed: &mut Freed,
+    ) -> Result<()> {
+        self.publish_by_run(inode, runs, freed, &|addr| SlotChange::Move(addr))
+    }
+
+    /// Whether a block still is where it was copied, and what was copied. The caller holds its
+    /// range.
+    fn is_unchanged(&self, inode: &Inode, cold: &Cold, copied: &[u8]) -> Result<bool> {
+        let (was, is) = (&cold.view, self.view_block(inode, cold.block)?);
+        if is.addr != was.addr || is.crc != was.crc || is.shared || is.reserved {
+            return Ok(false);
+        }
+        // a checksum is no proof: a block may have changed in place
+        let bytes = self.read_under(is.addr, is.patches.as_deref());
+        Ok(bytes.is_ok_and(|bytes| bytes.as_slice() == copied))
+    }
+
+    /// Waits for blocks to be written back; gives how many were. Holding no lock.
+    pub fn wait_for_write_back(&self) -> Result<u64> {
+        if !self.background.load(Ordering::Relaxed) {
+            return self.write_back(BATCH_BLOCKS as u64);
+        }
+        let mut signal = self.write_back.signal.lock();
+        let target = signal.begun + 1;
+        while signal.finished < target && !signal.stop {
+            signal.wanted = true;
+            self.write_back.asked.notify_one();
+            self.write_back.done.wait(&mut signal);
+        }
+        Ok(signal.moved)
+    }
+
+    /// The thread that writes back, until `stop_write_back`.
+    pub fn run_write_back(&self) {
+        loop {
+            let mut signal = self.write_back.signal.lock();
+            if !signal.wanted && !signal.stop {
+                self.write_back.asked.wait_for(&mut signal, LOOK_EVERY);
+            }
+            if signal.stop {
+                return;
+            }
+            let is_wanted = std::mem::take(&mut signal.wanted);
+            if !is_wanted && !self.is_dirty() {
+                continue;
+            }
+            signal.begun += 1;
+            let own = signal.begun;
+            drop(signal);
+            let moved = self.write_back(BATCH_BLOCKS as u64).unwrap_or_else(|error| {
+                tracing::error!("writing back to the capacity tier: {error}");
+                0
+            });
+            let mut signal = self.write_back.signal.lock();
+            (signal.finished, signal.moved) = (own, moved);
+            self.write_back.done.notify_all();
+            if moved == 0 && !signal.stop {
+                // nothing can be moved now: not to be looked for without a pause
+                self.write_back.asked.wait_for(&mut signal, LOOK_EVERY);
+            }
+        }
+    }
+
+    /// Ends the thread that writes back.
+    pub fn stop_write_back(&self) {
+        self.write_back.signal.lock().stop = true;
+        self.write_back.asked.notify_all();
+        self.write_back.done.notify_all();
+    }
+}

@@ -1,0 +1,22 @@
+//! The capacity tier: what does not fit into the slices.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod larger;
+mod refused;
+
+use common::{TestPool, options};
+use pool::{FormatOptions, SliceSpec};
+
+pub const MIB: u64 = 1 << 20;
+
+/// A pool with devices of so many bytes below its slices.
+pub fn tiered(slices: usize, slice_bytes: u64, devices: &[u64]) -> FormatOptions {
+    let device = |bytes: &u64| SliceSpec { path: None, bytes: Some(*bytes) };
+    FormatOptions { capacity: devices.iter().map(device).collect(), ..options(slices, slice_bytes) }
+}
+
+pub fn pool(slices: usize, slice_bytes: u64, devices: &[u64]) -> TestPool {
+    TestPool::with(&tiered(slices, slice_bytes, devices))
+}

@@ -1,0 +1,55 @@
+//! A device that is read and written one call after the other: for headers, and where nothing
+//! faster can be had.
+
+use crate::device::{Device, Transfer};
+use crate::error::{Error, Result};
+use crate::superblock::BLOCK_BYTES;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// A file or block device.
+#[derive(Debug)]
+pub struct PlainDevice {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+}
+
+impl PlainDevice {
+    /// Opens the file or block device at `path`; to write to it, too, unless `read_only`.
+    pub fn open(path: &Path, read_only: bool) -> Result<PlainDevice> {
+        let io = |source| Error::Io { path: path.to_path_buf(), source };
+        let mut file = OpenOptions::new().read(true).write(!read_only).open(path).map_err(io)?;
+        // a block device has no length, but an end
+        let bytes = file.seek(SeekFrom::End(0)).map_err(io)?;
+        Ok(PlainDevice { path: path.to_path_buf(), file, bytes })
+    }
+
+    /// The file, for who has a faster way.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+impl Device for PlainDevice {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn transfer(&self, transfers: &mut [Transfer<'_>]) -> io::Result<()> {
+        transfers.iter_mut().try_for_each(|transfer| match transfer {
+            Transfer::Read(block, bytes) => self.file.read_exact_at(bytes, *block * BLOCK_BYTES),
+            Transfer::Write(block, bytes) => self.file.write_all_at(bytes, *block * BLOCK_BYTES),
+        })
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn path(&self) -> String {
+        self.path.display().to_string()
+    }
+}

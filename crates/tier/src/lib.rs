@@ -1,0 +1,21 @@
+//! The capacity tier: storage below the slices, and the DRAM caches in front of it.
+//!
+//! Blocks of the tier never change: one that is written again is written elsewhere. So a cached
+//! block is right until its place is given to another, and whoever gives it says so first
+//! ([`Tier::forget`]).
+//!
+//! Nobody waits for a device while others wait for him: what is not in memory is an error
+//! (`pool::Error::Away`) to who holds a lock. He lets go of everything, has it fetched, and tries
+//! again; what was fetched for a thread stays until the thread lets go of it, so that it makes
+//! progress however small the caches are.
+#![forbid(unsafe_code)]
+
+mod cache;
+mod held;
+mod open;
+mod page;
+mod tier;
+
+pub use open::open_devices;
+pub use page::Page;
+pub use tier::{Tier, TierCounts, read, sync};

@@ -1,0 +1,187 @@
+//! The tier of one pool: reading blocks through the caches, and writing them.
+
+use crate::cache::{Cache, Found};
+use crate::held;
+use crate::page::Page;
+use pool::{BLOCK_BYTES, BlockAddr, Capacity, Error, Extent, Result, Transfer};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Neighbouring blocks that are in the cache of one slice: 1 MiB.
+const RANGE_BLOCKS: u64 = 256;
+
+/// What was read and written, since open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TierCounts {
+    /// Looks that found a block in DRAM.
+    pub hits: u64,
+    /// Blocks that were read from devices.
+    pub read_blocks: u64,
+    /// Blocks that were written to them.
+    pub written_blocks: u64,
+    /// Bytes of DRAM in the caches.
+    pub cached_bytes: u64,
+}
+
+/// The capacity tier of an open pool.
+#[derive(Debug)]
+pub struct Tier {
+    /// Tells the tiers of a process apart.
+    number: u64,
+    caches: Vec<Cache>,
+    hits: AtomicU64,
+    read_blocks: AtomicU64,
+    written_blocks: AtomicU64,
+}
+
+static TIERS: AtomicU64 = AtomicU64::new(0);
+
+impl Tier {
+    /// With a cache of so many bytes for each of the slices.
+    pub fn new(slices: usize, cache_bytes: u64) -> Tier {
+        let pages = (cache_bytes / BLOCK_BYTES) as usize;
+        Tier {
+            // ordering: only uniqueness matters
+            number: TIERS.fetch_add(1, Ordering::Relaxed),
+            caches: (0..slices.max(1)).map(|_| Cache::new(pages)).collect(),
+            hits: AtomicU64::new(0),
+            read_blocks: AtomicU64::new(0),
+            written_blocks: AtomicU64::new(0),
+        }
+    }
+
+    fn cache(&self, addr: BlockAddr) -> &Cache {
+        &self.caches[(addr.block() / RANGE_BLOCKS) as usize % self.caches.len()]
+    }
+
+    /// A block, if it is in memory.
+    pub fn page(&self, addr: BlockAddr) -> Option<Arc<Page>> {
+        if !held::is_empty()
+            && let Some(page) = held::find(self.number, addr)
+        {
+            return Some(page);
+        }
+        let page = self.cache(addr).get(addr)?;
+        self.hits.fetch_add(1, Ordering::Relaxed);
+        Some(page)
+    }
+
+    /// Reads blocks into the caches, and holds them for this thread until [`let_go`](Tier::let_go).
+    /// The caller holds no lock.
+    pub fn fetch(&self, devices: &[Capacity], addrs: &[BlockAddr]) -> Result<()> {
+        let (mut to_load, mut of_others) = (Vec::new(), Vec::new());
+        for addr in addrs {
+            match self.cache(*addr).look(*addr) {
+                Found::There(page) => held::hold(self.number, *addr, page),
+                Found::ToLoad(number) => to_load.push((*addr, number)),
+                Found::Loading => of_others.push(*addr),
+            }
+        }
+        self.load(devices, to_load)?;
+        for addr in of_others {
+            self.cache(addr).wait(addr);
+            if let Found::ToLoad(number) = self.cache(addr).look(addr) {
+                self.load(devices, vec![(addr, number)])?;
+            }
+            // what a third one reads is there when the caller asks again, or is fetched again
+            if let Some(page) = self.cache(addr).get(addr) {
+                held::hold(self.number, addr, page);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets go of what was fetched for this thread.
+    #[inline]
+    pub fn let_go(&self) {
+        if !held::is_empty() {
+            held::let_go();
+        }
+    }
+
+    fn load(&self, devices: &[Capacity], mut wanted: Vec<(BlockAddr, u64)>) -> Result<()> {
+        wanted.sort_unstable();
+        let mut loads = Loads { tier: self, left: wanted };
+        while let Some((first, _)) = loads.left.first().copied() {
+            let next = |index: usize, addr: BlockAddr| addr.bits() == first.bits() + index as u64;
+            let run = loads.left.iter().enumerate().take_while(|(i, (addr, _))| next(*i, *addr));
+            let count = run.count();
+            let mut bytes = vec![0; count * BLOCK_BYTES as usize];
+            read(devices, first, &mut bytes)?;
+            self.read_blocks.fetch_add(count as u64, Ordering::Relaxed);
+            let pages = bytes.chunks_exact(BLOCK_BYTES as usize).map(|it| Arc::new(Page::new(it)));
+            for ((addr, number), page) in loads.left.drain(..count).zip(pages) {
+                self.cache(addr).loaded(addr, number, Some(&page));
+                held::hold(self.number, addr, page);
+            }
+        }
+        Ok(())
+    }
+
+    /// The place of a block is given to another: what is known of it is forgotten.
+    pub fn forget(&self, addr: BlockAddr) {
+        self.cache(addr).forget(addr);
+    }
+
+    /// Writes blocks that are to take these places: nobody knows of them yet.
+    pub fn write(&self, devices: &[Capacity], places: &[Extent], data: &[u8]) -> Result<()> {
+        let mut rest = data;
+        for extent in places {
+            let (part, more) = rest.split_at((extent.count * BLOCK_BYTES) as usize);
+            rest = more;
+            extent.blocks().for_each(|addr| self.forget(addr));
+            let device = device_of(devices, extent.addr)?;
+            let mut transfers = [Transfer::Write(extent.addr.block(), part)];
+            let written = device.device.transfer(&mut transfers);
+            written.map_err(|source| io(device, source))?;
+            self.written_blocks.fetch_add(extent.count, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// What was read and written since open.
+    pub fn counts(&self) -> TierCounts {
+        let pages: usize = self.caches.iter().map(Cache::pages).sum();
+        TierCounts {
+            hits: self.hits.load(Ordering::Relaxed),
+            read_blocks: self.read_blocks.load(Ordering::Relaxed),
+            written_blocks: self.written_blocks.load(Ordering::Relaxed),
+            cached_bytes: pages as u64 * BLOCK_BYTES,
+        }
+    }
+}
+
+/// Reads that are under way: whatever happens, nobody waits for them for ever.
+struct Loads<'t> {
+    tier: &'t Tier,
+    left: Vec<(BlockAddr, u64)>,
+}
+
+impl Drop for Loads<'_> {
+    fn drop(&mut self) {
+        for (addr, number) in &self.left {
+            self.tier.cache(*addr).loaded(*addr, *number, None);
+        }
+    }
+}
+
+fn device_of(devices: &[Capacity], addr: BlockAddr) -> Result<&Capacity> {
+    let device = addr.device().and_then(|device| devices.get(device));
+    device.ok_or_else(|| Error::Device(format!("{addr} is on no device of this pool")))
+}
+
+fn io(device: &Capacity, source: std::io::Error) -> Error {
+    Error::Io { path: device.device.path().into(), source }
+}
+
+/// Reads blocks past all caches.
+pub fn read(devices: &[Capacity], first: BlockAddr, bytes: &mut [u8]) -> Result<()> {
+    let device = device_of(devices, first)?;
+    let mut transfers = [Transfer::Read(first.block(), bytes)];
+    device.device.transfer(&mut transfers).map_err(|source| io(device, source))
+}
+
+/// What was written before is durable when this returns.
+pub fn sync(devices: &[Capacity]) -> Result<()> {
+    devices.iter().try_for_each(|device| device.device.sync().map_err(|source| io(device, source)))
+}
