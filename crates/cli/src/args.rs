@@ -108,6 +108,7 @@ Examples:
   nearside format /data/pool --slices 2 --size 1G --dry-run
   nearside format /data/pool --slices 2 --size 1G --data-copies 2
   nearside format /data/pool --slice /dev/dax0.0 --slice /dev/dax1.0
+  nearside format /data/pool --slice /dev/dax0.0 --capacity /dev/nvme0n1
   nearside format /data/pool --slice /mnt/pmem0/near:64G --slice /mnt/pmem1/near:64G")]
 pub struct FormatArgs {
     /// Directory of the pool; made if it is missing.
@@ -122,6 +123,10 @@ pub struct FormatArgs {
     /// A slice elsewhere: a device, or a file with its size. Once for each.
     #[arg(long = "slice", value_name = "PATH[:SIZE]", value_parser = size::parse_slice)]
     pub slice: Vec<SliceSpec>,
+    /// A device or file of the capacity tier, where blocks go that nobody uses: a file with its
+    /// size, or a block device. Once for each.
+    #[arg(long, value_name = "PATH[:SIZE]", value_parser = size::parse_slice)]
+    pub capacity: Vec<SliceSpec>,
     /// Pretend that the slices lie on this many NUMA nodes.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub virtual_nodes: Option<u32>,

@@ -90,7 +90,8 @@ fn options(args: &FormatArgs) -> Result<FormatOptions> {
         log_line_bytes: args.log_line,
         stripe_bytes: args.stripe,
         data_copies: args.data_copies,
-        identity: None,
+        capacity: args.capacity.clone(),
+        ..FormatOptions::default()
     })
 }
 

@@ -3,13 +3,14 @@
 //! It holds certain images. A look at a state puts that state's lines into it, opens it as often as
 //! it likes, and then everything that was put or stored goes back, line by line.
 
+use crate::device::MappedDevice;
 use crate::events::Trace;
 use crate::images::{Images, Outcome, failed};
 use crate::model::{LINE, LineId, lines};
 use fs::{FileSystem, Policy, Side, TakeOver, check_candidates};
 use pmem::recorder::{Event, EventKind, Recorder};
 use pmem::{Domain, Mapping, Memory};
-use pool::{Atime, Candidate, OpenOptions};
+use pool::{Atime, Candidate, Device, OpenOptions, Superblock};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
@@ -17,11 +18,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use topology::Topology;
 
-/// The memory of a pool's slices.
+/// The memory of a pool's slices and devices.
 #[derive(Debug)]
 pub struct Arena {
     domain: Domain,
+    /// Those of the slices, and then those of the devices.
     memories: Vec<Memory>,
+    slices: usize,
     changed: Arc<Changed>,
     read: Arc<Mutex<Read>>,
     /// How often the machine was started since it held certain images.
@@ -138,6 +141,22 @@ fn machine() -> Outcome<Arc<Topology>> {
     }
 }
 
+/// Slices, and how to open them.
+type Parts = (Vec<Candidate>, OpenOptions);
+
+/// The devices in these mappings.
+pub fn devices_in(mappings: Vec<Mapping>) -> Vec<Arc<dyn Device>> {
+    let device = |mapping| Arc::new(MappedDevice::new(mapping)) as Arc<dyn Device>;
+    mappings.into_iter().map(device).collect()
+}
+
+/// How many of the images are slices: the others are devices. All, if no superblock says so.
+fn slices_in(images: &Images) -> usize {
+    let first = images.first().map_or(&[][..], |image| &image[..image.len().min(512)]);
+    let decoded = Superblock::decode(first, u64::MAX);
+    decoded.map_or(images.len(), |superblock| superblock.slices.get() as usize)
+}
+
 fn options(arena: &Arena) -> OpenOptions {
     OpenOptions {
         // its page cache is made anew for each image
@@ -164,7 +183,8 @@ impl Arena {
         let name = NAME.fetch_add(1, Ordering::Relaxed);
         let (changed, read, starts) = (Arc::default(), Arc::default(), AtomicU32::new(0));
         let (machine, policy, files) = (machine()?, None, Files::All);
-        Ok(Arena { domain, memories, changed, read, starts, name, machine, policy, files })
+        let slices = slices_in(images);
+        Ok(Arena { domain, memories, slices, changed, read, starts, name, machine, policy, files })
     }
 
     /// The same in another machine.
@@ -247,22 +267,21 @@ impl Arena {
         id
     }
 
-    fn candidates(&self, trace: Option<&Arc<Trace>>, look: bool) -> Outcome<Vec<Candidate>> {
-        self.candidates_of(self.files, trace, look)
+    fn parts(&self, trace: Option<&Arc<Trace>>, look: bool) -> Outcome<Parts> {
+        self.parts_of(self.files, trace, look)
     }
 
-    fn candidates_of(
-        &self,
-        files: Files,
-        trace: Option<&Arc<Trace>>,
-        look: bool,
-    ) -> Outcome<Vec<Candidate>> {
-        let there = self.mappings(trace)?.into_iter().enumerate();
-        there
+    /// The slices and devices, and how to open them.
+    fn parts_of(&self, files: Files, trace: Option<&Arc<Trace>>, look: bool) -> Outcome<Parts> {
+        let mut mappings = self.mappings(trace)?;
+        let devices = devices_in(mappings.split_off(self.slices.min(mappings.len())));
+        let there = mappings.into_iter().enumerate();
+        let candidates = there
             .filter(|(file, _)| files != Files::Without(*file))
             .map(|(_, mapping)| Candidate::from_mapping(Path::new("memory"), mapping, look))
             .collect::<pool::Result<_>>()
-            .map_err(|error| failed("reading the superblock")(&error))
+            .map_err(|error| failed("reading the superblock")(&error))?;
+        Ok((candidates, OpenOptions { devices, ..options(self) }))
     }
 
     /// Opens and recovers; `trace` is told of every store, those of recovery included.
@@ -272,14 +291,14 @@ impl Arena {
 
     /// The same where a server was killed.
     pub fn take_over(&self, trace: Option<&Arc<Trace>>, asked: &TakeOver) -> Outcome<FileSystem> {
-        let candidates = self.candidates(trace, false)?;
-        FileSystem::take_over_candidates(candidates, &options(self), asked, false)
+        let (candidates, options) = self.parts(trace, false)?;
+        FileSystem::take_over_candidates(candidates, &options, asked, false)
             .map_err(|error| failed("open")(&error))
     }
 
     /// The files of which each can be done without.
     pub fn spare_files(&self) -> Outcome<Range<usize>> {
-        let candidates = self.candidates(None, true)?;
+        let (candidates, _) = self.parts(None, true)?;
         let is_mirrored = candidates.iter().all(|candidate| candidate.superblock.is_mirrored());
         let all = self.files == Files::All && is_mirrored;
         Ok(0..if all { candidates.len() } else { 0 })
@@ -287,17 +306,17 @@ impl Arena {
 
     /// Opens it without one of the files, only to look.
     pub fn look_without(&self, file: usize) -> Outcome<FileSystem> {
-        let options = options(self);
+        let (candidates, options) = self.parts_of(Files::Without(file), None, true)?;
         let options = OpenOptions { read_only: true, ..options };
-        let candidates = self.candidates_of(Files::Without(file), None, true)?;
         FileSystem::open_candidates(candidates, &options, false)
             .map_err(|error| failed(&format!("open without file {file}"))(&error))
     }
 
     /// An error unless `check` finds nothing.
     pub fn check(&self) -> Outcome<()> {
-        let report = check_candidates(self.candidates(None, true)?, &options(self))
-            .map_err(|error| failed("check")(&error))?;
+        let (candidates, options) = self.parts(None, true)?;
+        let report =
+            check_candidates(candidates, &options).map_err(|error| failed("check")(&error))?;
         let findings = report.findings.iter().filter(|finding| !self.files.allows(&finding.what));
         let findings: Vec<String> = findings.map(|f| format!("{}: {}", f.place, f.what)).collect();
         if findings.is_empty() {

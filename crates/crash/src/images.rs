@@ -1,6 +1,6 @@
-//! The bytes of a pool's slices.
+//! The bytes of a pool's slices, and of the devices below them.
 
-use crate::arena::Arena;
+use crate::arena::{Arena, devices_in};
 use crate::events::{Trace, apply_all};
 use crate::world::clock;
 use fs::format_mappings;
@@ -8,7 +8,7 @@ use pmem::Domain;
 use pool::{FormatOptions, SliceSpec};
 use std::sync::Arc;
 
-/// The bytes of each slice.
+/// The bytes of each slice, and then of each device.
 pub type Images = Vec<Vec<u8>>;
 
 /// What went wrong, in words.
@@ -27,6 +27,8 @@ pub struct Shape {
     pub log_line_bytes: u32,
     /// When its stores are safe.
     pub domain: Domain,
+    /// Devices of its capacity tier, as large as a slice each.
+    pub devices: usize,
     /// Copies of the data; with two each file has twice the bytes of a slice.
     pub copies: u32,
 }
@@ -39,12 +41,15 @@ impl Shape {
         log_bytes: 64 << 10,
         log_line_bytes: 64,
         domain: Domain::CpuFlush,
+        devices: 0,
         copies: 1,
     };
     /// The same, with a log as on DIMMs that write longer lines.
     pub const LONG_LINES: Shape = Shape { log_line_bytes: 256, ..Shape::SMALL };
     /// The same with two copies of everything.
     pub const MIRRORED: Shape = Shape { copies: 2, ..Shape::SMALL };
+    /// The same with a capacity tier.
+    pub const TIERED: Shape = Shape { devices: 1, ..Shape::SMALL };
 
     fn format_options(&self) -> FormatOptions {
         FormatOptions {
@@ -69,10 +74,12 @@ pub fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> String + '_ {
 pub fn format(shape: &Shape) -> Outcome<Images> {
     clock(0);
     let bytes = shape.slice_bytes * shape.copies as usize;
-    let mut images = vec![vec![0; bytes]; shape.slices];
+    let mut images = vec![vec![0; bytes]; shape.slices + shape.devices];
     let trace = Arc::new(Trace::default());
-    let mappings = Arena::new(shape.domain, &images)?.mappings(Some(&trace))?;
-    format_mappings(mappings, &shape.format_options()).map_err(|error| failed("format")(&error))?;
+    let mut mappings = Arena::new(shape.domain, &images)?.mappings(Some(&trace))?;
+    let devices = devices_in(mappings.split_off(shape.slices));
+    let options = FormatOptions { devices, ..shape.format_options() };
+    format_mappings(mappings, &options).map_err(|error| failed("format")(&error))?;
     apply_all(&trace.events(), &mut images);
     Ok(images)
 }

@@ -16,6 +16,7 @@ pub mod arena;
 pub mod catalog;
 pub mod chain;
 pub mod core;
+pub mod device;
 pub mod events;
 pub mod explore;
 pub mod faults;

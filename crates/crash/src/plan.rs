@@ -1,6 +1,6 @@
 //! Which workloads a run explores, by number: the same for the same seed, on every machine.
 
-use crate::catalog::{Op, SYNC, catalog};
+use crate::catalog::{Op, SYNC, catalog, moves};
 use crate::chain::Chain;
 use crate::core::core;
 use crate::explore::Settings;
@@ -26,12 +26,21 @@ pub enum Kind {
     Chains,
     /// Every operation of the catalog in a mirrored pool, in every domain, also with a file lost.
     Mirrors,
+    /// Every operation of the catalog in a pool with a capacity tier, and blocks that move there.
+    Tiers,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 6] =
-        [Kind::Core, Kind::Singles, Kind::Triples, Kind::Pairs, Kind::Chains, Kind::Mirrors];
+    pub const ALL: [Kind; 7] = [
+        Kind::Core,
+        Kind::Singles,
+        Kind::Triples,
+        Kind::Pairs,
+        Kind::Chains,
+        Kind::Mirrors,
+        Kind::Tiers,
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -42,6 +51,7 @@ impl Kind {
             Kind::Pairs => "pairs",
             Kind::Chains => "chains",
             Kind::Mirrors => "mirrors",
+            Kind::Tiers => "tiers",
         }
     }
 }
@@ -84,6 +94,13 @@ const MIRRORED: [(Start, Domain); 9] = [
     (Start::LosesSecond, Domain::CpuCache),
 ];
 
+/// In what state and domain workloads on pools with a capacity tier begin.
+const TIERED: [(Start, Domain); 3] = [
+    (Start::Tiered, Domain::CpuFlush),
+    (Start::Tiered, Domain::Sync),
+    (Start::Tiered, Domain::CpuCache),
+];
+
 /// Operations of the core.
 pub fn core_len() -> u64 {
     core().len() as u64
@@ -121,13 +138,8 @@ pub fn job(kind: Kind, seed: u64, number: u64) -> Job {
             let settings = Settings::thorough(rng.bits());
             Job::Workload(workload(beginning, number / 2, ops), settings)
         }
-        Kind::Mirrors => {
-            let all = catalog();
-            let number = number.wrapping_add(mix(seed)) % (all.len() * MIRRORED.len()) as u64;
-            let (op, begin) = (number as usize / MIRRORED.len(), number as usize % MIRRORED.len());
-            let workload = workload_from(MIRRORED[begin], number / 2, vec![all[op]]);
-            Job::Workload(workload, Settings::thorough(rng.bits()))
-        }
+        Kind::Mirrors => each(&catalog(), &MIRRORED, seed, number, &mut rng),
+        Kind::Tiers => each(&[moves(), catalog()].concat(), &TIERED, seed, number, &mut rng),
         Kind::Triples => {
             let ops = (0..3).map(|_| of_core(rng.bits() >> 8)).collect();
             quick(rng.bits() >> 8, number, ops, &mut rng)
@@ -149,6 +161,14 @@ pub fn job(kind: Kind, seed: u64, number: u64) -> Job {
             Job::Chain(Chain { shape, crashes: 6, ops: 6, seed: rng.bits() >> 32 })
         }
     }
+}
+
+/// Each operation from each beginning, explored thoroughly.
+fn each(ops: &[Op], from: &[(Start, Domain)], seed: u64, number: u64, rng: &mut Rng) -> Job {
+    let number = number.wrapping_add(mix(seed)) % (ops.len() * from.len()) as u64;
+    let (op, begin) = (number as usize / from.len(), number as usize % from.len());
+    let workload = workload_from(from[begin], number / 2, vec![ops[op]]);
+    Job::Workload(workload, Settings::thorough(rng.bits()))
 }
 
 /// Most operations have fewer events.
@@ -176,10 +196,11 @@ pub fn mixed(seed: u64, number: u64) -> Job {
     let Some(number) = number.checked_sub(sequences()) else {
         return job(Kind::Core, seed, number);
     };
-    let (round, turn) = (number / 9, number % 9);
+    let (round, turn) = (number / 10, number % 10);
     match turn {
         7 => job(Kind::Chains, seed, round),
         8 => job(Kind::Mirrors, seed, round),
+        9 => job(Kind::Tiers, seed, round),
         1 | 4 => job(Kind::Triples, seed, round * 2 + turn / 4),
         2 | 6 => job(Kind::Pairs, seed, round * 2 + turn / 6),
         _ => job(Kind::Singles, seed, round * 3 + turn / 2),

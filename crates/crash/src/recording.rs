@@ -23,6 +23,8 @@ pub enum Start {
     LongLines,
     /// The same, in a pool with two copies of everything.
     Mirrored,
+    /// The same, in a pool with a capacity tier, on which all blocks are that can be.
+    Tiered,
     /// The same, and every crash takes the first file with it.
     LosesFirst,
     /// The same, and every crash takes the second file with it.
@@ -31,12 +33,13 @@ pub enum Start {
 
 impl Start {
     /// All of them.
-    pub const ALL: [Start; 7] = [
+    pub const ALL: [Start; 8] = [
         Start::Logged,
         Start::Folded,
         Start::Recovered,
         Start::LongLines,
         Start::Mirrored,
+        Start::Tiered,
         Start::LosesFirst,
         Start::LosesSecond,
     ];
@@ -49,6 +52,7 @@ impl Start {
             Start::Recovered => "recovered",
             Start::LongLines => "long-lines",
             Start::Mirrored => "mirrored",
+            Start::Tiered => "tiered",
             Start::LosesFirst => "loses-first",
             Start::LosesSecond => "loses-second",
         }
@@ -59,6 +63,7 @@ impl Start {
             Start::Logged | Start::Folded | Start::Recovered => Shape::SMALL,
             Start::LongLines => Shape::LONG_LINES,
             Start::Mirrored | Start::LosesFirst | Start::LosesSecond => Shape::MIRRORED,
+            Start::Tiered => Shape::TIERED,
         }
     }
 
@@ -386,6 +391,11 @@ pub fn begin_at(workload: &Workload) -> Outcome<Recorder> {
     recorder.plant()?;
     match workload.start {
         Start::Logged => {}
+        Start::Tiered => {
+            let moved = recorder.world.fs.write_back_all().map_err(|e| failed("moving")(&e))?;
+            assert!(moved > 0, "blocks of the planted tree are on the tier");
+            recorder.reopen()?;
+        }
         Start::Folded => recorder.world.fs.checkpoint().map_err(|e| failed("checkpoint")(&e))?,
         _ => recorder.reopen()?,
     }

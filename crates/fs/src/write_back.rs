@@ -20,6 +20,7 @@ use crate::keys;
 use crate::leaf::{LEAF_BLOCKS, LEAF_INDEX_MAX};
 use crate::leaf_value;
 use crate::slot::{Freed, SlotChange, SlotView};
+use crate::system::FileSystem;
 use crate::types::{FileKind, Ino};
 use parking_lot::{Condvar, Mutex};
 use pmem::Domain;
@@ -103,6 +104,14 @@ impl WriteBack {
 
     fn len(&self) -> usize {
         self.line.lock().leaves.len()
+    }
+}
+
+impl FileSystem {
+    /// Moves all blocks to the capacity tier that can be there, as far as it has room; gives how
+    /// many it moved.
+    pub fn write_back_all(&self) -> Result<u64> {
+        self.core.write_back(u64::MAX)
     }
 }
 
