@@ -239,6 +239,22 @@ fn writes() -> Vec<Op> {
         op!("append", |w| w.fs.append(&*w.open("/file")?, &pattern(9, 700)).map(|_| ())),
         op!("append-small", |w| w.fs.append(&*w.open("/two")?, b"!").map(|_| ())),
         op!("append-block", |w| w.fs.append(&*w.open("/attrs")?, &pattern(9, 4096)).map(|_| ())),
+        op!("transact", |w| w.commit(&[("/file", 4000, 300), ("/file", 3 * BLOCK, 4096)])),
+        op!("transact-small", |w| w.commit(&[
+            ("/file", 20, 8),
+            ("/file", 90, 8),
+            ("/file", 5000, 8)
+        ])),
+        op!("transact-files", |w| {
+            w.commit(&[
+                ("/fardir/far", 5000, 60),
+                ("/file", 8, 8),
+                ("/two", 0, 5000),
+                ("/heavy", 9, 9),
+            ])
+        }),
+        op!("transact-large", |w| w
+            .commit(&[("/file", 100, 3 * 4096), ("/two", 600 * BLOCK, 9000)])),
         op!("write-past-end", |w| w.write("/file", 9 * BLOCK + 5, &pattern(9, 3000))),
         op!("write-patch-hole", |w| w.write("/attrs", 600 * BLOCK + 9, b"far out")),
         op!("checkpoint", |w| w.fs.checkpoint()),

@@ -102,6 +102,21 @@ impl World {
         self.fs.write(&*self.open(path)?, offset, data).map(|_| ())
     }
 
+    /// Writes to places of files in one transaction: path, offset, bytes.
+    pub fn commit(&self, writes: &[(&str, u64, usize)]) -> Result<()> {
+        let opened: Result<Vec<_>> = writes.iter().map(|(path, ..)| self.open(path)).collect();
+        let opened = opened?;
+        let data: Vec<Vec<u8>> =
+            (40..).zip(writes).map(|(seed, (.., len))| pattern(seed, *len)).collect();
+        let all: Vec<fs::Write<'_>> = opened
+            .iter()
+            .zip(writes)
+            .zip(&data)
+            .map(|((file, (_, offset, _)), data)| fs::Write { file, offset: *offset, data })
+            .collect();
+        self.fs.commit(&all, &[])
+    }
+
     /// Copies from a place in a file to one in another, which shares what can be shared.
     pub fn copy(&self, from: (&str, u64), to: (&str, u64), len: u64) -> Result<()> {
         let (source, target) = (self.open(from.0)?, self.open(to.0)?);

@@ -61,6 +61,14 @@ pub enum Error {
     /// Waiting for the lock would never end.
     #[error("deadlock: the lock's holder waits for one that this owner holds; let go of that one")]
     Deadlock,
+    /// What a transaction read was changed before it committed.
+    #[error("another transaction changed what this one read; begin it again")]
+    Conflict,
+    /// More than one atomic change can hold.
+    #[error(
+        "the transaction is larger than one record of the log; make it smaller, or the log larger"
+    )]
+    TooLong,
     /// A wait was cancelled.
     #[error("the wait was interrupted")]
     Interrupted,
@@ -103,6 +111,8 @@ impl Error {
             Error::NoSuchRange => libc::ENXIO,
             Error::Locked => libc::EAGAIN,
             Error::Deadlock => libc::EDEADLK,
+            Error::Conflict => libc::EAGAIN,
+            Error::TooLong => libc::E2BIG,
             Error::Interrupted => libc::EINTR,
             Error::Damaged(_) | Error::Poisoned(_) => libc::EIO,
             Error::Pool(error) => error.errno(),

@@ -213,6 +213,7 @@ impl Core {
             return Err(error);
         }
         self.retire(&freed);
+        inode.tell_changed(bytes.start, bytes.end - bytes.start);
         self.published(published).map(|()| step.end)
     }
 

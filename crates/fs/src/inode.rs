@@ -9,6 +9,7 @@ use crate::entries::Dir;
 use crate::inline::UNSYNCED_MAX;
 use crate::layout::Layout;
 use crate::map::BlockMap;
+use crate::mapped::Mappings;
 use crate::range_lock::RangeLock;
 use crate::types::{Attr, FileKind, Ino, Timestamp};
 use crate::xattr::Xattrs;
@@ -92,6 +93,8 @@ pub struct Inode {
     pub void_from: AtomicU64,
     /// A leaf was met that has reserved blocks (`reserve.rs`).
     pub reserves: AtomicBool,
+    /// Who keeps copies of its bytes.
+    pub mappings: Mappings,
     /// Handles.
     pub opens: AtomicU32,
     /// Writes since the last sync, as far as it matters (`inline.rs`).
@@ -137,6 +140,7 @@ impl Inode {
             reserves: AtomicBool::new(false),
             opens: AtomicU32::new(0),
             unsynced: AtomicU32::new(UNSYNCED_MAX),
+            mappings: Mappings::default(),
         }
     }
 

@@ -7,6 +7,7 @@ use crate::keys;
 use crate::leaf::{LEAF_BLOCKS, Leaf, LeafLock};
 use crate::patches::Patches;
 use crate::slot::{Freed, Published, SlotChange};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -130,12 +131,30 @@ impl Core {
         if slot + changes.len() <= LEAF_BLOCKS as usize {
             return self.publish_in(inode, index, slot, changes, freed, finish);
         }
-        let last = first + changes.len() as u64 - 1;
+        self.publish_parts(inode, &[(first, changes)], freed, finish)
+    }
+
+    /// The same for several runs of blocks of one file, each given with its first.
+    pub fn publish_parts(
+        &self,
+        inode: &Arc<Inode>,
+        parts: &[(u64, &[SlotChange<'_>])],
+        freed: &mut Freed,
+        finish: impl FnOnce(),
+    ) -> Result<()> {
+        // the highest slot of each leaf, by its index
+        let mut tops: BTreeMap<u64, usize> = BTreeMap::new();
+        for (first, changes) in parts {
+            for block in *first..*first + changes.len() as u64 {
+                let (index, slot) = leaf_of(block);
+                let top = tops.entry(index).or_default();
+                *top = slot.max(*top);
+            }
+        }
         'again: loop {
             let mut leaves = Vec::new();
-            for index in leaf_of(first).0..=leaf_of(last).0 {
-                let top = (last - index * LEAF_BLOCKS).min(LEAF_BLOCKS - 1) as usize;
-                leaves.push((index, self.leaf_for_write(inode, index, top)?));
+            for (index, top) in &tops {
+                leaves.push((*index, self.leaf_for_write(inode, *index, *top)?));
             }
             let mut locks: Vec<LeafLock<'_>> = Vec::new();
             for (_, leaf) in &leaves {
@@ -144,10 +163,12 @@ impl Core {
                     None => continue 'again,
                 }
             }
-            for (offset, change) in changes.iter().enumerate() {
-                let (index, slot) = leaf_of(first + offset as u64);
-                let lock = &locks[(index - leaf_of(first).0) as usize];
-                self.place(inode, self.put(lock, slot, change), change, freed);
+            for (first, changes) in parts {
+                for (block, change) in (*first..).zip(*changes) {
+                    let (index, slot) = leaf_of(block);
+                    let place = leaves.partition_point(|(other, _)| *other < index);
+                    self.place(inode, self.put(&locks[place], slot, change), change, freed);
+                }
             }
             finish();
             let first: Vec<bool> = leaves.iter().map(|(_, leaf)| leaf.set_dirty()).collect();

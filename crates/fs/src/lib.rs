@@ -20,6 +20,7 @@ mod check_live;
 mod check_names;
 mod check_places;
 mod checkpoint;
+mod commit;
 mod copy;
 mod core;
 mod create;
@@ -56,6 +57,7 @@ mod locks_model_tests;
 #[cfg(test)]
 mod locks_tests;
 mod map;
+mod mapped;
 pub mod meter;
 mod namespace;
 mod patches;
@@ -97,6 +99,7 @@ mod xattr;
 
 pub use calibrate::{EachMeasured, Measured};
 pub use check::{CheckReport, Finding, check, check_candidates, check_watched};
+pub use commit::{Expected, Write};
 pub use core::stop_clock;
 pub use error::{Error, Result};
 pub use extents::{FileExtent, NearSlice};
@@ -105,6 +108,7 @@ pub use layout::Layout;
 pub use lock_types::{
     LIBRARY_DOOR, LockChange, LockClass, LockDone, LockKind, LockObserver, LockOwner, LockTicket,
 };
+pub use mapped::Mapped;
 pub use meter::{Call, CallCount, Meter};
 pub use placement::{Calibration, Kind, Place, Point, Policy, Side};
 pub use range_lock::{RangeGuard, RangeLock};

@@ -67,6 +67,7 @@ impl Core {
             return Err(error);
         }
         self.retire(&freed);
+        inode.tell_changed(size.min(old), size.abs_diff(old));
         self.published(published)
     }
 

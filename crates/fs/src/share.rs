@@ -98,6 +98,7 @@ impl Core {
             published = self.publish_shared(&range, views, &mut freed, time);
         })?;
         self.retire(&freed);
+        to.0.tell_changed(to.1, bytes);
         self.published(published).map(|()| Shared::Done(bytes))
     }
 

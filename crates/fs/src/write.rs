@@ -46,13 +46,18 @@ impl Piece<'_> {
 }
 
 /// A write under way: blocks taken, data on its way.
-struct Prepared<'d> {
-    first: u64,
-    end: u64,
+pub struct Prepared<'d> {
+    /// Its first block.
+    pub first: u64,
+    /// Where its bytes end.
+    pub end: u64,
     pieces: Vec<Piece<'d>>,
-    changes: Vec<SlotChange<'d>>,
-    extents: Vec<Extent>,
-    in_flight: InFlight,
+    /// What changes in the slots, block by block.
+    pub changes: Vec<SlotChange<'d>>,
+    /// Blocks that were taken for it.
+    pub extents: Vec<Extent>,
+    /// Data on its way.
+    pub in_flight: InFlight,
 }
 
 impl Core {
@@ -60,7 +65,9 @@ impl Core {
     #[cold]
     pub fn write_asked(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<()> {
         self.count_unsynced(inode);
-        self.write_many(inode, offset, data)
+        self.write_many(inode, offset, data)?;
+        inode.tell_written(offset, data);
+        Ok(())
     }
 
     /// One atomic write under its range's lock, for no request.
@@ -73,13 +80,14 @@ impl Core {
         data: &[u8],
     ) -> Result<()> {
         self.count_unsynced(inode);
-        if offset.is_multiple_of(BLOCK_BYTES) && data.len() == BLOCK && !self.inlines(inode, 1) {
-            return self.write_one_block(inode, offset, data);
+        let is_block = offset.is_multiple_of(BLOCK_BYTES) && data.len() == BLOCK;
+        if is_block && !self.inlines(inode, 1) {
+            self.write_one_block(inode, offset, data)?;
+        } else if data.len() > IN_PLACE_BYTES_MAX || !self.write_small(inode, offset, data)? {
+            self.write_many(inode, offset, data)?;
         }
-        if data.len() <= IN_PLACE_BYTES_MAX && self.write_small(inode, offset, data)? {
-            return Ok(());
-        }
-        self.write_many(inode, offset, data)
+        inode.tell_written(offset, data);
+        Ok(())
     }
 
     /// Any number of blocks, and parts of them.
@@ -181,7 +189,7 @@ impl Core {
     }
 
     /// Takes blocks and sends the data on its way.
-    fn prepare<'d>(&self, inode: &Inode, offset: u64, data: &'d [u8]) -> Result<Prepared<'d>> {
+    pub fn prepare<'d>(&self, inode: &Inode, offset: u64, data: &'d [u8]) -> Result<Prepared<'d>> {
         let (first, last) = blocks_of(offset, data.len());
         let mut pieces = Vec::with_capacity((last - first + 1) as usize);
         let mut rest = data;
@@ -294,7 +302,7 @@ impl Core {
 
 impl Prepared<'_> {
     /// The record's items: runs of blocks, and patches.
-    fn describe(&self, inode: &Inode, record: &mut RecordBuffer) {
+    pub fn describe(&self, inode: &Inode, record: &mut RecordBuffer) {
         let mut run: Vec<Placed> = Vec::new();
         let mut run_first = self.first;
         for (index, (piece, change)) in self.pieces.iter().zip(&self.changes).enumerate() {

@@ -1,0 +1,341 @@
+//! Transactions: writes to any places of any files that happen together or not at all.
+//!
+//! The ranges of all of them are held, in the order of the inodes; one record names everything; one
+//! fence. Who reads across the writes of one file in one call sees all of them or none.
+//!
+//! Of each file one range is held, from its first byte to its last: ranges taken one after the
+//! other could wait for each other in a circle, as whoever comes later waits for whoever came
+//! earlier.
+
+use crate::core::{Core, now};
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::leaf::LEAF_BLOCKS;
+use crate::leaves::LEAF_UNITS;
+use crate::slot::Freed;
+use crate::system::{FileSystem, Handle};
+use crate::write::{Prepared, blocks_of, check_write, grow};
+use pmem::InFlight;
+use pool::{BLOCK_BYTES, KIND_CHANGE, RecordBuffer};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Bytes that are to be at a place of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Write<'d> {
+    /// The file.
+    pub file: &'d Handle,
+    /// Where.
+    pub offset: u64,
+    /// The bytes.
+    pub data: &'d [u8],
+}
+
+/// Bytes that must be there still when a transaction happens.
+#[derive(Clone, Copy, Debug)]
+pub struct Expected<'d> {
+    /// The file.
+    pub file: &'d Handle,
+    /// Where.
+    pub offset: u64,
+    /// The bytes; a file that ends before reads as zeros there.
+    pub data: &'d [u8],
+}
+
+/// What a transaction writes to one file: pieces that do not touch, in their order.
+struct Part<'d> {
+    inode: &'d Arc<Inode>,
+    pieces: Vec<(u64, Cow<'d, [u8]>)>,
+}
+
+impl FileSystem {
+    /// Makes all of these writes in one atomic change, later ones over earlier ones, if all that is
+    /// `expected` is there: else [`Error::Conflict`], and nothing happened. Durable when it returns
+    /// (in the `sync` domain: after a sync).
+    ///
+    /// # Errors
+    /// [`Error::TooLong`]: more than one record can hold.
+    pub fn commit(&self, writes: &[Write<'_>], expected: &[Expected<'_>]) -> Result<()> {
+        for write in writes {
+            check_write(&write.file.inode, write.offset, write.data.len())?;
+        }
+        if let ([one], []) = (writes, expected) {
+            return self.core.commit_one(one);
+        }
+        self.core.commit(writes, expected)
+    }
+
+    /// Reads ranges of files as they are at one moment: no change is seen of which not all is.
+    pub fn read_together(&self, reads: &mut [(&Handle, u64, &mut [u8])]) -> Result<()> {
+        self.core.read_together(reads)
+    }
+}
+
+impl Core {
+    /// The commonest transaction: one write.
+    #[inline]
+    fn commit_one(&self, write: &Write<'_>) -> Result<()> {
+        let Write { file, offset, data } = *write;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let (first, last) = blocks_of(offset, data.len());
+        self.check_length(last - first + 1, last / LEAF_BLOCKS - first / LEAF_BLOCKS + 1)?;
+        self.change(|| {
+            let range = file.inode.ranges.lock(first, last);
+            self.write_locked(&file.inode, &range, offset, data)
+        })
+    }
+
+    fn commit(&self, writes: &[Write<'_>], expected: &[Expected<'_>]) -> Result<()> {
+        let parts = parts_of(writes);
+        let mut hulls: Vec<Hull<'_>> = Vec::new();
+        for part in &parts {
+            for (offset, data) in &part.pieces {
+                hulls.push(Hull::of(part.inode, *offset, data.len()));
+            }
+        }
+        hulls.extend(expected.iter().map(|it| Hull::of(&it.file.inode, it.offset, it.data.len())));
+        let hulls = Hull::join(hulls);
+        self.change(|| {
+            let _ranges: Vec<_> =
+                hulls.iter().map(|it| it.inode.ranges.lock(it.first, it.last)).collect();
+            for expected in expected {
+                let mut found = vec![0; expected.data.len()];
+                self.read_held(&expected.file.inode, expected.offset, &mut found)?;
+                if found != expected.data {
+                    return Err(Error::Conflict);
+                }
+            }
+            self.commit_held(&parts)
+        })
+    }
+
+    /// The ranges of all parts are held.
+    fn commit_held(&self, parts: &[Part<'_>]) -> Result<()> {
+        let joined: Vec<Vec<(u64, Cow<'_, [u8]>)>> =
+            parts.iter().map(|part| self.joined(part)).collect::<Result<_>>()?;
+        let (mut blocks, mut leaves) = (0, BTreeSet::new());
+        for (part, pieces) in parts.iter().zip(&joined) {
+            for (offset, data) in pieces {
+                let (first, last) = blocks_of(*offset, data.len());
+                blocks += last - first + 1;
+                leaves.extend(
+                    (first / LEAF_BLOCKS..=last / LEAF_BLOCKS).map(|leaf| (part.inode.ino, leaf)),
+                );
+            }
+        }
+        self.check_length(blocks, leaves.len() as u64)?;
+        let time = now();
+        let mut record = RecordBuffer::new(KIND_CHANGE, time);
+        let mut all: Vec<Vec<Prepared<'_>>> = Vec::new();
+        let result = self.log_parts(parts, &joined, (&mut record, &mut all), time);
+        if result.is_err() {
+            for prepared in all.iter_mut().flatten() {
+                self.pool.reclaim().give_extents(&mut prepared.extents);
+            }
+        }
+        result
+    }
+
+    fn log_parts<'d>(
+        &self,
+        parts: &[Part<'_>],
+        joined: &'d [Vec<(u64, Cow<'_, [u8]>)>],
+        (record, all): (&mut RecordBuffer, &mut Vec<Vec<Prepared<'d>>>),
+        time: i64,
+    ) -> Result<()> {
+        let mut in_flight = InFlight::none();
+        if let Err(error) = self.prepare_all(parts, joined, (record, all), &mut in_flight) {
+            // what is on its way lands before the blocks are somebody else's
+            let _ = pmem::fence(in_flight);
+            return Err(error);
+        }
+        let inodes: Vec<&Arc<Inode>> = parts.iter().map(|part| part.inode).collect();
+        let (mut freed, mut published) = (Freed::default(), Ok(()));
+        self.log_after(record, &inodes, in_flight, || {
+            published = parts.iter().zip(all.iter()).try_for_each(|(part, prepared)| {
+                let changes: Vec<_> =
+                    prepared.iter().map(|it| (it.first, it.changes.as_slice())).collect();
+                let end = prepared.iter().map(|it| it.end).max().unwrap_or(0);
+                self.publish_parts(part.inode, &changes, &mut freed, || {
+                    grow(part.inode, end, time);
+                })
+            });
+        })?;
+        all.iter_mut().flatten().for_each(|prepared| prepared.extents.clear());
+        self.retire(&freed);
+        for (part, pieces) in parts.iter().zip(joined) {
+            pieces.iter().for_each(|(offset, data)| part.inode.tell_written(*offset, data));
+        }
+        self.published(published)
+    }
+
+    /// Takes blocks for all pieces, sends their data on its way, and describes them.
+    fn prepare_all<'d>(
+        &self,
+        parts: &[Part<'_>],
+        joined: &'d [Vec<(u64, Cow<'_, [u8]>)>],
+        (record, all): (&mut RecordBuffer, &mut Vec<Vec<Prepared<'d>>>),
+        in_flight: &mut InFlight,
+    ) -> Result<()> {
+        for (part, pieces) in parts.iter().zip(joined) {
+            self.count_unsynced(part.inode);
+            all.push(Vec::with_capacity(pieces.len()));
+            for (offset, data) in pieces {
+                let mut prepared = self.prepare(part.inode, *offset, data)?;
+                let before = std::mem::replace(in_flight, InFlight::none());
+                let written = std::mem::replace(&mut prepared.in_flight, InFlight::none());
+                *in_flight = before.and(written);
+                prepared.describe(part.inode, record);
+                if let Some(last) = all.last_mut() {
+                    last.push(prepared);
+                }
+                if record.payload_len() > self.payload_max {
+                    return Err(Error::TooLong);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The pieces of a part, of which no two lie in one block: what is between them there is added.
+    fn joined<'d>(&self, part: &'d Part<'_>) -> Result<Vec<(u64, Cow<'d, [u8]>)>> {
+        let mut joined: Vec<(u64, Cow<'d, [u8]>)> = Vec::with_capacity(part.pieces.len());
+        for (offset, data) in &part.pieces {
+            let meets = |(before, bytes): &&mut (u64, Cow<'_, [u8]>)| {
+                (*before + bytes.len() as u64 - 1) / BLOCK_BYTES == offset / BLOCK_BYTES
+            };
+            let Some((before, bytes)) = joined.last_mut().filter(meets) else {
+                joined.push((*offset, Cow::Borrowed(data)));
+                continue;
+            };
+            let end = *before + bytes.len() as u64;
+            let mut between = vec![0; (offset - end) as usize];
+            self.read_held(part.inode, end, &mut between)?;
+            let bytes = bytes.to_mut();
+            bytes.extend_from_slice(&between);
+            bytes.extend_from_slice(data);
+        }
+        Ok(joined)
+    }
+
+    /// An error unless a checkpoint can certainly fold what one record changes.
+    fn check_length(&self, blocks: u64, leaves: u64) -> Result<()> {
+        // a run of blocks takes 12 bytes for each of them
+        let fits = blocks.saturating_mul(12) < self.payload_max as u64
+            && leaves <= (self.record_units() / LEAF_UNITS).max(LEAVES_MIN);
+        if fits { Ok(()) } else { Err(Error::TooLong) }
+    }
+
+    /// Reads bytes whose range the caller holds; zeros behind the file's end. What is away is an
+    /// error, to be fetched when nothing is held.
+    fn read_held(&self, inode: &Inode, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let read = self.read_in_memory(inode, offset, buffer)?;
+        buffer[read..].fill(0);
+        Ok(())
+    }
+
+    fn read_together(&self, reads: &mut [(&Handle, u64, &mut [u8])]) -> Result<()> {
+        let hull = |(file, offset, buffer): &(&Handle, u64, &mut [u8])| {
+            (file.inode.clone(), *offset, buffer.len())
+        };
+        let places: Vec<_> = reads.iter().map(hull).collect();
+        let hulls = places.iter().map(|(inode, offset, len)| Hull::of(inode, *offset, *len));
+        let hulls = Hull::join(hulls.collect());
+        let mut read = || {
+            let _ranges: Vec<_> =
+                hulls.iter().map(|it| it.inode.ranges.lock(it.first, it.last)).collect();
+            reads
+                .iter_mut()
+                .try_for_each(|(file, offset, buffer)| self.read_held(&file.inode, *offset, buffer))
+        };
+        let mut result = read();
+        while let Err(Some(addr)) = result.as_ref().map_err(crate::away::away) {
+            self.fetch(&[addr])?;
+            result = read();
+        }
+        self.let_go();
+        result
+    }
+}
+
+/// Leaves that one record may change in any pool.
+const LEAVES_MIN: u64 = 8;
+
+/// The blocks of one file that are held.
+struct Hull<'d> {
+    inode: &'d Arc<Inode>,
+    first: u64,
+    last: u64,
+}
+
+impl<'d> Hull<'d> {
+    fn of(inode: &'d Arc<Inode>, offset: u64, len: usize) -> Hull<'d> {
+        let (first, last) = blocks_of(offset, len);
+        Hull { inode, first, last }
+    }
+
+    /// One for each file, in the order of their numbers.
+    fn join(mut all: Vec<Hull<'d>>) -> Vec<Hull<'d>> {
+        all.sort_by_key(|it| it.inode.ino);
+        let mut joined: Vec<Hull<'d>> = Vec::new();
+        for it in all {
+            match joined.last_mut().filter(|last| last.inode.ino == it.inode.ino) {
+                Some(last) => {
+                    last.first = last.first.min(it.first);
+                    last.last = last.last.max(it.last);
+                }
+                None => joined.push(it),
+            }
+        }
+        joined
+    }
+}
+
+/// What is written to each file, in the order of their numbers: later writes over earlier ones.
+fn parts_of<'d>(writes: &[Write<'d>]) -> Vec<Part<'d>> {
+    let mut sorted: Vec<&Write<'d>> = writes.iter().filter(|it| !it.data.is_empty()).collect();
+    // stable: those of one file stay in the order in which they were made
+    sorted.sort_by_key(|write| write.file.inode.ino);
+    let mut parts: Vec<Part<'d>> = Vec::new();
+    for group in sorted.chunk_by(|a, b| a.file.inode.ino == b.file.inode.ino) {
+        let mut pieces = Pieces::default();
+        group.iter().for_each(|write| pieces.put(write.offset, write.data));
+        parts.push(Part { inode: &group[0].file.inode, pieces: pieces.0 });
+    }
+    parts
+}
+
+/// Pieces of a file that do not touch each other, in their order.
+#[derive(Default)]
+struct Pieces<'d>(Vec<(u64, Cow<'d, [u8]>)>);
+
+impl<'d> Pieces<'d> {
+    /// Puts bytes over what is there.
+    fn put(&mut self, offset: u64, data: &'d [u8]) {
+        let end = offset + data.len() as u64;
+        let stop = |(start, bytes): &(u64, Cow<'_, [u8]>)| *start + bytes.len() as u64;
+        let first = self.0.partition_point(|piece| stop(piece) < offset);
+        let last = self.0.partition_point(|(start, _)| *start <= end);
+        if first == last {
+            return self.0.insert(first, (offset, Cow::Borrowed(data)));
+        }
+        // what it touches becomes one piece
+        let from = self.0[first].0.min(offset);
+        let to = stop(&self.0[last - 1]).max(end);
+        let mut bytes = vec![0; (to - from) as usize];
+        for (start, piece) in &self.0[first..last] {
+            let at = (start - from) as usize;
+            bytes[at..at + piece.len()].copy_from_slice(piece);
+        }
+        let at = (offset - from) as usize;
+        bytes[at..at + data.len()].copy_from_slice(data);
+        self.0.splice(first..last, [(from, Cow::Owned(bytes))]);
+    }
+}
+
+#[cfg(test)]
+#[path = "commit_tests.rs"]
+mod tests;

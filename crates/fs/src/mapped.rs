@@ -1,0 +1,75 @@
+//! Files that are mapped as memory: who keeps copies of their bytes learns of each change before
+//! the call that made it returns.
+
+use crate::inode::Inode;
+use crate::system::{FileSystem, Handle};
+use ::locks::RwLock;
+use std::fmt::Debug;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Keeps copies of a file's bytes. It is told while their range is held: changes of the same bytes
+/// come one after the other, in the order in which they were made. It must not call the file system
+/// meanwhile.
+pub trait Mapped: Debug + Send + Sync {
+    /// These bytes were written.
+    fn written(&self, offset: u64, data: &[u8]);
+
+    /// Something became of these bytes: what is known of them is old.
+    fn changed(&self, offset: u64, len: u64);
+}
+
+/// Who keeps copies of a file's bytes.
+#[derive(Debug, Default)]
+pub struct Mappings {
+    any: AtomicBool,
+    all: RwLock<Vec<Weak<dyn Mapped>>>,
+}
+
+impl Mappings {
+    fn add(&self, mapped: &Arc<dyn Mapped>) {
+        let mut all = self.all.write();
+        all.retain(|other| other.strong_count() > 0);
+        all.push(Arc::downgrade(mapped));
+        // ordering: who reads the file's bytes after this learns of what changes them later: a
+        // change that does not see it was published before
+        self.any.store(true, Ordering::SeqCst);
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        // ordering: see `add`; on the way of every write, where it is one look
+        !self.any.load(Ordering::Acquire)
+    }
+
+    #[cold]
+    fn each(&self, tell: &dyn Fn(&dyn Mapped)) {
+        let all = self.all.read();
+        all.iter().filter_map(Weak::upgrade).for_each(|mapped| tell(&*mapped));
+    }
+}
+
+impl Inode {
+    /// Bytes were written, and are published; their range is held.
+    #[inline]
+    pub fn tell_written(&self, offset: u64, data: &[u8]) {
+        if !self.mappings.is_empty() {
+            self.mappings.each(&|mapped| mapped.written(offset, data));
+        }
+    }
+
+    /// Something became of these bytes, and is published; their range is held.
+    #[inline]
+    pub fn tell_changed(&self, offset: u64, len: u64) {
+        if !self.mappings.is_empty() {
+            self.mappings.each(&|mapped| mapped.changed(offset, len));
+        }
+    }
+}
+
+impl FileSystem {
+    /// From now on tells `mapped` of every change of the file's bytes, until it is dropped.
+    pub fn tell(&self, handle: &Handle, mapped: &Arc<dyn Mapped>) {
+        handle.inode.mappings.add(mapped);
+    }
+}
