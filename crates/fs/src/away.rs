@@ -7,7 +7,7 @@
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::slot::SlotView;
-use crate::system::FileSystem;
+use crate::system::{FileSystem, Handle};
 use pool::{BLOCK_BYTES, BlockAddr, OpenOptions, Pool, Recovery};
 use std::path::Path;
 
@@ -37,6 +37,21 @@ pub fn away(error: &Error) -> Option<BlockAddr> {
 }
 
 impl FileSystem {
+    /// Reads without ever waiting for a writer's lock: for who serves one that may hold some. What
+    /// lies behind the file's end is zeros.
+    pub fn read_unlocked(&self, handle: &Handle, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let read = |buffer: &mut [u8]| self.core.read_in_memory(&handle.inode, offset, buffer);
+        let mut result = read(buffer);
+        while let Err(Some(addr)) = result.as_ref().map_err(away) {
+            self.core.fetch(&[addr])?;
+            result = read(buffer);
+        }
+        self.core.let_go();
+        let done = result?;
+        buffer[done..].fill(0);
+        Ok(())
+    }
+
     /// What was read of the capacity tier and written there since open, if the pool has one.
     pub fn tier_counts(&self) -> Option<tier::TierCounts> {
         self.core.tier.as_ref().map(tier::Tier::counts)

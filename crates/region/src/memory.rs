@@ -1,0 +1,191 @@
+//! The memory of a region: one object of the kernel's, mapped twice. Loads go to a mapping that
+//! nobody can store to; what changes is stored through the other one, or by writing to the object.
+
+use crate::PAGE_BYTES;
+use crate::error::{Error, Result};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+
+/// Above so many bytes a region has no second mapping: the address space is needed for the first.
+const TWICE_BYTES_MAX: usize = 1 << 44;
+
+/// The memory of a region.
+#[derive(Debug)]
+pub struct Memory {
+    object: OwnedFd,
+    /// What users load from.
+    view: NonNull<u8>,
+    /// Where changes are stored.
+    own: Option<NonNull<u8>>,
+    bytes: usize,
+}
+
+// SAFETY: the mappings are memory like any other; no part of them belongs to a thread.
+unsafe impl Send for Memory {}
+// SAFETY: as above; who stores to a page has it to himself (`page_states`).
+unsafe impl Sync for Memory {}
+
+fn map(object: &OwnedFd, bytes: usize, access: libc::c_int) -> Result<NonNull<u8>> {
+    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+    // SAFETY: the kernel chooses the place, so that no mapping of this process is replaced.
+    let start =
+        unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, object.as_raw_fd(), 0) };
+    if start == libc::MAP_FAILED {
+        return Err(Error::kernel("mmap"));
+    }
+    // SAFETY: these pages were mapped just now. A forked child does not get them: it could not
+    // have its faults served.
+    let forbidden = unsafe { libc::madvise(start, bytes, libc::MADV_DONTFORK) };
+    NonNull::new(start.cast()).filter(|_| forbidden == 0).ok_or_else(|| Error::kernel("madvise"))
+}
+
+impl Memory {
+    /// Memory of `bytes` bytes, whole pages, of which none is there yet.
+    pub fn new(bytes: usize) -> Result<Memory> {
+        assert!(bytes.is_multiple_of(PAGE_BYTES) && bytes > 0, "whole pages");
+        // SAFETY: the name is a string that ends, and the flags are known ones.
+        let object = unsafe { libc::memfd_create(c"nearside-region".as_ptr(), libc::MFD_CLOEXEC) };
+        if object < 0 {
+            return Err(Error::kernel("memfd_create"));
+        }
+        // SAFETY: the descriptor is new, and nobody else's.
+        let object = unsafe { OwnedFd::from_raw_fd(object) };
+        // SAFETY: the descriptor is open.
+        if unsafe { libc::ftruncate(object.as_raw_fd(), bytes as libc::off_t) } != 0 {
+            return Err(Error::kernel("ftruncate"));
+        }
+        let view = map(&object, bytes, libc::PROT_READ)?;
+        let mut memory = Memory { object, view, own: None, bytes };
+        if bytes <= TWICE_BYTES_MAX {
+            memory.own = Some(map(&memory.object, bytes, libc::PROT_READ | libc::PROT_WRITE)?);
+        }
+        Ok(memory)
+    }
+
+    /// Where users load from.
+    pub fn start(&self) -> NonNull<u8> {
+        self.view
+    }
+
+    /// Its length.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Stores bytes into pages that are there, and that nobody else stores to or takes away
+    /// meanwhile. Aligned words of eight bytes change at once for whoever loads them.
+    pub fn store(&self, at: usize, data: &[u8]) {
+        assert!(at.checked_add(data.len()).is_some_and(|end| end <= self.bytes), "inside");
+        let Some(own) = self.own else { return self.write(at, data) };
+        // SAFETY: inside the mapping, which lives as long as `self`.
+        let to = unsafe { own.as_ptr().add(at) };
+        // SAFETY: `to` has room for `data`, see above; `data` is borrowed.
+        unsafe { copy_by_words(to, data) };
+    }
+
+    /// The same where there is no second mapping.
+    #[cold]
+    fn write(&self, at: usize, data: &[u8]) {
+        let mut done = 0;
+        while done < data.len() {
+            let rest = &data[done..];
+            let place = (at + done) as libc::off_t;
+            // SAFETY: `rest` is borrowed bytes, and the descriptor is open.
+            let written = unsafe {
+                libc::pwrite(self.object.as_raw_fd(), rest.as_ptr().cast(), rest.len(), place)
+            };
+            assert!(written > 0, "a page that is there takes bytes");
+            done += written as usize;
+        }
+    }
+
+    /// Loads bytes as a user does: a page that is not there is waited for.
+    pub fn load(&self, at: usize, buffer: &mut [u8]) {
+        assert!(at.checked_add(buffer.len()).is_some_and(|end| end <= self.bytes), "inside");
+        // SAFETY: inside the mapping, which lives as long as `self`. The loads are volatile, as
+        // other threads store there meanwhile, and of whole words where that can be.
+        unsafe {
+            let from = self.view.as_ptr().add(at);
+            let head = from.align_offset(8).min(buffer.len());
+            let (first, rest) = buffer.split_at_mut(head);
+            for (index, byte) in first.iter_mut().enumerate() {
+                *byte = from.add(index).read_volatile();
+            }
+            let mut place = from.add(head);
+            let mut words = rest.chunks_exact_mut(8);
+            for word in &mut words {
+                word.copy_from_slice(&place.cast::<u64>().read_volatile().to_ne_bytes());
+                place = place.add(8);
+            }
+            for (index, byte) in words.into_remainder().iter_mut().enumerate() {
+                *byte = place.add(index).read_volatile();
+            }
+        }
+    }
+
+    /// Nobody can load from a page any more: who tries is ended by a signal.
+    pub fn forbid(&self, at: usize) {
+        assert!(at + PAGE_BYTES <= self.bytes, "inside");
+        // SAFETY: a page of the mapping; only its protection changes.
+        unsafe {
+            libc::mprotect(self.view.as_ptr().add(at).cast(), PAGE_BYTES, libc::PROT_NONE);
+        }
+    }
+
+    /// Takes pages away: whoever loads from them next waits until they are brought again.
+    pub fn drop_pages(&self, at: usize, bytes: usize) -> Result<()> {
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        let (place, bytes) = (at as libc::off_t, bytes as libc::off_t);
+        // SAFETY: the descriptor is open; pages of a shared mapping may go at any time.
+        match unsafe { libc::fallocate(self.object.as_raw_fd(), mode, place, bytes) } {
+            0 => Ok(()),
+            _ => Err(Error::kernel("fallocate")),
+        }
+    }
+
+    /// Forgets who loaded from these pages; they stay.
+    pub fn forget_loads(&self, at: usize, bytes: usize) -> Result<()> {
+        assert!(at.checked_add(bytes).is_some_and(|end| end <= self.bytes), "inside");
+        // SAFETY: inside the mapping. Of a shared mapping no byte is lost: the object has it.
+        let done =
+            unsafe { libc::madvise(self.view.as_ptr().add(at).cast(), bytes, libc::MADV_DONTNEED) };
+        if done == 0 { Ok(()) } else { Err(Error::kernel("madvise")) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        for start in [Some(self.view), self.own].into_iter().flatten() {
+            // SAFETY: what one mmap call gave, and nobody has a reference into it any more.
+            unsafe { libc::munmap(start.as_ptr().cast(), self.bytes) };
+        }
+    }
+}
+
+/// Copies bytes so that each aligned word of eight is stored at once, where `data` has all of it.
+///
+/// # Safety
+/// There is room for `data` at `to`.
+unsafe fn copy_by_words(to: *mut u8, data: &[u8]) {
+    let head = to.align_offset(8).min(data.len());
+    let (first, rest) = data.split_at(head);
+    let words = rest.chunks_exact(8);
+    let last = words.remainder();
+    // SAFETY: the caller has promised room for all of `data`; `to + head` is aligned to 8 where any
+    // word follows. The stores are volatile, as other threads load there meanwhile.
+    unsafe {
+        for (index, byte) in first.iter().enumerate() {
+            to.add(index).write_volatile(*byte);
+        }
+        let mut at = to.add(head);
+        for word in words {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(word);
+            at.cast::<u64>().write_volatile(u64::from_ne_bytes(bytes));
+            at = at.add(8);
+        }
+        for (index, byte) in last.iter().enumerate() {
+            at.add(index).write_volatile(*byte);
+        }
+    }
+}

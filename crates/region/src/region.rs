@@ -1,0 +1,213 @@
+//! A file, or a part of one, in the address space.
+
+use crate::PAGE_BYTES;
+use crate::error::{Error, Result};
+use crate::memory::Memory;
+use crate::page_states::{
+    ABSENT, COLD, EVICTING, FILLING, INSTALLING, PageStates, RESIDENT, STALE, WRITING,
+};
+use crate::regions::{Regions, Shared, Threads};
+use fs::{FILE_BYTES_MAX, FileKind, Handle, Mapped};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// What of a region others know: those who fill its pages, and those who change its file.
+#[derive(Debug)]
+pub struct Inner {
+    pub(crate) memory: Memory,
+    pub(crate) pages: PageStates,
+    pub(crate) file: Arc<Handle>,
+    /// Where in the file it begins, bytes.
+    pub(crate) offset: u64,
+    /// Bytes that were asked for: the last page may be longer.
+    pub(crate) bytes: usize,
+    /// Pages that are there.
+    pub(crate) resident: AtomicUsize,
+    /// Where the next fault of a sequence would be, and how many pages it brought.
+    pub(crate) expected: AtomicU64,
+    /// Where the evictor goes on.
+    pub(crate) hand: AtomicUsize,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// A file, or a part of one, as memory: until it is dropped.
+///
+/// ```text
+/// region.as_ptr()  ------>  +---------------------+
+///                           | pages, brought when |   loads: plain
+///                           | they are touched    |   stores: Transaction::write
+///                           +---------------------+
+/// ```
+#[derive(Debug)]
+pub struct Region {
+    inner: Arc<Inner>,
+    /// Serves its faults.
+    _threads: Arc<Threads>,
+}
+
+impl Region {
+    /// Maps `bytes` bytes of a file from `offset` on, a multiple of a page. Where the file ends
+    /// before, zeros are loaded; a transaction that writes there makes it longer.
+    pub fn map(regions: &Regions, file: &Arc<Handle>, offset: u64, bytes: u64) -> Result<Region> {
+        regions.check_process()?;
+        let end = offset.checked_add(bytes).filter(|end| *end <= FILE_BYTES_MAX && bytes > 0);
+        let Some(_) = end else { return Err(Error::Length) };
+        if !offset.is_multiple_of(PAGE_BYTES as u64) {
+            return Err(Error::Alignment);
+        }
+        if regions.fs().getattr(file.ino())?.kind != FileKind::File {
+            return Err(Error::Kind);
+        }
+        let len = usize::try_from(bytes).map_err(|_| Error::Length)?;
+        let memory = Memory::new(len.next_multiple_of(PAGE_BYTES))?;
+        let inner = Arc::new(Inner {
+            pages: PageStates::new(memory.len() / PAGE_BYTES),
+            memory,
+            file: file.clone(),
+            offset,
+            bytes: len,
+            resident: AtomicUsize::new(0),
+            expected: AtomicU64::new(u64::MAX),
+            hand: AtomicUsize::new(0),
+            shared: regions.shared().clone(),
+        });
+        let mapped: Arc<dyn Mapped> = inner.clone();
+        // before the first page is brought: no change is missed
+        regions.fs().tell(file, &mapped);
+        inner.shared.add(&inner)?;
+        Ok(Region { inner, _threads: regions.threads().clone() })
+    }
+
+    /// Where its first byte is. Loads from there up to its end are plain loads: they may wait for
+    /// pages that are not there yet, and see what is committed, each aligned word of eight bytes at
+    /// once. Nobody may store there: that ends the process.
+    pub fn as_ptr(&self) -> *const u8 {
+        self.inner.memory.start().as_ptr()
+    }
+
+    /// Its length, bytes.
+    pub fn len(&self) -> usize {
+        self.inner.bytes
+    }
+
+    /// Never: a region has at least one byte.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// The file.
+    pub fn file(&self) -> &Arc<Handle> {
+        &self.inner.file
+    }
+
+    /// Where in the file it begins, bytes.
+    pub fn offset(&self) -> u64 {
+        self.inner.offset
+    }
+
+    /// Pages of it that are in DRAM.
+    pub fn resident_pages(&self) -> usize {
+        // ordering: a count for people
+        self.inner.resident.load(Ordering::Relaxed)
+    }
+
+    /// Loads the bytes at `offset` of the region. They are committed, but not of one moment where
+    /// they are more than an aligned word: [`Transaction::read`](crate::Transaction::read) is.
+    pub fn load(&self, offset: usize, buffer: &mut [u8]) -> Result<()> {
+        let end = offset.checked_add(buffer.len());
+        end.filter(|end| *end <= self.len()).ok_or(Error::Outside)?;
+        self.inner.memory.load(offset, buffer);
+        Ok(())
+    }
+
+    /// Loads a value from `offset` of the region; see [`load`](Region::load).
+    pub fn get<T: FromBytes + IntoBytes>(&self, offset: usize) -> Result<T> {
+        let mut value = T::new_zeroed();
+        self.load(offset, value.as_mut_bytes())?;
+        Ok(value)
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        self.inner.shared.remove(&self.inner);
+    }
+}
+
+impl Inner {
+    /// The addresses that it takes.
+    pub(crate) fn addresses(&self) -> std::ops::Range<usize> {
+        let start = self.memory.start().as_ptr() as usize;
+        start..start + self.memory.len()
+    }
+
+    /// Whether the page is there; then it is this thread's, until it is made RESIDENT or ABSENT. If
+    /// it is on its way, it is brought again. The caller has published what changed of it, and holds
+    /// its range.
+    fn seize(&self, page: usize) -> bool {
+        loop {
+            let state = self.pages.get(page);
+            match state {
+                ABSENT | STALE => return false,
+                FILLING if self.pages.change(page, FILLING, STALE) => return false,
+                RESIDENT | COLD if self.pages.change(page, state, WRITING) => return true,
+                INSTALLING | EVICTING => std::thread::yield_now(),
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes a page away that is this thread's.
+    pub(crate) fn take_away(&self, page: usize) {
+        if let Err(error) = self.memory.drop_pages(page * PAGE_BYTES, PAGE_BYTES) {
+            // it would show what is no longer so
+            panic!("a page of a region cannot be taken away: {error}");
+        }
+        self.shared.gone(self, 1);
+        self.pages.set(page, ABSENT);
+    }
+
+    /// Calls `each` with the part of these bytes of the file in each page of the region: the page,
+    /// where in the region, and where in the bytes.
+    fn each_page(&self, offset: u64, len: u64, each: &mut dyn FnMut(usize, usize, usize, usize)) {
+        let end = offset.saturating_add(len).min(self.offset + self.memory.len() as u64);
+        let mut at = offset.max(self.offset);
+        while at < end {
+            let place = (at - self.offset) as usize;
+            let part = (PAGE_BYTES - place % PAGE_BYTES).min((end - at) as usize);
+            each(place / PAGE_BYTES, place, (at - offset) as usize, part);
+            at += part as u64;
+        }
+    }
+}
+
+impl Mapped for Inner {
+    fn written(&self, offset: u64, data: &[u8]) {
+        self.each_page(offset, data.len() as u64, &mut |page, place, from, part| {
+            if self.seize(page) {
+                self.memory.store(place, &data[from..from + part]);
+                self.pages.set(page, RESIDENT);
+            }
+        });
+    }
+
+    fn changed(&self, offset: u64, len: u64) {
+        let end = offset.saturating_add(len);
+        let mut page = (offset.max(self.offset) - self.offset) as usize / PAGE_BYTES;
+        // a range may be of all that a file can have: only what is kept is looked at
+        while let Some(known) = self.pages.next_known(page) {
+            if self.offset + (known * PAGE_BYTES) as u64 >= end {
+                return;
+            }
+            if self.seize(known) {
+                self.take_away(known);
+            }
+            page = known + 1;
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! All regions of one pool in this process: who serves their faults, and how much DRAM they take.
+
+use crate::error::{Error, Result};
+use crate::region::Inner;
+use crate::userfault::{Served, Userfault};
+use crate::{evict, fill};
+use fs::FileSystem;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+/// Threads that serve faults.
+const THREADS: usize = 2;
+/// DRAM for pages of regions where nothing else is asked for.
+const MEMORY_BYTES: u64 = 1 << 30;
+
+/// How regions are served.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// DRAM for pages of regions, bytes.
+    pub memory_bytes: u64,
+    /// Which way faults are to come; `None`: the best that this process may have.
+    pub faults: Option<Faults>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { memory_bytes: MEMORY_BYTES, faults: None }
+    }
+}
+
+/// How faults of regions come to this process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Faults {
+    /// userfaultfd, of system calls, too.
+    All,
+    /// userfaultfd of the program's own loads: a system call that is given an address of a page
+    /// that is not there says EFAULT.
+    Own,
+}
+
+impl Faults {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Faults::All => "userfaultfd",
+            Faults::Own => "userfaultfd, of the program's own loads only",
+        }
+    }
+}
+
+/// What regions take.
+#[derive(Clone, Copy, Debug)]
+pub struct RegionsInfo {
+    /// How many there are.
+    pub regions: usize,
+    /// Bytes of DRAM in pages of them.
+    pub resident_bytes: u64,
+    /// Most bytes that they may take.
+    pub memory_bytes: u64,
+    /// How faults come.
+    pub faults: Faults,
+}
+
+/// What all regions of a pool share.
+#[derive(Debug)]
+pub struct Shared {
+    pub(crate) fs: Arc<FileSystem>,
+    pub(crate) faults: Userfault,
+    /// By their first address.
+    regions: RwLock<BTreeMap<usize, Arc<Inner>>>,
+    /// Pages of all of them that are there.
+    resident: AtomicUsize,
+    pub(crate) pages_max: usize,
+    /// Which of this process's pages were loaded from.
+    pub(crate) pagemap: File,
+    /// One takes pages away at a time; the number of the region where it goes on.
+    pub(crate) evicting: Mutex<usize>,
+    process: u32,
+}
+
+/// The threads that serve faults; they end when nobody has any of the regions.
+#[derive(Debug)]
+pub struct Threads {
+    stop: OwnedFd,
+    all: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// The regions of one pool.
+#[derive(Clone, Debug)]
+pub struct Regions {
+    shared: Arc<Shared>,
+    threads: Arc<Threads>,
+}
+
+impl Regions {
+    /// Regions of the files of `fs`: none yet.
+    pub fn new(fs: &Arc<FileSystem>, settings: &Settings) -> Result<Regions> {
+        let faults = match settings.faults {
+            Some(Faults::Own) => Userfault::of_own(),
+            Some(Faults::All) => Userfault::new().filter(|it| it.served == Served::All),
+            None => Userfault::new(),
+        };
+        let faults = faults.ok_or_else(|| Error::kernel("userfaultfd"))?;
+        let pagemap = File::open("/proc/self/pagemap");
+        let pagemap =
+            pagemap.map_err(|source| Error::Kernel { call: "open /proc/self/pagemap", source })?;
+        let shared = Arc::new(Shared {
+            fs: fs.clone(),
+            faults,
+            regions: RwLock::default(),
+            resident: AtomicUsize::new(0),
+            pages_max: ((settings.memory_bytes / crate::PAGE_BYTES as u64) as usize).max(64),
+            pagemap,
+            evicting: Mutex::new(0),
+            process: std::process::id(),
+        });
+        let threads = Threads::start(&shared)?;
+        Ok(Regions { shared, threads: Arc::new(threads) })
+    }
+
+    /// The file system.
+    pub fn fs(&self) -> &Arc<FileSystem> {
+        &self.shared.fs
+    }
+
+    /// What they take.
+    pub fn info(&self) -> RegionsInfo {
+        let shared = &self.shared;
+        let page_bytes = crate::PAGE_BYTES as u64;
+        RegionsInfo {
+            regions: shared.regions.read().len(),
+            // ordering: a count for people
+            resident_bytes: shared.resident.load(Ordering::Relaxed) as u64 * page_bytes,
+            memory_bytes: shared.pages_max as u64 * page_bytes,
+            faults: match shared.faults.served {
+                Served::All => Faults::All,
+                Served::Own => Faults::Own,
+            },
+        }
+    }
+
+    /// The region that has this address, and where in it that is.
+    pub(crate) fn find(&self, address: usize) -> Option<(Arc<Inner>, usize)> {
+        let region = self.shared.find(address)?;
+        let at = address - region.addresses().start;
+        (at < region.bytes).then_some((region, at))
+    }
+
+    /// An error in a forked child: it has neither the pool nor the threads.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        self.shared.check_process()
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(crate) fn threads(&self) -> &Arc<Threads> {
+        &self.threads
+    }
+}
+
+impl Shared {
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.process == std::process::id() { Ok(()) } else { Err(Error::Forked) }
+    }
+
+    pub(crate) fn add(&self, region: &Arc<Inner>) -> Result<()> {
+        // whoever faults there finds it
+        self.regions.write().insert(region.addresses().start, region.clone());
+        self.faults.register(&region.memory).inspect_err(|_| self.remove(region))
+    }
+
+    pub(crate) fn remove(&self, region: &Arc<Inner>) {
+        self.faults.unregister(&region.memory);
+        self.regions.write().remove(&region.addresses().start);
+        let pages = region.resident.swap(0, Ordering::Relaxed);
+        self.resident.fetch_sub(pages, Ordering::Relaxed);
+    }
+
+    /// The region with this address in its memory.
+    pub(crate) fn find(&self, address: usize) -> Option<Arc<Inner>> {
+        let regions = self.regions.read();
+        let (_, region) = regions.range(..=address).next_back()?;
+        region.addresses().contains(&address).then(|| region.clone())
+    }
+
+    /// The region that comes at or behind this place in the order of their addresses, counted
+    /// round.
+    pub(crate) fn nth(&self, number: usize) -> Option<Arc<Inner>> {
+        let regions = self.regions.read();
+        let count = regions.len();
+        if count == 0 { None } else { regions.values().nth(number % count).cloned() }
+    }
+
+    /// Pages came.
+    pub(crate) fn came(&self, region: &Inner, pages: usize) {
+        region.resident.fetch_add(pages, Ordering::Relaxed);
+        self.resident.fetch_add(pages, Ordering::Relaxed);
+    }
+
+    /// Pages went.
+    pub(crate) fn gone(&self, region: &Inner, pages: usize) {
+        // a region that is dropped has none: what it had was taken off
+        let count = |now: usize| Some(now.saturating_sub(pages));
+        let order = Ordering::Relaxed;
+        let before = region.resident.fetch_update(order, order, count).unwrap_or(0);
+        self.resident.fetch_sub(before.min(pages), order);
+    }
+
+    /// Pages that are to go before so many can come.
+    pub(crate) fn too_many(&self, more: usize) -> usize {
+        (self.resident.load(Ordering::Relaxed) + more).saturating_sub(self.pages_max)
+    }
+
+    /// Makes room for so many pages, as far as can be.
+    pub(crate) fn make_room(&self, pages: usize) {
+        if self.too_many(pages) > 0 {
+            evict::make_room(self, pages);
+        }
+    }
+}
+
+impl Threads {
+    fn start(shared: &Arc<Shared>) -> Result<Threads> {
+        // SAFETY: the call takes a number and flags.
+        let stop = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if stop < 0 {
+            return Err(Error::kernel("eventfd"));
+        }
+        // SAFETY: the descriptor is new, and nobody else's.
+        let stop = unsafe { OwnedFd::from_raw_fd(stop) };
+        let threads = Threads { stop, all: Mutex::default() };
+        for _ in 0..THREADS {
+            let (shared, stop) = (shared.clone(), threads.stop.as_raw_fd());
+            let serve = move || fill::serve(&shared, stop);
+            let started = std::thread::Builder::new().name("ns-region".to_owned()).spawn(serve);
+            let thread = started.map_err(|source| Error::Kernel { call: "clone", source })?;
+            threads.all.lock().push(thread);
+        }
+        Ok(threads)
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        ring(self.stop.as_raw_fd());
+        for thread in std::mem::take(&mut *self.all.lock()) {
+            drop(thread.join());
+        }
+    }
+}
+
+fn ring(descriptor: RawFd) {
+    let one = 1u64.to_ne_bytes();
+    // SAFETY: eight bytes that are borrowed, to a descriptor that is open.
+    unsafe { libc::write(descriptor, one.as_ptr().cast(), one.len()) };
+}
+
+/// Whether somebody rang.
+pub fn is_rung(descriptor: RawFd) -> bool {
+    let mut polled = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one structure, and no wait.
+    unsafe { libc::poll(&mut polled, 1, 0) == 1 }
+}

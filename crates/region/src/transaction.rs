@@ -1,0 +1,310 @@
+//! Transactions: writes that happen together or not at all, and reads that see them before.
+
+use crate::error::{Error, Result};
+use crate::region::{Inner, Region};
+use crate::regions::Regions;
+use fs::{Expected, Handle, Write};
+use std::cell::Cell;
+use std::ops::Range;
+use std::sync::Arc;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// What reads of a transaction see of others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Isolation {
+    /// What is committed when it is read; each read by itself is of one moment.
+    #[default]
+    Committed,
+    /// All reads are of one moment; and what it writes, nobody else wrote since then.
+    Snapshot,
+    /// It is as if no other transaction had happened from its first read to its commit.
+    Serialisable,
+}
+
+/// Bytes of a file, and where they lie in the transaction's own memory.
+#[derive(Debug)]
+struct Piece {
+    region: Arc<Inner>,
+    /// Where in the file.
+    offset: u64,
+    /// Where in the transaction's memory.
+    at: Range<usize>,
+    /// Of bytes that were read: they must be there still when it commits.
+    is_expected: bool,
+}
+
+impl Piece {
+    fn file(&self) -> &Handle {
+        &self.region.file
+    }
+}
+
+/// Memory that a thread keeps for its next transaction.
+#[derive(Debug, Default)]
+struct Room {
+    writes: Vec<Piece>,
+    reads: Vec<Piece>,
+    bytes: Vec<u8>,
+}
+
+/// Memory that is kept, at most.
+const ROOM_BYTES_MAX: usize = 1 << 20;
+
+thread_local! {
+    static ROOM: Cell<Option<Room>> = const { Cell::new(None) };
+}
+
+/// A transaction: ends when it is committed, aborted or dropped. Nothing that it writes is seen by
+/// others, or durable, before it has committed.
+#[derive(Debug)]
+pub struct Transaction<'r> {
+    regions: &'r Regions,
+    isolation: Isolation,
+    room: Room,
+    /// What it read has changed: it cannot commit.
+    is_doomed: bool,
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        let mut room = std::mem::take(&mut self.room);
+        room.writes.clear();
+        room.reads.clear();
+        room.bytes.clear();
+        if room.bytes.capacity() <= ROOM_BYTES_MAX {
+            ROOM.set(Some(room));
+        }
+    }
+}
+
+impl Regions {
+    /// Begins a transaction whose reads see what is committed.
+    #[inline]
+    pub fn begin(&self) -> Result<Transaction<'_>> {
+        self.begin_with(Isolation::Committed)
+    }
+
+    /// Begins a transaction.
+    #[inline]
+    pub fn begin_with(&self, isolation: Isolation) -> Result<Transaction<'_>> {
+        self.check_process()?;
+        let room = ROOM.take().unwrap_or_default();
+        Ok(Transaction { regions: self, isolation, room, is_doomed: false })
+    }
+
+    /// Runs `act` in a transaction and commits it; again, while another one was faster. `act` must
+    /// have no other effects, and nothing is committed where it fails.
+    pub fn transact<T, E: From<Error>>(
+        &self,
+        isolation: Isolation,
+        mut act: impl FnMut(&mut Transaction<'_>) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        let mut tries = 0u32;
+        loop {
+            let mut transaction = self.begin_with(isolation)?;
+            let value = act(&mut transaction);
+            let done = match (value, transaction.is_doomed) {
+                (Ok(value), false) => transaction.commit().map(|()| value),
+                (Err(error), false) => return Err(error),
+                (_, true) => Err(Error::File(fs::Error::Conflict)),
+            };
+            match done {
+                Ok(value) => return Ok(value),
+                Err(error) if error.is_conflict() => {
+                    tries += 1;
+                    back_off(tries);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// Waits a while, longer each time: of several that are in each other's way one gets through.
+fn back_off(tries: u32) {
+    if tries < 4 {
+        return std::thread::yield_now();
+    }
+    let spread = std::process::id().wrapping_mul(tries).wrapping_mul(2_654_435_761) >> 24;
+    let most = 1u64 << tries.min(10);
+    std::thread::sleep(std::time::Duration::from_micros(most + u64::from(spread) % most));
+}
+
+impl Transaction<'_> {
+    /// Puts bytes at `offset` of the region when it commits, over what is there.
+    #[inline]
+    pub fn write(&mut self, region: &Region, offset: usize, data: &[u8]) -> Result<()> {
+        self.write_in(region.inner(), offset, data)
+    }
+
+    /// The same at an address inside a region.
+    pub fn write_at(&mut self, address: *const u8, data: &[u8]) -> Result<()> {
+        let (region, at) = self.regions.find(address as usize).ok_or(Error::Outside)?;
+        self.write_in(&region, at, data)
+    }
+
+    /// Puts a value there.
+    #[inline]
+    pub fn put<T: IntoBytes + Immutable>(
+        &mut self,
+        region: &Region,
+        offset: usize,
+        value: &T,
+    ) -> Result<()> {
+        self.write(region, offset, value.as_bytes())
+    }
+
+    fn write_in(&mut self, region: &Arc<Inner>, offset: usize, data: &[u8]) -> Result<()> {
+        self.check(region, offset, data.len())?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        if self.isolation == Isolation::Snapshot {
+            // what it replaces must be there still
+            self.see(region, offset, data.len(), true)?;
+        }
+        let from = self.room.bytes.len();
+        self.room.bytes.extend_from_slice(data);
+        let piece = Piece {
+            region: region.clone(),
+            offset: region.offset + offset as u64,
+            at: from..from + data.len(),
+            is_expected: false,
+        };
+        self.room.writes.push(piece);
+        Ok(())
+    }
+
+    fn check(&self, region: &Arc<Inner>, offset: usize, len: usize) -> Result<()> {
+        if !Arc::ptr_eq(&region.shared, self.regions.shared()) {
+            return Err(Error::OtherPool);
+        }
+        let end = offset.checked_add(len).filter(|end| *end <= region.bytes);
+        if end.is_some() { Ok(()) } else { Err(Error::Outside) }
+    }
+
+    /// Reads the bytes at `offset` of the region, with what this transaction wrote there.
+    ///
+    /// # Errors
+    /// A conflict ([`Error::is_conflict`]): not all that was read can be of one moment any more.
+    pub fn read(&mut self, region: &Region, offset: usize, buffer: &mut [u8]) -> Result<()> {
+        self.read_in(region.inner(), offset, buffer)
+    }
+
+    /// The same at an address inside a region.
+    pub fn read_at(&mut self, address: *const u8, buffer: &mut [u8]) -> Result<()> {
+        let (region, at) = self.regions.find(address as usize).ok_or(Error::Outside)?;
+        self.read_in(&region, at, buffer)
+    }
+
+    /// Reads a value from there.
+    pub fn get<T: FromBytes + IntoBytes>(&mut self, region: &Region, offset: usize) -> Result<T> {
+        let mut value = T::new_zeroed();
+        self.read(region, offset, value.as_mut_bytes())?;
+        Ok(value)
+    }
+
+    fn read_in(&mut self, region: &Arc<Inner>, offset: usize, buffer: &mut [u8]) -> Result<()> {
+        self.check(region, offset, buffer.len())?;
+        if buffer.is_empty() {
+            return Ok(());
+        }
+        let place = region.offset + offset as u64;
+        if self.isolation == Isolation::Committed {
+            let read = region.shared.fs.read(&region.file, place, buffer)?;
+            buffer[read..].fill(0);
+        } else {
+            let is_expected = self.isolation == Isolation::Serialisable;
+            let at = self.see(region, offset, buffer.len(), is_expected)?;
+            buffer.copy_from_slice(&self.room.bytes[at]);
+        }
+        self.add_own(region, place, buffer);
+        Ok(())
+    }
+
+    /// Puts what was written over what was read.
+    fn add_own(&self, region: &Arc<Inner>, place: u64, buffer: &mut [u8]) {
+        let end = place + buffer.len() as u64;
+        for write in &self.room.writes {
+            let stop = write.offset + write.at.len() as u64;
+            let (low, high) = (write.offset.max(place), stop.min(end));
+            if low < high && write.region.file.ino() == region.file.ino() {
+                let from = write.at.start + (low - write.offset) as usize;
+                let bytes = &self.room.bytes[from..from + (high - low) as usize];
+                buffer[(low - place) as usize..(high - place) as usize].copy_from_slice(bytes);
+            }
+        }
+    }
+
+    /// Reads bytes that are to be of the same moment as all that were read before.
+    fn see(
+        &mut self,
+        region: &Arc<Inner>,
+        offset: usize,
+        len: usize,
+        is_expected: bool,
+    ) -> Result<Range<usize>> {
+        let from = self.room.bytes.len();
+        let at = from..from + len;
+        let place = region.offset + offset as u64;
+        let Room { writes: _, reads, bytes } = &mut self.room;
+        // all of them again, while nobody can change any: what was read is still there, or not
+        let mut now: Vec<Vec<u8>> = reads.iter().map(|read| vec![0; read.at.len()]).collect();
+        bytes.resize(at.end, 0);
+        let (before, new) = bytes.split_at_mut(from);
+        let mut all: Vec<(&Handle, u64, &mut [u8])> = Vec::with_capacity(reads.len() + 1);
+        for (read, now) in reads.iter().zip(&mut now) {
+            all.push((read.file(), read.offset, now));
+        }
+        all.push((&region.file, place, new));
+        region.shared.fs.read_together(&mut all)?;
+        if reads.iter().zip(&now).any(|(read, now)| before[read.at.clone()] != **now) {
+            self.is_doomed = true;
+            return Err(Error::File(fs::Error::Conflict));
+        }
+        reads.push(Piece { region: region.clone(), offset: place, at: at.clone(), is_expected });
+        Ok(at)
+    }
+
+    /// Makes all that was written happen, in one step, durably: no later than when this returns,
+    /// others see it, and no crash takes it away.
+    ///
+    /// # Errors
+    /// A conflict ([`Error::is_conflict`]): another transaction was faster, and this one did not
+    /// happen. Any other error: it did not happen either.
+    pub fn commit(mut self) -> Result<()> {
+        self.regions.check_process()?;
+        match self.is_doomed {
+            true => Err(Error::File(fs::Error::Conflict)),
+            false => self.apply(),
+        }
+    }
+
+    fn apply(&mut self) -> Result<()> {
+        let Room { writes, reads, bytes } = &self.room;
+        let fs = self.regions.fs();
+        let write = |piece: &'_ Piece| -> Range<usize> { piece.at.clone() };
+        if let ([one], []) = (&writes[..], &reads[..]) {
+            let data = &bytes[write(one)];
+            fs.commit(&[Write { file: one.file(), offset: one.offset, data }], &[])?;
+        } else if writes.is_empty() {
+            // reads were of one moment
+            return Ok(());
+        } else {
+            let all: Vec<Write<'_>> = writes
+                .iter()
+                .map(|it| Write { file: it.file(), offset: it.offset, data: &bytes[write(it)] })
+                .collect();
+            let expected: Vec<Expected<'_>> = reads
+                .iter()
+                .filter(|it| it.is_expected)
+                .map(|it| Expected { file: it.file(), offset: it.offset, data: &bytes[write(it)] })
+                .collect();
+            fs.commit(&all, &expected)?;
+        }
+        Ok(fs.sync()?)
+    }
+
+    /// Ends it: nothing of it happened.
+    pub fn abort(self) {}
+}

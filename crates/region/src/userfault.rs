@@ -1,0 +1,203 @@
+//! The kernel's userfaultfd: faults of a region's pages come to a thread of this process.
+//!
+//! Numbers and structures are those of `linux/userfaultfd.h`.
+
+use crate::error::{Error, Result};
+use crate::memory::Memory;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+const UFFD_API: u64 = 0xAA;
+const UFFDIO_API: libc::c_ulong = 0xC018_AA3F;
+const UFFDIO_REGISTER: libc::c_ulong = 0xC020_AA00;
+const UFFDIO_UNREGISTER: libc::c_ulong = 0x8010_AA01;
+const UFFDIO_WAKE: libc::c_ulong = 0x8010_AA02;
+const UFFDIO_COPY: libc::c_ulong = 0xC028_AA03;
+/// Of `/dev/userfaultfd`: a new descriptor.
+const USERFAULTFD_IOC_NEW: libc::c_ulong = 0xAA00;
+const MODE_MISSING: u64 = 1;
+const FEATURE_MISSING_SHMEM: u64 = 1 << 5;
+const EVENT_PAGEFAULT: u8 = 0x12;
+/// Only faults of this process's own code, not of the kernel on its behalf.
+const USER_MODE_ONLY: libc::c_int = 1;
+
+#[repr(C)]
+struct Api {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct Range {
+    start: u64,
+    len: u64,
+}
+
+#[repr(C)]
+struct Register {
+    range: Range,
+    mode: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct Copy {
+    dst: u64,
+    src: u64,
+    len: u64,
+    mode: u64,
+    copy: i64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Message {
+    event: u8,
+    reserved: [u8; 7],
+    flags: u64,
+    address: u64,
+    more: u64,
+}
+
+/// Which faults are served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Served {
+    /// Those of system calls, too.
+    All,
+    /// Only those of the program's own code: a system call that is given such an address says
+    /// EFAULT where the page is not there.
+    Own,
+}
+
+/// Where faults come from.
+#[derive(Debug)]
+pub struct Userfault {
+    descriptor: OwnedFd,
+    /// Which faults it serves.
+    pub served: Served,
+}
+
+/// A descriptor that the kernel gave, if it did.
+fn owned(descriptor: libc::c_long) -> Option<OwnedFd> {
+    // SAFETY: the descriptor is new, and nobody else's.
+    (descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor as RawFd) })
+}
+
+fn by_call(mode: libc::c_int) -> Option<OwnedFd> {
+    let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | mode;
+    // SAFETY: the call takes flags and nothing else.
+    owned(unsafe { libc::syscall(libc::SYS_userfaultfd, flags) })
+}
+
+fn by_device() -> Option<OwnedFd> {
+    let device =
+        std::fs::OpenOptions::new().read(true).write(true).open("/dev/userfaultfd").ok()?;
+    let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
+    // SAFETY: this ioctl takes flags by value, and gives a descriptor.
+    let made = unsafe { libc::ioctl(device.as_raw_fd(), USERFAULTFD_IOC_NEW as _, flags) };
+    owned(made.into())
+}
+
+impl Userfault {
+    /// The best that this process may have; `None`: none at all.
+    pub fn new() -> Option<Userfault> {
+        let all = || by_call(0).or_else(by_device).map(|it| (it, Served::All));
+        let own = || by_call(USER_MODE_ONLY).map(|it| (it, Served::Own));
+        let (descriptor, served) = all().or_else(own)?;
+        let mut api = Api { api: UFFD_API, features: FEATURE_MISSING_SHMEM, ioctls: 0 };
+        // SAFETY: the structure is what this ioctl takes.
+        let agreed = unsafe { libc::ioctl(descriptor.as_raw_fd(), UFFDIO_API as _, &mut api) };
+        (agreed == 0).then_some(Userfault { descriptor, served })
+    }
+
+    /// The same where only the program's own faults may be served.
+    pub fn of_own() -> Option<Userfault> {
+        let descriptor = by_call(USER_MODE_ONLY)?;
+        let mut api = Api { api: UFFD_API, features: FEATURE_MISSING_SHMEM, ioctls: 0 };
+        // SAFETY: the structure is what this ioctl takes.
+        let agreed = unsafe { libc::ioctl(descriptor.as_raw_fd(), UFFDIO_API as _, &mut api) };
+        (agreed == 0).then_some(Userfault { descriptor, served: Served::Own })
+    }
+
+    /// From now on faults of this memory come here.
+    pub fn register(&self, memory: &Memory) -> Result<()> {
+        let range = range(memory.start().as_ptr() as u64, memory.len());
+        let mut register = Register { range, mode: MODE_MISSING, ioctls: 0 };
+        // SAFETY: the structure is what this ioctl takes, and the range is a mapping of ours.
+        let done = unsafe {
+            libc::ioctl(self.descriptor.as_raw_fd(), UFFDIO_REGISTER as _, &mut register)
+        };
+        if done == 0 { Ok(()) } else { Err(Error::kernel("UFFDIO_REGISTER")) }
+    }
+
+    /// From now on they do not.
+    pub fn unregister(&self, memory: &Memory) {
+        let mut range = range(memory.start().as_ptr() as u64, memory.len());
+        // SAFETY: the structure is what this ioctl takes; failing is as good: the mapping goes.
+        unsafe { libc::ioctl(self.descriptor.as_raw_fd(), UFFDIO_UNREGISTER as _, &mut range) };
+    }
+
+    /// Puts pages in place, all bytes of each at once, and wakes who waits for them; gives how many
+    /// bytes. Fewer where a page is there already.
+    pub fn copy(&self, address: u64, bytes: &[u8]) -> Result<usize> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let rest = &bytes[done..];
+            let (dst, src) = (address + done as u64, rest.as_ptr() as u64);
+            let mut copy = Copy { dst, src, len: rest.len() as u64, mode: 0, copy: 0 };
+            // SAFETY: the structure is what this ioctl takes; `rest` is borrowed bytes, and the
+            // kernel checks that the range is registered.
+            let called =
+                unsafe { libc::ioctl(self.descriptor.as_raw_fd(), UFFDIO_COPY as _, &mut copy) };
+            done += copy.copy.max(0) as usize;
+            if called != 0 {
+                match std::io::Error::last_os_error().raw_os_error() {
+                    Some(libc::EAGAIN) => {}
+                    Some(libc::EEXIST) => return Ok(done),
+                    _ => return Err(Error::kernel("UFFDIO_COPY")),
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    /// Wakes who waits for pages that are there.
+    pub fn wake(&self, address: u64, bytes: usize) {
+        let mut range = range(address, bytes);
+        // SAFETY: the structure is what this ioctl takes; nobody waits is no error to us.
+        unsafe { libc::ioctl(self.descriptor.as_raw_fd(), UFFDIO_WAKE as _, &mut range) };
+    }
+
+    /// The address of the next fault, if there is one now.
+    pub fn next(&self) -> Option<u64> {
+        loop {
+            let mut message = Message { event: 0, reserved: [0; 7], flags: 0, address: 0, more: 0 };
+            let len = size_of::<Message>();
+            let to = (&raw mut message).cast();
+            // SAFETY: `to` has room for `len` bytes, any of which make a message.
+            let read = unsafe { libc::read(self.descriptor.as_raw_fd(), to, len) };
+            if read != len as isize {
+                return None;
+            }
+            if message.event == EVENT_PAGEFAULT {
+                return Some(message.address);
+            }
+        }
+    }
+
+    /// The descriptor, to wait for it to be readable.
+    pub fn descriptor(&self) -> RawFd {
+        self.descriptor.as_raw_fd()
+    }
+}
+
+fn range(start: u64, bytes: usize) -> Range {
+    Range { start, len: bytes as u64 }
+}
+
+/// Waits until one of the descriptors can be read, or for some time.
+pub fn wait_readable(descriptors: [RawFd; 2], timeout_ms: i32) {
+    let mut polled = descriptors.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    // SAFETY: two structures, and their number.
+    unsafe { libc::poll(polled.as_mut_ptr(), 2, timeout_ms) };
+}
