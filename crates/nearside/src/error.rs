@@ -17,6 +17,9 @@ pub enum Error {
     /// A call on an open file, or on the pool as a whole, failed.
     #[error(transparent)]
     Files(#[from] fs::Error),
+    /// A call on a region, or a transaction, failed.
+    #[error(transparent)]
+    Region(#[from] region::Error),
     /// Symbolic links lead on and on.
     #[error("{}: over 40 symbolic links; look for one that leads back to itself", .0.display())]
     Loop(PathBuf),
@@ -50,6 +53,7 @@ impl Error {
     pub fn errno(&self) -> i32 {
         match self {
             Error::Path { source, .. } | Error::Files(source) => source.errno(),
+            Error::Region(error) => error.errno(),
             Error::Loop(_) => libc::ELOOP,
             Error::PathTooLong => libc::ENAMETOOLONG,
             Error::Forked { .. } => libc::EPERM,

@@ -46,6 +46,7 @@ mod names;
 mod open;
 mod pool_door;
 mod read_dir;
+mod regions;
 mod walk;
 
 pub use error::{Error, Result};
@@ -62,6 +63,10 @@ pub use pool::{
 };
 pub use pool_door::{Pool, check, check_watched, repair, replace_slice, undo};
 pub use read_dir::{DirEntry, ReadDir};
+pub use region::{
+    Error as RegionError, Faults, Isolation, Region, RegionsInfo, Settings as RegionSettings,
+    Transaction,
+};
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

@@ -1,10 +1,11 @@
 //! A pool as one process holds it: made, opened, described, closed.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fs::{CheckReport, FileSystem, Repair, Resilvered, ScrubReport, StatFs, TakeOver};
 use pool::{FormatOptions, OpenOptions, PoolInfo};
+use region::Regions;
 
 use crate::{Error, Result};
 
@@ -12,6 +13,8 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub struct Pool {
     pub(crate) fs: Arc<FileSystem>,
+    /// Made when the first region is.
+    pub(crate) regions: OnceLock<Regions>,
     /// Owner and group of what this process makes.
     pub(crate) uid: u32,
     pub(crate) gid: u32,
@@ -60,6 +63,7 @@ impl Pool {
     fn owned(fs: FileSystem) -> Pool {
         Pool {
             fs: Arc::new(fs),
+            regions: OnceLock::new(),
             uid: nix::unistd::geteuid().as_raw(),
             gid: nix::unistd::getegid().as_raw(),
             process: std::process::id(),

@@ -1,19 +1,19 @@
 //! Errors of regions and transactions; each knows its errno.
 
 /// What may go wrong with a region or a transaction.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The file system said no.
     #[error(transparent)]
     File(#[from] fs::Error),
     /// The kernel said no.
-    #[error("{call}: {source}")]
+    #[error("{call}: {}", std::io::Error::from_raw_os_error(*errno))]
     Kernel {
         /// To what.
         call: &'static str,
         /// What it said.
-        source: std::io::Error,
+        errno: i32,
     },
     /// A region of no bytes, or of more than a file can have.
     #[error("a region has at least one byte, and ends where a file can end at the latest")]
@@ -27,6 +27,9 @@ pub enum Error {
     /// Bytes that are not all in one region.
     #[error("the bytes are in no region, or go on behind its end")]
     Outside,
+    /// The file was opened for reading only.
+    #[error("the region can only be read: its file is not open for writing")]
+    ReadOnly,
     /// A transaction of one pool cannot write to another.
     #[error("a transaction writes to files of one pool only")]
     OtherPool,
@@ -44,7 +47,12 @@ pub type Result<T> = std::result::Result<T, Error>;
 impl Error {
     /// What the kernel said to a call.
     pub(crate) fn kernel(call: &'static str) -> Error {
-        Error::Kernel { call, source: std::io::Error::last_os_error() }
+        Error::of_kernel(call, &std::io::Error::last_os_error())
+    }
+
+    /// The same where the error is at hand.
+    pub(crate) fn of_kernel(call: &'static str, error: &std::io::Error) -> Error {
+        Error::Kernel { call, errno: error.raw_os_error().unwrap_or(libc::EIO) }
     }
 
     /// Whether another transaction was faster: the same may succeed when it is begun again.
@@ -56,10 +64,11 @@ impl Error {
     pub fn errno(&self) -> i32 {
         match self {
             Error::File(error) => error.errno(),
-            Error::Kernel { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
+            Error::Kernel { errno, .. } => *errno,
             Error::Length | Error::Alignment | Error::Kind | Error::Ended => libc::EINVAL,
             Error::Outside => libc::EFAULT,
             Error::OtherPool => libc::EXDEV,
+            Error::ReadOnly => libc::EBADF,
             Error::Forked => libc::EPERM,
         }
     }

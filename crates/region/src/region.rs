@@ -22,6 +22,8 @@ pub struct Inner {
     pub(crate) offset: u64,
     /// Bytes that were asked for: the last page may be longer.
     pub(crate) bytes: usize,
+    /// Whether transactions may write there.
+    pub(crate) is_writable: bool,
     /// Pages that are there.
     pub(crate) resident: AtomicUsize,
     /// Where the next fault of a sequence would be, and how many pages it brought.
@@ -50,6 +52,17 @@ impl Region {
     /// Maps `bytes` bytes of a file from `offset` on, a multiple of a page. Where the file ends
     /// before, zeros are loaded; a transaction that writes there makes it longer.
     pub fn map(regions: &Regions, file: &Arc<Handle>, offset: u64, bytes: u64) -> Result<Region> {
+        Region::map_as(regions, file, offset, bytes, true)
+    }
+
+    /// The same; where it is not `writable`, transactions only read there.
+    pub fn map_as(
+        regions: &Regions,
+        file: &Arc<Handle>,
+        offset: u64,
+        bytes: u64,
+        is_writable: bool,
+    ) -> Result<Region> {
         regions.check_process()?;
         let end = offset.checked_add(bytes).filter(|end| *end <= FILE_BYTES_MAX && bytes > 0);
         let Some(_) = end else { return Err(Error::Length) };
@@ -67,6 +80,7 @@ impl Region {
             file: file.clone(),
             offset,
             bytes: len,
+            is_writable,
             resident: AtomicUsize::new(0),
             expected: AtomicU64::new(u64::MAX),
             hand: AtomicUsize::new(0),

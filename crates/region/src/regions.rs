@@ -1,6 +1,7 @@
 //! All regions of one pool in this process: who serves their faults, and how much DRAM they take.
 
 use crate::error::{Error, Result};
+use crate::memory::ForkMark;
 use crate::region::Inner;
 use crate::userfault::{Served, Userfault};
 use crate::{evict, fill};
@@ -80,7 +81,7 @@ pub struct Shared {
     pub(crate) pagemap: File,
     /// One takes pages away at a time; the number of the region where it goes on.
     pub(crate) evicting: Mutex<usize>,
-    process: u32,
+    mark: ForkMark,
 }
 
 /// The threads that serve faults; they end when nobody has any of the regions.
@@ -108,7 +109,7 @@ impl Regions {
         let faults = faults.ok_or_else(|| Error::kernel("userfaultfd"))?;
         let pagemap = File::open("/proc/self/pagemap");
         let pagemap =
-            pagemap.map_err(|source| Error::Kernel { call: "open /proc/self/pagemap", source })?;
+            pagemap.map_err(|error| Error::of_kernel("open /proc/self/pagemap", &error))?;
         let shared = Arc::new(Shared {
             fs: fs.clone(),
             faults,
@@ -117,7 +118,7 @@ impl Regions {
             pages_max: ((settings.memory_bytes / crate::PAGE_BYTES as u64) as usize).max(64),
             pagemap,
             evicting: Mutex::new(0),
-            process: std::process::id(),
+            mark: ForkMark::new()?,
         });
         let threads = Threads::start(&shared)?;
         Ok(Regions { shared, threads: Arc::new(threads) })
@@ -167,7 +168,7 @@ impl Regions {
 
 impl Shared {
     pub(crate) fn check_process(&self) -> Result<()> {
-        if self.process == std::process::id() { Ok(()) } else { Err(Error::Forked) }
+        if self.mark.is_here() { Ok(()) } else { Err(Error::Forked) }
     }
 
     pub(crate) fn add(&self, region: &Arc<Inner>) -> Result<()> {
@@ -240,7 +241,7 @@ impl Threads {
             let (shared, stop) = (shared.clone(), threads.stop.as_raw_fd());
             let serve = move || fill::serve(&shared, stop);
             let started = std::thread::Builder::new().name("ns-region".to_owned()).spawn(serve);
-            let thread = started.map_err(|source| Error::Kernel { call: "clone", source })?;
+            let thread = started.map_err(|error| Error::of_kernel("clone", &error))?;
             threads.all.lock().push(thread);
         }
         Ok(threads)

@@ -156,6 +156,9 @@ impl Transaction<'_> {
 
     fn write_in(&mut self, region: &Arc<Inner>, offset: usize, data: &[u8]) -> Result<()> {
         self.check(region, offset, data.len())?;
+        if !region.is_writable {
+            return Err(Error::ReadOnly);
+        }
         if data.is_empty() {
             return Ok(());
         }

@@ -1,0 +1,81 @@
+//! Files as transactional memory.
+
+use crate::{Error, File, Pool, Result};
+use region::{
+    Error as RegionError, Isolation, Region, Regions, RegionsInfo, Settings, Transaction,
+};
+
+impl Pool {
+    /// Maps `bytes` bytes of a file from `offset` on, a multiple of 4096, as memory: loads are plain
+    /// loads, stores go through a [`Transaction`]. Where the file ends before, zeros are loaded; a
+    /// transaction that writes there makes it longer. A file that is not open for writing is mapped
+    /// to be read.
+    ///
+    /// ```
+    /// # fn main() -> nearside::Result<()> {
+    /// # let scratch = tempfile::tempdir().unwrap();
+    /// # let options = nearside::FormatOptions {
+    /// #     slices: vec![nearside::SliceSpec::default()], slice_bytes: 32 << 20,
+    /// #     process: true, ..nearside::FormatOptions::default() };
+    /// # nearside::Pool::format(scratch.path(), &options)?;
+    /// # let pool = nearside::Pool::open(scratch.path())?;
+    /// let file = pool.create_file("/counters")?;
+    /// let region = pool.map(&file, 0, 1 << 20)?;
+    /// let mut tx = pool.begin()?;
+    /// tx.put(&region, 0, &1u64)?;
+    /// tx.put(&region, 4096, &2u64)?;
+    /// tx.commit()?; // both, or neither, and durable
+    /// assert_eq!(region.get::<u64>(4096)?, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn map(&self, file: &File, offset: u64, bytes: u64) -> Result<Region> {
+        file.need(file.flags.read, "reading")?;
+        let is_writable = file.flags.write;
+        Ok(Region::map_as(self.regions()?, &file.handle, offset, bytes, is_writable)?)
+    }
+
+    /// Begins a transaction whose reads see what is committed.
+    pub fn begin(&self) -> Result<Transaction<'_>> {
+        Ok(self.regions()?.begin()?)
+    }
+
+    /// Begins a transaction.
+    pub fn begin_with(&self, isolation: Isolation) -> Result<Transaction<'_>> {
+        Ok(self.regions()?.begin_with(isolation)?)
+    }
+
+    /// Runs `act` in a transaction and commits it; again, while another one was faster. `act` must
+    /// have no other effects, and nothing is committed where it fails.
+    pub fn transact<T, E: From<Error> + From<RegionError>>(
+        &self,
+        isolation: Isolation,
+        act: impl FnMut(&mut Transaction<'_>) -> std::result::Result<T, E>,
+    ) -> std::result::Result<T, E> {
+        self.regions()?.transact(isolation, act)
+    }
+
+    /// How regions are served from now on: before the first one is mapped.
+    pub fn set_region_settings(&self, settings: &Settings) -> Result<()> {
+        let regions = Regions::new(&self.fs, settings)?;
+        match self.regions.set(regions) {
+            Ok(()) => Ok(()),
+            Err(_) => Err(Error::Files(fs::Error::Invalid("there are regions already"))),
+        }
+    }
+
+    /// What its regions take; `None`: there were none yet.
+    pub fn regions_info(&self) -> Option<RegionsInfo> {
+        self.regions.get().map(Regions::info)
+    }
+
+    fn regions(&self) -> Result<&Regions> {
+        if let Some(regions) = self.regions.get() {
+            return Ok(regions);
+        }
+        self.own()?;
+        let made = Regions::new(&self.fs, &Settings::default())?;
+        // of two that begin at once one is kept
+        Ok(self.regions.get_or_init(|| made))
+    }
+}
