@@ -64,8 +64,8 @@ pub use pool::{
 pub use pool_door::{Pool, check, check_watched, repair, replace_slice, undo};
 pub use read_dir::{DirEntry, ReadDir};
 pub use region::{
-    Error as RegionError, Faults, Isolation, Region, RegionsInfo, Settings as RegionSettings,
-    Transaction,
+    Error as RegionError, Faults, Isolation, Region, Regions, RegionsInfo,
+    Settings as RegionSettings, Transaction,
 };
 
 #[cfg(doctest)]

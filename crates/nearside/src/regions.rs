@@ -36,12 +36,12 @@ impl Pool {
     }
 
     /// Begins a transaction whose reads see what is committed.
-    pub fn begin(&self) -> Result<Transaction<'_>> {
+    pub fn begin(&self) -> Result<Transaction<&Regions>> {
         Ok(self.regions()?.begin()?)
     }
 
     /// Begins a transaction.
-    pub fn begin_with(&self, isolation: Isolation) -> Result<Transaction<'_>> {
+    pub fn begin_with(&self, isolation: Isolation) -> Result<Transaction<&Regions>> {
         Ok(self.regions()?.begin_with(isolation)?)
     }
 
@@ -50,7 +50,7 @@ impl Pool {
     pub fn transact<T, E: From<Error> + From<RegionError>>(
         &self,
         isolation: Isolation,
-        act: impl FnMut(&mut Transaction<'_>) -> std::result::Result<T, E>,
+        act: impl FnMut(&mut Transaction<&Regions>) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
         self.regions()?.transact(isolation, act)
     }
@@ -69,7 +69,8 @@ impl Pool {
         self.regions.get().map(Regions::info)
     }
 
-    fn regions(&self) -> Result<&Regions> {
+    /// Its regions, for who begins transactions that outlive a borrow of the pool.
+    pub fn regions(&self) -> Result<&Regions> {
         if let Some(regions) = self.regions.get() {
             return Ok(regions);
         }

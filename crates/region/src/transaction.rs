@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::region::{Inner, Region};
 use crate::regions::Regions;
 use fs::{Expected, Handle, Write};
+use std::borrow::Borrow;
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -57,15 +58,15 @@ thread_local! {
 /// A transaction: ends when it is committed, aborted or dropped. Nothing that it writes is seen by
 /// others, or durable, before it has committed.
 #[derive(Debug)]
-pub struct Transaction<'r> {
-    regions: &'r Regions,
+pub struct Transaction<R: Borrow<Regions>> {
+    regions: R,
     isolation: Isolation,
     room: Room,
     /// What it read has changed: it cannot commit.
     is_doomed: bool,
 }
 
-impl Drop for Transaction<'_> {
+impl<R: Borrow<Regions>> Drop for Transaction<R> {
     fn drop(&mut self) {
         let mut room = std::mem::take(&mut self.room);
         room.writes.clear();
@@ -80,16 +81,14 @@ impl Drop for Transaction<'_> {
 impl Regions {
     /// Begins a transaction whose reads see what is committed.
     #[inline]
-    pub fn begin(&self) -> Result<Transaction<'_>> {
+    pub fn begin(&self) -> Result<Transaction<&Regions>> {
         self.begin_with(Isolation::Committed)
     }
 
     /// Begins a transaction.
     #[inline]
-    pub fn begin_with(&self, isolation: Isolation) -> Result<Transaction<'_>> {
-        self.check_process()?;
-        let room = ROOM.take().unwrap_or_default();
-        Ok(Transaction { regions: self, isolation, room, is_doomed: false })
+    pub fn begin_with(&self, isolation: Isolation) -> Result<Transaction<&Regions>> {
+        Transaction::begin(self, isolation)
     }
 
     /// Runs `act` in a transaction and commits it; again, while another one was faster. `act` must
@@ -97,7 +96,7 @@ impl Regions {
     pub fn transact<T, E: From<Error>>(
         &self,
         isolation: Isolation,
-        mut act: impl FnMut(&mut Transaction<'_>) -> std::result::Result<T, E>,
+        mut act: impl FnMut(&mut Transaction<&Regions>) -> std::result::Result<T, E>,
     ) -> std::result::Result<T, E> {
         let mut tries = 0u32;
         loop {
@@ -130,7 +129,15 @@ fn back_off(tries: u32) {
     std::thread::sleep(std::time::Duration::from_micros(most + u64::from(spread) % most));
 }
 
-impl Transaction<'_> {
+impl<R: Borrow<Regions>> Transaction<R> {
+    /// Begins a transaction that holds its regions itself, for who keeps it for a while.
+    #[inline]
+    pub fn begin(regions: R, isolation: Isolation) -> Result<Transaction<R>> {
+        regions.borrow().check_process()?;
+        let room = ROOM.take().unwrap_or_default();
+        Ok(Transaction { regions, isolation, room, is_doomed: false })
+    }
+
     /// Puts bytes at `offset` of the region when it commits, over what is there.
     #[inline]
     pub fn write(&mut self, region: &Region, offset: usize, data: &[u8]) -> Result<()> {
@@ -139,7 +146,7 @@ impl Transaction<'_> {
 
     /// The same at an address inside a region.
     pub fn write_at(&mut self, address: *const u8, data: &[u8]) -> Result<()> {
-        let (region, at) = self.regions.find(address as usize).ok_or(Error::Outside)?;
+        let (region, at) = self.regions.borrow().find(address as usize).ok_or(Error::Outside)?;
         self.write_in(&region, at, data)
     }
 
@@ -179,7 +186,7 @@ impl Transaction<'_> {
     }
 
     fn check(&self, region: &Arc<Inner>, offset: usize, len: usize) -> Result<()> {
-        if !Arc::ptr_eq(&region.shared, self.regions.shared()) {
+        if !Arc::ptr_eq(&region.shared, self.regions.borrow().shared()) {
             return Err(Error::OtherPool);
         }
         let end = offset.checked_add(len).filter(|end| *end <= region.bytes);
@@ -196,7 +203,7 @@ impl Transaction<'_> {
 
     /// The same at an address inside a region.
     pub fn read_at(&mut self, address: *const u8, buffer: &mut [u8]) -> Result<()> {
-        let (region, at) = self.regions.find(address as usize).ok_or(Error::Outside)?;
+        let (region, at) = self.regions.borrow().find(address as usize).ok_or(Error::Outside)?;
         self.read_in(&region, at, buffer)
     }
 
@@ -276,7 +283,7 @@ impl Transaction<'_> {
     /// A conflict ([`Error::is_conflict`]): another transaction was faster, and this one did not
     /// happen. Any other error: it did not happen either.
     pub fn commit(mut self) -> Result<()> {
-        self.regions.check_process()?;
+        self.regions.borrow().check_process()?;
         match self.is_doomed {
             true => Err(Error::File(fs::Error::Conflict)),
             false => self.apply(),
@@ -285,7 +292,7 @@ impl Transaction<'_> {
 
     fn apply(&mut self) -> Result<()> {
         let Room { writes, reads, bytes } = &self.room;
-        let fs = self.regions.fs();
+        let fs = self.regions.borrow().fs();
         let write = |piece: &'_ Piece| -> Range<usize> { piece.at.clone() };
         if let ([one], []) = (&writes[..], &reads[..]) {
             let data = &bytes[write(one)];
