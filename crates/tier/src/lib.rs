@@ -8,14 +8,18 @@
 //! (`pool::Error::Away`) to who holds a lock. He lets go of everything, has it fetched, and tries
 //! again; what was fetched for a thread stays until the thread lets go of it, so that it makes
 //! progress however small the caches are.
-#![forbid(unsafe_code)]
+//!
+//! `unsafe` is in `uring` and `aligned`.
 
+mod aligned;
 mod cache;
 mod held;
 mod open;
 mod page;
 mod tier;
+mod uring;
 
 pub use open::open_devices;
 pub use page::Page;
 pub use tier::{Tier, TierCounts, read, sync};
+pub use uring::UringDevice;

@@ -1,5 +1,6 @@
 //! The tier of one pool: reading blocks through the caches, and writing them.
 
+use crate::aligned::Blocks;
 use crate::cache::{Cache, Found};
 use crate::held;
 use crate::page::Page;
@@ -106,10 +107,11 @@ impl Tier {
             let next = |index: usize, addr: BlockAddr| addr.bits() == first.bits() + index as u64;
             let run = loads.left.iter().enumerate().take_while(|(i, (addr, _))| next(*i, *addr));
             let count = run.count();
-            let mut bytes = vec![0; count * BLOCK_BYTES as usize];
-            read(devices, first, &mut bytes)?;
+            let mut blocks = Blocks::new(count);
+            read(devices, first, blocks.bytes_mut())?;
             self.read_blocks.fetch_add(count as u64, Ordering::Relaxed);
-            let pages = bytes.chunks_exact(BLOCK_BYTES as usize).map(|it| Arc::new(Page::new(it)));
+            let blocks = blocks.bytes().chunks_exact(BLOCK_BYTES as usize);
+            let pages = blocks.map(|it| Arc::new(Page::new(it)));
             for ((addr, number), page) in loads.left.drain(..count).zip(pages) {
                 self.cache(addr).loaded(addr, number, Some(&page));
                 held::hold(self.number, addr, page);

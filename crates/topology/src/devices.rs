@@ -49,6 +49,23 @@ pub fn pm_devices(root: &Path) -> Result<Vec<PmDevice>> {
     Ok(devices)
 }
 
+/// The NUMA node of the disk with these numbers (`st_rdev`, or `st_dev` of a file on it), if the
+/// kernel knows one. `root` is where sysfs is mounted. A partition's is that of its disk.
+pub fn block_node(root: &Path, major: u32, minor: u32) -> Result<Option<u32>> {
+    let Ok(mut dir) = root.join(format!("dev/block/{major}:{minor}")).canonicalize() else {
+        // a file system without a disk
+        return Ok(None);
+    };
+    // the disk lies below what it hangs on: whichever is the first to know
+    while dir.starts_with(root) && dir != root {
+        if let Some(node) = node(&dir.join("numa_node"))? {
+            return Ok(Some(node));
+        }
+        dir.pop();
+    }
+    Ok(None)
+}
+
 /// Names in a directory that begin so; none where there is no such directory.
 fn names(dir: &Path, prefix: &str) -> Result<Vec<String>> {
     let failed = |source| Error::Read { path: dir.to_path_buf(), source };
@@ -95,6 +112,25 @@ mod tests {
         let path = root.join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn a_partition_has_the_node_of_its_disk() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        put(&root, "devices/pci0000/nvme/nvme0/numa_node", "1\n");
+        put(&root, "devices/pci0000/nvme/nvme0/nvme0n1/nvme0n1p2/size", "8\n");
+        put(&root, "devices/virtual/block/loop0/size", "8\n");
+        std::fs::create_dir_all(root.join("dev/block")).unwrap();
+        let link = |numbers: &str, to: &str| {
+            let to = root.join("devices").join(to);
+            std::os::unix::fs::symlink(to, root.join("dev/block").join(numbers)).unwrap();
+        };
+        link("259:2", "pci0000/nvme/nvme0/nvme0n1/nvme0n1p2");
+        link("7:0", "virtual/block/loop0");
+        assert_eq!(block_node(&root, 259, 2).unwrap(), Some(1));
+        assert_eq!(block_node(&root, 7, 0).unwrap(), None);
+        assert_eq!(block_node(&root, 0, 44).unwrap(), None, "no disk at all");
     }
 
     #[test]

@@ -1,0 +1,39 @@
+//! Blocks in memory as devices like them: each begins where a page does.
+
+use pool::BLOCK_BYTES;
+
+/// One block.
+#[repr(C, align(4096))]
+#[derive(Clone, Copy)]
+struct Block([u8; BLOCK_BYTES as usize]);
+
+/// Neighbouring blocks.
+pub struct Blocks(Vec<Block>);
+
+impl Blocks {
+    /// So many, all zero.
+    pub fn new(count: usize) -> Blocks {
+        Blocks(vec![Block([0; BLOCK_BYTES as usize]); count])
+    }
+
+    /// Their bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: a block is its bytes, without any between: its size is that of the array.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), size_of_val(&self.0[..])) }
+    }
+
+    /// The same, to be changed.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let len = size_of_val(&self.0[..]);
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), len) }
+    }
+}
+
+const _: () = assert!(size_of::<Block>() == BLOCK_BYTES as usize);
+
+/// Whether these bytes lie as devices like them.
+pub fn is_aligned(bytes: &[u8]) -> bool {
+    (bytes.as_ptr() as usize).is_multiple_of(align_of::<Block>())
+        && bytes.len().is_multiple_of(BLOCK_BYTES as usize)
+}

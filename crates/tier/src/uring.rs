@@ -1,0 +1,372 @@
+//! A device that is read and written through io_uring, past the page cache where that can be, by a
+//! thread on its node.
+//!
+//! The kernel reads and writes callers' memory while they wait. So a call returns only when
+//! everything that it handed over is done, whatever else goes wrong; and the thread ends only when
+//! nothing is under way.
+
+use crate::aligned::{Blocks, is_aligned};
+use io_uring::{IoUring, opcode, squeue, types};
+use parking_lot::{Condvar, Mutex};
+use pool::{BLOCK_BYTES, Device, Error, PlainDevice, Result, Transfer};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// Transfers that are under way at one time.
+const DEPTH: u32 = 128;
+/// The number of the wait that new work ends.
+const BELL: u64 = u64::MAX;
+
+/// A device.
+#[derive(Debug)]
+pub struct UringDevice {
+    plain: PlainDevice,
+    queue: Arc<Queue>,
+    thread: Option<JoinHandle<()>>,
+    node: Option<u32>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    /// Rings when there is something in it.
+    bell: OwnedFd,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    parts: VecDeque<Part>,
+    stop: bool,
+}
+
+/// A transfer, or what is left of it.
+#[derive(Debug)]
+struct Part {
+    writes: bool,
+    offset: u64,
+    memory: *mut u8,
+    len: usize,
+    call: Arc<Call>,
+}
+
+// SAFETY: the memory is the caller's, who waits until the part is done.
+unsafe impl Send for Part {}
+
+/// One call, and how much of it is not done.
+#[derive(Debug)]
+struct Call {
+    left: Mutex<(usize, Option<i32>)>,
+    done: Condvar,
+}
+
+impl Call {
+    fn part_done(&self, errno: Option<i32>) {
+        let mut left = self.left.lock();
+        left.0 -= 1;
+        left.1 = left.1.or(errno);
+        if left.0 == 0 {
+            self.done.notify_all();
+        }
+    }
+
+    fn wait(&self) -> io::Result<()> {
+        let mut left = self.left.lock();
+        while left.0 > 0 {
+            self.done.wait(&mut left);
+        }
+        left.1.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
+    }
+}
+
+/// Opens the file past the page cache; as it is where its file system does not know that.
+fn direct(path: &Path, read_only: bool) -> io::Result<File> {
+    let mut options = File::options();
+    options.read(true).write(!read_only);
+    let direct = options.clone().custom_flags(libc::O_DIRECT).open(path);
+    match direct {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => options.open(path),
+        opened => opened,
+    }
+}
+
+/// The node of the disk that a file or block device lies on.
+fn node_of(path: &Path) -> Option<u32> {
+    let meta = std::fs::metadata(path).ok()?;
+    let is_disk = meta.mode() & libc::S_IFMT == libc::S_IFBLK;
+    let number = if is_disk { meta.rdev() } else { meta.dev() };
+    let (major, minor) = (libc::major(number), libc::minor(number));
+    topology::block_node(Path::new("/sys"), major, minor).ok().flatten()
+}
+
+impl UringDevice {
+    /// Opens the file or block device at `path`; `None` where io_uring cannot be had.
+    pub fn open(path: &Path, read_only: bool) -> Result<Option<UringDevice>> {
+        let io = |source| Error::Io { path: path.to_path_buf(), source };
+        let plain = PlainDevice::open(path, read_only)?;
+        let Ok(ring) = IoUring::new(DEPTH) else { return Ok(None) };
+        let file = direct(path, read_only).map_err(io)?;
+        // SAFETY: the call takes a number and flags.
+        let bell = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if bell < 0 {
+            return Err(io(io::Error::last_os_error()));
+        }
+        // SAFETY: the descriptor is new, and nobody else's.
+        let bell = unsafe { OwnedFd::from_raw_fd(bell) };
+        let queue = Arc::new(Queue { waiting: Mutex::default(), bell });
+        let node = node_of(path);
+        let cpus = node.map_or_else(Vec::new, cpus_of);
+        let worker = Worker { ring, file, queue: queue.clone(), under_way: Vec::new() };
+        let run = move || {
+            if !cpus.is_empty() {
+                // where that cannot be, it runs where it is
+                let _ = topology::pin_current_thread(&cpus);
+            }
+            worker.run();
+        };
+        let thread = std::thread::Builder::new().name("ns-tier".to_owned()).spawn(run);
+        let thread = Some(thread.map_err(io)?);
+        Ok(Some(UringDevice { plain, queue, thread, node }))
+    }
+}
+
+/// CPUs that serve a node, as the kernel numbers nodes.
+fn cpus_of(node: u32) -> Vec<u32> {
+    let Ok(machine) = topology::Topology::system() else { return Vec::new() };
+    let index = machine.node_of_kernel_id(node);
+    index.map_or_else(Vec::new, |index| machine.cpus(index).to_vec())
+}
+
+impl Queue {
+    fn add(&self, parts: Vec<Part>) {
+        let mut waiting = self.waiting.lock();
+        let was_empty = waiting.parts.is_empty();
+        waiting.parts.extend(parts);
+        drop(waiting);
+        if was_empty {
+            self.ring();
+        }
+    }
+
+    /// The bell has been heard.
+    fn hush(&self) {
+        let mut count = [0u8; 8];
+        // SAFETY: eight bytes that are this function's, from a descriptor that is open.
+        unsafe { libc::read(self.bell.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+    }
+
+    fn ring(&self) {
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: eight bytes that are borrowed, to a descriptor that is open.
+        unsafe { libc::write(self.bell.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+}
+
+impl Device for UringDevice {
+    fn bytes(&self) -> u64 {
+        self.plain.bytes()
+    }
+
+    fn transfer(&self, transfers: &mut [Transfer<'_>]) -> io::Result<()> {
+        // what does not lie as the device likes it goes by a detour
+        let mut detours: Vec<Option<Blocks>> = transfers
+            .iter()
+            .map(|transfer| {
+                let (bytes, writes) = match transfer {
+                    Transfer::Read(_, bytes) => (&**bytes, false),
+                    Transfer::Write(_, bytes) => (*bytes, true),
+                };
+                (!is_aligned(bytes)).then(|| {
+                    let mut blocks = Blocks::new(bytes.len().div_ceil(BLOCK_BYTES as usize));
+                    if writes {
+                        blocks.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+                    }
+                    blocks
+                })
+            })
+            .collect();
+        let left = Mutex::new((transfers.len(), None));
+        let call = Arc::new(Call { left, done: Condvar::new() });
+        let mut parts = Vec::with_capacity(transfers.len());
+        for (transfer, detour) in transfers.iter_mut().zip(&mut detours) {
+            let (block, writes, own) = match transfer {
+                Transfer::Read(block, bytes) => (*block, false, bytes.as_mut_ptr()),
+                Transfer::Write(block, bytes) => (*block, true, bytes.as_ptr().cast_mut()),
+            };
+            let own_len = match transfer {
+                Transfer::Read(_, bytes) => bytes.len(),
+                Transfer::Write(_, bytes) => bytes.len(),
+            };
+            let (memory, len) = match detour {
+                Some(blocks) => (blocks.bytes_mut().as_mut_ptr(), blocks.bytes().len()),
+                None => (own, own_len),
+            };
+            let offset = block * BLOCK_BYTES;
+            parts.push(Part { writes, offset, memory, len, call: call.clone() });
+        }
+        if parts.is_empty() {
+            return Ok(());
+        }
+        self.queue.add(parts);
+        // nothing between here and the end of the wait can unwind: the memory is lent
+        call.wait()?;
+        for (transfer, detour) in transfers.iter_mut().zip(&detours) {
+            if let (Transfer::Read(_, bytes), Some(blocks)) = (transfer, detour) {
+                bytes.copy_from_slice(&blocks.bytes()[..bytes.len()]);
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.plain.sync()
+    }
+
+    fn node(&self) -> Option<u32> {
+        self.node
+    }
+
+    fn path(&self) -> String {
+        self.plain.path()
+    }
+}
+
+impl Drop for UringDevice {
+    fn drop(&mut self) {
+        self.queue.waiting.lock().stop = true;
+        self.queue.ring();
+        if let Some(thread) = self.thread.take() {
+            drop(thread.join());
+        }
+    }
+}
+
+/// The thread of a device.
+struct Worker {
+    ring: IoUring,
+    file: File,
+    queue: Arc<Queue>,
+    /// Parts that the kernel has, by their number.
+    under_way: Vec<Option<Part>>,
+}
+
+impl Worker {
+    fn run(mut self) {
+        let mut listens = false;
+        loop {
+            let mut more = self.take();
+            for part in more.drain(..) {
+                self.start(part);
+            }
+            if !listens {
+                listens = self.listen();
+            }
+            let is_idle = self.under_way.iter().all(Option::is_none);
+            if is_idle && self.queue.waiting.lock().stop {
+                return;
+            }
+            match self.ring.submit_and_wait(1) {
+                Ok(_) => {}
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => continue,
+                Err(error) => self.fail_waiting(&error),
+            }
+            listens &= !self.finish();
+        }
+    }
+
+    /// Takes as much out of the queue as there is room for.
+    fn take(&mut self) -> Vec<Part> {
+        let busy = self.under_way.iter().filter(|part| part.is_some()).count();
+        // one entry is the bell's
+        let room = (DEPTH as usize - 1).saturating_sub(busy);
+        let mut waiting = self.queue.waiting.lock();
+        let count = room.min(waiting.parts.len());
+        waiting.parts.drain(..count).collect()
+    }
+
+    fn start(&mut self, part: Part) {
+        let number = match self.under_way.iter().position(Option::is_none) {
+            Some(free) => free,
+            None => {
+                self.under_way.push(None);
+                self.under_way.len() - 1
+            }
+        };
+        let file = types::Fd(self.file.as_raw_fd());
+        let len = part.len.min(1 << 30) as u32;
+        let entry = match part.writes {
+            true => opcode::Write::new(file, part.memory, len).offset(part.offset).build(),
+            false => opcode::Read::new(file, part.memory, len).offset(part.offset).build(),
+        };
+        self.under_way[number] = Some(part);
+        self.push(&entry.user_data(number as u64), number);
+    }
+
+    fn push(&mut self, entry: &squeue::Entry, number: usize) {
+        // SAFETY: the memory belongs to a call that waits until this part is done.
+        let pushed = unsafe { self.ring.submission().push(entry) };
+        if pushed.is_err()
+            && let Some(part) = self.under_way[number].take()
+        {
+            // it has as many entries as can be under way
+            part.call.part_done(Some(libc::EIO));
+        }
+    }
+
+    /// Has the bell end the next wait.
+    fn listen(&mut self) -> bool {
+        let bell: RawFd = self.queue.bell.as_raw_fd();
+        let entry = opcode::PollAdd::new(types::Fd(bell), libc::POLLIN as u32).build();
+        // SAFETY: this entry names no memory.
+        unsafe { self.ring.submission().push(&entry.user_data(BELL)) }.is_ok()
+    }
+
+    /// Ends what the kernel has done; whether the bell rang.
+    fn finish(&mut self) -> bool {
+        let done: Vec<(u64, i32)> =
+            self.ring.completion().map(|entry| (entry.user_data(), entry.result())).collect();
+        let mut rang = false;
+        for (number, result) in done {
+            if number == BELL {
+                self.queue.hush();
+                rang = true;
+            } else if let Some(part) =
+                self.under_way.get_mut(number as usize).and_then(Option::take)
+            {
+                self.ended(part, result);
+            }
+        }
+        rang
+    }
+
+    fn ended(&mut self, mut part: Part, result: i32) {
+        match result {
+            errno if errno == -libc::EINTR || errno == -libc::EAGAIN => self.start(part),
+            // the end of the file: of a device there is more
+            0 => part.call.part_done(Some(libc::EIO)),
+            errno @ ..0 => part.call.part_done(Some(-errno)),
+            bytes if (bytes as usize) < part.len => {
+                part.offset += bytes as u64;
+                // SAFETY: so many bytes of it are done, and there are more.
+                part.memory = unsafe { part.memory.add(bytes as usize) };
+                part.len -= bytes as usize;
+                self.start(part);
+            }
+            _ => part.call.part_done(None),
+        }
+    }
+
+    /// The kernel takes nothing: what waits fails, and what it has is waited for.
+    fn fail_waiting(&mut self, error: &io::Error) {
+        let errno = Some(error.raw_os_error().unwrap_or(libc::EIO));
+        for part in self.take() {
+            part.call.part_done(errno);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
