@@ -29,9 +29,9 @@ const ACL: [u8; 44] = [
     255, 16, 0, 6, 0, 255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255,
 ];
 
-type Act = fn(&mut World) -> Result<()>;
+pub(crate) type Act = fn(&mut World) -> Result<()>;
 
-fn nothing(_: &mut World) -> Result<()> {
+pub(crate) fn nothing(_: &mut World) -> Result<()> {
     Ok(())
 }
 
@@ -46,6 +46,8 @@ macro_rules! op {
         op!($name, |w| $first(w).and_then(|()| ($then as Act)(w)), $run)
     };
 }
+
+pub(crate) use op;
 
 /// A copy, of so many bytes at most.
 macro_rules! copy {
@@ -91,41 +93,9 @@ pub fn catalog() -> Vec<Op> {
         .concat()
 }
 
-/// Operations of a pool with a capacity tier.
-pub fn moves() -> Vec<Op> {
-    vec![
-        op!("move", near, move_all),
-        op!("move-one", |w| w.write("/file", BLOCK, &pattern(8, 4096)), move_all),
-        op!("move-folded", near, |w| w.fs.checkpoint(), move_all),
-        op!("move-changed", near, |w| w.write("/file", 4196, &pattern(8, 77)), move_all),
-        op!("move-new", |w| w.file("/new", &pattern(8, 30_000)), move_all),
-        op!("move-and-back", near, |w| move_all(w).and_then(|()| near(w))),
-        op!("move-and-unlink", near, |w| move_all(w).and_then(|()| w.unlink("/file"))),
-        op!("move-and-checkpoint", near, |w| move_all(w).and_then(|()| w.fs.checkpoint())),
-        op!("moved-checkpoint", near, move_all, |w| w.fs.checkpoint()),
-        // places on the device that are used again
-        op!("move-twice", moved, near, |w| { w.fs.checkpoint().and_then(|()| move_all(w)) }),
-    ]
-}
-
-fn move_all(world: &mut World) -> Result<()> {
-    world.fs.write_back_all().map(|_| ())
-}
-
-fn moved(world: &mut World) -> Result<()> {
-    near(world)?;
-    move_all(world)
-}
-
-/// Writes files anew: they are in slices then.
-fn near(world: &mut World) -> Result<()> {
-    world.write("/file", 0, &pattern(7, 4 * 4096 + 300))?;
-    world.write("/fardir/far", 0, &pattern(7, 9000))
-}
-
 /// The operation of this name.
 pub fn find(name: &str) -> Option<Op> {
-    [catalog(), moves()].concat().into_iter().find(|op| op.name == name)
+    [catalog(), crate::moves::moves()].concat().into_iter().find(|op| op.name == name)
 }
 
 /// The same, or an error that says so.

@@ -1,10 +1,11 @@
 //! Which workloads a run explores, by number: the same for the same seed, on every machine.
 
-use crate::catalog::{Op, SYNC, catalog, moves};
+use crate::catalog::{Op, SYNC, catalog};
 use crate::chain::Chain;
 use crate::core::core;
 use crate::explore::Settings;
 use crate::images::Shape;
+use crate::moves::moves;
 use crate::pairs::Pair;
 use crate::recording::{Start, Workload};
 use crate::rng::{Rng, mix};

@@ -6,81 +6,10 @@ use crate::events::{Event, Kind, Trace, apply_all};
 use crate::images::{self, Images, Outcome, Shape, failed};
 use crate::requests;
 use crate::snapshot::Snapshot;
+pub use crate::start::Start;
 use crate::world::{World, clock, cpu};
 use pmem::Domain;
 use std::sync::Arc;
-
-/// In which state the tree is when the workload begins.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Start {
-    /// Changed since the last checkpoint: much of it is in the log.
-    Logged,
-    /// All in the trees, and in DRAM.
-    Folded,
-    /// Opened again after a crash that lost nothing.
-    Recovered,
-    /// The same, in a pool whose log has long lines.
-    LongLines,
-    /// The same, in a pool with two copies of everything.
-    Mirrored,
-    /// The same, in a pool with a capacity tier, on which all blocks are that can be.
-    Tiered,
-    /// The same, and every crash takes the first file with it.
-    LosesFirst,
-    /// The same, and every crash takes the second file with it.
-    LosesSecond,
-}
-
-impl Start {
-    /// All of them.
-    pub const ALL: [Start; 8] = [
-        Start::Logged,
-        Start::Folded,
-        Start::Recovered,
-        Start::LongLines,
-        Start::Mirrored,
-        Start::Tiered,
-        Start::LosesFirst,
-        Start::LosesSecond,
-    ];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Start::Logged => "logged",
-            Start::Folded => "folded",
-            Start::Recovered => "recovered",
-            Start::LongLines => "long-lines",
-            Start::Mirrored => "mirrored",
-            Start::Tiered => "tiered",
-            Start::LosesFirst => "loses-first",
-            Start::LosesSecond => "loses-second",
-        }
-    }
-
-    fn shape(self) -> Shape {
-        match self {
-            Start::Logged | Start::Folded | Start::Recovered => Shape::SMALL,
-            Start::LongLines => Shape::LONG_LINES,
-            Start::Mirrored | Start::LosesFirst | Start::LosesSecond => Shape::MIRRORED,
-            Start::Tiered => Shape::TIERED,
-        }
-    }
-
-    /// The files that a crash leaves.
-    fn files(self) -> Files {
-        match self {
-            Start::LosesFirst => Files::Without(0),
-            Start::LosesSecond => Files::Without(1),
-            _ => Files::All,
-        }
-    }
-
-    /// The start of this name.
-    pub fn find(name: &str) -> Option<Start> {
-        Start::ALL.into_iter().find(|start| start.name() == name)
-    }
-}
 
 /// What is run.
 #[derive(Clone, Debug)]

@@ -4,8 +4,9 @@
 mod common;
 
 use common::none;
-use crash::catalog::{Op, SYNC, catalog, find, moves};
+use crash::catalog::{Op, SYNC, catalog, find};
 use crash::explore::{Settings, explore};
+use crash::moves::moves;
 use crash::recording::{Start, Workload, record};
 use crash::report::Report;
 use pmem::Domain;

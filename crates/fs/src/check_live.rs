@@ -11,7 +11,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::leaf::LEAF_BLOCKS;
 use crate::leaves::leaf_of;
-use crate::read::damaged_block;
+use crate::read_block::damaged_block;
 use crate::second_copy::{Copies, one_copy};
 use crate::system::FileSystem;
 use crate::types::Ino;

@@ -65,6 +65,7 @@ mod range_lock;
 #[cfg(test)]
 mod range_lock_tests;
 mod read;
+mod read_block;
 mod references;
 mod refused;
 mod rename;

@@ -95,10 +95,17 @@ pub(crate) fn lock(file: File, path: &Path, shared: bool) -> Result<Locked> {
     }
 }
 
+/// How often a holder is looked for.
+const HOLDER_LOOKS: u32 = 20;
+
 /// The first process that holds an flock on the file.
 fn holder(file: &Metadata) -> Option<Holder> {
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    let pid = holder_pid(&locks, file.dev(), file.ino())?;
+    // the kernel gives the list in parts: what others take and leave between them may hide a line
+    let look = |_| {
+        let locks = std::fs::read_to_string("/proc/locks").ok()?;
+        holder_pid(&locks, file.dev(), file.ino())
+    };
+    let pid = (0..HOLDER_LOOKS).find_map(look)?;
     let command = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     Some(Holder { pid, command: command.trim_end().to_owned() })
 }

@@ -114,18 +114,11 @@ impl Pool {
         salvage::or_note(check_last(&roots, &slots, complete), options, &mut notes)?;
         notes.extend(recovery.sort_unreadable(unreadable));
         recovery.records.sort_by_key(|r| (r.stamp, r.slice, r.lane, r.chunk, r.position));
-        let mut pool = Pool::assemble(
-            (slices, devices),
-            roots,
-            highest,
-            nodes,
-            options.clone(),
-            notes,
-            inodes,
-        );
+        let (parts, options) = ((slices, devices), options.clone());
+        let mut pool = Pool::assemble(parts, roots, highest, nodes, options, notes, inodes);
         pool.mirrors = mirrors;
         pool.meet_machine();
-        if !options.salvage {
+        if !pool.options().salvage {
             pool.load_space(recovery.records.is_empty())?;
         }
         pool.tell_members()?;

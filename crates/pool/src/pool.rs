@@ -12,7 +12,6 @@ use crate::options::{DeviceInfo, OpenOptions, PoolInfo};
 use crate::page_cache::PageCache;
 use crate::reclaim::Reclaim;
 use crate::slice::{Slice, domain_of};
-use crate::space::Space;
 use crate::state::State;
 use crate::superblock::{BLOCK_BYTES, FORMAT_VERSION};
 use crate::tree::{self, Key, PAGE_BYTES, PageCopy, PagePtr, PageRead, Root, TreeError};
@@ -234,39 +233,6 @@ impl Pool {
     pub fn inode_seen(&self, slice: u8, counter: u64) {
         if let Some(slice) = self.slices.get(usize::from(slice)) {
             slice.inode_next.fetch_max(counter + 1, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether `addr` is a data block of this pool, in a slice or on a device.
-    pub fn contains(&self, addr: BlockAddr) -> bool {
-        !addr.is_none() && self.space_of(addr).is_some_and(|space| space.contains(addr.block()))
-    }
-
-    /// The free blocks of the slice or device that a block lies on, if the pool has it.
-    pub(crate) fn space_of(&self, addr: BlockAddr) -> Option<&Space> {
-        match addr.device() {
-            Some(device) => self.devices.get(device).map(|device| &*device.space),
-            None => self.slices.get(usize::from(addr.slice())).map(|slice| &*slice.space),
-        }
-    }
-
-    /// The slice whose trees say of a block whether it is free, and how many places it has.
-    pub fn home_of(&self, addr: BlockAddr) -> usize {
-        addr.home(self.slices.len())
-    }
-
-    /// Where a block of a slice lies.
-    #[inline]
-    pub(crate) fn place(&self, addr: BlockAddr) -> (&Slice, u64) {
-        (&self.slices[usize::from(addr.slice())], addr.block() * BLOCK_BYTES)
-    }
-
-    /// The same for what is to be read: an error of a block that is on a device.
-    #[inline]
-    pub(crate) fn memory_of(&self, addr: BlockAddr) -> Result<(&Slice, u64)> {
-        match self.slices.get(usize::from(addr.slice())) {
-            Some(slice) => Ok((slice, addr.block() * BLOCK_BYTES)),
-            None => Err(Error::Away(addr)),
         }
     }
 

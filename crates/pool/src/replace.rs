@@ -2,7 +2,8 @@
 
 use crate::directory;
 use crate::error::{Error, Result};
-use crate::format::{EachStep, Half, Made, Steps, place};
+use crate::files::{Made, Steps, place};
+use crate::format::{EachStep, Half};
 use crate::members::MEMBERS_BLOCK;
 use crate::mirror;
 use crate::options::SliceSpec;
