@@ -7,7 +7,6 @@
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::slot::SlotView;
-use crate::system::FileSystem;
 use pool::{BLOCK_BYTES, BlockAddr, OpenOptions, Pool, Recovery};
 use std::path::Path;
 
@@ -33,13 +32,6 @@ pub fn away(error: &Error) -> Option<BlockAddr> {
             _ => None,
         },
         _ => None,
-    }
-}
-
-impl FileSystem {
-    /// What was read of the capacity tier and written there since open, if the pool has one.
-    pub fn tier_counts(&self) -> Option<tier::TierCounts> {
-        self.core.tier.as_ref().map(tier::Tier::counts)
     }
 }
 
