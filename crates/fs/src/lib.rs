@@ -101,7 +101,7 @@ pub use calibrate::{EachMeasured, Measured};
 pub use check::{CheckReport, Finding, check, check_candidates, check_watched};
 pub use core::stop_clock;
 pub use error::{Error, Result};
-pub use extents::{FileExtent, NearSlice};
+pub use extents::{ExtentOn, FileExtent, NearSlice};
 pub use format::{format, format_mappings, format_watched};
 pub use layout::Layout;
 pub use lock_types::{
