@@ -7,7 +7,7 @@ use nearside::SliceSpec;
 
 use crate::{
     bench, calibrate, cat, check, cp, df, ls, manual, mkdir, mv, resilver, rm, scrub, set, size,
-    stat, stats, top, topology, tree, whereis,
+    stat, stats, tier, top, topology, tree, whereis,
 };
 
 /// Files on persistent memory: a pool of slices, one for each NUMA node, mounted for every program.
@@ -54,6 +54,8 @@ pub enum Command {
     Scrub(scrub::ScrubArgs),
     /// Give a mirrored pool its second copy of everything back.
     Resilver(resilver::ResilverArgs),
+    /// Look after the capacity tier of a pool: the devices below its slices.
+    Tier(tier::TierArgs),
     /// Show how much space a pool has, slice by slice.
     Df(df::DfArgs),
     /// List a directory of a pool.
@@ -319,6 +321,10 @@ mod tests {
             "nearside bench --dir DIR --only overwrite_4k --json",
             "nearside calibrate POOL --seconds 5 --pictures DIR --dry-run --emulate M --json",
             "nearside df POOL --json",
+            "nearside tier status POOL --json",
+            "nearside tier flush POOL --json",
+            "nearside tier evict POOL --json",
+            "nearside format POOL --slice /a --capacity /b:5G --capacity /dev/c",
             "nearside resilver POOL --slice 1 --onto /dev/dax1.0 --json",
             "nearside ls -la POOL:/a --json",
             "nearside ls POOL",
@@ -346,6 +352,8 @@ mod tests {
             "nearside stats DIR --every 0",
             "nearside format P --size 1G --data-copies 3",
             "nearside resilver POOL --onto /dev/dax1.0",
+            "nearside tier POOL",
+            "nearside tier flush",
         ];
         for line in wrong {
             assert!(Cli::try_parse_from(line.split_whitespace()).is_err(), "{line}");

@@ -1,4 +1,4 @@
-//! `nearside df`: how much space there is, slice by slice.
+//! `nearside df`: how much space there is, slice by slice, and on the devices below them.
 
 use std::path::{Path, PathBuf};
 
@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::error::Result;
 use crate::facts::{Facts, SliceFacts};
 use crate::size::show;
+use crate::tier::facts::DeviceFacts;
 use crate::{access, output, whereabouts};
 
 /// Arguments of `df`.
@@ -17,10 +18,10 @@ Examples:
   nearside df /data/pool
   nearside df /data/pool --json
 
-The sizes are those of the space for data, without logs. The total's free space is what files can
-still take: less than that of the slices by what is kept for checkpoints and for removing files
-from a full pool. Inodes belong to the pool as a whole. The server of a mounted pool is asked: it
-tells the pool's owner and root.")]
+The sizes are those of the space for data, without logs; devices are those of the capacity tier.
+The total's free space is what files can still take: less than that of all slices and devices by
+what is kept for checkpoints and for removing files from a full pool. Inodes belong to the pool as a
+whole. The server of a mounted pool is asked: it tells the pool's owner and root.")]
 pub struct DfArgs {
     /// A pool: its directory, or the one it is mounted on.
     #[arg(value_name = "POOL|DIR")]
@@ -40,8 +41,11 @@ struct Report {
     inodes: u64,
     inodes_free: u64,
     slices: Vec<Slice>,
+    /// The devices of the capacity tier.
+    devices: Vec<Slice>,
 }
 
+/// A slice or a device.
 #[derive(Serialize)]
 struct Slice {
     index: u32,
@@ -88,11 +92,16 @@ pub fn run(args: &DfArgs) -> Result<()> {
 }
 
 fn report(pool: &Path, facts: Facts) -> Report {
-    let (free, kept) = (facts.blocks_free_in_slices(), facts.blocks_kept());
+    let (free, kept) = (facts.blocks_free_in_all(), facts.blocks_kept());
     let slice = |slice: &SliceFacts| Slice {
         index: slice.index,
         path: slice.path.clone(),
         space: Space::new(slice.blocks, slice.blocks_free, 0, facts.block_bytes),
+    };
+    let device = |device: &DeviceFacts| Slice {
+        index: device.index,
+        path: device.path.clone(),
+        space: Space::new(device.blocks, device.blocks_free, 0, facts.block_bytes),
     };
     Report {
         pool: pool.display().to_string(),
@@ -101,6 +110,7 @@ fn report(pool: &Path, facts: Facts) -> Report {
         inodes: facts.inodes,
         inodes_free: facts.inodes_free,
         slices: facts.slices.iter().map(slice).collect(),
+        devices: facts.devices.iter().map(device).collect(),
     }
 }
 
@@ -116,6 +126,10 @@ fn text(report: &Report) -> String {
     let mut rows = vec![row("SLICE", heads, "INODES", "PATH")];
     for slice in &report.slices {
         rows.push(row(&slice.index.to_string(), slice.space.cells(), "-", &slice.path));
+    }
+    for device in &report.devices {
+        let name = format!("device {}", device.index);
+        rows.push(row(&name, device.space.cells(), "-", &device.path));
     }
     let inodes = report.inodes.to_string();
     rows.push(row("total", report.space.cells(), &inodes, &report.pool));

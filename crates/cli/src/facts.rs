@@ -4,6 +4,8 @@ use nearside::files::{Copied, WorkerStats};
 use nearside::{FileSystem, MirrorState};
 use serde::{Deserialize, Serialize};
 
+use crate::tier::facts::{DeviceFacts, TierFacts};
+
 /// What a pool says about itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Facts {
@@ -19,7 +21,7 @@ pub struct Facts {
     pub log_used_bytes: u64,
     /// Bytes of a block.
     pub block_bytes: u32,
-    /// Data blocks in all slices.
+    /// Data blocks in all slices, and on all devices of the capacity tier.
     pub blocks: u64,
     /// Blocks that files can still have.
     pub blocks_free: u64,
@@ -34,6 +36,12 @@ pub struct Facts {
     /// How far stale copies of a mirrored pool are brought up to date.
     #[serde(default)]
     pub resilver: Option<ResilverFacts>,
+    /// The devices of the capacity tier.
+    #[serde(default)]
+    pub devices: Vec<DeviceFacts>,
+    /// What the capacity tier does, if the pool has one.
+    #[serde(default)]
+    pub tier: Option<TierFacts>,
 }
 
 /// How far stale copies are brought up to date.
@@ -197,8 +205,8 @@ impl Facts {
     /// Those of an open pool.
     pub fn of(fs: &FileSystem) -> Facts {
         let (info, space) = (fs.info(), fs.statfs());
-        let stats = fs.stats().slices;
-        let of_slice = |index: u32| stats.get(index as usize);
+        let stats = fs.stats();
+        let of_slice = |index: u32| stats.slices.get(index as usize);
         let slices = info.slices.into_iter().map(|slice| SliceFacts {
             index: slice.index,
             path: slice.path.display().to_string(),
@@ -241,22 +249,25 @@ impl Facts {
             slices: slices.collect(),
             notes: info.notes.into_iter().chain(info.remark).collect(),
             resilver,
+            devices: info.devices.into_iter().map(DeviceFacts::from).collect(),
+            tier: stats.tier.map(TierFacts::from),
         }
     }
 
-    /// Free blocks of all slices; some are kept for checkpoints and are not for files.
-    pub fn blocks_free_in_slices(&self) -> u64 {
-        self.slices.iter().map(|slice| slice.blocks_free).sum()
+    /// Free blocks of all slices and devices; some are kept for checkpoints and are not for files.
+    pub fn blocks_free_in_all(&self) -> u64 {
+        let below: u64 = self.devices.iter().map(|device| device.blocks_free).sum();
+        self.slices.iter().map(|slice| slice.blocks_free).sum::<u64>() + below
     }
 
     /// Blocks in use.
     pub fn blocks_used(&self) -> u64 {
-        self.blocks.saturating_sub(self.blocks_free_in_slices())
+        self.blocks.saturating_sub(self.blocks_free_in_all())
     }
 
     /// Free blocks that are not for files.
     pub fn blocks_kept(&self) -> u64 {
-        self.blocks_free_in_slices().saturating_sub(self.blocks_free)
+        self.blocks_free_in_all().saturating_sub(self.blocks_free)
     }
 
     /// Bytes of so many blocks.

@@ -18,6 +18,10 @@ struct Made {
     /// For what is stored; with two copies the files take twice as much.
     bytes: u64,
     data_copies: u32,
+    /// Devices of the capacity tier.
+    devices: usize,
+    /// For what is stored there.
+    device_bytes: u64,
 }
 
 /// Makes a pool.
@@ -44,15 +48,25 @@ pub fn run(args: &FormatArgs) -> Result<()> {
         return output::json(&made);
     }
     output::text(&format!(
-        "{}: {} slice{}, {}{}, durability domain {}; mount it with: nearside mount {} DIR\n",
+        "{}: {}, {}{}{}, durability domain {}; mount it with: nearside mount {} DIR\n",
         made.pool,
-        made.slices,
-        if made.slices == 1 { "" } else { "s" },
+        counted(made.slices, "slice"),
         size::show(made.bytes),
         if made.data_copies == 2 { " twice" } else { "" },
+        match made.devices {
+            0 => String::new(),
+            count => {
+                let devices = counted(count, "device");
+                format!(", a capacity tier of {devices}, {}", size::show(made.device_bytes))
+            }
+        },
         made.domain,
         made.pool,
     ))
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Opens what was made, for only an open pool knows its domain.
@@ -66,6 +80,8 @@ fn describe(args: &FormatArgs) -> Result<Made> {
         slices: info.slices.len(),
         bytes: info.slices.iter().map(|slice| slice.bytes).sum(),
         data_copies: args.data_copies,
+        devices: info.devices.len(),
+        device_bytes: info.devices.iter().map(|device| device.bytes).sum(),
     })
 }
 

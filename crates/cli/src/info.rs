@@ -9,7 +9,8 @@ use crate::error::Result;
 use crate::facts::{CopiedFacts, Facts, MirrorFacts, ResilverFacts, WorkerFacts};
 use crate::output::{self, table};
 use crate::size::show;
-use crate::{access, whereabouts};
+use crate::tier::facts::DeviceFacts;
+use crate::{access, tier, whereabouts};
 
 #[derive(Serialize)]
 struct Info<'a> {
@@ -26,6 +27,8 @@ struct Info<'a> {
     kept_bytes: u64,
     inodes: u64,
     slices: Vec<Slice<'a>>,
+    /// The devices of the capacity tier.
+    devices: &'a [DeviceFacts],
     /// How far stale copies of a mirrored pool are brought up to date.
     resilver: Option<&'a ResilverFacts>,
     notes: &'a [String],
@@ -101,6 +104,7 @@ fn info<'a>(pool: &Path, facts: &'a Facts) -> Info<'a> {
         kept_bytes: facts.bytes(facts.blocks_kept()),
         inodes: facts.inodes,
         slices: slices.collect(),
+        devices: &facts.devices,
         resilver: facts.resilver.as_ref(),
         notes: &facts.notes,
     }
@@ -136,6 +140,9 @@ fn text(info: &Info<'_>) -> String {
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     rows.extend(info.slices.iter().map(row));
     text.push_str(&table(&rows));
+    if !info.devices.is_empty() {
+        text.push_str(&format!("\n{}", tier::table(info.devices)));
+    }
     for slice in &info.slices {
         if let Some(MirrorFacts { path, state }) = slice.mirror {
             let at = path

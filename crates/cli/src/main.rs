@@ -53,6 +53,7 @@ mod signals;
 mod size;
 mod stat;
 mod stats;
+mod tier;
 mod top;
 mod topology;
 mod tree;
@@ -94,6 +95,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Check(args) => check::run(args),
         Command::Scrub(args) => scrub::run(args),
         Command::Resilver(args) => resilver::run(args),
+        Command::Tier(args) => tier::run(args),
         Command::Df(args) => df::run(args),
         Command::Ls(args) => ls::run(args),
         Command::Tree(args) => tree::run(args),

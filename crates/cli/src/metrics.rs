@@ -51,6 +51,7 @@ pub fn text(sample: &Sample) -> String {
     page.one("syncs_total", "counter", "Syncs that closed an epoch.", sample.syncs);
     caches(&mut page, sample);
     slices(&mut page, sample);
+    tier(&mut page, sample);
     page.0
 }
 
@@ -151,6 +152,34 @@ fn slices(page: &mut Page, sample: &Sample) {
     }
 }
 
+fn tier(page: &mut Page, sample: &Sample) {
+    if let Some(bytes) = sample.bytes_per_user_byte() {
+        let help = "Bytes written to slices for each that programs wrote.";
+        page.one("slice_bytes_per_user_byte", "gauge", help, bytes);
+    }
+    let Some(tier) = sample.tier else { return };
+    let moved = tier.moved_bytes();
+    let rows = [
+        ("hits_total", "counter", "Looks that found their block in DRAM.", tier.hits),
+        ("read_blocks_total", "counter", "Blocks read from devices.", tier.read_blocks),
+        ("written_blocks_total", "counter", "Blocks written to devices.", tier.written_blocks),
+        ("moved_bytes_total", "counter", "Bytes that moved from slices to devices.", moved),
+        ("cached_bytes", "gauge", "DRAM in caches of the devices.", tier.cached_bytes),
+        ("slice_blocks", "gauge", "Data blocks of all slices.", tier.slice_blocks),
+        ("slice_blocks_used", "gauge", "Those not free for files.", tier.slice_blocks_used),
+        ("device_blocks", "gauge", "Data blocks of all devices.", tier.device_blocks),
+        ("device_blocks_free", "gauge", "Free ones.", tier.device_blocks_free),
+    ];
+    for (name, kind, help, value) in rows {
+        page.one(&format!("tier_{name}"), kind, help, value);
+    }
+    let dirty = tier.dirty_percent() / 100.0;
+    page.one("tier_dirty_ratio", "gauge", "Part of the slices that is in use.", dirty);
+    if let Some(percent) = tier.hit_percent() {
+        page.one("tier_hit_ratio", "gauge", "Part of the looks that were hits.", percent / 100.0);
+    }
+}
+
 /// A label's value.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
@@ -160,11 +189,13 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::sample::tests::sample;
+    use crate::tier::facts::TierFacts;
 
     #[test]
     fn every_line_has_heads_and_a_histogram_only_grows() {
         let mut odd = sample(1000, 2.0);
         odd.pool = "a\"b\\c\nd".to_owned();
+        odd.tier = Some(TierFacts { hits: 1, read_blocks: 3, ..TierFacts::default() });
         let text = text(&odd);
         assert!(
             text.contains("nearside_info{pool=\"a\\\"b\\\\c\\nd\",dir=\"/mnt\"} 1\n"),
@@ -189,5 +220,6 @@ mod tests {
         assert_eq!(last, 1000);
         let half = "nearside_call_seconds_bucket{call=\"read\",le=\"0.000000512\"} 500\n";
         assert!(text.contains(half), "{text}");
+        assert!(text.contains("\nnearside_tier_hit_ratio 0.25\n"), "{text}");
     }
 }

@@ -4,22 +4,28 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nearside::FormatOptions;
+use nearside::{FormatOptions, SliceSpec};
 use serde::Serialize;
 
 use crate::error::{self, Error, Result};
 use crate::size::show;
 use crate::{about, output};
 
+/// Smallest device of the capacity tier.
+const DEVICE_BYTES_MIN: u64 = 1 << 20;
+
 /// What `format` would make.
 #[derive(Debug, Serialize)]
 pub struct Plan {
     pool: String,
-    slices: Vec<Slice>,
+    slices: Vec<Item>,
+    /// Devices of the capacity tier.
+    devices: Vec<Item>,
 }
 
+/// A slice, or a device of the capacity tier.
 #[derive(Debug, Serialize)]
-struct Slice {
+struct Item {
     path: String,
     /// A device knows its size itself.
     bytes: Option<u64>,
@@ -29,31 +35,23 @@ struct Slice {
     new_bytes: u64,
 }
 
+/// What is wanted of a file system, what is free there, and a path on it; by its number.
+type Wanted = BTreeMap<u64, (u64, u64, PathBuf)>;
+
 /// What `format` would make in `pool`; fails where it would fail for what is there, or is not.
 pub fn plan(pool: &Path, options: &FormatOptions) -> Result<Plan> {
     refuse_pool(pool)?;
-    if options.data_copies > 1 && options.slices.len() < 2 {
-        let reason = "two copies of the data lie on different slices: give the pool two or more";
-        return Err(Error::Path { shown: pool.to_path_buf(), reason: reason.to_owned() });
-    }
-    let mut slices = Vec::new();
-    // By device: what is wanted of it, what is free there, and a path on it.
-    let mut wanted: BTreeMap<u64, (u64, u64, PathBuf)> = BTreeMap::new();
+    refuse_copies(pool, options)?;
+    let (mut slices, mut devices, mut wanted) = (Vec::new(), Vec::new(), Wanted::new());
     for (index, spec) in options.slices.iter().enumerate() {
         let path = spec.path.clone().unwrap_or_else(|| pool.join(format!("slice.{index}")));
-        let found = std::fs::metadata(&path).ok();
-        let is_file = found.as_ref().is_none_or(|meta| meta.is_file());
-        let len = found.as_ref().map_or(0, |meta| meta.len());
-        let asked = spec.bytes.or((!is_keeping(spec, len)).then_some(options.slice_bytes));
-        let bytes = if is_file { asked.or(Some(len)) } else { None };
-        let new_bytes = bytes.map_or(0, |bytes| bytes.saturating_sub(len));
-        if new_bytes > 0 {
-            let (device, free) = room(&path)?;
-            let of = wanted.entry(device).or_insert((0, free, path.clone()));
-            of.0 += new_bytes;
-        }
-        let now = found.map_or("nothing", |meta| about::kind(crate::side::kind_of(&meta)));
-        slices.push(Slice { path: path.display().to_string(), bytes, now, new_bytes });
+        slices.push(item(&path, spec, Some(options.slice_bytes), &mut wanted)?);
+    }
+    for (index, spec) in options.capacity.iter().enumerate() {
+        let path = spec.path.clone().unwrap_or_else(|| pool.join(format!("capacity.{index}")));
+        let device = item(&path, spec, None, &mut wanted)?;
+        refuse_device(&path, spec, &device)?;
+        devices.push(device);
     }
     for (wanted, free, path) in wanted.into_values() {
         if wanted > free {
@@ -61,11 +59,28 @@ pub fn plan(pool: &Path, options: &FormatOptions) -> Result<Plan> {
             return Err(Error::Path { shown: path, reason });
         }
     }
-    Ok(Plan { pool: pool.display().to_string(), slices })
+    Ok(Plan { pool: pool.display().to_string(), slices, devices })
+}
+
+/// What would be at `path`; `usual` is the size of what neither says its own nor is there.
+fn item(path: &Path, spec: &SliceSpec, usual: Option<u64>, wanted: &mut Wanted) -> Result<Item> {
+    let found = std::fs::metadata(path).ok();
+    let is_file = found.as_ref().is_none_or(|meta| meta.is_file());
+    let len = found.as_ref().map_or(0, |meta| meta.len());
+    let asked = spec.bytes.or(if is_keeping(spec, len) { None } else { usual });
+    let bytes = if is_file { asked.or(Some(len)) } else { None };
+    let new_bytes = bytes.map_or(0, |bytes| bytes.saturating_sub(len));
+    if new_bytes > 0 {
+        let (device, free) = room(path)?;
+        let of = wanted.entry(device).or_insert((0, free, path.to_path_buf()));
+        of.0 += new_bytes;
+    }
+    let now = found.map_or("nothing", |meta| about::kind(crate::side::kind_of(&meta)));
+    Ok(Item { path: path.display().to_string(), bytes, now, new_bytes })
 }
 
 /// Whether a file that is there keeps its size.
-fn is_keeping(spec: &nearside::SliceSpec, len: u64) -> bool {
+fn is_keeping(spec: &SliceSpec, len: u64) -> bool {
     spec.path.is_some() && spec.bytes.is_none() && len > 0
 }
 
@@ -73,15 +88,45 @@ fn refuse_pool(pool: &Path) -> Result<()> {
     let Ok(entries) = std::fs::read_dir(pool) else { return Ok(()) };
     for entry in entries {
         let entry = entry.map_err(error::io(pool))?;
-        if entry.file_name().to_string_lossy().starts_with("slice.") {
-            let reason = "a pool has this slice already; choose another directory".to_owned();
-            return Err(Error::Path { shown: entry.path(), reason });
-        }
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let what = match name {
+            _ if name.starts_with("slice") => "slice",
+            _ if name.starts_with("capacity") => "device",
+            _ => continue,
+        };
+        let reason = format!("a pool has this {what} already; choose another directory");
+        return Err(Error::Path { shown: entry.path(), reason });
     }
     Ok(())
 }
 
-/// The device that `path` would lie on, and its free bytes.
+fn refuse_copies(pool: &Path, options: &FormatOptions) -> Result<()> {
+    let reason = match options.data_copies {
+        0 | 1 => return Ok(()),
+        _ if options.slices.len() < 2 => {
+            "two copies of the data lie on different slices: give the pool two or more"
+        }
+        _ if !options.capacity.is_empty() => {
+            "data in a capacity tier has one copy: choose either the tier or two copies"
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::Path { shown: pool.to_path_buf(), reason: reason.to_owned() })
+}
+
+/// A device that is a file is there already, or says how large it is to be.
+fn refuse_device(path: &Path, spec: &SliceSpec, device: &Item) -> Result<()> {
+    let reason = match device.bytes {
+        Some(0) if spec.bytes.is_none() => "is not there yet; say how large to make it".to_owned(),
+        Some(bytes) if bytes < DEVICE_BYTES_MIN => format!(
+            "a device of the capacity tier has at least {DEVICE_BYTES_MIN} bytes, not {bytes}"
+        ),
+        _ => return Ok(()),
+    };
+    Err(Error::Path { shown: path.to_path_buf(), reason })
+}
+
+/// The file system that `path` would lie on, and its free bytes.
 fn room(path: &Path) -> Result<(u64, u64)> {
     let path = std::path::absolute(path).map_err(error::io(path))?;
     let above = path.ancestors().find(|it| it.exists()).unwrap_or(Path::new("/"));
@@ -92,16 +137,25 @@ fn room(path: &Path) -> Result<(u64, u64)> {
 
 /// The plan for people.
 pub fn text(plan: &Plan) -> String {
-    let mut rows = vec![["SLICE", "SIZE", "NEW", "NOW", "PATH"].map(str::to_owned).to_vec()];
-    for (index, slice) in plan.slices.iter().enumerate() {
+    let pool = output::shown(plan.pool.as_bytes());
+    let slices = table("SLICE", &plan.slices);
+    let devices = match plan.devices.as_slice() {
+        [] => String::new(),
+        devices => format!("\n{}", table("DEVICE", devices)),
+    };
+    format!("{pool}: nothing was made; this would be:\n{slices}{devices}")
+}
+
+fn table(what: &str, items: &[Item]) -> String {
+    let mut rows = vec![[what, "SIZE", "NEW", "NOW", "PATH"].map(str::to_owned).to_vec()];
+    for (index, item) in items.iter().enumerate() {
         rows.push(vec![
             index.to_string(),
-            slice.bytes.map_or_else(|| "its own".to_owned(), show),
-            show(slice.new_bytes),
-            slice.now.to_owned(),
-            output::shown(slice.path.as_bytes()),
+            item.bytes.map_or_else(|| "its own".to_owned(), show),
+            show(item.new_bytes),
+            item.now.to_owned(),
+            output::shown(item.path.as_bytes()),
         ]);
     }
-    let pool = output::shown(plan.pool.as_bytes());
-    format!("{pool}: nothing was made; this would be:\n{}", output::table(&rows))
+    output::table(&rows)
 }

@@ -8,6 +8,7 @@ use nearside::files::{CallCount, SliceStats, Stats};
 use serde::{Deserialize, Serialize};
 
 use crate::facts::{CopiedFacts, WorkerFacts};
+use crate::tier::facts::TierFacts;
 
 /// What a server has done and holds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -28,6 +29,12 @@ pub struct Sample {
     pub syncs: u64,
     /// DRAM in caches.
     pub cache: Cache,
+    /// Whether `copied` of the slices is counted.
+    #[serde(default)]
+    pub counts_copied: bool,
+    /// The capacity tier, if the pool has one.
+    #[serde(default)]
+    pub tier: Option<TierFacts>,
     /// The slices.
     pub slices: Vec<SliceSample>,
 }
@@ -156,6 +163,8 @@ impl Sample {
                 limit_bytes: stats.cache_limit_bytes,
                 held: slices.iter().fold(Held::default(), |sum, slice| sum.and(&slice.cache)),
             },
+            counts_copied: stats.counts_copied,
+            tier: stats.tier.map(TierFacts::from),
             slices,
         }
     }
@@ -179,10 +188,24 @@ impl Sample {
         now.bytes = now.bytes.saturating_sub(old.bytes);
         now.seconds = (now.seconds - old.seconds).max(0.0);
         new.syncs = new.syncs.saturating_sub(before.syncs);
+        new.tier = match (self.tier, before.tier) {
+            (Some(now), Some(old)) => Some(now.since(old)),
+            (now, _) => now,
+        };
         for (now, old) in new.slices.iter_mut().zip(&before.slices) {
             now.subtract(old);
         }
         new
+    }
+
+    /// Bytes that went to the slices (logs, checkpoints, blocks) for each that programs wrote; none
+    /// where blocks are not counted, or nothing was written.
+    pub fn bytes_per_user_byte(&self) -> Option<f64> {
+        let mut written = self.calls.iter().filter(|call| call.call == "write");
+        let user = written.next().map(|call| call.bytes).filter(|bytes| *bytes > 0)?;
+        let of_slices = self.slices.iter().map(SliceSample::written_bytes);
+        let all = of_slices.fold(self.checkpoints.bytes, u64::saturating_add);
+        self.counts_copied.then(|| (all as f64 / user as f64 * 100.0).round() / 100.0)
     }
 
     /// So many a second.
@@ -254,6 +277,15 @@ impl SliceSample {
         self.calls.retain(|call| call.count > 0);
     }
 
+    /// Bytes of records and blocks that were written to it.
+    fn written_bytes(&self) -> u64 {
+        let CopiedFacts { local_written_bytes, remote_written_bytes, .. } = self.copied;
+        // What a server says is not believed to fit.
+        [self.workers.written_bytes, local_written_bytes, remote_written_bytes]
+            .into_iter()
+            .fold(self.log_written_bytes, u64::saturating_add)
+    }
+
     /// Calls near it, and the bytes that they moved.
     pub fn calls_and_bytes(&self) -> (u64, u64) {
         // What a server says is not believed to fit.
@@ -301,90 +333,5 @@ impl CallSample {
 }
 
 #[cfg(test)]
-pub mod tests {
-    use super::*;
-
-    pub fn sample(count: u64, seconds: f64) -> Sample {
-        let held =
-            Held { map_bytes: 1 << 20, entry_bytes: 2 << 20, page_bytes: 4 << 20, inodes: 9 };
-        Sample {
-            pool: "/p".to_owned(),
-            dir: "/mnt".to_owned(),
-            process: 7,
-            serving_seconds: seconds,
-            calls: vec![CallSample {
-                call: "read".to_owned(),
-                count,
-                errors: count / 10,
-                bytes: count * 4096,
-                nanos: count * 1000,
-                buckets: vec![(30, count / 2), (60, count - count / 2), (9999, 1)],
-            }],
-            checkpoints: Checkpoints {
-                count: count / 100,
-                bytes: count,
-                seconds: 0.5,
-                last_seconds: 0.25,
-                age_seconds: Some(3.0),
-            },
-            syncs: 4,
-            cache: Cache { limit_bytes: 1 << 30, held: held.clone() },
-            slices: vec![SliceSample {
-                index: 0,
-                log_bytes: 64 << 20,
-                log_used_bytes: 16 << 20,
-                log_written_bytes: count,
-                blocks: 1000,
-                blocks_free: 250,
-                copies: 1,
-                cache: held,
-                workers: WorkerFacts::default(),
-                copied: CopiedFacts::default(),
-                calls: vec![SliceCall {
-                    call: "read".to_owned(),
-                    count,
-                    errors: count / 10,
-                    bytes: count * 4096,
-                    nanos: count * 1000,
-                }],
-            }],
-        }
-    }
-
-    #[test]
-    fn an_interval_is_what_happened_in_it() {
-        let (first, second) = (sample(1000, 10.0), sample(3000, 14.0));
-        let between = second.since(&first);
-        let call = &between.calls[0];
-        assert_eq!((call.count, call.errors, call.bytes), (2000, 200, 2000 * 4096));
-        assert!((between.rate(call.count) - 500.0).abs() < 1e-9);
-        assert_eq!(call.buckets[..2], [(30, 1000), (60, 1000)]);
-        assert_eq!(between.checkpoints.count, 20);
-        assert_eq!(between.slices[0].blocks_free, 250);
-        assert_eq!(between.slices[0].calls_and_bytes(), (2000, 2000 * 4096));
-        assert_eq!(between.slices[0].log_written_bytes, 2000);
-        let none = second.since(&second);
-        assert!(none.calls.is_empty() && none.slices[0].calls.is_empty());
-        // A server that began anew has counted from 0.
-        let other = Sample { process: 8, ..sample(50, 1.0) };
-        assert_eq!(other.since(&first).calls[0].count, 50);
-    }
-
-    #[test]
-    fn what_an_older_server_says_is_understood() {
-        let mut old = serde_json::to_value(sample(1000, 1.0)).unwrap();
-        assert_eq!(old["cache"]["page_bytes"], 4 << 20, "beside the limit, not below it");
-        let slice = old["slices"][0].as_object_mut().unwrap();
-        assert!(slice.remove("cache").is_some() && slice.remove("calls").is_some());
-        let read: Sample = serde_json::from_value(old).unwrap();
-        assert_eq!(read.slices[0].calls_and_bytes(), (0, 0));
-    }
-
-    #[test]
-    fn a_quantile_lies_in_its_bucket_whatever_was_sent() {
-        let call = &sample(1000, 1.0).calls[0];
-        let (half, most) = (call.quantile(0.5).unwrap(), call.quantile(0.99).unwrap());
-        assert_eq!(half, nearside::files::meter::bucket_end(30));
-        assert_eq!(most, nearside::files::meter::bucket_end(60));
-    }
-}
+#[path = "sample_tests.rs"]
+pub mod tests;

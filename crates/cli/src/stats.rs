@@ -21,8 +21,11 @@ Examples:
 
 p50 and p99 are the times that half and 99 % of the calls stayed below, to a quarter. A slice's
 calls are those that CPUs near it served, its cache is what DRAM holds of it; checkpoints are the
-whole pool's. With --json each look is one line. A server that follows another one (see
-nearside upgrade) counts from its own beginning. The server tells the pool's owner and root.")]
+whole pool's. Of a capacity tier: how much of the slices is in use (dirty), what moves to the
+devices, and what DRAM holds of them. Where slices lie on several nodes, and so copied blocks are
+counted: the bytes that went to persistent memory for each that programs wrote. With --json each
+look is one line. A server that follows another one (see nearside upgrade) counts from its own
+beginning. The server tells the pool's owner and root.")]
 pub struct StatsArgs {
     /// A mounted pool: its directory, or the one it is mounted on.
     #[arg(value_name = "DIR|POOL")]
@@ -172,7 +175,7 @@ pub fn pool_lines(sample: &Sample) -> String {
     let cache = &sample.cache.held;
     let seconds = |it: f64| nanos((it * 1e9) as u64);
     let age = done.age_seconds.map_or_else(|| "never".to_owned(), |age| format!("{age:.1} s ago"));
-    format!(
+    let lines = format!(
         "checkpoints  {}, {} written, {} in all, the last took {}, {age}\n\
          syncs        {}\n\
          caches       {} maps, {} entries, {} tree pages, {} inodes; limit {}\n",
@@ -186,6 +189,26 @@ pub fn pool_lines(sample: &Sample) -> String {
         show(cache.page_bytes),
         cache.inodes,
         show(limit),
+    );
+    lines + &write_line(sample) + &tier_line(sample)
+}
+
+/// What writing costs the slices, where that is known.
+fn write_line(sample: &Sample) -> String {
+    let each = sample.bytes_per_user_byte();
+    each.map_or_else(String::new, |it| format!("writes       {it} PM bytes per user byte\n"))
+}
+
+/// What the capacity tier does, if the pool has one.
+fn tier_line(sample: &Sample) -> String {
+    let Some(tier) = sample.tier else { return String::new() };
+    let hits =
+        tier.hit_percent().map_or_else(|| "no looks".to_owned(), |it| format!("{it} % hits"));
+    format!(
+        "tier         {} % dirty, {}/s written back, {} cached, {hits}\n",
+        tier.dirty_percent(),
+        show(sample.rate(tier.moved_bytes()) as u64),
+        show(tier.cached_bytes),
     )
 }
 
@@ -208,6 +231,7 @@ pub fn nanos(nanos: u64) -> String {
 mod tests {
     use super::*;
     use crate::sample::tests::sample;
+    use crate::tier::facts::TierFacts;
 
     #[test]
     fn the_tables_show_what_was_counted() {
@@ -219,5 +243,26 @@ mod tests {
         assert!(line("0 ").contains("25 %") && line("0 ").contains("75 %"), "{text}");
         assert!(line("checkpoints").contains("the last took 250 ms, 3.0 s ago"), "{text}");
         assert_eq!(nanos(12_345), "12 us");
+    }
+
+    #[test]
+    fn a_tier_has_a_line() {
+        let mut sample = sample(1000, 2.0);
+        assert!(!text(&sample).contains("tier"));
+        let tier = TierFacts {
+            moved_blocks: 512,
+            cached_bytes: 3 << 20,
+            slice_blocks: 100,
+            slice_blocks_used: 30,
+            ..TierFacts::default()
+        };
+        sample.tier = Some(tier);
+        let line = "\ntier         30 % dirty, 1 MiB/s written back, 3 MiB cached, no looks\n";
+        assert!(text(&sample).contains(line), "{}", text(&sample));
+        sample.tier = Some(TierFacts { hits: 3, read_blocks: 1, ..tier });
+        sample.calls[0].call = "write".to_owned();
+        for line in ["3 MiB cached, 75 % hits\n", "\nwrites       0 PM bytes per user byte\n"] {
+            assert!(text(&sample).contains(line), "{}", text(&sample));
+        }
     }
 }

@@ -17,8 +17,9 @@ use crate::stats::{self, nanos};
 const KEYS_TO_END: [u8; 4] = [b'q', b'Q', 3, 4];
 /// Columns of the bar of a log.
 const BAR_COLUMNS: u64 = 10;
-/// Lines that are there whatever the pool does: the first two, heads, those of the whole pool.
-const FIXED_LINES: usize = 9;
+/// Lines that are there whatever the pool does, besides those of the whole pool: the first two,
+/// heads, empty ones.
+const FIXED_LINES: usize = 6;
 
 /// Arguments of `top`.
 #[derive(Debug, Args)]
@@ -112,9 +113,10 @@ fn frame(sample: &Sample, missing: Option<&str>, size: Size) -> Vec<String> {
         },
         String::new(),
     ];
-    lines.extend(stats::pool_lines(sample).lines().map(str::to_owned));
+    let of_pool = stats::pool_lines(sample);
+    lines.extend(of_pool.lines().map(str::to_owned));
     lines.push(String::new());
-    let room = size.rows.saturating_sub(FIXED_LINES);
+    let room = size.rows.saturating_sub(FIXED_LINES + of_pool.lines().count());
     let slices = sample.slices.len().min((room / 2).max(1));
     lines.extend(slice_table(sample, slices).lines().map(str::to_owned));
     lines.push(String::new());

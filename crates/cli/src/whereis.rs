@@ -1,9 +1,10 @@
-//! `nearside where`: on which slices a file lies, and how much of it is near.
+//! `nearside where`: on which slices and devices a file lies, and how much of it is near.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
-use nearside::files::{FileExtent, Layout, NearSlice};
+use nearside::files::{ExtentOn, FileExtent, Layout, NearSlice};
 use serde::Serialize;
 
 use crate::error::{self, Result};
@@ -20,7 +21,8 @@ Examples:
   nearside where /mnt/near/db --json
 
 Local is what lies on the node of the CPU that this runs on. Blocks count as a whole; what a small
-file holds may lie in a log or a tree, and counts nowhere. nearside set says where new blocks go.")]
+file holds may lie in a log or a tree, and counts nowhere. What lies on a device of the capacity
+tier is local to nobody. nearside set says where new blocks go.")]
 pub struct WhereArgs {
     /// A file or directory: in a pool, or of a mount.
     #[arg(value_name = "PATH|POOL:/PATH", value_parser = Operand::parser())]
@@ -45,6 +47,8 @@ struct Report {
     /// Of the bytes.
     local_percent: Option<f64>,
     slices: Vec<Share>,
+    /// Devices of the capacity tier, those that it lies on.
+    devices: Vec<Below>,
     extents: Vec<Extent>,
 }
 
@@ -57,11 +61,36 @@ struct Share {
 }
 
 #[derive(Serialize)]
+struct Below {
+    device: u8,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
 struct Extent {
     offset: u64,
     bytes: u64,
-    slice: u8,
+    /// Either a slice or a device.
+    slice: Option<u8>,
+    device: Option<u8>,
     at: u64,
+}
+
+impl Extent {
+    fn new(extent: &FileExtent) -> Extent {
+        let (slice, device) = match extent.on {
+            ExtentOn::Slice(slice) => (Some(slice), None),
+            ExtentOn::Device(device) => (None, Some(device)),
+        };
+        Extent { offset: extent.offset, bytes: extent.bytes, slice, device, at: extent.at }
+    }
+
+    fn on(&self) -> String {
+        match (self.slice, self.device) {
+            (Some(slice), _) => slice.to_string(),
+            (None, device) => device.map_or_else(String::new, device_name),
+        }
+    }
 }
 
 /// What was asked of the pool.
@@ -120,21 +149,23 @@ fn all(is_dir: bool, some: &mut dyn FnMut(u64) -> Result<Part>) -> Result<Vec<Fi
 fn report(seen: &Seen, cpu: u32) -> Report {
     let near = seen.slices.iter().find(|slice| slice.cpus.contains(&cpu));
     let node = near.map(|slice| slice.node);
-    let bytes_on = |slice: u8| {
-        let on = seen.extents.iter().filter(|extent| extent.slice == slice);
-        on.map(|extent| extent.bytes).sum()
+    let bytes_on = |on: ExtentOn| -> u64 {
+        let there = seen.extents.iter().filter(|extent| extent.on == on);
+        there.map(|extent| extent.bytes).sum()
     };
     let share = |slice: &NearSlice| Share {
         slice: slice.slice,
         node: slice.node,
-        bytes: bytes_on(slice.slice),
+        bytes: bytes_on(ExtentOn::Slice(slice.slice)),
         local: slice.cpus.contains(&cpu),
     };
     let slices: Vec<Share> = seen.slices.iter().map(share).collect();
-    let bytes: u64 = slices.iter().map(|share| share.bytes).sum();
+    let named: BTreeSet<u8> = seen.extents.iter().filter_map(|it| device_of(it.on)).collect();
+    let below = |device: u8| Below { device, bytes: bytes_on(ExtentOn::Device(device)) };
+    let devices: Vec<Below> = named.into_iter().map(below).collect();
+    let bytes = slices.iter().map(|share| share.bytes).sum::<u64>()
+        + devices.iter().map(|below| below.bytes).sum::<u64>();
     let local: u64 = slices.iter().filter(|share| share.local).map(|share| share.bytes).sum();
-    let extent =
-        |it: &FileExtent| Extent { offset: it.offset, bytes: it.bytes, slice: it.slice, at: it.at };
     Report {
         path: seen.shown.display().to_string(),
         layout: seen.layout.to_string(),
@@ -142,8 +173,20 @@ fn report(seen: &Seen, cpu: u32) -> Report {
         node,
         local_percent: (bytes > 0 && node.is_some()).then(|| percent(local, bytes)),
         slices,
-        extents: seen.extents.iter().map(extent).collect(),
+        devices,
+        extents: seen.extents.iter().map(Extent::new).collect(),
     }
+}
+
+fn device_of(on: ExtentOn) -> Option<u8> {
+    match on {
+        ExtentOn::Slice(_) => None,
+        ExtentOn::Device(device) => Some(device),
+    }
+}
+
+fn device_name(device: u8) -> String {
+    format!("device {device}")
 }
 
 fn percent(part: u64, of: u64) -> f64 {
@@ -172,12 +215,16 @@ fn text(report: &Report, with_extents: bool) -> String {
             if share.local { "yes" } else { "-" }.to_owned(),
         ]);
     }
+    for Below { device, bytes } in &report.devices {
+        let share = format!("{} %", percent(*bytes, report.bytes.max(1)));
+        let none = || "-".to_owned();
+        rows.push(vec![device_name(*device), none(), show(*bytes), share, none()]);
+    }
     text.push_str(&output::table(&rows));
     if with_extents {
         let mut rows = vec![["OFFSET", "BYTES", "SLICE", "AT"].map(str::to_owned).to_vec()];
         rows.extend(report.extents.iter().map(|it| {
-            let slice = u64::from(it.slice);
-            [it.offset, it.bytes, slice, it.at].map(|number| number.to_string()).to_vec()
+            vec![it.offset.to_string(), it.bytes.to_string(), it.on(), it.at.to_string()]
         }));
         text.push('\n');
         text.push_str(&output::table(&rows));
@@ -191,7 +238,12 @@ mod tests {
 
     fn seen() -> Seen {
         let near = |slice, node, cpus: &[u32]| NearSlice { slice, node, cpus: cpus.to_vec() };
-        let extent = |offset, bytes, slice| FileExtent { offset, bytes, slice, at: 4096 };
+        let extent = |offset, bytes, slice| FileExtent {
+            offset,
+            bytes,
+            on: ExtentOn::Slice(slice),
+            at: 4096,
+        };
         Seen {
             shown: "/mnt/file".into(),
             layout: Layout::Auto,
@@ -210,6 +262,24 @@ mod tests {
         let text = text(&found, true);
         assert!(text.contains("83.3 % of it local to node 0"), "{text}");
         assert!(text.ends_with("20480   12288  2      4096\n"), "{text}");
+    }
+
+    #[test]
+    fn what_lies_on_a_device_is_on_no_slice_and_local_to_nobody() {
+        let mut seen = seen();
+        for (offset, device) in [(65536, 1), (131072, 0), (262144, 1)] {
+            let on = ExtentOn::Device(device);
+            seen.extents.push(FileExtent { offset, bytes: 8192, on, at: 1 << 16 });
+        }
+        let found = report(&seen, 2);
+        assert_eq!((found.bytes, found.local_percent), (49152, Some(41.7)));
+        let devices: Vec<_> = found.devices.iter().map(|it| (it.device, it.bytes)).collect();
+        assert_eq!(devices, [(0, 8192), (1, 16384)]);
+        let last = &found.extents[5];
+        assert_eq!((last.slice, last.device), (None, Some(1)));
+        let text = text(&found, true);
+        assert!(text.contains("\ndevice 1  -     16 KiB  33.3 %  -\n"), "{text}");
+        assert!(text.ends_with("262144  8192   device 1  65536\n"), "{text}");
     }
 
     #[test]

@@ -51,11 +51,6 @@ impl FileSystem {
         buffer[done..].fill(0);
         Ok(())
     }
-
-    /// What was read of the capacity tier and written there since open, if the pool has one.
-    pub fn tier_counts(&self) -> Option<tier::TierCounts> {
-        self.core.tier.as_ref().map(tier::Tier::counts)
-    }
 }
 
 impl Core {

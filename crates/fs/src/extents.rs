@@ -13,16 +13,35 @@ use pool::{BLOCK_BYTES, BlockAddr};
 /// Leaves that one call looks at (512 MiB of a file): it is over soon, whatever the file is like.
 const LEAVES_MAX: u32 = 1024;
 
-/// A run of a file's blocks that lie one behind the other on one slice.
+/// What an extent lies on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum ExtentOn {
+    /// This slice.
+    Slice(u8),
+    /// This device of the capacity tier.
+    Device(u8),
+}
+
+impl ExtentOn {
+    fn of(addr: BlockAddr) -> ExtentOn {
+        match addr.device() {
+            Some(device) => ExtentOn::Device(device as u8),
+            None => ExtentOn::Slice(addr.slice()),
+        }
+    }
+}
+
+/// A run of a file's blocks that lie one behind the other on one slice, or on one device of the
+/// capacity tier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileExtent {
     /// Where it begins in the file, bytes.
     pub offset: u64,
     /// How long it is: whole blocks, also at the file's end.
     pub bytes: u64,
-    /// The slice that it lies on.
-    pub slice: u8,
-    /// Where in the slice, bytes.
+    /// What it lies on.
+    pub on: ExtentOn,
+    /// Where on that, bytes.
     pub at: u64,
 }
 
@@ -109,7 +128,7 @@ impl Core {
                     found.push(FileExtent {
                         offset: block * BLOCK_BYTES,
                         bytes: BLOCK_BYTES,
-                        slice: view.addr.slice(),
+                        on: ExtentOn::of(view.addr),
                         at: view.addr.block() * BLOCK_BYTES,
                     });
                 }
@@ -138,7 +157,7 @@ impl Core {
 }
 
 fn goes_on(last: &FileExtent, block: u64, addr: BlockAddr) -> bool {
-    last.slice == addr.slice()
+    last.on == ExtentOn::of(addr)
         && last.offset + last.bytes == block * BLOCK_BYTES
         && last.at + last.bytes == addr.block() * BLOCK_BYTES
 }

@@ -267,7 +267,7 @@ impl Core {
         }
         let view = self.view_block(&inode, block)?;
         if view.shared || view.reserved || view.addr.device().is_some() {
-            // nobody patches a block that has other places, none that is written, or one of the tier
+            // nobody patches a block that has other places, none that is reserved, none of the tier
             return Err(damaged_record(record));
         }
         let patches = view.patches.as_deref().unwrap_or(&Patches::default()).with(at, data);

@@ -2,6 +2,7 @@
 
 use crate::meter::{CallCount, Meter};
 use crate::system::FileSystem;
+use crate::tier_stats::TierStats;
 use crate::traffic::Copied;
 use parking_lot::Mutex;
 use std::sync::atomic::Ordering;
@@ -49,6 +50,10 @@ pub struct Stats {
     pub syncs: u64,
     /// DRAM that caches may use, bytes.
     pub cache_limit_bytes: u64,
+    /// Whether `copied` of the slices is counted: they lie on several nodes.
+    pub counts_copied: bool,
+    /// The capacity tier, if the pool has one.
+    pub tier: Option<TierStats>,
     /// The slices.
     pub slices: Vec<SliceStats>,
 }
@@ -184,6 +189,8 @@ impl FileSystem {
             checkpoint_age: times.ended.map(|ended| ended.elapsed()),
             syncs: core.pool.syncs(),
             cache_limit_bytes: core.pool.options().memory(),
+            counts_copied: core.traffic.is_some(),
+            tier: core.tier_stats(),
             slices: slices.collect(),
         }
     }

@@ -20,7 +20,6 @@ use crate::keys;
 use crate::leaf::{LEAF_BLOCKS, LEAF_INDEX_MAX};
 use crate::leaf_value;
 use crate::slot::{Freed, SlotChange, SlotView};
-use crate::system::FileSystem;
 use crate::types::{FileKind, Ino};
 use parking_lot::{Condvar, Mutex};
 use pmem::Domain;
@@ -33,7 +32,7 @@ use std::time::Duration;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Blocks that are written together.
-const BATCH_BLOCKS: usize = 256;
+pub const BATCH_BLOCKS: usize = 256;
 /// The share of the slices' blocks, in percent, above which blocks are written back.
 pub const DIRTY_PERCENT: u64 = 30;
 /// How long the thread sleeps between looks at that share.
@@ -104,14 +103,6 @@ impl WriteBack {
 
     fn len(&self) -> usize {
         self.line.lock().leaves.len()
-    }
-}
-
-impl FileSystem {
-    /// Moves all blocks to the capacity tier that can be there, as far as it has room; gives how
-    /// many it moved.
-    pub fn write_back_all(&self) -> Result<u64> {
-        self.core.write_back(u64::MAX)
     }
 }
 

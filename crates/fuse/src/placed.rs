@@ -5,10 +5,11 @@
 //! nearside.layout           auto | near | stripe | node:K; of a directory, what is inherited
 //! nearside.slices           a line for each slice: its number, its node, CPUs near it
 //! nearside.extents.OFFSET   a line for each extent from there on: offset, bytes, slice, place;
-//!                           `more OFFSET` where to go on, unless that is all
+//!                           `more OFFSET` where to go on, unless that is all; for the slice there
+//!                           is `device:K` where it lies on a device of the capacity tier
 //! ```
 
-use nearside::files::{FileExtent, Layout, NearSlice};
+use nearside::files::{ExtentOn, FileExtent, Layout, NearSlice};
 use std::str::FromStr;
 
 /// Where new blocks go.
@@ -22,6 +23,8 @@ pub(crate) const PREFIX: &[u8] = b"nearside.";
 
 /// Before the offset where to go on.
 const MORE: &str = "more ";
+/// Before the number of a device of the capacity tier.
+const DEVICE: &str = "device:";
 
 /// Most extents that one answer holds: Linux has no longer values than 64 KiB.
 pub const EXTENTS_MAX: usize = 800;
@@ -52,7 +55,12 @@ pub fn layout(value: &[u8]) -> Option<Layout> {
 }
 
 pub(crate) fn encode_extents((extents, next): &(Vec<FileExtent>, Option<u64>)) -> String {
-    let line = |it: &FileExtent| format!("{} {} {} {}\n", it.offset, it.bytes, it.slice, it.at);
+    let line = |it: &FileExtent| match it.on {
+        ExtentOn::Slice(slice) => format!("{} {} {slice} {}\n", it.offset, it.bytes, it.at),
+        ExtentOn::Device(device) => {
+            format!("{} {} {DEVICE}{device} {}\n", it.offset, it.bytes, it.at)
+        }
+    };
     let next = next.map(|next| format!("{MORE}{next}\n"));
     extents.iter().map(line).chain(next).collect()
 }
@@ -68,11 +76,18 @@ pub fn extents(value: &[u8]) -> Option<(Vec<FileExtent>, Option<u64>)> {
         Some(FileExtent {
             offset: number(words)?,
             bytes: number(words)?,
-            slice: number(words)?,
+            on: lies_on(words.next()?)?,
             at: number(words)?,
         })
     })?;
     Some((extents, next))
+}
+
+fn lies_on(word: &str) -> Option<ExtentOn> {
+    match word.strip_prefix(DEVICE) {
+        Some(device) => device.parse().ok().map(ExtentOn::Device),
+        None => word.parse().ok().map(ExtentOn::Slice),
+    }
 }
 
 pub(crate) fn encode_slices(slices: &[NearSlice]) -> String {
@@ -114,7 +129,11 @@ mod tests {
 
     #[test]
     fn what_is_told_is_understood() {
-        let extent = |n: u64| FileExtent { offset: n, bytes: u64::MAX, slice: 255, at: u64::MAX };
+        let on = |n: u64| match n % 2 {
+            0 => ExtentOn::Slice(191),
+            _ => ExtentOn::Device(62),
+        };
+        let extent = |n| FileExtent { offset: n, bytes: u64::MAX, on: on(n), at: u64::MAX };
         let extents_told: Vec<FileExtent> = (0..EXTENTS_MAX as u64).map(extent).collect();
         for next in [None, Some(u64::MAX)] {
             let told = (extents_told.clone(), next);
@@ -135,6 +154,9 @@ mod tests {
             &b"1 2 3"[..],
             b"1 2 3 4 5",
             b"1 2 256 4",
+            b"1 2 device:256 4",
+            b"1 2 device: 4",
+            b"1 2 device 4",
             b"-1 2 3 4",
             b"\xff",
             b"more x",

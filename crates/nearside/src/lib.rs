@@ -58,8 +58,8 @@ pub use fs::{
 };
 pub use metadata::Metadata;
 pub use pool::{
-    Atime, Emulated, FormatOptions, MirrorInfo, MirrorState, OpenOptions, PoolInfo, SliceInfo,
-    SliceSpec,
+    Atime, DeviceInfo, Emulated, FormatOptions, MirrorInfo, MirrorState, OpenOptions, PoolInfo,
+    SliceInfo, SliceSpec,
 };
 pub use pool_door::{Pool, check, check_watched, repair, replace_slice, undo};
 pub use read_dir::{DirEntry, ReadDir};

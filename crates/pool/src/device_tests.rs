@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 struct Memory(Mutex<Vec<u8>>);
 
 impl Memory {
-    fn new(bytes: usize) -> Arc<dyn Device> {
+    fn of(bytes: usize) -> Arc<dyn Device> {
         Arc::new(Memory(Mutex::new(vec![0; bytes])))
     }
 }
@@ -47,7 +47,7 @@ fn identity(index: usize) -> [u8; 16] {
 }
 
 fn devices(count: usize) -> Vec<Arc<dyn Device>> {
-    (0..count).map(|_| Memory::new(2 << 20)).collect()
+    (0..count).map(|_| Memory::of(2 << 20)).collect()
 }
 
 fn made(count: usize) -> (Table, Vec<Arc<dyn Device>>) {
@@ -105,7 +105,7 @@ fn what_is_missing_foreign_twice_or_cut_is_refused() {
     Table::new([7; 16], &others, &identity).unwrap().write_headers(&others).unwrap();
     assert!(refused(&table, &others).contains("belongs to another pool"));
 
-    let (short, larger) = (Memory::new(1 << 20), Memory::new(2 << 20));
+    let (short, larger) = (Memory::of(1 << 20), Memory::of(2 << 20));
     let mut header = [0; BLOCK_BYTES as usize];
     all[0].transfer(&mut [Transfer::Read(0, &mut header)]).unwrap();
     short.transfer(&mut [Transfer::Write(0, &header)]).unwrap();
@@ -118,7 +118,7 @@ fn what_is_missing_foreign_twice_or_cut_is_refused() {
 
 #[test]
 fn a_device_that_is_too_small_is_no_device() {
-    let small = vec![Memory::new(4096)];
+    let small = vec![Memory::of(4096)];
     let error = Table::new([9; 16], &small, &identity).unwrap_err().to_string();
     assert!(error.contains("at least"), "{error}");
 }

@@ -124,6 +124,11 @@ impl Cache {
         done.notify_all();
     }
 
+    /// Lets go of all pages that nobody has; gives how many.
+    pub fn evict_all(&self) -> usize {
+        self.parts.iter().map(|(part, _)| part.lock().evict_all()).sum()
+    }
+
     /// Pages that are there.
     pub fn pages(&self) -> usize {
         self.parts.iter().map(|(part, _)| part.lock().circle.len()).sum()
@@ -161,6 +166,22 @@ impl Part {
             }
         }
         false
+    }
+
+    /// Lets go of all pages that nobody has; gives how many.
+    fn evict_all(&mut self) -> usize {
+        let (before, mut at) = (self.circle.len(), 0);
+        while let Some(frame) = self.circle.get(at) {
+            // see `evict_one`
+            if Arc::strong_count(&frame.page) > 1 {
+                at += 1;
+                continue;
+            }
+            let addr = frame.addr;
+            self.entries.remove(&addr);
+            self.take_out(at);
+        }
+        before - self.circle.len()
     }
 
     /// Takes a page out of the circle; the last one takes its place.

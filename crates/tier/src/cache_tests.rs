@@ -88,3 +88,19 @@ fn a_page_in_use_is_not_let_go() {
     cache.forget(addr(1));
     assert!(held.is_dead(), "the cache knows it still");
 }
+
+#[test]
+fn all_pages_but_those_in_use_can_be_let_go_at_once() {
+    let cache = Cache::new(1024);
+    (0..300).for_each(|block| load(&cache, block));
+    let held = cache.get(addr(7)).unwrap();
+    let reading = number(&cache, 1000);
+    assert_eq!(cache.evict_all(), 299);
+    assert_eq!(cache.pages(), 1);
+    assert_eq!(cache.get(addr(7)).map(|page| page.bytes()[0]), Some(7));
+    drop(held);
+    cache.loaded(addr(1000), reading, Some(&page(1)));
+    assert_eq!(cache.evict_all(), 2, "what was being read is there, too");
+    (0..300).for_each(|block| load(&cache, block));
+    assert_eq!(cache.pages(), 300);
+}

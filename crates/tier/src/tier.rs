@@ -125,6 +125,12 @@ impl Tier {
         self.cache(addr).forget(addr);
     }
 
+    /// Lets go of all that is cached and that nobody reads just now; gives how many bytes.
+    pub fn evict_all(&self) -> u64 {
+        let pages: usize = self.caches.iter().map(Cache::evict_all).sum();
+        pages as u64 * BLOCK_BYTES
+    }
+
     /// Writes blocks that are to take these places: nobody knows of them yet.
     pub fn write(&self, devices: &[Capacity], places: &[Extent], data: &[u8]) -> Result<()> {
         let mut rest = data;

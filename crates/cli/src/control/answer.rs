@@ -15,6 +15,7 @@ use crate::facts::Facts;
 use crate::metrics;
 use crate::sample::Sample;
 use crate::scrub::{self, Scrubbed};
+use crate::tier::{Evicted, Flushed};
 use crate::verdict::Verdict;
 
 /// How often a check says how far it is.
@@ -33,10 +34,11 @@ pub struct Subject {
     began: Instant,
     checks: Arc<Turns>,
     scrubs: Arc<Turns>,
+    tiers: Arc<Turns>,
 }
 
-/// The checks, or the scrubs, that were asked for and have no answer yet. One at a time: what a
-/// check looks at is not used again before its end.
+/// The checks, the scrubs, or what the tier is to do: what was asked for and has no answer yet. One
+/// at a time: what a check looks at is not used again before its end.
 #[derive(Debug, Default)]
 struct Turns {
     count: AtomicUsize,
@@ -82,8 +84,8 @@ impl Drop for Turn<'_> {
 impl Subject {
     /// The pool in `pool`, which is mounted on `dir`.
     pub fn new(fs: Arc<FileSystem>, pool: PathBuf, dir: PathBuf) -> Subject {
-        let (checks, scrubs) = (Arc::default(), Arc::default());
-        Subject { fs, pool, dir, began: Instant::now(), checks, scrubs }
+        let (checks, scrubs, tiers) = (Arc::default(), Arc::default(), Arc::default());
+        Subject { fs, pool, dir, began: Instant::now(), checks, scrubs, tiers }
     }
 
     /// The line that answers a short question.
@@ -95,7 +97,7 @@ impl Subject {
                 let attr = self.fs.getattr(Ino(*inode));
                 line(Say::Done(attr.ok().map(|attr| attr.created.0)))
             }
-            Ask::Check | Ask::Scrub { .. } => {
+            Ask::Check | Ask::Scrub { .. } | Ask::TierFlush | Ask::TierEvict => {
                 line(Say::<()>::Failed("a check answers by itself".to_owned()))
             }
         }
@@ -125,6 +127,18 @@ impl Subject {
             let fs = self.fs.clone();
             move |each| Ok(fs.scrub(scrub::rate(bytes_per_s), each)?.map(Scrubbed::from))
         });
+    }
+
+    /// The same: writes back to the capacity tier.
+    pub fn flush(&self, asking: UnixStream) {
+        let fs = self.fs.clone();
+        in_turn(&self.tiers, "write-back", asking, move |each| Flushed::of(&fs, each));
+    }
+
+    /// The same: lets go of what is cached of it.
+    pub fn evict(&self, asking: UnixStream) {
+        let fs = self.fs.clone();
+        in_turn(&self.tiers, "eviction", asking, move |_| Ok(Some(Evicted::of(&fs))));
     }
 }
 

@@ -15,6 +15,7 @@ use crate::facts::Facts;
 use crate::sample::Sample;
 use crate::scrub::Scrubbed;
 use crate::server_lock::Watch;
+use crate::tier::{Evicted, Flushed};
 use crate::verdict::Verdict;
 
 /// Longest time without a word from the server.
@@ -87,6 +88,16 @@ impl Client {
     /// Verifies all that is stored by its checksums, and repairs what has a copy.
     pub fn scrub(&mut self, bytes_per_s: u64, each: &mut dyn FnMut(Progress)) -> Result<Scrubbed> {
         self.ask(Ask::Scrub { bytes_per_s }, each)
+    }
+
+    /// Writes back all that can lie on the devices of the capacity tier.
+    pub fn flush(&mut self, each: &mut dyn FnMut(Progress)) -> Result<Flushed> {
+        self.ask(Ask::TierFlush, each)
+    }
+
+    /// Lets go of what is cached of them.
+    pub fn evict(&mut self) -> Result<Evicted> {
+        self.ask(Ask::TierEvict, &mut |_| {})
     }
 
     fn ask<T: DeserializeOwned>(&mut self, ask: Ask, each: &mut dyn FnMut(Progress)) -> Result<T> {

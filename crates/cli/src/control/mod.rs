@@ -57,6 +57,10 @@ enum Ask {
         /// Bytes per second that are read at most; 0: no bound.
         bytes_per_s: u64,
     },
+    /// To write back all that can lie on the devices of the capacity tier.
+    TierFlush,
+    /// To let go of what is cached of them.
+    TierEvict,
 }
 
 /// An answer, or a part of one.

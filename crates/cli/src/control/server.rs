@@ -273,6 +273,14 @@ fn reply(connection: &mut Connection, subject: &Subject, asked: &[u8]) -> io::Re
             subject.scrub(stream.try_clone()?, bytes_per_s);
             Ok(false)
         }
+        Ok(super::Ask::TierFlush) => {
+            subject.flush(stream.try_clone()?);
+            Ok(false)
+        }
+        Ok(super::Ask::TierEvict) => {
+            subject.evict(stream.try_clone()?);
+            Ok(false)
+        }
         Ok(ask) => {
             connection.put(subject.answer(&ask), false);
             Ok(true)

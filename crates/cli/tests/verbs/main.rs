@@ -19,5 +19,6 @@ mod scrubs;
 mod stops;
 mod support;
 mod terminal;
+mod tiers;
 mod trees;
 mod watching;

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Scratch, ok, run};
 
-const VERBS: [&str; 24] = [
+const VERBS: [&str; 25] = [
     "format",
     "mount",
     "umount",
@@ -12,6 +12,7 @@ const VERBS: [&str; 24] = [
     "check",
     "scrub",
     "resilver",
+    "tier",
     "df",
     "ls",
     "tree",

@@ -64,6 +64,26 @@ impl Scratch {
         scratch
     }
 
+    /// A formatted pool of two slices of 16 MiB on nodes of their own, and two devices below them,
+    /// of 48 and 32 MiB.
+    pub fn tiered() -> Scratch {
+        let scratch = Scratch { root: tempfile::tempdir().unwrap(), mount: None };
+        scratch.format_tiered("pool");
+        scratch
+    }
+
+    /// Makes one more such pool; says what `format` said.
+    pub fn format_tiered(&self, name: &str) -> String {
+        let device = |index: u32, size: &str| {
+            let path = self.root().join(format!("{name}.device{index}"));
+            format!("--capacity={}:{size}", path.display())
+        };
+        let options = ["--slices=2", "--size=16M", "--durability=process", "--virtual-nodes=2"];
+        let (first, second) = (device(0, "48M"), device(1, "32M"));
+        let name = format!("@{name}");
+        self.ok(&[&["format", &name], &options[..], &[&first, &second]].concat())
+    }
+
     /// A formatted pool in the domain `sync`.
     pub fn synced() -> Scratch {
         let scratch = Scratch { root: tempfile::tempdir().unwrap(), mount: None };

@@ -121,8 +121,9 @@ impl TestPool {
     }
 }
 
-/// Copies the slices, and the devices of the capacity tier, in `from` into the directory `to`, as they are at one moment: a checkpoint in
-/// the background may still be writing, and then the copy is made again.
+/// Copies the slices, and the devices of the capacity tier, in `from` into the directory `to`, as
+/// they are at one moment: a checkpoint in the background may still be writing, and then the copy
+/// is made again.
 pub fn snapshot(from: &Path, to: &Path) {
     let paths: Vec<PathBuf> = slices(from).into_iter().chain(devices(from)).collect();
     let read = || paths.iter().map(|path| std::fs::read(path).unwrap()).collect::<Vec<_>>();

@@ -42,7 +42,7 @@ impl Shadow {
 }
 
 fn moved(fs: &FileSystem) -> u64 {
-    fs.tier_counts().unwrap().written_blocks
+    fs.tier_stats().unwrap().written_blocks
 }
 
 #[test]

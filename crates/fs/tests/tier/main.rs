@@ -1,6 +1,7 @@
 //! The capacity tier: what does not fit into the slices.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod asked;
 #[path = "../common/mod.rs"]
 mod common;
 mod larger;
@@ -9,6 +10,7 @@ mod refused;
 use common::{TestPool, options};
 use pool::{FormatOptions, SliceSpec};
 
+/// A mebibyte.
 pub const MIB: u64 = 1 << 20;
 
 /// A pool with devices of so many bytes below its slices.
@@ -17,6 +19,7 @@ pub fn tiered(slices: usize, slice_bytes: u64, devices: &[u64]) -> FormatOptions
     FormatOptions { capacity: devices.iter().map(device).collect(), ..options(slices, slice_bytes) }
 }
 
+/// Such a pool, formatted.
 pub fn pool(slices: usize, slice_bytes: u64, devices: &[u64]) -> TestPool {
     TestPool::with(&tiered(slices, slice_bytes, devices))
 }

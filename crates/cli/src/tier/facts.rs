@@ -1,0 +1,146 @@
+//! What a pool says of its capacity tier; so it goes over the control socket.
+
+use nearside::DeviceInfo;
+use nearside::files::TierStats;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a block.
+const BLOCK_BYTES: u64 = 4096;
+
+/// A device of the capacity tier.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DeviceFacts {
+    /// Its place in the tier.
+    pub index: u32,
+    /// Where it is.
+    pub path: String,
+    /// NUMA node that it is near, if known.
+    pub node: Option<u32>,
+    /// Bytes in all.
+    pub bytes: u64,
+    /// Data blocks in all.
+    pub blocks: u64,
+    /// Data blocks free.
+    pub blocks_free: u64,
+}
+
+impl From<DeviceInfo> for DeviceFacts {
+    fn from(info: DeviceInfo) -> DeviceFacts {
+        let DeviceInfo { path, index, bytes, node, blocks, blocks_free } = info;
+        DeviceFacts { index, path, node, bytes, blocks, blocks_free }
+    }
+}
+
+/// What the tier has done since the pool was opened, and what it holds. Blocks are of 4 KiB.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct TierFacts {
+    /// Looks that found a block of a device in DRAM.
+    pub hits: u64,
+    /// Blocks that were read from devices.
+    pub read_blocks: u64,
+    /// Blocks that were written to devices.
+    pub written_blocks: u64,
+    /// Blocks that files have on devices since, and no longer in slices.
+    pub moved_blocks: u64,
+    /// DRAM in the caches.
+    pub cached_bytes: u64,
+    /// Data blocks of all slices.
+    pub slice_blocks: u64,
+    /// Of these not free for files.
+    pub slice_blocks_used: u64,
+    /// Data blocks of all devices.
+    pub device_blocks: u64,
+    /// Of these free.
+    pub device_blocks_free: u64,
+}
+
+impl From<TierStats> for TierFacts {
+    fn from(stats: TierStats) -> TierFacts {
+        TierFacts {
+            hits: stats.hits,
+            read_blocks: stats.read_blocks,
+            written_blocks: stats.written_blocks,
+            moved_blocks: stats.moved_blocks,
+            cached_bytes: stats.cached_bytes,
+            slice_blocks: stats.slice_blocks,
+            slice_blocks_used: stats.slice_blocks_used,
+            device_blocks: stats.device_blocks,
+            device_blocks_free: stats.device_blocks_free,
+        }
+    }
+}
+
+impl TierFacts {
+    /// What was done since `old`; what is held is as now.
+    pub fn since(self, old: TierFacts) -> TierFacts {
+        TierFacts {
+            hits: self.hits.saturating_sub(old.hits),
+            read_blocks: self.read_blocks.saturating_sub(old.read_blocks),
+            written_blocks: self.written_blocks.saturating_sub(old.written_blocks),
+            moved_blocks: self.moved_blocks.saturating_sub(old.moved_blocks),
+            ..self
+        }
+    }
+
+    /// How many of a hundred looks found their block in DRAM, if anybody looked.
+    pub fn hit_percent(&self) -> Option<f64> {
+        percent(self.hits, self.hits.saturating_add(self.read_blocks))
+    }
+
+    /// How much of the slices is in use: what is written back there is free.
+    pub fn dirty_percent(&self) -> f64 {
+        percent(self.slice_blocks_used, self.slice_blocks).unwrap_or(0.0)
+    }
+
+    /// How much of the devices is in use.
+    pub fn used_percent(&self) -> f64 {
+        let used = self.device_blocks.saturating_sub(self.device_blocks_free);
+        percent(used, self.device_blocks).unwrap_or(0.0)
+    }
+
+    /// Bytes that were written back.
+    pub fn moved_bytes(&self) -> u64 {
+        bytes(self.moved_blocks)
+    }
+}
+
+/// Bytes of so many blocks. What a server says is not believed to fit.
+pub fn bytes(blocks: u64) -> u64 {
+    blocks.saturating_mul(BLOCK_BYTES)
+}
+
+/// With one digit behind the point.
+fn percent(part: u64, of: u64) -> Option<f64> {
+    (of > 0).then(|| (part as f64 * 1000.0 / of as f64).round() / 10.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_of_what_there_is() {
+        let none = TierFacts::default();
+        assert_eq!(
+            (none.hit_percent(), none.dirty_percent(), none.used_percent()),
+            (None, 0.0, 0.0)
+        );
+        let first = TierFacts { hits: 10, read_blocks: 10, moved_blocks: 5, ..none };
+        let second = TierFacts {
+            hits: 12,
+            read_blocks: 11,
+            moved_blocks: 7,
+            slice_blocks: 1000,
+            slice_blocks_used: 333,
+            device_blocks: 8,
+            device_blocks_free: 7,
+            ..none
+        };
+        let between = second.since(first);
+        assert_eq!((between.hit_percent(), between.moved_bytes()), (Some(66.7), 8192));
+        assert_eq!((between.dirty_percent(), between.used_percent()), (33.3, 12.5));
+        let nonsense = TierFacts { hits: u64::MAX, read_blocks: 9, moved_blocks: 1 << 60, ..none };
+        assert_eq!(nonsense.hit_percent(), Some(100.0));
+        assert_eq!(nonsense.moved_bytes(), u64::MAX);
+    }
+}

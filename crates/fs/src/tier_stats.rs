@@ -1,0 +1,60 @@
+//! What the capacity tier has done and holds, in numbers.
+
+use crate::core::Core;
+use crate::system::FileSystem;
+use std::sync::atomic::Ordering;
+
+/// What the capacity tier has done since open, and what it holds. Blocks are of 4 KiB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TierStats {
+    /// Looks that found a block of a device in DRAM.
+    pub hits: u64,
+    /// Blocks that were read from devices.
+    pub read_blocks: u64,
+    /// Blocks that were written to devices; files may have been faster, and not need them there.
+    pub written_blocks: u64,
+    /// Blocks that files have on devices since, and no longer in slices.
+    pub moved_blocks: u64,
+    /// DRAM in the caches, bytes.
+    pub cached_bytes: u64,
+    /// Data blocks of all slices.
+    pub slice_blocks: u64,
+    /// Of these not free for files: what is not written back, trees, and what is kept for them.
+    pub slice_blocks_used: u64,
+    /// Data blocks of all devices.
+    pub device_blocks: u64,
+    /// Of these free.
+    pub device_blocks_free: u64,
+}
+
+impl FileSystem {
+    /// What the capacity tier has done since open, and what it holds, if the pool has one.
+    pub fn tier_stats(&self) -> Option<TierStats> {
+        self.core.tier_stats()
+    }
+
+    /// Lets go of what is cached of the capacity tier, if the pool has one; gives how many bytes.
+    pub fn evict_caches(&self) -> Option<u64> {
+        self.core.tier.as_ref().map(tier::Tier::evict_all)
+    }
+}
+
+impl Core {
+    /// See [`FileSystem::tier_stats`].
+    pub fn tier_stats(&self) -> Option<TierStats> {
+        let counts = self.tier.as_ref()?.counts();
+        let (slice_blocks, free) = self.pool.slice_blocks();
+        let spaces = || self.pool.devices().iter().map(|device| &device.space);
+        Some(TierStats {
+            hits: counts.hits,
+            read_blocks: counts.read_blocks,
+            written_blocks: counts.written_blocks,
+            moved_blocks: self.write_back.blocks.load(Ordering::Relaxed),
+            cached_bytes: counts.cached_bytes,
+            slice_blocks,
+            slice_blocks_used: slice_blocks.saturating_sub(free),
+            device_blocks: spaces().map(|space| space.blocks()).sum(),
+            device_blocks_free: spaces().map(|space| space.free()).sum(),
+        })
+    }
+}

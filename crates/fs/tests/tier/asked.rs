@@ -1,0 +1,84 @@
+//! What is done when somebody asks for it: writing back, and emptying the caches.
+
+use crate::common::{TestPool, content, make, pattern};
+use crate::{MIB, pool, tiered};
+use fs::{ExtentOn, FileSystem, Ino};
+use pool::FormatOptions;
+
+/// Bytes of a file on slices and on devices.
+fn lies(fs: &FileSystem, ino: Ino) -> (u64, u64) {
+    let (extents, next) = fs.extents(ino, 0, usize::MAX).unwrap();
+    assert_eq!(next, None);
+    extents.iter().fold((0, 0), |(slices, devices), extent| match extent.on {
+        ExtentOn::Slice(slice) => {
+            assert!(slice < 2, "{extent:?}");
+            (slices + extent.bytes, devices)
+        }
+        ExtentOn::Device(device) => {
+            assert!(device < 2, "{extent:?}");
+            (slices, devices + extent.bytes)
+        }
+    })
+}
+
+#[test]
+fn all_is_written_back_in_steps_that_can_be_ended() {
+    for process in [true, false] {
+        let options = FormatOptions { process, ..tiered(2, 64 * MIB, &[48 * MIB, 32 * MIB]) };
+        let mut pool = TestPool::with(&options);
+        let fs = pool.start();
+        let file = make(&fs, "file");
+        let data = pattern(1, 16 * MIB as usize);
+        fs.write(&file, 0, &data).unwrap();
+        assert_eq!(lies(&fs, file.ino()), (16 * MIB, 0), "less than is written back by itself");
+        assert_eq!(fs.write_back_watched(&mut |_, _| false).unwrap(), None);
+        assert_eq!(fs.tier_stats().unwrap().moved_blocks, 0);
+        let mut steps = Vec::new();
+        let ended = fs.write_back_watched(&mut |done, of| {
+            steps.push((done, of));
+            steps.len() < 3
+        });
+        assert_eq!(ended.unwrap(), None);
+        assert!(steps.is_sorted() && steps[2].0 >= 4 * MIB, "{steps:?}");
+        assert!(steps.iter().all(|(done, of)| done <= of && *of >= 16 * MIB), "{steps:?}");
+        let (slices, devices) = lies(&fs, file.ino());
+        assert!(slices > 0 && devices >= 4 * MIB && slices + devices == 16 * MIB);
+        let moved = fs.write_back_watched(&mut |_, _| true).unwrap();
+        assert_eq!(moved, Some(slices / 4096));
+        assert_eq!(lies(&fs, file.ino()), (0, 16 * MIB));
+        let stats = fs.tier_stats().unwrap();
+        assert_eq!(stats.moved_blocks, 4096, "{stats:?}");
+        assert_eq!(stats.device_blocks - stats.device_blocks_free, 4096, "{stats:?}");
+        fs.sync().unwrap();
+        drop(file);
+        let fs = pool.killed(fs);
+        let file = crate::common::find(&fs, "file");
+        assert!(content(&fs, &file) == data);
+        assert_eq!(lies(&fs, file.ino()), (0, 16 * MIB));
+        fs.close().unwrap();
+        drop((file, fs));
+        pool.assert_clean();
+    }
+}
+
+#[test]
+fn caches_are_emptied_and_filled_again() {
+    let pool = pool(1, 16 * MIB, &[48 * MIB]);
+    let fs = pool.start();
+    let file = make(&fs, "file");
+    let data = pattern(1, 8 * MIB as usize);
+    fs.write(&file, 0, &data).unwrap();
+    fs.write_back_all().unwrap();
+    for round in 1..3 {
+        assert!(content(&fs, &file) == data);
+        let stats = fs.tier_stats().unwrap();
+        assert_eq!((stats.cached_bytes, stats.read_blocks), (8 * MIB, round * 2048), "{stats:?}");
+        assert_eq!(fs.evict_caches(), Some(8 * MIB));
+        assert_eq!(fs.tier_stats().unwrap().cached_bytes, 0);
+        assert_eq!(fs.evict_caches(), Some(0));
+    }
+    let without = TestPool::new(1, 16 * MIB);
+    let fs = without.start();
+    assert_eq!((fs.evict_caches(), fs.tier_stats()), (None, None));
+    assert_eq!(fs.write_back_watched(&mut |_, _| true).unwrap(), Some(0));
+}
