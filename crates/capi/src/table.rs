@@ -1,7 +1,8 @@
 //! What callers in C have open, by number.
 //!
-//! A number is the place of a thing and how often that place was used: one that was closed is known
-//! as such for ever. Looking one up takes no lock that others hold for long: each place has its own.
+//! A number is the place of a thing and how often that place was used: one that was closed is
+//! known as such for ever. Looking one up takes no lock that others hold for long: each place has
+//! its own.
 
 use crate::answer::{Answer, Errno};
 use parking_lot::{Mutex, RwLock};

@@ -1,8 +1,10 @@
 //! The operations that are explored, and the tree that they find.
 
+use crate::attributes::attributes;
 use crate::images::Outcome;
+use crate::transactions::transactions;
 use crate::world::{World, pattern};
-use fs::{Fallocate, Layout, NewNode, RenameMode, Result, SetAttr, XattrMode};
+use fs::{Fallocate, NewNode, RenameMode, Result};
 
 /// One operation: one call of the file system (or the few that its name says).
 #[derive(Clone, Copy, Debug)]
@@ -20,15 +22,6 @@ pub struct Op {
 /// A part of a call.
 pub type Part = fn(&mut World, u64) -> Result<()>;
 
-const ACCESS: &str = "system.posix_acl_access";
-const DEFAULT: &str = "system.posix_acl_default";
-
-/// A list with a user of its own.
-const ACL: [u8; 44] = [
-    2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 2, 0, 6, 0, 9, 0, 0, 0, 4, 0, 5, 0, 255, 255, 255,
-    255, 16, 0, 6, 0, 255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255,
-];
-
 pub(crate) type Act = fn(&mut World) -> Result<()>;
 
 pub(crate) fn nothing(_: &mut World) -> Result<()> {
@@ -37,13 +30,13 @@ pub(crate) fn nothing(_: &mut World) -> Result<()> {
 
 macro_rules! op {
     ($name:literal, $run:expr) => {
-        Op { name: $name, prepare: nothing, run: $run, part: None }
+        Op { name: $name, prepare: $crate::catalog::nothing, run: $run, part: None }
     };
     ($name:literal, $prepare:expr, $run:expr) => {
         Op { name: $name, prepare: $prepare, run: $run, part: None }
     };
     ($name:literal, $first:expr, $then:expr, $run:expr) => {
-        op!($name, |w| $first(w).and_then(|()| ($then as Act)(w)), $run)
+        op!($name, |w| $first(w).and_then(|()| ($then as $crate::catalog::Act)(w)), $run)
     };
 }
 
@@ -89,8 +82,19 @@ pub fn plant(world: &mut World) -> Result<()> {
 
 /// All operations.
 pub fn catalog() -> Vec<Op> {
-    [names(), unnamed(), renames(), writes(), sizes(), reserved(), copies(), shared(), attributes()]
-        .concat()
+    [
+        names(),
+        unnamed(),
+        renames(),
+        writes(),
+        sizes(),
+        reserved(),
+        copies(),
+        shared(),
+        attributes(),
+        transactions(),
+    ]
+    .concat()
 }
 
 /// The operation of this name.
@@ -209,22 +213,6 @@ fn writes() -> Vec<Op> {
         op!("append", |w| w.fs.append(&*w.open("/file")?, &pattern(9, 700)).map(|_| ())),
         op!("append-small", |w| w.fs.append(&*w.open("/two")?, b"!").map(|_| ())),
         op!("append-block", |w| w.fs.append(&*w.open("/attrs")?, &pattern(9, 4096)).map(|_| ())),
-        op!("transact", |w| w.commit(&[("/file", 4000, 300), ("/file", 3 * BLOCK, 4096)])),
-        op!("transact-small", |w| w.commit(&[
-            ("/file", 20, 8),
-            ("/file", 90, 8),
-            ("/file", 5000, 8)
-        ])),
-        op!("transact-files", |w| {
-            w.commit(&[
-                ("/fardir/far", 5000, 60),
-                ("/file", 8, 8),
-                ("/two", 0, 5000),
-                ("/heavy", 9, 9),
-            ])
-        }),
-        op!("transact-large", |w| w
-            .commit(&[("/file", 100, 3 * 4096), ("/two", 600 * BLOCK, 9000)])),
         op!("write-past-end", |w| w.write("/file", 9 * BLOCK + 5, &pattern(9, 3000))),
         op!("write-patch-hole", |w| w.write("/attrs", 600 * BLOCK + 9, b"far out")),
         op!("checkpoint", |w| w.fs.checkpoint()),
@@ -375,39 +363,5 @@ fn shared() -> Vec<Op> {
         op!("shared-replace", share, |w| w.rename("/heavy", "/copy", RenameMode::Replace)),
         op!("shared-checkpoint", share, |w| w.fs.checkpoint()),
         op!("shared-checkpoint-after", share_folded, |w| w.unlink("/copy"), |w| w.fs.checkpoint()),
-    ]
-}
-
-fn attributes() -> Vec<Op> {
-    vec![
-        op!("setattr", |w| {
-            let layout = Some(Layout::Stripe);
-            let change = SetAttr { mode: Some(0o600), uid: Some(1), layout, ..SetAttr::default() };
-            w.fs.setattr(w.ino("/file")?, &change).map(|_| ())
-        }),
-        op!("setattr-size", |w| {
-            let change = SetAttr { mode: Some(0o400), size: Some(77), ..SetAttr::default() };
-            w.fs.setattr(w.ino("/file")?, &change).map(|_| ())
-        }),
-        op!("setacl", |w| w.setxattr("/file", ACCESS, &ACL)),
-        op!("setacl-default", |w| w.setxattr("/dir", DEFAULT, &ACL)),
-        op!("chmod-acl", |w| w.setxattr("/file", ACCESS, &ACL), |w| {
-            let change = SetAttr { mode: Some(0o421), ..SetAttr::default() };
-            w.fs.setattr(w.ino("/file")?, &change).map(|_| ())
-        }),
-        op!("create-inherits", |w| w.setxattr("/dir", DEFAULT, &ACL), |w| {
-            w.make("/dir/new", NewNode::File).map(|_| ())
-        }),
-        op!("mkdir-inherits", |w| w.setxattr("/dir", DEFAULT, &ACL), |w| {
-            w.make("/dir/new", NewNode::Directory).map(|_| ())
-        }),
-        op!("setxattr", |w| w.setxattr("/file", "user.new", b"value")),
-        op!("setxattr-large", |w| w.setxattr("/dir", "user.big", &pattern(9, 9000))),
-        op!("setxattr-replace", |w| w.setxattr("/attrs", "user.large", &pattern(9, 20))),
-        op!("setxattr-grow", |w| {
-            let (name, value) = (b"user.small", pattern(9, 4000));
-            w.fs.setxattr(w.ino("/attrs")?, name, &value, XattrMode::Replace)
-        }),
-        op!("removexattr", |w| w.fs.removexattr(w.ino("/attrs")?, b"user.large")),
     ]
 }

@@ -13,6 +13,7 @@
 
 pub mod adequacy;
 pub mod arena;
+pub mod attributes;
 pub mod catalog;
 pub mod chain;
 pub mod core;
@@ -40,6 +41,7 @@ pub mod select;
 pub mod shrink;
 pub mod snapshot;
 pub mod start;
+pub mod transactions;
 pub mod turns;
 pub mod unfinished;
 pub mod verify;

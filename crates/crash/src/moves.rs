@@ -1,6 +1,6 @@
 //! Operations of a pool with a capacity tier.
 
-use crate::catalog::{Act, BLOCK, Op, op};
+use crate::catalog::{BLOCK, Op, op};
 use crate::world::{World, pattern};
 use fs::Result;
 

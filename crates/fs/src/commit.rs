@@ -43,10 +43,13 @@ pub struct Expected<'d> {
     pub data: &'d [u8],
 }
 
+/// Bytes, and where in a file they go.
+type Piece<'d> = (u64, Cow<'d, [u8]>);
+
 /// What a transaction writes to one file: pieces that do not touch, in their order.
 struct Part<'d> {
     inode: &'d Arc<Inode>,
-    pieces: Vec<(u64, Cow<'d, [u8]>)>,
+    pieces: Vec<Piece<'d>>,
 }
 
 impl FileSystem {
@@ -114,7 +117,7 @@ impl Core {
 
     /// The ranges of all parts are held.
     fn commit_held(&self, parts: &[Part<'_>]) -> Result<()> {
-        let joined: Vec<Vec<(u64, Cow<'_, [u8]>)>> =
+        let joined: Vec<Vec<Piece<'_>>> =
             parts.iter().map(|part| self.joined(part)).collect::<Result<_>>()?;
         let (mut blocks, mut leaves) = (0, BTreeSet::new());
         for (part, pieces) in parts.iter().zip(&joined) {
@@ -142,7 +145,7 @@ impl Core {
     fn log_parts<'d>(
         &self,
         parts: &[Part<'_>],
-        joined: &'d [Vec<(u64, Cow<'_, [u8]>)>],
+        joined: &'d [Vec<Piece<'_>>],
         (record, all): (&mut RecordBuffer, &mut Vec<Vec<Prepared<'d>>>),
         time: i64,
     ) -> Result<()> {
@@ -176,7 +179,7 @@ impl Core {
     fn prepare_all<'d>(
         &self,
         parts: &[Part<'_>],
-        joined: &'d [Vec<(u64, Cow<'_, [u8]>)>],
+        joined: &'d [Vec<Piece<'_>>],
         (record, all): (&mut RecordBuffer, &mut Vec<Vec<Prepared<'d>>>),
         in_flight: &mut InFlight,
     ) -> Result<()> {
@@ -201,10 +204,10 @@ impl Core {
     }
 
     /// The pieces of a part, of which no two lie in one block: what is between them there is added.
-    fn joined<'d>(&self, part: &'d Part<'_>) -> Result<Vec<(u64, Cow<'d, [u8]>)>> {
-        let mut joined: Vec<(u64, Cow<'d, [u8]>)> = Vec::with_capacity(part.pieces.len());
+    fn joined<'d>(&self, part: &'d Part<'_>) -> Result<Vec<Piece<'d>>> {
+        let mut joined: Vec<Piece<'d>> = Vec::with_capacity(part.pieces.len());
         for (offset, data) in &part.pieces {
-            let meets = |(before, bytes): &&mut (u64, Cow<'_, [u8]>)| {
+            let meets = |(before, bytes): &&mut Piece<'_>| {
                 (*before + bytes.len() as u64 - 1) / BLOCK_BYTES == offset / BLOCK_BYTES
             };
             let Some((before, bytes)) = joined.last_mut().filter(meets) else {
@@ -310,13 +313,13 @@ fn parts_of<'d>(writes: &[Write<'d>]) -> Vec<Part<'d>> {
 
 /// Pieces of a file that do not touch each other, in their order.
 #[derive(Default)]
-struct Pieces<'d>(Vec<(u64, Cow<'d, [u8]>)>);
+struct Pieces<'d>(Vec<Piece<'d>>);
 
 impl<'d> Pieces<'d> {
     /// Puts bytes over what is there.
     fn put(&mut self, offset: u64, data: &'d [u8]) {
         let end = offset + data.len() as u64;
-        let stop = |(start, bytes): &(u64, Cow<'_, [u8]>)| *start + bytes.len() as u64;
+        let stop = |(start, bytes): &Piece<'_>| *start + bytes.len() as u64;
         let first = self.0.partition_point(|piece| stop(piece) < offset);
         let last = self.0.partition_point(|(start, _)| *start <= end);
         if first == last {

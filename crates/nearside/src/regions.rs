@@ -6,10 +6,10 @@ use region::{
 };
 
 impl Pool {
-    /// Maps `bytes` bytes of a file from `offset` on, a multiple of 4096, as memory: loads are plain
-    /// loads, stores go through a [`Transaction`]. Where the file ends before, zeros are loaded; a
-    /// transaction that writes there makes it longer. A file that is not open for writing is mapped
-    /// to be read.
+    /// Maps `bytes` bytes of a file from `offset` on, a multiple of 4096, as memory: loads are
+    /// plain loads, stores go through a [`Transaction`]. Where the file ends before, zeros are
+    /// loaded; a transaction that writes there makes it longer. A file that is not open for
+    /// writing is mapped to be read.
     ///
     /// ```
     /// # fn main() -> nearside::Result<()> {

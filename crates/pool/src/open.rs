@@ -66,15 +66,14 @@ impl Pool {
         check_set(&candidates)?;
         let slots: Vec<Slots> = candidates.iter().map(Candidate::slots).collect();
         let mut notes = Vec::new();
-        let roots = choose_roots(&candidates, &slots);
-        let roots = salvage::or_newest(roots, &slots, options, &mut notes)?;
+        let chosen = choose_roots(&candidates, &slots);
+        let roots = salvage::or_newest(chosen, &slots, options, &mut notes)?;
         let highest = highest_generation(&slots);
         let nodes = Nodes::new(&candidates, options)?;
         let mut recovery = Recovery::default();
         let mut slices = Vec::new();
         let mut unreadable = Vec::new();
-        let mut inodes = 0;
-        let mut complete = 0;
+        let (mut inodes, mut complete) = (0, 0);
         for (index, candidate) in candidates.into_iter().enumerate() {
             let found = slots[index][roots.slots[index]];
             let has_root = found.is_some();
@@ -114,8 +113,8 @@ impl Pool {
         salvage::or_note(check_last(&roots, &slots, complete), options, &mut notes)?;
         notes.extend(recovery.sort_unreadable(unreadable));
         recovery.records.sort_by_key(|r| (r.stamp, r.slice, r.lane, r.chunk, r.position));
-        let (parts, options) = ((slices, devices), options.clone());
-        let mut pool = Pool::assemble(parts, roots, highest, nodes, options, notes, inodes);
+        let parts = (slices, devices, options.clone());
+        let mut pool = Pool::assemble(parts, roots, highest, nodes, notes, inodes);
         pool.mirrors = mirrors;
         pool.meet_machine();
         if !pool.options().salvage {

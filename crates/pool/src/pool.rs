@@ -72,11 +72,10 @@ pub struct Pool {
 
 impl Pool {
     pub(crate) fn assemble(
-        (slices, devices): (Vec<Slice>, Vec<Capacity>),
+        (slices, devices, options): (Vec<Slice>, Vec<Capacity>, OpenOptions),
         roots: Roots,
         generation_highest: u64,
         nodes: Nodes,
-        options: OpenOptions,
         notes: Vec<String>,
         inodes_at_open: u64,
     ) -> Pool {

@@ -56,9 +56,7 @@ impl Inner {
         for page in first..end {
             match self.pages.get(page) {
                 COLD if !used.get(page - first).copied().unwrap_or(true) => {
-                    if self.pages.change(page, COLD, EVICTING) {
-                        self.evict(page);
-                    }
+                    self.evict(page);
                 }
                 COLD => drop(self.pages.change(page, COLD, RESIDENT)),
                 RESIDENT => {
@@ -85,7 +83,11 @@ impl Inner {
         }
     }
 
+    /// Takes a cold page away, if nobody was faster.
     fn evict(&self, page: usize) {
+        if !self.pages.change(page, COLD, EVICTING) {
+            return;
+        }
         match self.memory.drop_pages(page * PAGE_BYTES, PAGE_BYTES) {
             Ok(()) => {
                 self.shared.gone(self, 1);

@@ -161,7 +161,7 @@ impl Inner {
     }
 
     /// Whether the page is there; then it is this thread's, until it is made RESIDENT or ABSENT. If
-    /// it is on its way, it is brought again. The caller has published what changed of it, and holds
+    /// it is on its way, it is brought again. The caller has published what changed of it, and has
     /// its range.
     fn seize(&self, page: usize) -> bool {
         loop {
