@@ -96,7 +96,7 @@ impl Core {
     pub fn fetch_views(&self, first: BlockAddr, views: &[SlotView]) -> Result<()> {
         let is_away = |addr: &BlockAddr| {
             let tier = self.tier.as_ref().filter(|_| addr.device().is_some() && *addr != first);
-            tier.is_some_and(|tier| tier.page(*addr).is_none())
+            tier.is_some_and(|tier| !tier.has(*addr))
         };
         let mut addrs = vec![first];
         addrs.extend(views.iter().map(|view| view.addr).filter(is_away));
@@ -104,11 +104,14 @@ impl Core {
     }
 
     /// What is cached of a block does not match its checksum: the next one who wants it reads it
-    /// anew.
+    /// anew. True if that may help: it was not read for this very call.
     #[cold]
-    pub fn forget_page(&self, addr: BlockAddr) {
-        if let Some(tier) = self.tier.as_ref().filter(|_| addr.device().is_some()) {
+    pub fn forget_page(&self, addr: BlockAddr) -> bool {
+        let tier = self.tier.as_ref().filter(|_| addr.device().is_some());
+        tier.is_some_and(|tier| {
+            let was_held = tier.is_held(addr);
             tier.forget(addr);
-        }
+            !was_held
+        })
     }
 }

@@ -146,7 +146,7 @@ impl Core {
             let mut clean = Vec::new();
             let mut kept = inode.map.inner_bytes();
             inode.map.for_each(0, &mut |index, leaf| {
-                if leaf.dirty.load(Ordering::Relaxed) || !inode.map.in_tree(index) {
+                if leaf.is_dirty() || !inode.map.in_tree(index) {
                     kept += leaf.memory_bytes() as u64;
                 } else {
                     clean.push(index);
@@ -204,7 +204,7 @@ fn encode_inode(inode: &Arc<Inode>, batch: &mut SliceBatch) {
 fn encode_leaf(inode: &Inode, index: u64, batch: &mut SliceBatch) {
     // a leaf that was cut off since is in the void
     let Some(leaf) = inode.map.cached(index) else { return };
-    leaf.dirty.store(false, Ordering::Relaxed);
+    leaf.set_clean();
     let change = leaf.encode().map_or(Change::Delete, Change::Put);
     batch.changes.push((keys::key(inode.ino, keys::MAP, index), change));
     leaf.fold_patches(&mut |slot, patches| {

@@ -248,12 +248,13 @@ impl Core {
             self.pool.check_writable()?;
             let result = op();
             drop(entered);
-            match result {
-                Err(Error::Pool(error)) => self.make_way(&mut refusals, error)?,
-                result => {
-                    self.let_go();
-                    return result;
-                }
+            let ended = match result {
+                Err(Error::Pool(error)) => self.make_way(&mut refusals, error).err().map(Err),
+                result => Some(result),
+            };
+            if let Some(ended) = ended {
+                self.let_go();
+                return ended;
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::types::FILE_BYTES_MAX;
 use arc_swap::ArcSwapOption;
 use pool::{BlockAddr, Pool};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 #[path = "leaf_lock.rs"]
 mod lock;
@@ -52,6 +52,12 @@ const RESERVED: u64 = 1 << 57;
 /// The block was written or read since somebody looked who is cold: a hint, see `write_back`.
 const USED: u64 = 1 << 56;
 
+/// Of a leaf: it changed since the last cut.
+pub const DIRTY: u8 = 1;
+/// Of a leaf: it is listed as one that may have blocks to be written back (`write_back.rs`).
+const LISTED: u8 = 2;
+const BOTH: u8 = DIRTY | LISTED;
+
 #[derive(Debug, Default)]
 struct Slot {
     word: AtomicU64,
@@ -65,8 +71,8 @@ pub struct Leaf {
     sequence: Sequence,
     /// Changes of blocks in place, and 1 when the leaf died.
     in_place: AtomicU64,
-    /// Changed since the last cut.
-    pub dirty: AtomicBool,
+    /// [`DIRTY`], [`LISTED`].
+    state: AtomicU8,
     /// Some slot may be reserved.
     reserves: AtomicBool,
     slots: Box<[Slot]>,
@@ -79,7 +85,7 @@ impl Leaf {
         Leaf {
             sequence: Sequence::new(),
             in_place: AtomicU64::new(0),
-            dirty: AtomicBool::new(false),
+            state: AtomicU8::new(0),
             reserves: AtomicBool::new(false),
             slots: (0..room).map(|_| Slot::default()).collect(),
         }
@@ -95,11 +101,30 @@ impl Leaf {
         size_of::<Leaf>() + self.slots.len() * size_of::<Slot>()
     }
 
-    /// It changed; true if it had not since the last cut. Under its lock, so that who grows the
-    /// leaf takes the mark along.
+    /// It changed: what it was not before, of [`DIRTY`] and [`LISTED`]. Under its lock, so that who
+    /// grows the leaf takes the marks along.
     #[inline]
-    pub fn set_dirty(&self) -> bool {
-        !self.dirty.load(Ordering::Relaxed) && !self.dirty.swap(true, Ordering::Relaxed)
+    pub fn set_dirty(&self) -> u8 {
+        match self.state.load(Ordering::Relaxed) {
+            BOTH => 0,
+            _ => BOTH & !self.state.fetch_or(BOTH, Ordering::Relaxed),
+        }
+    }
+
+    /// Whether it changed since the last cut.
+    pub fn is_dirty(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & DIRTY != 0
+    }
+
+    /// The cut has it as it is.
+    pub fn set_clean(&self) {
+        self.state.fetch_and(!DIRTY, Ordering::Relaxed);
+    }
+
+    /// It is no longer among those that may have blocks to be written back. Under its lock: what
+    /// was published before is seen by who looks now, and what comes later lists it again.
+    pub fn unlist(&self) {
+        self.state.fetch_and(!LISTED, Ordering::Relaxed);
     }
 
     /// Locks it for publication; `None` if it is dead.
@@ -242,7 +267,7 @@ impl Leaf {
             to.crc.store(from.crc.load(Ordering::Relaxed), Ordering::Relaxed);
             to.patches.store(from.patches.load_full());
         }
-        larger.dirty.store(self.dirty.load(Ordering::Relaxed), Ordering::Relaxed);
+        larger.state.store(self.state.load(Ordering::Relaxed), Ordering::Relaxed);
         larger.reserves.store(self.reserves(), Ordering::Relaxed);
         larger
     }

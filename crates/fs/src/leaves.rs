@@ -4,7 +4,7 @@ use crate::core::{Core, damaged_value};
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::keys;
-use crate::leaf::{LEAF_BLOCKS, Leaf, LeafLock};
+use crate::leaf::{DIRTY, LEAF_BLOCKS, Leaf, LeafLock};
 use crate::patches::Patches;
 use crate::slot::{Freed, Published, SlotChange};
 use std::collections::BTreeMap;
@@ -171,7 +171,7 @@ impl Core {
                 }
             }
             finish();
-            let first: Vec<bool> = leaves.iter().map(|(_, leaf)| leaf.set_dirty()).collect();
+            let first: Vec<u8> = leaves.iter().map(|(_, leaf)| leaf.set_dirty()).collect();
             drop(locks);
             for ((index, _), first) in leaves.iter().zip(first) {
                 self.leaf_dirty(inode, *index, first);
@@ -303,21 +303,23 @@ impl Core {
         }
     }
 
-    /// The leaf changed (`first`: and had not since the last cut): the next checkpoint folds it.
+    /// The leaf changed (`first`: and what it was not before): the next checkpoint folds it.
     #[inline(always)]
-    fn leaf_dirty(&self, inode: &Arc<Inode>, index: u64, first: bool) {
-        if first {
-            self.list_leaf(inode, index);
+    fn leaf_dirty(&self, inode: &Arc<Inode>, index: u64, first: u8) {
+        if first != 0 {
+            self.list_leaf(inode, index, first);
         }
         self.mark_dirty(inode);
     }
 
     #[cold]
-    fn list_leaf(&self, inode: &Inode, index: u64) {
-        inode.dirty_leaves.lock().push(index);
+    fn list_leaf(&self, inode: &Inode, index: u64, first: u8) {
         if self.tier.is_some() {
             self.write_back.list(inode.ino, index);
         }
-        self.dirty_units.fetch_add(LEAF_UNITS, Ordering::Relaxed);
+        if first & DIRTY != 0 {
+            inode.dirty_leaves.lock().push(index);
+            self.dirty_units.fetch_add(LEAF_UNITS, Ordering::Relaxed);
+        }
     }
 }

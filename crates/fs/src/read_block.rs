@@ -57,10 +57,8 @@ impl Core {
         };
         let bad = match crc {
             Ok(crc) if pmem::crc_fits(crc, view.crc) => None,
-            Ok(_) => {
-                self.forget_page(view.addr);
-                Some(damaged_block(inode, block, view.addr))
-            }
+            Ok(_) if self.forget_page(view.addr) => Some(pool::Error::Away(view.addr).into()),
+            Ok(_) => Some(damaged_block(inode, block, view.addr)),
             Err(error) => Some(error),
         };
         if let Some(bad) = bad {
@@ -102,10 +100,9 @@ impl Core {
 /// The error of a block that does not match its checksum.
 pub fn damaged_block(inode: &Inode, block: u64, addr: BlockAddr) -> Error {
     Error::Damaged(format!(
-        "inode {}, file offset {}: the block at slice {}, byte {} does not match its checksum",
+        "inode {}, file offset {}: the block at {} does not match its checksum",
         inode.ino.0,
         block * BLOCK_BYTES,
-        addr.slice(),
-        addr.block() * BLOCK_BYTES
+        addr.place()
     ))
 }

@@ -61,14 +61,20 @@ pub struct WriteBack {
     pub blocks: AtomicU64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Signal {
     wanted: bool,
     stop: bool,
     begun: u64,
     finished: u64,
-    /// Blocks that the last round moved.
-    moved: u64,
+    /// Blocks that the last round moved, or why it moved none.
+    last: Result<u64>,
+}
+
+impl Default for Signal {
+    fn default() -> Signal {
+        Signal { wanted: false, stop: false, begun: 0, finished: 0, last: Ok(0) }
+    }
 }
 
 /// A block that is to move: as it was when its bytes were copied.
@@ -117,6 +123,7 @@ impl Core {
     /// tier has room; gives how many it moved.
     pub fn write_back(&self, want: u64) -> Result<u64> {
         let Some(tier) = &self.tier else { return Ok(0) };
+        self.pool.check_writable()?;
         self.fill_line()?;
         let mut moved = 0;
         // the second time round those that were let off are cold
@@ -190,11 +197,19 @@ impl Core {
             Err(error) => return Err(error),
         };
         let Some(leaf) = self.leaf(&inode, index)? else { return Ok(None) };
+        match leaf.lock() {
+            Some(_lock) => leaf.unlist(),
+            // the one that took its place has its marks
+            None => return Ok(Some(ColdLeaf { inode, blocks: Vec::new(), more: true })),
+        }
         let (mut blocks, mut more) = (Vec::new(), false);
         for slot in 0..leaf.room() {
             // the pin keeps the block from being used again while it is copied
             let _pin = crossbeam_epoch::pin();
-            let Some(sequence) = leaf.begin_read() else { return Ok(None) };
+            let Some(sequence) = leaf.begin_read() else {
+                more = true;
+                break;
+            };
             let view = leaf.view(slot);
             let is_movable = !view.addr.is_none() && view.addr.device().is_none() && !view.shared;
             if !is_movable || leaf.unwritten(slot).is_some() {
@@ -338,7 +353,7 @@ impl Core {
             self.write_back.asked.notify_one();
             self.write_back.done.wait(&mut signal);
         }
-        Ok(signal.moved)
+        signal.last.clone()
     }
 
     /// The thread that writes back, until `stop_write_back`.
@@ -358,12 +373,13 @@ impl Core {
             signal.begun += 1;
             let own = signal.begun;
             drop(signal);
-            let moved = self.write_back(BATCH_BLOCKS as u64).unwrap_or_else(|error| {
+            let last = self.write_back(BATCH_BLOCKS as u64);
+            if let Err(error) = &last {
                 tracing::error!("writing back to the capacity tier: {error}");
-                0
-            });
+            }
             let mut signal = self.write_back.signal.lock();
-            (signal.finished, signal.moved) = (own, moved);
+            let moved = *last.as_ref().unwrap_or(&0);
+            (signal.finished, signal.last) = (own, last);
             self.write_back.done.notify_all();
             if moved == 0 && !signal.stop {
                 // nothing can be moved now: not to be looked for without a pause

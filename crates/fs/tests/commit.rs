@@ -158,7 +158,10 @@ fn reads_together_see_whole_transactions() {
 
 /// A copy of a file that follows what it is told.
 #[derive(Debug, Default)]
-struct Copy(Mutex<(Vec<u8>, Vec<(u64, u64)>)>);
+struct Copy(Mutex<Told>);
+
+/// The bytes, and the ranges that changed otherwise.
+type Told = (Vec<u8>, Vec<(u64, u64)>);
 
 impl Mapped for Copy {
     fn written(&self, offset: u64, data: &[u8]) {

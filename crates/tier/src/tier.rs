@@ -67,6 +67,16 @@ impl Tier {
         Some(page)
     }
 
+    /// Whether a block was fetched for this thread.
+    pub fn is_held(&self, addr: BlockAddr) -> bool {
+        !held::is_empty() && held::find(self.number, addr).is_some()
+    }
+
+    /// Whether a block is in memory, for who does not want it yet.
+    pub fn has(&self, addr: BlockAddr) -> bool {
+        self.is_held(addr) || self.cache(addr).get(addr).is_some()
+    }
+
     /// Reads blocks into the caches, and holds them for this thread until [`let_go`](Tier::let_go).
     /// The caller holds no lock.
     pub fn fetch(&self, devices: &[Capacity], addrs: &[BlockAddr]) -> Result<()> {

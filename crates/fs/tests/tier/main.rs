@@ -4,6 +4,7 @@
 mod asked;
 #[path = "../common/mod.rs"]
 mod common;
+mod faulty;
 mod larger;
 mod refused;
 
@@ -11,15 +12,15 @@ use common::{TestPool, options};
 use pool::{FormatOptions, SliceSpec};
 
 /// A mebibyte.
-pub const MIB: u64 = 1 << 20;
+const MIB: u64 = 1 << 20;
 
 /// A pool with devices of so many bytes below its slices.
-pub fn tiered(slices: usize, slice_bytes: u64, devices: &[u64]) -> FormatOptions {
+fn tiered(slices: usize, slice_bytes: u64, devices: &[u64]) -> FormatOptions {
     let device = |bytes: &u64| SliceSpec { path: None, bytes: Some(*bytes) };
     FormatOptions { capacity: devices.iter().map(device).collect(), ..options(slices, slice_bytes) }
 }
 
 /// Such a pool, formatted.
-pub fn pool(slices: usize, slice_bytes: u64, devices: &[u64]) -> TestPool {
+fn pool(slices: usize, slice_bytes: u64, devices: &[u64]) -> TestPool {
     TestPool::with(&tiered(slices, slice_bytes, devices))
 }

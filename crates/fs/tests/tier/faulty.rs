@@ -1,0 +1,219 @@
+//! Devices that fail, lie or hang.
+
+use crate::common::{content, make, pattern, watched};
+use crate::{MIB, tiered};
+use fs::{Error, FileSystem, Handle};
+use parking_lot::{Condvar, Mutex};
+use pool::{BLOCK_BYTES, Device, OpenOptions, PlainDevice, Transfer};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fault {
+    None,
+    /// Reads fail.
+    Reads,
+    /// Writes fail.
+    Writes,
+    /// A bit of everything that is read is another one.
+    Flips,
+    /// Writes say that they were made, and were not.
+    Lies,
+    /// Reads wait.
+    Hangs,
+}
+
+/// A device with a fault.
+#[derive(Debug)]
+struct Faulty {
+    plain: PlainDevice,
+    fault: Mutex<Fault>,
+    changed: Condvar,
+}
+
+impl Faulty {
+    fn set(&self, fault: Fault) {
+        *self.fault.lock() = fault;
+        self.changed.notify_all();
+    }
+}
+
+impl Device for Faulty {
+    fn bytes(&self) -> u64 {
+        self.plain.bytes()
+    }
+
+    fn transfer(&self, transfers: &mut [Transfer<'_>]) -> io::Result<()> {
+        let failed = || Err(io::Error::from_raw_os_error(libc::EIO));
+        for transfer in transfers {
+            let is_read = matches!(transfer, Transfer::Read(..));
+            let mut fault = self.fault.lock();
+            while *fault == Fault::Hangs && is_read {
+                self.changed.wait(&mut fault);
+            }
+            let fault = *fault;
+            match fault {
+                Fault::Reads if is_read => return failed(),
+                Fault::Writes if !is_read => return failed(),
+                Fault::Lies if !is_read => continue,
+                _ => {}
+            }
+            match transfer {
+                Transfer::Read(block, bytes) => {
+                    self.plain.transfer(&mut [Transfer::Read(*block, bytes)])?;
+                    if fault == Fault::Flips {
+                        bytes.chunks_mut(BLOCK_BYTES as usize).for_each(|block| block[77] ^= 4);
+                    }
+                }
+                Transfer::Write(block, bytes) => {
+                    self.plain.transfer(&mut [Transfer::Write(*block, bytes)])?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.plain.sync()
+    }
+
+    fn path(&self) -> String {
+        "faulty".to_owned()
+    }
+}
+
+/// A pool of 16 MiB over a device of 64 MiB, which has no fault yet.
+fn opened(dir: &Path) -> (FileSystem, Arc<Faulty>) {
+    fs::format(dir, &tiered(1, 16 * MIB, &[64 * MIB])).unwrap();
+    reopened(dir)
+}
+
+fn reopened(dir: &Path) -> (FileSystem, Arc<Faulty>) {
+    let plain = PlainDevice::open(&dir.join("capacity.0"), false).unwrap();
+    let fault = Mutex::new(Fault::None);
+    let device = Arc::new(Faulty { plain, fault, changed: Condvar::new() });
+    let devices: Vec<Arc<dyn Device>> = vec![device.clone()];
+    let options = OpenOptions { devices, ..OpenOptions::default() };
+    (FileSystem::open_pool(dir, &options).unwrap(), device)
+}
+
+fn read(fs: &FileSystem, file: &Handle, bytes: usize) -> Result<Vec<u8>, Error> {
+    let mut seen = vec![0; bytes];
+    fs.read(file, 0, &mut seen).map(|_| seen)
+}
+
+#[test]
+fn what_cannot_be_read_is_an_error_until_it_can() {
+    let scratch = crate::common::scratch();
+    let (fs, device) = opened(&scratch.path().join("pool"));
+    let (away, near) = (make(&fs, "away"), make(&fs, "near"));
+    let data = pattern(1, 2 * MIB as usize);
+    fs.write(&away, 0, &data).unwrap();
+    fs.write_back_all().unwrap();
+    for (fault, words) in [(Fault::Reads, "Input/output error"), (Fault::Flips, "inode")] {
+        fs.write(&near, 0, &data).unwrap();
+        device.set(fault);
+        let error = read(&fs, &away, 8192).unwrap_err();
+        assert_eq!(error.errno(), libc::EIO, "{fault:?}: {error}");
+        assert!(error.to_string().contains(words), "{fault:?}: {error}");
+        // a part of a block is written anew with what is there: that must be read first
+        assert_eq!(fs.write(&away, 10, b"small").unwrap_err().errno(), libc::EIO, "{fault:?}");
+        assert!(content(&fs, &near) == data, "what is in slices is not concerned");
+        device.set(Fault::None);
+        assert!(read(&fs, &away, 8192).unwrap() == data[..8192], "{fault:?}");
+        fs.write(&away, 0, &data[..8192]).unwrap();
+        fs.write_back_all().unwrap();
+    }
+    assert!(content(&fs, &away) == data);
+}
+
+/// What was not written back is where it was; nothing is lost, and what is wrong is said.
+#[test]
+fn what_cannot_be_written_back_stays() {
+    let scratch = crate::common::scratch();
+    let dir = scratch.path().join("pool");
+    let (fs, device) = opened(&dir);
+    device.set(Fault::Writes);
+    let mut files = Vec::new();
+    let error = loop {
+        let file = make(&fs, &format!("file{}", files.len()));
+        let data = pattern(files.len() as u64, MIB as usize / 2);
+        match fs.write(&file, 0, &data) {
+            Ok(len) if len == data.len() => files.push((file, data)),
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+        assert!(files.len() < 40, "more than the slices hold");
+    };
+    assert_eq!(error.errno(), libc::EIO, "{error}");
+    assert!(error.to_string().contains("faulty"), "{error}");
+    for (file, data) in &files {
+        assert!(content(&fs, file) == *data);
+    }
+    device.set(Fault::None);
+    let file = make(&fs, "more");
+    let data = pattern(99, 20 * MIB as usize);
+    assert_eq!(fs.write(&file, 0, &data).unwrap(), data.len());
+    assert!(content(&fs, &file) == data);
+    fs.close().unwrap();
+    drop((file, files, fs, device));
+    assert!(fs::check(&dir).unwrap().findings.is_empty());
+}
+
+/// A device that says that it wrote and did not: what is read then is never taken for right.
+#[test]
+fn what_a_device_lied_about_is_damage() {
+    let scratch = crate::common::scratch();
+    let dir = scratch.path().join("pool");
+    let (fs, device) = opened(&dir);
+    let file = make(&fs, "file");
+    fs.write(&file, 0, &pattern(1, MIB as usize)).unwrap();
+    device.set(Fault::Lies);
+    assert_eq!(fs.write_back_all().unwrap(), 256);
+    device.set(Fault::None);
+    let error = read(&fs, &file, 4096).unwrap_err();
+    assert!(matches!(error, Error::Damaged(_)), "{error}");
+    fs.close().unwrap();
+    drop((file, fs, device));
+    let report = fs::check(&dir).unwrap();
+    assert_eq!(report.findings.len(), 256, "{:?}", report.findings.first());
+    assert!(report.findings[0].what.contains("capacity device 0"), "{:?}", report.findings[0]);
+}
+
+/// While one waits for a device, others do what they like with everything else.
+#[test]
+fn nobody_waits_for_who_waits_for_a_device() {
+    let scratch = crate::common::scratch();
+    let (fs, device) = opened(&scratch.path().join("pool"));
+    let fs = Arc::new(fs);
+    let away = make(&fs, "away");
+    fs.write(&away, 0, &pattern(1, MIB as usize)).unwrap();
+    fs.write_back_all().unwrap();
+    device.set(Fault::Hangs);
+    let waiting: Vec<_> = (0..2)
+        .map(|number| {
+            let (fs, away) = (fs.clone(), away.clone());
+            std::thread::spawn(move || match number {
+                0 => read(&fs, &away, 8192).map(drop),
+                _ => fs.write(&away, 100, b"a part of a block").map(drop),
+            })
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(50));
+    let (other, same) = (fs.clone(), away.clone());
+    watched(Duration::from_secs(20), "the others", move || {
+        let near = make(&other, "near");
+        other.write(&near, 0, &pattern(2, MIB as usize)).unwrap();
+        other.checkpoint().unwrap();
+        // the same file, and the same blocks
+        other.write(&same, 0, &pattern(3, 4096)).unwrap();
+        other.sync().unwrap();
+    });
+    assert!(waiting.iter().all(|thread| !thread.is_finished()));
+    device.set(Fault::None);
+    for thread in waiting {
+        thread.join().unwrap().unwrap();
+    }
+}
