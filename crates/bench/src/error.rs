@@ -31,6 +31,9 @@ pub enum Error {
         /// What the kernel said.
         source: std::io::Error,
     },
+    /// A region or a transaction was refused.
+    #[error(transparent)]
+    Region(#[from] region::Error),
     /// A mount could not be made or taken away.
     #[error(transparent)]
     Mount(#[from] nearside_fuse::Error),
@@ -62,6 +65,7 @@ impl Error {
         match self {
             Error::UnknownRow { .. } | Error::Emulated(_) => libc::EINVAL,
             Error::Engine(error) => error.errno(),
+            Error::Region(error) => error.errno(),
             Error::Pool(error) => error.errno(),
             Error::Memory(error) => error.errno(),
             Error::Machine(error) => error.errno(),

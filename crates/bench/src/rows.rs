@@ -15,6 +15,7 @@ mod open;
 mod overwrite;
 mod pair;
 mod read;
+mod regions;
 mod sync;
 mod wear;
 
@@ -47,6 +48,9 @@ const ROWS: &[(&str, Measure)] = &[
     ("recovery_full_log", open::recovery_full_log),
     ("page_copies", copies::page_copies),
     ("mirrored_overwrite_4k", mirrors::mirrored_overwrite_4k),
+    ("region_commit_64b", regions::region_commit_64b),
+    ("region_commit_4k", regions::region_commit_4k),
+    ("region_or_file_64b", regions::region_or_file_64b),
     ("delegated_write_2m", delegate::delegated_write_2m),
     ("delegated_write_64k", delegate::delegated_write_64k),
     ("delegated_read_2m", delegate::delegated_read_2m),
