@@ -9,9 +9,10 @@
 
 use crate::core::{Core, now};
 use crate::error::{Error, Result};
+use crate::in_place::IN_PLACE_BYTES_MAX;
 use crate::inode::Inode;
 use crate::leaf::LEAF_BLOCKS;
-use crate::leaves::LEAF_UNITS;
+use crate::leaves::{LEAF_UNITS, leaf_of};
 use crate::slot::Freed;
 use crate::system::{FileSystem, Handle};
 use crate::write::{Prepared, blocks_of, check_write, grow};
@@ -67,6 +68,21 @@ impl FileSystem {
             return self.core.commit_one(one);
         }
         self.core.commit(writes, expected)
+    }
+
+    /// These bytes of a file are to be written soon: what that looks at is brought near meanwhile.
+    #[inline]
+    pub fn expect_write(&self, file: &Handle, offset: u64, len: usize) {
+        let at = (offset % BLOCK_BYTES) as usize;
+        if len > IN_PLACE_BYTES_MAX || at + len > BLOCK_BYTES as usize {
+            return;
+        }
+        let (index, slot) = leaf_of(offset / BLOCK_BYTES);
+        let lent = file.inode.map.lent(index);
+        let leaf = lent.as_ref().and_then(|lent| lent.as_ref());
+        if let Some(placed) = leaf.and_then(|leaf| leaf.plain_own(slot)) {
+            self.core.pool.prefetch(placed.addr, at, len);
+        }
     }
 
     /// Reads ranges of files as they are at one moment: no change is seen of which not all is.

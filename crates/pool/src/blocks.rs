@@ -21,6 +21,14 @@ impl Pool {
         Ok(slice.mapping.read_crc_own(offset, buffer)?)
     }
 
+    /// These bytes of a block are wanted soon.
+    #[inline]
+    pub fn prefetch(&self, addr: BlockAddr, at: usize, len: usize) {
+        if let Ok((slice, offset)) = self.memory_of(addr) {
+            slice.mapping.prefetch(offset + at as u64, len);
+        }
+    }
+
     /// Checksum of one block.
     pub fn crc(&self, addr: BlockAddr) -> Result<u32> {
         let (slice, offset) = self.memory_of(addr)?;

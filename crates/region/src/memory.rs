@@ -83,6 +83,21 @@ impl Memory {
         unsafe { copy_by_words(to, data) };
     }
 
+    /// These bytes are to be stored to soon.
+    #[inline]
+    pub fn expect_store(&self, at: usize, len: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(own) = self.own.filter(|_| len <= PAGE_BYTES) {
+            for line in (at..at + len).step_by(64) {
+                use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+                // SAFETY: a prefetch has no effect that a program can see, at any address.
+                unsafe { _mm_prefetch::<_MM_HINT_ET0>(own.as_ptr().wrapping_add(line).cast()) };
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = (at, len);
+    }
+
     /// The same where there is no second mapping.
     #[cold]
     fn write(&self, at: usize, data: &[u8]) {

@@ -84,7 +84,8 @@ impl PageStates {
 
     /// Sets the state of a page that is this thread's to move on.
     pub fn set(&self, page: usize, to: u8) {
-        self.made(page).store(to, Ordering::SeqCst);
+        // ordering: Release hands on what was done to the page
+        self.made(page).store(to, Ordering::Release);
     }
 
     /// The first page from `page` on whose state is kept; those before it are absent.

@@ -173,6 +173,10 @@ impl<R: Borrow<Regions>> Transaction<R> {
             // what it replaces must be there still
             self.see(region, offset, data.len(), true)?;
         }
+        // what the commit will look at and store to is on its way meanwhile
+        region.memory.expect_store(offset, data.len());
+        let place = region.offset + offset as u64;
+        region.shared.fs.expect_write(&region.file, place, data.len());
         let from = self.room.bytes.len();
         self.room.bytes.extend_from_slice(data);
         let piece = Piece {
