@@ -47,12 +47,7 @@ pub fn file(number: ns_file_t) -> Answer<Arc<File>> {
 
 /// What `open(2)`'s flags say; those that mean nothing here are refused.
 fn flags(flags: c_int, mode: u32) -> Answer<OpenFlags> {
-    let known = libc::O_ACCMODE
-        | libc::O_CREAT
-        | libc::O_EXCL
-        | libc::O_TRUNC
-        | libc::O_CLOEXEC
-        | libc::O_SYNC;
+    let known = libc::O_ACCMODE | libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC | libc::O_CLOEXEC;
     if flags & !known != 0 {
         return Err(Errno(libc::EINVAL));
     }

@@ -158,7 +158,10 @@ pub extern "C" fn nv_abort(tid: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn nv_free(ptr: *mut c_void) -> c_int {
     done(|| {
-        let number = MAPPED.lock().remove(&(ptr as usize)).ok_or(Errno(libc::EINVAL))?;
-        unmap(number)
+        let mut mapped = MAPPED.lock();
+        let number = *mapped.get(&(ptr as usize)).ok_or(Errno(libc::EINVAL))?;
+        unmap(number)?;
+        mapped.remove(&(ptr as usize));
+        Ok(())
     })
 }

@@ -31,6 +31,9 @@ pub struct ns_format_options {
     pub capacity_bytes: u64,
 }
 
+/// More slices than any pool has.
+const SLICES_MAX: u32 = 1 << 10;
+
 static POOLS: Table<Pool> = Table::new();
 
 /// The pool of this number.
@@ -52,6 +55,9 @@ pub unsafe extern "C" fn ns_pool_format(
         let (dir, options) = unsafe { (path(dir)?, options.as_ref()) };
         let mut format = FormatOptions::default();
         if let Some(options) = options {
+            if options.slices > SLICES_MAX {
+                return Err(Errno(libc::EINVAL));
+            }
             format.slices = vec![SliceSpec::default(); options.slices.max(1) as usize];
             if options.slice_bytes > 0 {
                 format.slice_bytes = options.slice_bytes;
@@ -100,7 +106,7 @@ pub unsafe extern "C" fn ns_pool_open(
 #[unsafe(no_mangle)]
 pub extern "C" fn ns_pool_close(pool: ns_pool_t) -> c_int {
     done(|| {
-        let pool = POOLS.remove(pool)?;
-        Ok(pool.close()?)
+        POOLS.get(pool)?.close()?;
+        POOLS.remove(pool).map(drop)
     })
 }

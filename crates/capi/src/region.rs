@@ -90,7 +90,7 @@ pub unsafe extern "C" fn ns_region_map(
 /// Unmaps a region. Transactions that wrote to it still commit.
 #[unsafe(no_mangle)]
 pub extern "C" fn ns_region_unmap(region: ns_region_t) -> c_int {
-    done(|| REGIONS.remove(region).map(drop))
+    done(|| unmap(region))
 }
 
 /// Begins a transaction, for one thread at a time; a thread may have many.
@@ -173,7 +173,8 @@ pub fn map_whole(pool: &Pool, of: &engine::File, bytes: u64) -> Answer<(u64, usi
     Ok((REGIONS.add(mapped)?, start))
 }
 
-/// Unmaps what `map_whole` mapped.
+/// Unmaps a region.
 pub fn unmap(number: u64) -> Answer<()> {
+    REGIONS.get(number)?.check_process()?;
     REGIONS.remove(number).map(drop)
 }

@@ -43,8 +43,7 @@ impl FileSystem {
         let read = |buffer: &mut [u8]| self.core.read_in_memory(&handle.inode, offset, buffer);
         let mut result = read(buffer);
         while let Err(Some(addr)) = result.as_ref().map_err(away) {
-            self.core.fetch(&[addr])?;
-            result = read(buffer);
+            result = self.core.fetch(&[addr]).and_then(|()| read(buffer));
         }
         self.core.let_go();
         let done = result?;

@@ -272,8 +272,7 @@ impl Core {
         };
         let mut result = read();
         while let Err(Some(addr)) = result.as_ref().map_err(crate::away::away) {
-            self.fetch(&[addr])?;
-            result = read();
+            result = self.fetch(&[addr]).and_then(|()| read());
         }
         self.let_go();
         result

@@ -98,6 +98,7 @@ mod unlink;
 mod write;
 mod write_back;
 mod write_pieces;
+mod writer;
 mod xattr;
 
 pub use calibrate::{EachMeasured, Measured};

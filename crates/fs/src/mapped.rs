@@ -3,10 +3,10 @@
 
 use crate::inode::Inode;
 use crate::system::{FileSystem, Handle};
-use ::locks::RwLock;
+use arc_swap::ArcSwap;
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// Keeps copies of a file's bytes. It is told while their range is held: changes of the same bytes
 /// come one after the other, in the order in which they were made. It must not call the file system
@@ -23,14 +23,16 @@ pub trait Mapped: Debug + Send + Sync {
 #[derive(Debug, Default)]
 pub struct Mappings {
     any: AtomicBool,
-    all: RwLock<Vec<Weak<dyn Mapped>>>,
+    all: ArcSwap<Vec<Arc<dyn Mapped>>>,
 }
 
 impl Mappings {
-    fn add(&self, mapped: &Arc<dyn Mapped>) {
-        let mut all = self.all.write();
-        all.retain(|other| other.strong_count() > 0);
-        all.push(Arc::downgrade(mapped));
+    fn change(&self, change: impl Fn(&mut Vec<Arc<dyn Mapped>>)) {
+        self.all.rcu(|all| {
+            let mut all = Vec::clone(all);
+            change(&mut all);
+            all
+        });
         // ordering: who reads the file's bytes after this learns of what changes them later: a
         // change that does not see it was published before
         self.any.store(true, Ordering::SeqCst);
@@ -38,14 +40,15 @@ impl Mappings {
 
     #[inline]
     fn is_empty(&self) -> bool {
-        // ordering: see `add`; on the way of every write, where it is one look
+        // ordering: see `change`; on the way of every write, where it is one look
         !self.any.load(Ordering::Acquire)
     }
 
-    #[cold]
-    fn each(&self, tell: &dyn Fn(&dyn Mapped)) {
-        let all = self.all.read();
-        all.iter().filter_map(Weak::upgrade).for_each(|mapped| tell(&*mapped));
+    fn each(&self, tell: impl Fn(&dyn Mapped)) {
+        // ordering: what was published is seen by whoever reads after this, or what he says that
+        // he reads is seen here
+        fence(Ordering::SeqCst);
+        self.all.load().iter().for_each(|mapped| tell(&**mapped));
     }
 }
 
@@ -54,7 +57,7 @@ impl Inode {
     #[inline]
     pub fn tell_written(&self, offset: u64, data: &[u8]) {
         if !self.mappings.is_empty() {
-            self.mappings.each(&|mapped| mapped.written(offset, data));
+            self.mappings.each(|mapped| mapped.written(offset, data));
         }
     }
 
@@ -62,14 +65,19 @@ impl Inode {
     #[inline]
     pub fn tell_changed(&self, offset: u64, len: u64) {
         if !self.mappings.is_empty() {
-            self.mappings.each(&|mapped| mapped.changed(offset, len));
+            self.mappings.each(|mapped| mapped.changed(offset, len));
         }
     }
 }
 
 impl FileSystem {
-    /// From now on tells `mapped` of every change of the file's bytes, until it is dropped.
+    /// From now on tells `mapped` of every change of the file's bytes.
     pub fn tell(&self, handle: &Handle, mapped: &Arc<dyn Mapped>) {
-        handle.inode.mappings.add(mapped);
+        handle.inode.mappings.change(|all| all.push(mapped.clone()));
+    }
+
+    /// From now on does not: a change that is under way may still be told of.
+    pub fn tell_no_more(&self, handle: &Handle, mapped: &Arc<dyn Mapped>) {
+        handle.inode.mappings.change(|all| all.retain(|other| !Arc::ptr_eq(other, mapped)));
     }
 }

@@ -96,18 +96,21 @@ impl Core {
     /// error that says what is not.
     pub fn read_in_memory(&self, inode: &Inode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let mut views = VIEWS.take();
-        let result = loop {
+        let mut result = Ok(None);
+        for _ in 0..TRIES_MAX {
             let _pin = crossbeam_epoch::pin();
-            // others may publish in the same leaves, but not for ever in all of them
-            match self.read_once(inode, offset, buffer, &mut views) {
-                Ok(None) => std::thread::yield_now(),
-                Ok(Some(read)) => break Ok(read),
-                Err(error) => break Err(error),
+            result = self.read_once(inode, offset, buffer, &mut views);
+            if !matches!(result, Ok(None)) {
+                break;
             }
-        };
+        }
         views.clear();
         VIEWS.set(views);
-        result
+        match result {
+            // others publish in the same leaves all the time
+            Ok(None) => self.read_block_by_block(inode, offset, buffer),
+            result => Ok(result?.unwrap_or(0)),
+        }
     }
 
     /// The same of blocks that are in memory; else an error that says which is not.

@@ -7,10 +7,63 @@ use crate::inode::Inode;
 use crate::leaves::leaf_of;
 use crate::slot::SlotView;
 use pool::{BLOCK_BYTES, BlockAddr};
+use std::sync::atomic::Ordering;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 
 impl Core {
+    /// Reads block by block, each as it is at one moment, whatever changes around it: a copy counts
+    /// if it matches its checksum, or if nothing of the leaf changed meanwhile.
+    #[cold]
+    pub fn read_block_by_block(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
+        let size = inode.size.load(Ordering::Acquire);
+        let len = (buffer.len() as u64).min(size.saturating_sub(offset)) as usize;
+        let (mut done, mut whole) = (0, [0; BLOCK]);
+        while done < len {
+            let at = offset + done as u64;
+            self.read_whole(inode, at / BLOCK_BYTES, &mut whole)?;
+            let from = (at % BLOCK_BYTES) as usize;
+            let part = (BLOCK - from).min(len - done);
+            buffer[done..done + part].copy_from_slice(&whole[from..from + part]);
+            done += part;
+        }
+        Ok(len)
+    }
+
+    fn read_whole(&self, inode: &Inode, block: u64, whole: &mut [u8; BLOCK]) -> Result<()> {
+        loop {
+            let _pin = crossbeam_epoch::pin();
+            let in_place = self.leaf(inode, leaf_of(block).0)?.map(|leaf| (leaf.in_place(), leaf));
+            let view = self.view_block(inode, block)?;
+            if view.is_hole() {
+                whole.fill(0);
+                return Ok(());
+            }
+            *whole = match view.addr.is_none() {
+                true => [0; BLOCK],
+                false => self.read_under(view.addr, None)?,
+            };
+            if let Some(patches) = &view.patches {
+                patches.apply(0, whole);
+            }
+            if pmem::crc_fits(pmem::crc32c(0, whole), view.crc) {
+                return Ok(());
+            }
+            let is_still = |(noted, leaf): &(u64, std::sync::Arc<crate::leaf::Leaf>)| {
+                leaf.still_in_place(*noted)
+            };
+            if in_place.as_ref().is_some_and(is_still) {
+                return Err(damaged_block(inode, block, view.addr));
+            }
+            std::hint::spin_loop();
+        }
+    }
+
     /// Copies a part of one block out: hole, patches and a checksum not yet verified included.
     pub fn copy_block(
         &self,

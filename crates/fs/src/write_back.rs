@@ -21,22 +21,20 @@ use crate::leaf::{LEAF_BLOCKS, LEAF_INDEX_MAX};
 use crate::leaf_value;
 use crate::slot::{Freed, SlotChange, SlotView};
 use crate::types::{FileKind, Ino};
-use parking_lot::{Condvar, Mutex};
+use crate::writer::Signals;
+use parking_lot::Mutex;
 use pmem::Domain;
 use pool::tree::Key;
 use pool::{BLOCK_BYTES, BlockAddr, Extent, KIND_CHANGE, RecordBuffer};
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Blocks that are written together.
 pub const BATCH_BLOCKS: usize = 256;
 /// The share of the slices' blocks, in percent, above which blocks are written back.
 pub const DIRTY_PERCENT: u64 = 30;
-/// How long the thread sleeps between looks at that share.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A leaf of a file.
 type Place = (Ino, u64);
@@ -54,27 +52,12 @@ struct Line {
 #[derive(Debug, Default)]
 pub struct WriteBack {
     line: Mutex<Line>,
-    signal: Mutex<Signal>,
-    asked: Condvar,
-    done: Condvar,
+    /// One fills it.
+    filling: Mutex<()>,
+    /// What its thread and those who wait for it tell each other.
+    pub signals: Signals,
     /// Blocks that were written back, since open.
     pub blocks: AtomicU64,
-}
-
-#[derive(Debug)]
-struct Signal {
-    wanted: bool,
-    stop: bool,
-    begun: u64,
-    finished: u64,
-    /// Blocks that the last round moved, or why it moved none.
-    last: Result<u64>,
-}
-
-impl Default for Signal {
-    fn default() -> Signal {
-        Signal { wanted: false, stop: false, begun: 0, finished: 0, last: Ok(0) }
-    }
 }
 
 /// A block that is to move: as it was when its bytes were copied.
@@ -134,7 +117,17 @@ impl Core {
             while count < BATCH_BLOCKS && left > 0 {
                 left -= 1;
                 let Some((ino, index)) = self.write_back.next() else { break };
-                let Some(cold) = self.cold_blocks(ino, index, &mut data)? else { continue };
+                let (before, found) = (data.len(), self.cold_blocks(ino, index, &mut data));
+                let cold = match found {
+                    Ok(Some(cold)) => cold,
+                    Ok(None) => continue,
+                    Err(error) => {
+                        // others can be moved for all that
+                        tracing::warn!("looking for blocks to write back: {error}");
+                        data.truncate(before);
+                        continue;
+                    }
+                };
                 if cold.more {
                     self.write_back.list(ino, index);
                 }
@@ -148,15 +141,10 @@ impl Core {
             let result = self.move_batch(tier, &batch, &data, &mut extents);
             // places that nobody was moved to
             self.pool.reclaim().give_extents(&mut extents);
-            let done = match result {
-                Ok(done) => done,
-                Err(error) => {
-                    batch.iter().for_each(|(index, cold)| self.list_again(*index, cold));
-                    return Err(error);
-                }
-            };
+            // not all may have been moved
+            batch.iter().for_each(|(index, cold)| self.list_again(*index, cold));
+            let done = result?;
             if done == 0 && self.pool.devices().iter().all(|it| it.space.free() == 0) {
-                batch.iter().for_each(|(index, cold)| self.list_again(*index, cold));
                 break;
             }
             moved += done;
@@ -171,7 +159,8 @@ impl Core {
 
     /// Lists all leaves that the trees have with blocks in slices, once after open.
     fn fill_line(&self) -> Result<()> {
-        if std::mem::replace(&mut self.write_back.line.lock().is_filled, true) {
+        let _one = self.write_back.filling.lock();
+        if self.write_back.line.lock().is_filled {
             return Ok(());
         }
         for slice in 0..self.pool.slices().len() as u8 {
@@ -185,6 +174,7 @@ impl Core {
                 true
             })?;
         }
+        self.write_back.line.lock().is_filled = true;
         Ok(())
     }
 
@@ -212,7 +202,12 @@ impl Core {
             };
             let view = leaf.view(slot);
             let is_movable = !view.addr.is_none() && view.addr.device().is_none() && !view.shared;
-            if !is_movable || leaf.unwritten(slot).is_some() {
+            if !is_movable {
+                continue;
+            }
+            if leaf.unwritten(slot).is_some() {
+                // the next checkpoint writes it
+                more = true;
                 continue;
             }
             if leaf.cool(slot) {
@@ -293,6 +288,12 @@ impl Core {
             return Ok(0);
         };
         let _range = inode.ranges.lock(first.block, last.block);
+        // who removes the inode has no range, but this: its end is logged before, or after
+        let meta = inode.meta.read();
+        if meta.gone {
+            unused.extend(pairs.iter().map(|(_, addr)| *addr));
+            return Ok(0);
+        }
         let mut runs: Vec<BlockRun> = Vec::new();
         for ((cold, addr), copied) in pairs.iter().zip(bytes.chunks_exact(BLOCK)) {
             if !self.is_unchanged(inode, cold, copied)? {
@@ -314,7 +315,8 @@ impl Core {
             published = self.publish_moves(inode, &runs, &mut freed);
         })?;
         self.retire(&freed);
-        self.published(published)?;
+        // where that failed the pool takes nothing more; the places are the record's
+        let _ = self.published(published);
         Ok(runs.iter().map(|run| run.blocks).sum())
     }
 
@@ -339,59 +341,5 @@ impl Core {
         // a checksum is no proof: a block may have changed in place
         let bytes = self.read_under(is.addr, is.patches.as_deref());
         Ok(bytes.is_ok_and(|bytes| bytes.as_slice() == copied))
-    }
-
-    /// Waits for blocks to be written back; gives how many were. Holding no lock.
-    pub fn wait_for_write_back(&self) -> Result<u64> {
-        if !self.background.load(Ordering::Relaxed) {
-            return self.write_back(BATCH_BLOCKS as u64);
-        }
-        let mut signal = self.write_back.signal.lock();
-        let target = signal.begun + 1;
-        while signal.finished < target && !signal.stop {
-            signal.wanted = true;
-            self.write_back.asked.notify_one();
-            self.write_back.done.wait(&mut signal);
-        }
-        signal.last.clone()
-    }
-
-    /// The thread that writes back, until `stop_write_back`.
-    pub fn run_write_back(&self) {
-        loop {
-            let mut signal = self.write_back.signal.lock();
-            if !signal.wanted && !signal.stop {
-                self.write_back.asked.wait_for(&mut signal, LOOK_EVERY);
-            }
-            if signal.stop {
-                return;
-            }
-            let is_wanted = std::mem::take(&mut signal.wanted);
-            if !is_wanted && !self.is_dirty() {
-                continue;
-            }
-            signal.begun += 1;
-            let own = signal.begun;
-            drop(signal);
-            let last = self.write_back(BATCH_BLOCKS as u64);
-            if let Err(error) = &last {
-                tracing::error!("writing back to the capacity tier: {error}");
-            }
-            let mut signal = self.write_back.signal.lock();
-            let moved = *last.as_ref().unwrap_or(&0);
-            (signal.finished, signal.last) = (own, last);
-            self.write_back.done.notify_all();
-            if moved == 0 && !signal.stop {
-                // nothing can be moved now: not to be looked for without a pause
-                self.write_back.asked.wait_for(&mut signal, LOOK_EVERY);
-            }
-        }
-    }
-
-    /// Ends the thread that writes back.
-    pub fn stop_write_back(&self) {
-        self.write_back.signal.lock().stop = true;
-        self.write_back.asked.notify_all();
-        self.write_back.done.notify_all();
     }
 }

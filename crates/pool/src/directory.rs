@@ -24,7 +24,12 @@ fn named(dir: &Path, first: &[u8]) -> Result<Vec<PathBuf>> {
 
 /// The files, devices and links of the capacity tier in `dir`, by their numbers.
 pub fn device_paths(dir: &Path) -> Result<Vec<PathBuf>> {
-    named(dir, b"capacity")
+    let mut paths = named(dir, b"capacity.")?;
+    let number = |path: &PathBuf| path.extension()?.to_str()?.parse::<u32>().ok();
+    // not a copy of one, nor what somebody keeps beside them
+    paths.retain(|path| number(path).is_some() && path.file_stem() == Some("capacity".as_ref()));
+    paths.sort_by_key(number);
+    Ok(paths)
 }
 
 /// The slices in `dir`, opened; and of a mirrored pool, which can do without a file, what is wrong

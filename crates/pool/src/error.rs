@@ -54,6 +54,9 @@ pub enum Error {
     /// A device of the capacity tier cannot be used.
     #[error("{0}")]
     Device(String),
+    /// Another pool, or another process, has a device.
+    #[error("{0}: this device of a capacity tier is in use; close the pool that has it first")]
+    DeviceInUse(PathBuf),
     /// A block is on a device of the capacity tier, and not in memory.
     #[error("{0} is not in memory")]
     Away(BlockAddr),
@@ -150,6 +153,7 @@ impl Error {
             | Error::Device(_)
             | Error::Domain(_) => libc::EINVAL,
             Error::Away(_) => libc::EAGAIN,
+            Error::DeviceInUse(_) => libc::EBUSY,
             Error::Damaged { .. } | Error::Poisoned(_) => libc::EIO,
         }
     }

@@ -4,6 +4,8 @@
 use crate::device::{Device, Transfer};
 use crate::error::{Error, Result};
 use crate::superblock::BLOCK_BYTES;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
@@ -18,10 +20,21 @@ pub struct PlainDevice {
 }
 
 impl PlainDevice {
-    /// Opens the file or block device at `path`; to write to it, too, unless `read_only`.
+    /// Opens the file or block device at `path`, exclusively; to write to it, too, unless
+    /// `read_only`.
     pub fn open(path: &Path, read_only: bool) -> Result<PlainDevice> {
         let io = |source| Error::Io { path: path.to_path_buf(), source };
         let mut file = OpenOptions::new().read(true).write(!read_only).open(path).map_err(io)?;
+        let lock = match read_only {
+            true => FlockOperation::NonBlockingLockShared,
+            false => FlockOperation::NonBlockingLockExclusive,
+        };
+        if let Err(error) = rustix::fs::flock(&file, lock) {
+            return Err(match error {
+                Errno::WOULDBLOCK => Error::DeviceInUse(path.to_path_buf()),
+                error => io(error.into()),
+            });
+        }
         // a block device has no length, but an end
         let bytes = file.seek(SeekFrom::End(0)).map_err(io)?;
         Ok(PlainDevice { path: path.to_path_buf(), file, bytes })

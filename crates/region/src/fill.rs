@@ -12,8 +12,7 @@ use std::sync::atomic::Ordering;
 /// Pages that a fault brings at first, and at most where one follows the other.
 const PAGES_FIRST: usize = 8;
 const PAGES_MAX: usize = 128;
-/// How often the bytes of a page are read again that change all the time, before those who wait get
-/// a page to themselves each time.
+/// How long a thread waits for a fault before it looks whether it is to end.
 const LOOK_EVERY_MS: i32 = 1000;
 
 /// Serves faults until `stop` rings.
@@ -109,35 +108,43 @@ impl Inner {
         whole..pages.end
     }
 
+    /// Puts pages in place that are INSTALLING. What cannot be put there is absent again, and who
+    /// waits for it tries again: or is told by a signal, if that cannot work either.
     fn install(&self, first: usize, bytes: &[u8]) {
+        let count = bytes.len() / PAGE_BYTES;
         let mut done = 0;
-        while done < bytes.len() {
-            match self.shared.faults.copy(self.address(first) + done as u64, &bytes[done..]) {
-                Ok(0) => {
-                    // it was there: nobody but this thread may have put it there
-                    tracing::error!("a page of a region was there before it was brought");
-                    done += PAGE_BYTES;
-                }
-                Ok(copied) => done += copied,
-                Err(error) => {
-                    // the region goes just now
-                    tracing::debug!("a page of a region: {error}");
-                    break;
-                }
+        while done < count {
+            // counted before somebody can see them, and unmap the region for it
+            self.shared.came(self, count - done);
+            let rest = &bytes[done * PAGE_BYTES..];
+            let copied = self.shared.faults.copy(self.address(first + done), rest);
+            let pages = copied.as_ref().map_or(0, |bytes| bytes / PAGE_BYTES);
+            self.shared.gone(self, count - done - pages);
+            (done..done + pages).for_each(|page| self.pages.set(first + page, RESIDENT));
+            done += pages;
+            if pages == 0 {
+                // a page that cannot be loaded from, or no memory: that one is left
+                tracing::error!("a page of a region cannot be put in place: {copied:?}");
+                let page = first + done;
+                // whatever is there is not what the file holds
+                drop(self.memory.drop_pages(page * PAGE_BYTES, PAGE_BYTES));
+                self.give_up(page..page + 1);
+                done += 1;
             }
         }
-        let count = bytes.len() / PAGE_BYTES;
-        self.shared.came(self, count);
-        (first..first + count).for_each(|page| self.pages.set(page, RESIDENT));
+    }
+
+    /// These pages, which were this thread's, are absent again; who waits for them asks again.
+    fn give_up(&self, pages: Range<usize>) {
+        pages.clone().for_each(|page| self.pages.set(page, ABSENT));
+        self.shared.faults.wake(self.address(pages.start), pages.len() * PAGE_BYTES);
     }
 
     /// The bytes cannot be read. Of several pages, each is tried by itself; whoever loads from one
     /// that cannot is ended by a signal: there is no other answer to a load.
     fn fail(&self, pages: Range<usize>, error: &fs::Error) -> Range<usize> {
         if pages.len() > 1 {
-            for page in pages.start + 1..pages.end {
-                self.pages.set(page, ABSENT);
-            }
+            self.give_up(pages.start + 1..pages.end);
             return pages.start..pages.start + 1;
         }
         tracing::error!(
@@ -145,8 +152,7 @@ impl Inner {
             self.offset + (pages.start * PAGE_BYTES) as u64
         );
         self.memory.forbid(pages.start * PAGE_BYTES);
-        self.pages.set(pages.start, ABSENT);
-        self.shared.faults.wake(self.address(pages.start), PAGE_BYTES);
+        self.give_up(pages.clone());
         pages.end..pages.end
     }
 }

@@ -18,6 +18,8 @@ pub struct Memory {
     /// Where changes are stored.
     own: Option<NonNull<u8>>,
     bytes: usize,
+    /// Whose mappings they are: a forked child has none of them.
+    process: u32,
 }
 
 // SAFETY: the mappings are memory like any other; no part of them belongs to a thread.
@@ -55,7 +57,8 @@ impl Memory {
             return Err(Error::kernel("ftruncate"));
         }
         let view = map(&object, bytes, libc::PROT_READ)?;
-        let mut memory = Memory { object, view, own: None, bytes };
+        let process = std::process::id();
+        let mut memory = Memory { object, view, own: None, bytes, process };
         if bytes <= TWICE_BYTES_MAX {
             memory.own = Some(map(&memory.object, bytes, libc::PROT_READ | libc::PROT_WRITE)?);
         }
@@ -170,6 +173,9 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            return;
+        }
         for start in [Some(self.view), self.own].into_iter().flatten() {
             // SAFETY: what one mmap call gave, and nobody has a reference into it any more.
             unsafe { libc::munmap(start.as_ptr().cast(), self.bytes) };

@@ -89,7 +89,10 @@ impl Region {
         let mapped: Arc<dyn Mapped> = inner.clone();
         // before the first page is brought: no change is missed
         regions.fs().tell(file, &mapped);
-        inner.shared.add(&inner)?;
+        if let Err(error) = inner.shared.add(&inner) {
+            regions.fs().tell_no_more(file, &mapped);
+            return Err(error);
+        }
         Ok(Region { inner, _threads: regions.threads().clone() })
     }
 
@@ -142,6 +145,11 @@ impl Region {
         Ok(value)
     }
 
+    /// An error in a forked child: the region is its parent's.
+    pub fn check_process(&self) -> Result<()> {
+        self.inner.shared.check_process()
+    }
+
     pub(crate) fn inner(&self) -> &Arc<Inner> {
         &self.inner
     }
@@ -149,7 +157,19 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        if self.check_process().is_err() {
+            return;
+        }
+        let mapped: Arc<dyn Mapped> = self.inner.clone();
+        self.inner.shared.fs.tell_no_more(&self.inner.file, &mapped);
         self.inner.shared.remove(&self.inner);
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // ordering: counts
+        self.shared.gone(self, self.resident.load(Ordering::Relaxed));
     }
 }
 

@@ -87,6 +87,8 @@ pub struct Shared {
 /// The threads that serve faults; they end when nobody has any of the regions.
 #[derive(Debug)]
 pub struct Threads {
+    /// A forked child has the descriptor, but not the threads.
+    process: u32,
     stop: OwnedFd,
     all: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -180,8 +182,6 @@ impl Shared {
     pub(crate) fn remove(&self, region: &Arc<Inner>) {
         self.faults.unregister(&region.memory);
         self.regions.write().remove(&region.addresses().start);
-        let pages = region.resident.swap(0, Ordering::Relaxed);
-        self.resident.fetch_sub(pages, Ordering::Relaxed);
     }
 
     /// The region with this address in its memory.
@@ -207,7 +207,6 @@ impl Shared {
 
     /// Pages went.
     pub(crate) fn gone(&self, region: &Inner, pages: usize) {
-        // a region that is dropped has none: what it had was taken off
         let count = |now: usize| Some(now.saturating_sub(pages));
         let order = Ordering::Relaxed;
         let before = region.resident.fetch_update(order, order, count).unwrap_or(0);
@@ -236,7 +235,8 @@ impl Threads {
         }
         // SAFETY: the descriptor is new, and nobody else's.
         let stop = unsafe { OwnedFd::from_raw_fd(stop) };
-        let threads = Threads { stop, all: Mutex::default() };
+        let process = std::process::id();
+        let threads = Threads { process, stop, all: Mutex::default() };
         for _ in 0..THREADS {
             let (shared, stop) = (shared.clone(), threads.stop.as_raw_fd());
             let serve = move || fill::serve(&shared, stop);
@@ -250,6 +250,10 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            std::mem::take(&mut *self.all.lock()).into_iter().for_each(std::mem::forget);
+            return;
+        }
         ring(self.stop.as_raw_fd());
         for thread in std::mem::take(&mut *self.all.lock()) {
             drop(thread.join());

@@ -285,7 +285,9 @@ impl<R: Borrow<Regions>> Transaction<R> {
     ///
     /// # Errors
     /// A conflict ([`Error::is_conflict`]): another transaction was faster, and this one did not
-    /// happen. Any other error: it did not happen either.
+    /// happen. Any other error: it did not happen either; but where a pool in the `sync` domain
+    /// could not be synced, it happened, the pool takes nothing more, and a power cut may take it
+    /// back.
     pub fn commit(mut self) -> Result<()> {
         self.regions.borrow().check_process()?;
         match self.is_doomed {

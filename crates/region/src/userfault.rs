@@ -153,7 +153,8 @@ impl Userfault {
             if called != 0 {
                 match std::io::Error::last_os_error().raw_os_error() {
                     Some(libc::EAGAIN) => {}
-                    Some(libc::EEXIST) => return Ok(done),
+                    _ if done > 0 => return Ok(done),
+                    Some(libc::EEXIST) => return Ok(0),
                     _ => return Err(Error::kernel("UFFDIO_COPY")),
                 }
             }

@@ -72,7 +72,9 @@ fn ways() -> Vec<Option<Faults>> {
     let works = |way: &Option<Faults>| {
         Regions::new(&fs, &Settings { faults: *way, ..Settings::default() }).is_ok()
     };
-    [Some(Faults::All), Some(Faults::Own)].into_iter().filter(works).collect()
+    let ways: Vec<_> = [Some(Faults::All), Some(Faults::Own)].into_iter().filter(works).collect();
+    assert!(!ways.is_empty(), "no way to serve faults here");
+    ways
 }
 
 #[test]
@@ -362,4 +364,34 @@ fn what_cannot_be_is_refused() {
     let address = region.as_ptr();
     drop(region);
     assert!(matches!(tx.write_at(address, b"1"), Err(Error::Outside)));
+}
+
+/// Others write into the same leaf of the file without a pause: whoever loads gets his page.
+#[test]
+fn loads_are_served_while_neighbours_change_all_the_time() {
+    const BYTES: u64 = 512 << 10;
+    let pool = TestPool::new(64 * MIB, None);
+    let fs = pool.open();
+    let file = make(&fs, "file");
+    fs.write(&file, 0, &vec![1; BYTES as usize]).unwrap();
+    let (fs, file, done) = (&fs, &file, &AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for writer in 0..3u64 {
+            scope.spawn(move || {
+                let mut round = 0u64;
+                while !done.load(Ordering::Relaxed) {
+                    round += 1;
+                    fs.write(file, writer * 4096 + 8, &round.to_le_bytes()).unwrap();
+                }
+            });
+        }
+        for _ in 0..20 {
+            let regions = Regions::new(fs, &Settings::default()).unwrap();
+            let region = Region::map(&regions, file, 0, BYTES).unwrap();
+            for page in 0..BYTES as usize / PAGE_BYTES {
+                assert_eq!(region.get::<u8>(page * PAGE_BYTES).unwrap(), 1);
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
 }

@@ -152,6 +152,8 @@ impl Tier {
             let mut transfers = [Transfer::Write(extent.addr.block(), part)];
             let written = device.device.transfer(&mut transfers);
             written.map_err(|source| io(device, source))?;
+            // somebody may have read what was there before meanwhile
+            extent.blocks().for_each(|addr| self.forget(addr));
             self.written_blocks.fetch_add(extent.count, Ordering::Relaxed);
         }
         Ok(())

@@ -68,10 +68,21 @@ int main(void)
     /* a forked child has no pool, and harms nobody */
     pid_t child = fork();
     if (child == 0)
-        _exit(nv_txbegin() == -EPERM ? 0 : 1);
+        _exit(nv_txbegin() == -EPERM && nv_free(page) == -EPERM ? 0 : 1);
     int status;
     assert(waitpid(child, &status, 0) == child && WIFEXITED(status));
     assert(WEXITSTATUS(status) == 0);
+
+    /* pages that were not there yet are still brought */
+    long *more = nv_allocate("/more", 1 << 20, 0600);
+    tid = nv_txbegin();
+    assert(nv_write(tid, more + 50000, &value, sizeof(value)) == 0);
+    assert(nv_commit(tid) == 0);
+    child = fork();
+    if (child == 0)
+        _exit(nv_free(more) == -EPERM ? 0 : 1);
+    assert(waitpid(child, &status, 0) == child && WEXITSTATUS(status) == 0);
+    assert(more[50000] == value && more[90000] == 0);
 
     tid = nv_txbegin();
     assert(nv_free((char *)page + 8) == -EINVAL);

@@ -29,9 +29,12 @@ use crate::second_copy::WRITTEN_AGAIN;
 use crate::types::Ino;
 use found::batches;
 use pool::tree::{Change, Key, Met};
-use pool::{BlockAddr, Candidate, OpenOptions, Pages, Pool, Recovery, ScrubPlace, Scrubbed, Slice};
+use pool::{
+    BlockAddr, Candidate, Device, OpenOptions, Pages, Pool, Recovery, ScrubPlace, Scrubbed, Slice,
+};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Pages whose copies are looked at in one go.
 const SCRUB_PAGES: u64 = 1 << 12;
@@ -123,7 +126,8 @@ pub fn repair(dir: &Path, each: Each<'_>) -> Result<Option<Repair>> {
         Err(error) => vec![Finding { place: "the pool".to_owned(), what: error.to_string() }],
     };
     let (candidates, _) = pool::candidates(dir, &Candidate::open_private)?;
-    let mut repair = Repair::made(candidates, found, each)?;
+    let devices = tier::open_devices(dir, true)?;
+    let mut repair = Repair::made((candidates, devices), found, each)?;
     repair.report.pages = pages_of(&repair.changed()?);
     Ok(Some(repair))
 }
@@ -134,13 +138,17 @@ fn pages_of(changed: &[Changed<'_>]) -> u64 {
 
 /// Repairs a pool in memory, whatever is wrong with it.
 pub fn repair_candidates(candidates: Vec<Candidate>) -> Result<RepairReport> {
-    let repair = Repair::made(candidates, Vec::new(), &mut |_, _| ())?;
+    let repair = Repair::made((candidates, Vec::new()), Vec::new(), &mut |_, _| ())?;
     Ok(repair.report)
 }
 
 impl Repair {
-    fn made(candidates: Vec<Candidate>, found: Vec<Finding>, each: Each<'_>) -> Result<Repair> {
-        let options = OpenOptions { salvage: true, ..OpenOptions::default() };
+    fn made(
+        (candidates, devices): (Vec<Candidate>, Vec<Arc<dyn Device>>),
+        found: Vec<Finding>,
+        each: Each<'_>,
+    ) -> Result<Repair> {
+        let options = OpenOptions { salvage: true, devices, ..OpenOptions::default() };
         let (pool, recovery) = Pool::open_candidates(candidates, &options)?;
         let mut repair = Repair {
             core: Core::new(pool),

@@ -215,3 +215,46 @@ fn who_is_alone_makes_room_himself() {
     let fs = pool.killed(fs);
     shadow.found(&fs, "file").assert_all(&fs);
 }
+
+/// Files come and go while their blocks move. Killed at any time, the log of it can be replayed.
+#[test]
+fn files_are_removed_while_their_blocks_move() {
+    let mut pool = pool(2, 16 * MIB, &[64 * MIB]);
+    for round in 0..12 {
+        let fs = Arc::new(pool.start());
+        let mover = {
+            let fs = fs.clone();
+            std::thread::spawn(move || {
+                for _ in 0..60 {
+                    fs.write_back_all().unwrap();
+                }
+            })
+        };
+        let data = pattern(round, 200_000);
+        let mut state = round + 1;
+        while !mover.is_finished() {
+            let name = format!("file{}", random(&mut state) % 8);
+            if fs.lookup(Ino::ROOT, name.as_bytes()).is_ok() {
+                fs.unlink(Ino::ROOT, name.as_bytes()).unwrap();
+            } else {
+                let file = make(&fs, &name);
+                fs.write(&file, 0, &data).unwrap();
+            }
+        }
+        mover.join().unwrap();
+        let fs = pool.killed(Arc::into_inner(fs).unwrap());
+        for name in crate::common::names(&fs, Ino::ROOT) {
+            let found = find(&fs, std::str::from_utf8(&name).unwrap());
+            let seen = content(&fs, &found);
+            drop(found);
+            assert!(seen.len() == data.len() || seen.is_empty());
+            fs.unlink(Ino::ROOT, &name).unwrap();
+        }
+        fs.close().unwrap();
+        drop(fs);
+        pool.assert_clean();
+    }
+    let fs = pool.start();
+    let stats = fs.tier_stats().unwrap();
+    assert_eq!(stats.device_blocks, stats.device_blocks_free, "every place came back");
+}

@@ -57,3 +57,57 @@ fn devices_that_cannot_be_are_refused_at_format() {
     assert!(message.contains("either the tier or two copies"), "{message}");
     assert!(!dir.exists(), "nothing is left");
 }
+
+#[test]
+fn a_device_that_is_in_use_is_refused() {
+    let scratch = crate::common::scratch();
+    let shared = scratch.path().join("device");
+    let options = |bytes| FormatOptions {
+        capacity: vec![pool::SliceSpec { path: Some(shared.clone()), bytes }],
+        ..tiered(1, 16 * MIB, &[])
+    };
+    let (one, other) = (scratch.path().join("one"), scratch.path().join("other"));
+    fs::format(&one, &options(Some(32 * MIB))).unwrap();
+    let fs = FileSystem::open_pool(&one, &OpenOptions::default()).unwrap();
+    let error = fs::format(&other, &options(None)).unwrap_err();
+    assert_eq!(error.errno(), libc::EBUSY, "{error}");
+    assert!(!other.exists());
+    drop(fs);
+    FileSystem::open_pool(&one, &OpenOptions::default()).unwrap();
+}
+
+/// Other files of the pool's directory are no devices, whatever they are called.
+#[test]
+fn what_is_called_nearly_so_is_no_device() {
+    let pool = pool(1, 16 * MIB, &[32 * MIB]);
+    let dir = pool.dir();
+    std::fs::copy(dir.join("capacity.0"), dir.join("capacity.0.bak")).unwrap();
+    std::fs::create_dir(dir.join("capacity-notes")).unwrap();
+    std::fs::create_dir(dir.join("capacity.txt")).unwrap();
+    pool.start().close().unwrap();
+}
+
+#[test]
+fn a_damaged_pool_with_a_tier_is_repaired() {
+    let pool = pool(1, 16 * MIB, &[32 * MIB]);
+    let fs = pool.start();
+    let (away, near) = (make(&fs, "away"), make(&fs, "near"));
+    let data = pattern(1, 3 * MIB as usize);
+    fs.write(&away, 0, &data).unwrap();
+    fs.write_back_all().unwrap();
+    fs.write(&near, 0, &data).unwrap();
+    let at = fs.extents(near.ino(), 0, 1).unwrap().0[0].at;
+    fs.close().unwrap();
+    drop((away, near, fs));
+    let slice = pool.dir().join("slice.0");
+    let mut bytes = std::fs::read(&slice).unwrap();
+    bytes[at as usize + 5] ^= 1;
+    std::fs::write(&slice, bytes).unwrap();
+    assert_eq!(pool.check().findings.len(), 1);
+    let repair = fs::repair(&pool.dir(), &mut |_, _| ()).unwrap().expect("there is damage");
+    let undo = pool.dir().join("undo");
+    repair.write(&undo).unwrap();
+    let fs = pool.start();
+    let away = crate::common::find(&fs, "away");
+    assert!(crate::common::content(&fs, &away) == data);
+}
