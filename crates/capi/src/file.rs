@@ -3,7 +3,7 @@
 use crate::answer::{Answer, Errno, answer, bytes, bytes_mut, done, give, path};
 use crate::pool::{ns_pool_t, pool};
 use crate::table::Table;
-use engine::{File, FileKind, Metadata, OpenFlags};
+use engine::{File, Metadata, OpenFlags};
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
@@ -143,27 +143,16 @@ pub extern "C" fn ns_ftruncate(of: ns_file_t, size: u64) -> c_int {
     done(|| Ok(file(of)?.set_len(size)?))
 }
 
-fn kind_bits(kind: FileKind) -> u32 {
-    match kind {
-        FileKind::File => libc::S_IFREG,
-        FileKind::Directory => libc::S_IFDIR,
-        FileKind::Symlink => libc::S_IFLNK,
-        FileKind::Fifo => libc::S_IFIFO,
-        FileKind::Socket => libc::S_IFSOCK,
-        FileKind::CharDevice => libc::S_IFCHR,
-        FileKind::BlockDevice => libc::S_IFBLK,
-    }
-}
-
 fn stat_of(found: &Metadata) -> ns_stat_t {
     let attr = found.attr();
+    let (mtime_s, mtime_ns) = attr.modified.parts();
     ns_stat_t {
         ino: found.ino(),
         size: found.len(),
         blocks: attr.sectors,
-        mtime_s: attr.modified.0.div_euclid(1_000_000_000),
-        mtime_ns: attr.modified.0.rem_euclid(1_000_000_000) as u32,
-        mode: kind_bits(found.kind()) | u32::from(found.mode()),
+        mtime_s,
+        mtime_ns,
+        mode: found.kind().type_bits() | u32::from(found.mode()),
         links: found.links(),
         uid: attr.uid,
         gid: attr.gid,

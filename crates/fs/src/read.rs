@@ -35,6 +35,13 @@ thread_local! {
     static VIEWS: Cell<Vec<SlotView>> = const { Cell::new(Vec::new()) };
 }
 
+/// Gives back the room that views had; those that are in it are dropped.
+fn keep_room(mut views: Vec<SlotView>) {
+    views.clear();
+    views.shrink_to(VIEWS_MAX);
+    VIEWS.set(views);
+}
+
 /// How often a read is tried without a lock.
 const TRIES_MAX: u32 = 8;
 
@@ -57,7 +64,7 @@ impl Core {
         if self.tier.is_some() {
             while let Err(Some(addr)) = result.as_ref().map_err(away) {
                 if buffer.len() > AWAY_BYTES_MAX {
-                    VIEWS.set(views);
+                    keep_room(views);
                     return self.read_by_parts(inode, offset, buffer);
                 }
                 result = self
@@ -66,9 +73,7 @@ impl Core {
             }
             self.let_go();
         }
-        views.clear();
-        views.shrink_to(VIEWS_MAX);
-        VIEWS.set(views);
+        keep_room(views);
         result
     }
 
@@ -96,20 +101,11 @@ impl Core {
     /// error that says what is not.
     pub fn read_in_memory(&self, inode: &Inode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let mut views = VIEWS.take();
-        let mut result = Ok(None);
-        for _ in 0..TRIES_MAX {
-            let _pin = crossbeam_epoch::pin();
-            result = self.read_once(inode, offset, buffer, &mut views);
-            if !matches!(result, Ok(None)) {
-                break;
-            }
-        }
-        views.clear();
-        VIEWS.set(views);
-        match result {
-            // others publish in the same leaves all the time
-            Ok(None) => self.read_block_by_block(inode, offset, buffer),
-            result => Ok(result?.unwrap_or(0)),
+        let result = self.try_read(inode, offset, buffer, &mut views);
+        keep_room(views);
+        match result? {
+            Some(read) => Ok(read),
+            None => self.read_block_by_block(inode, offset, buffer),
         }
     }
 
@@ -121,18 +117,28 @@ impl Core {
         buffer: &mut [u8],
         views: &mut Vec<SlotView>,
     ) -> Result<usize> {
-        let mut result = Ok(None);
+        match self.try_read(inode, offset, buffer, views)? {
+            Some(read) => Ok(read),
+            None => self.read_locked(inode, offset, buffer, views),
+        }
+    }
+
+    /// Tries a few times without a lock. `None`: others publish in the same leaves all the time.
+    #[inline]
+    fn try_read(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        buffer: &mut [u8],
+        views: &mut Vec<SlotView>,
+    ) -> Result<Option<usize>> {
         for _ in 0..TRIES_MAX {
             let _pin = crossbeam_epoch::pin();
-            result = self.read_once(inode, offset, buffer, views);
-            if !matches!(result, Ok(None)) {
-                break;
+            if let Some(read) = self.read_once(inode, offset, buffer, views)? {
+                return Ok(Some(read));
             }
         }
-        if matches!(result, Ok(None)) {
-            result = self.read_locked(inode, offset, buffer, views);
-        }
-        Ok(result?.unwrap_or(0))
+        Ok(None)
     }
 
     /// The commonest read: inside one block, which is verified and has no patches. Nothing is
@@ -179,16 +185,15 @@ impl Core {
         offset: u64,
         buffer: &mut [u8],
         views: &mut Vec<SlotView>,
-    ) -> Result<Option<usize>> {
+    ) -> Result<usize> {
         let (first, last) = blocks_of(offset, buffer.len());
         // leaves are of many blocks: those around must not change either
         let whole = |block: u64| block / LEAF_BLOCKS * LEAF_BLOCKS;
         let _range = inode.ranges.lock(whole(first), whole(last) + LEAF_BLOCKS - 1);
         loop {
             let _pin = crossbeam_epoch::pin();
-            let result = self.read_once(inode, offset, buffer, views);
-            if !matches!(result, Ok(None)) {
-                return result;
+            if let Some(read) = self.read_once(inode, offset, buffer, views)? {
+                return Ok(read);
             }
         }
     }

@@ -38,6 +38,12 @@ impl Timestamp {
         Timestamp(crate::core::now())
     }
 
+    /// Whole seconds since 1970, rounded down, and nanoseconds to be added.
+    pub fn parts(self) -> (i64, u32) {
+        const SECOND_NS: i64 = 1_000_000_000;
+        (self.0.div_euclid(SECOND_NS), self.0.rem_euclid(SECOND_NS) as u32)
+    }
+
     /// The same instant as the standard library's type.
     pub fn to_system_time(self) -> SystemTime {
         let distance = Duration::from_nanos(self.0.unsigned_abs());
@@ -88,6 +94,19 @@ impl FileKind {
             7 => FileKind::BlockDevice,
             _ => return None,
         })
+    }
+
+    /// The type bits of a mode, as in `stat(2)`.
+    pub fn type_bits(self) -> u32 {
+        match self {
+            FileKind::File => libc::S_IFREG,
+            FileKind::Directory => libc::S_IFDIR,
+            FileKind::Symlink => libc::S_IFLNK,
+            FileKind::Fifo => libc::S_IFIFO,
+            FileKind::Socket => libc::S_IFSOCK,
+            FileKind::CharDevice => libc::S_IFCHR,
+            FileKind::BlockDevice => libc::S_IFBLK,
+        }
     }
 }
 

@@ -12,19 +12,6 @@ const SECOND_NS: i64 = 1_000_000_000;
 /// STATX_BASIC_STATS and STATX_BTIME.
 const STATX_MASK: u32 = 0xfff;
 
-/// The type bits of a mode.
-pub(crate) fn type_bits(kind: FileKind) -> u32 {
-    match kind {
-        FileKind::File => libc::S_IFREG,
-        FileKind::Directory => libc::S_IFDIR,
-        FileKind::Symlink => libc::S_IFLNK,
-        FileKind::Fifo => libc::S_IFIFO,
-        FileKind::Socket => libc::S_IFSOCK,
-        FileKind::CharDevice => libc::S_IFCHR,
-        FileKind::BlockDevice => libc::S_IFBLK,
-    }
-}
-
 /// The kind in the type bits of a mode, for mknod(2).
 pub(crate) fn kind_of_mode(mode: u32) -> Option<FileKind> {
     Some(match mode & libc::S_IFMT {
@@ -37,15 +24,10 @@ pub(crate) fn kind_of_mode(mode: u32) -> Option<FileKind> {
     })
 }
 
-/// Whole seconds since 1970, rounded down, and nanoseconds to be added.
-fn parts(time: Timestamp) -> (i64, u32) {
-    (time.0.div_euclid(SECOND_NS), time.0.rem_euclid(SECOND_NS) as u32)
-}
-
 pub(crate) fn node_attr(attr: &Attr) -> NodeAttr {
-    let (accessed_s, accessed_ns) = parts(attr.accessed);
-    let (modified_s, modified_ns) = parts(attr.modified);
-    let (changed_s, changed_ns) = parts(attr.changed);
+    let (accessed_s, accessed_ns) = attr.accessed.parts();
+    let (modified_s, modified_ns) = attr.modified.parts();
+    let (changed_s, changed_ns) = attr.changed.parts();
     NodeAttr {
         ino: attr.ino.0,
         size: attr.size,
@@ -56,7 +38,7 @@ pub(crate) fn node_attr(attr: &Attr) -> NodeAttr {
         accessed_ns,
         modified_ns,
         changed_ns,
-        mode: type_bits(attr.kind) | u32::from(attr.mode),
+        mode: attr.kind.type_bits() | u32::from(attr.mode),
         links: attr.links,
         uid: attr.uid,
         gid: attr.gid,
@@ -68,7 +50,7 @@ pub(crate) fn node_attr(attr: &Attr) -> NodeAttr {
 
 pub(crate) fn statx(attr: &Attr, valid: std::time::Duration) -> StatxAnswer {
     let time = |time: Timestamp| {
-        let (s, ns) = parts(time);
+        let (s, ns) = time.parts();
         StatxTime { s, ns, padding: 0 }
     };
     StatxAnswer {
@@ -79,7 +61,7 @@ pub(crate) fn statx(attr: &Attr, valid: std::time::Duration) -> StatxAnswer {
         links: attr.links,
         uid: attr.uid,
         gid: attr.gid,
-        mode: type_bits(attr.kind) as u16 | attr.mode,
+        mode: attr.kind.type_bits() as u16 | attr.mode,
         ino: attr.ino.0,
         size: attr.size,
         sectors: attr.sectors,
@@ -114,11 +96,11 @@ mod tests {
     fn times_before_1970_come_and_go_unchanged() {
         let now = Timestamp(77);
         for nanos in [-1_200_000_000, -2_000_000_000, -1, 0, 1_000_000_005, i64::MAX, i64::MIN] {
-            let (s, ns) = parts(Timestamp(nanos));
+            let (s, ns) = Timestamp(nanos).parts();
             assert!(ns < 1_000_000_000);
             assert_eq!(timestamp(SetattrTime::At { s, ns }, now), Timestamp(nanos));
         }
-        assert_eq!(parts(Timestamp(-1_200_000_000)), (-2, 800_000_000));
+        assert_eq!(Timestamp(-1_200_000_000).parts(), (-2, 800_000_000));
         assert_eq!(timestamp(SetattrTime::Now, now), now);
         let far = SetattrTime::At { s: i64::MAX, ns: 0 };
         assert_eq!(timestamp(far, now), Timestamp(i64::MAX));

@@ -1,7 +1,7 @@
 //! Requests about the entries of directories.
 
 use super::{Transport, answer_done, node};
-use crate::convert::{node_attr, type_bits};
+use crate::convert::node_attr;
 use crate::service::{Listed, Served};
 use crate::wire::{Listing, Operation, Reply, Request};
 
@@ -24,7 +24,7 @@ impl Transport {
             Operation::Readdir { offset, room, .. } => {
                 let mut listing = Listing::new(*room);
                 let served = self.list(request, *offset, |entry| {
-                    listing.add(entry.ino.0, type_bits(entry.kind), entry.offset, &entry.name)
+                    listing.add(entry.ino.0, entry.kind.type_bits(), entry.offset, &entry.name)
                 });
                 (listing, served)
             }
@@ -65,7 +65,7 @@ impl Transport {
     fn plus(&self, listing: &mut Listing, entry: &Listed) -> bool {
         let attr = if entry.is_dots() {
             // The kernel knows where these lead, and takes no attributes from here.
-            Err((entry.ino.0, type_bits(entry.kind)))
+            Err((entry.ino.0, entry.kind.type_bits()))
         } else {
             match self.service.getattr(entry.ino) {
                 Ok(attr) => Ok((node_attr(&attr), self.trusted_for)),
