@@ -33,6 +33,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Blocks that are written together.
 pub const BATCH_BLOCKS: usize = 256;
+/// Leaves that are looked at before what was found in them is written.
+const BATCH_LEAVES: usize = 4096;
 /// The share of the slices' blocks, in percent, above which blocks are written back.
 pub const DIRTY_PERCENT: u64 = 30;
 
@@ -70,8 +72,6 @@ struct Cold {
 struct ColdLeaf {
     inode: Arc<Inode>,
     blocks: Vec<Cold>,
-    /// There are others in slices.
-    more: bool,
 }
 
 impl WriteBack {
@@ -114,9 +114,9 @@ impl Core {
         while moved < want && left > 0 {
             let (mut batch, mut count) = (Vec::new(), 0);
             let mut data = Vec::new();
-            while count < BATCH_BLOCKS && left > 0 {
-                left -= 1;
+            while count < BATCH_BLOCKS && batch.len() < BATCH_LEAVES && left > 0 {
                 let Some((ino, index)) = self.write_back.next() else { break };
+                left -= 1;
                 let (before, found) = (data.len(), self.cold_blocks(ino, index, &mut data));
                 let cold = match found {
                     Ok(Some(cold)) => cold,
@@ -128,21 +128,21 @@ impl Core {
                         continue;
                     }
                 };
-                if cold.more {
-                    self.write_back.list(ino, index);
-                }
                 count += cold.blocks.len();
                 batch.push((index, cold));
             }
-            if count == 0 {
-                continue;
+            if batch.is_empty() {
+                break;
             }
             let mut extents = Vec::new();
-            let result = self.move_batch(tier, &batch, &data, &mut extents);
+            let result = match count {
+                0 => Ok(0),
+                _ => self.move_batch(tier, &batch, &data, &mut extents),
+            };
             // places that nobody was moved to
             self.pool.reclaim().give_extents(&mut extents);
-            // not all may have been moved
-            batch.iter().for_each(|(index, cold)| self.list_again(*index, cold));
+            // there are more in these leaves, or not all may have been moved
+            batch.iter().for_each(|(index, cold)| self.write_back.list(cold.inode.ino, *index));
             let done = result?;
             if done == 0 && self.pool.devices().iter().all(|it| it.space.free() == 0) {
                 break;
@@ -151,10 +151,6 @@ impl Core {
             self.write_back.blocks.fetch_add(done, Ordering::Relaxed);
         }
         Ok(moved)
-    }
-
-    fn list_again(&self, index: u64, cold: &ColdLeaf) {
-        self.write_back.list(cold.inode.ino, index);
     }
 
     /// Lists all leaves that the trees have with blocks in slices, once after open.
@@ -179,7 +175,7 @@ impl Core {
     }
 
     /// The blocks of a leaf that can be moved and that nobody used since it came by last, with
-    /// their bytes behind `data`.
+    /// their bytes behind `data`. `None`: it has none in slices that ever could be.
     fn cold_blocks(&self, ino: Ino, index: u64, data: &mut Vec<u8>) -> Result<Option<ColdLeaf>> {
         let inode = match self.inode(ino) {
             Ok(inode) if inode.kind == FileKind::File => inode,
@@ -190,7 +186,7 @@ impl Core {
         match leaf.lock() {
             Some(_lock) => leaf.unlist(),
             // the one that took its place has its marks
-            None => return Ok(Some(ColdLeaf { inode, blocks: Vec::new(), more: true })),
+            None => return Ok(Some(ColdLeaf { inode, blocks: Vec::new() })),
         }
         let (mut blocks, mut more) = (Vec::new(), false);
         for slot in 0..leaf.room() {
@@ -225,7 +221,7 @@ impl Core {
                 _ => more = true,
             }
         }
-        Ok((more || !blocks.is_empty()).then_some(ColdLeaf { inode, blocks, more }))
+        Ok((more || !blocks.is_empty()).then_some(ColdLeaf { inode, blocks }))
     }
 
     /// Writes the blocks of a batch to devices, and has their files name them there; gives how many

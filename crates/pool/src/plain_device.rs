@@ -39,11 +39,6 @@ impl PlainDevice {
         let bytes = file.seek(SeekFrom::End(0)).map_err(io)?;
         Ok(PlainDevice { path: path.to_path_buf(), file, bytes })
     }
-
-    /// The file, for who has a faster way.
-    pub fn file(&self) -> &File {
-        &self.file
-    }
 }
 
 impl Device for PlainDevice {

@@ -7,9 +7,10 @@ use crate::userfault::{Served, Userfault};
 use crate::{evict, fill};
 use fs::FileSystem;
 use parking_lot::{Mutex, RwLock};
+use rustix::event::{EventfdFlags, eventfd};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -228,13 +229,8 @@ impl Shared {
 
 impl Threads {
     fn start(shared: &Arc<Shared>) -> Result<Threads> {
-        // SAFETY: the call takes a number and flags.
-        let stop = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if stop < 0 {
-            return Err(Error::kernel("eventfd"));
-        }
-        // SAFETY: the descriptor is new, and nobody else's.
-        let stop = unsafe { OwnedFd::from_raw_fd(stop) };
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let stop = stop.map_err(|errno| Error::of_kernel("eventfd", &errno.into()))?;
         let process = std::process::id();
         let threads = Threads { process, stop, all: Mutex::default() };
         for _ in 0..THREADS {
@@ -254,17 +250,12 @@ impl Drop for Threads {
             std::mem::take(&mut *self.all.lock()).into_iter().for_each(std::mem::forget);
             return;
         }
-        ring(self.stop.as_raw_fd());
+        // no room for one more: it rings
+        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
         for thread in std::mem::take(&mut *self.all.lock()) {
             drop(thread.join());
         }
     }
-}
-
-fn ring(descriptor: RawFd) {
-    let one = 1u64.to_ne_bytes();
-    // SAFETY: eight bytes that are borrowed, to a descriptor that is open.
-    unsafe { libc::write(descriptor, one.as_ptr().cast(), one.len()) };
 }
 
 /// Whether somebody rang.

@@ -9,10 +9,11 @@ use crate::aligned::{Blocks, is_aligned};
 use io_uring::{IoUring, opcode, squeue, types};
 use parking_lot::{Condvar, Mutex};
 use pool::{BLOCK_BYTES, Device, Error, PlainDevice, Result, Transfer};
+use rustix::event::{EventfdFlags, eventfd};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -111,13 +112,8 @@ impl UringDevice {
         let plain = PlainDevice::open(path, read_only)?;
         let Ok(ring) = IoUring::new(DEPTH) else { return Ok(None) };
         let file = direct(path, read_only).map_err(io)?;
-        // SAFETY: the call takes a number and flags.
-        let bell = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if bell < 0 {
-            return Err(io(io::Error::last_os_error()));
-        }
-        // SAFETY: the descriptor is new, and nobody else's.
-        let bell = unsafe { OwnedFd::from_raw_fd(bell) };
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let bell = bell.map_err(|errno| io(errno.into()))?;
         let queue = Arc::new(Queue { waiting: Mutex::default(), bell });
         let node = node_of(path);
         let cpus = node.map_or_else(Vec::new, cpus_of);
@@ -155,15 +151,13 @@ impl Queue {
 
     /// The bell has been heard.
     fn hush(&self) {
-        let mut count = [0u8; 8];
-        // SAFETY: eight bytes that are this function's, from a descriptor that is open.
-        unsafe { libc::read(self.bell.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+        // nothing to be read: it was heard already
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
     }
 
     fn ring(&self) {
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: eight bytes that are borrowed, to a descriptor that is open.
-        unsafe { libc::write(self.bell.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+        // no room for one more: it rings
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
 }
 
@@ -194,17 +188,13 @@ impl Device for UringDevice {
         let call = Arc::new(Call { left, done: Condvar::new() });
         let mut parts = Vec::with_capacity(transfers.len());
         for (transfer, detour) in transfers.iter_mut().zip(&mut detours) {
-            let (block, writes, own) = match transfer {
-                Transfer::Read(block, bytes) => (*block, false, bytes.as_mut_ptr()),
-                Transfer::Write(block, bytes) => (*block, true, bytes.as_ptr().cast_mut()),
-            };
-            let own_len = match transfer {
-                Transfer::Read(_, bytes) => bytes.len(),
-                Transfer::Write(_, bytes) => bytes.len(),
+            let (block, writes, memory, len) = match transfer {
+                Transfer::Read(at, bytes) => (*at, false, bytes.as_mut_ptr(), bytes.len()),
+                Transfer::Write(at, bytes) => (*at, true, bytes.as_ptr().cast_mut(), bytes.len()),
             };
             let (memory, len) = match detour {
                 Some(blocks) => (blocks.bytes_mut().as_mut_ptr(), blocks.bytes().len()),
-                None => (own, own_len),
+                None => (memory, len),
             };
             let offset = block * BLOCK_BYTES;
             parts.push(Part { writes, offset, memory, len, call: call.clone() });
