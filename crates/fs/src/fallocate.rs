@@ -271,7 +271,7 @@ impl Core {
             let change = [SlotChange::Place(rewritten.placed)];
             self.publish(inode, rewritten.block, &change, freed, || {})?;
         }
-        self.publish_runs(inode, &step.runs)
+        self.publish_runs(inode, &step.runs, freed)
     }
 
     /// Writes blocks anew that are nothing but patches over a hole, and of which nothing becomes
@@ -318,7 +318,7 @@ impl Core {
                 holes.push(block);
             }
         })?;
-        let addrs = self.take_placed(inode, &holes, &mut step.extents)?;
+        let addrs = self.take_for_reserve(inode, &holes, &mut step.extents)?;
         let (runs, left) = self.runs_of(&holes, &addrs);
         step.runs = runs;
         if let Some(left) = left {

@@ -249,10 +249,10 @@ impl Leaf {
         word & USED != 0 || changed
     }
 
-    /// Whether every block is one that the pool has, and those of the capacity tier are nothing but
-    /// whole blocks.
+    /// Whether every block is one that the pool has, and nothing lies over those of the
+    /// capacity tier.
     pub fn fits(&self, pool: &Pool) -> bool {
-        let flags = PATCHED | UNWRITTEN | RESERVED;
+        let flags = PATCHED | UNWRITTEN;
         self.slots.iter().map(|slot| slot.word.load(Ordering::Relaxed)).all(|word| {
             let addr = addr_in(word);
             addr.is_none() || pool.contains(addr) && (addr.device().is_none() || word & flags == 0)

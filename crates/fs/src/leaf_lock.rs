@@ -41,7 +41,7 @@ impl LeafLock<'_> {
                 return replaced(word);
             }
             SlotChange::Move(addr) => {
-                slot.word.store(addr.bits() | keep, Ordering::Relaxed);
+                slot.word.store(addr.bits() | word & SHARED | keep, Ordering::Relaxed);
                 if word & PATCHED != 0 {
                     slot.patches.store(None);
                 }

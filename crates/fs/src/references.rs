@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::inode_hash::InodeHash;
 use crate::keys::{self, REFERENCES_BLOCKS};
 use crate::slot::{Freed, Published};
+use crate::twins::Twins;
 use ::locks::Mutex;
 use crossbeam_utils::CachePadded;
 use pool::tree::{Change, Key};
@@ -64,6 +65,8 @@ pub struct References {
     slices: usize,
     /// Bytes of DRAM that they take.
     pub bytes: BySlice,
+    /// Those that have moved to the capacity tier.
+    pub twins: Twins,
 }
 
 /// As a value of the tree; `None`: there are none.
@@ -124,7 +127,7 @@ impl References {
         let hash = InodeHash::new();
         let part = || Part { counts: HashMap::with_hasher(hash.clone()), dirty: Vec::new() };
         let parts = (0..SHARDS).map(|_| CachePadded::new(Mutex::new(part()))).collect();
-        References { parts, slices, bytes: BySlice::new(slices) }
+        References { parts, slices, bytes: BySlice::new(slices), twins: Twins::default() }
     }
 
     fn part(&self, index: u64) -> &Mutex<Part> {
@@ -218,6 +221,15 @@ impl Core {
         if counted { Ok(()) } else { Err(miscounted(addr)) }
     }
 
+    /// The same for one place more, if it has any that is counted.
+    pub fn refer_again(&self, addr: BlockAddr) -> Result<bool> {
+        self.with_count(addr, |count| {
+            let may = (1..REFERENCES_MAX).contains(count);
+            *count += u32::from(may);
+            (may, may)
+        })
+    }
+
     /// The block lost a place whose slot was marked. True if that was its last.
     pub fn unrefer(&self, addr: BlockAddr) -> Result<bool> {
         let last = self.with_count(addr, |count| match *count {
@@ -259,6 +271,7 @@ impl Core {
                 Err(error) => self.pool.note(format!("{error}; the block stays taken")),
             }
         }
+        self.references.twins.forget(&last);
         self.pool.reclaim().retire(&last);
     }
 }

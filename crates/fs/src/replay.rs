@@ -161,7 +161,7 @@ impl Core {
                 self.apply_blocks((*ino, *block, *end), &[*placed], changes, record, freed)
             }
             Item::Share(share) => self.apply_share(share, record, freed),
-            Item::Reserve { ino, runs } => self.apply_reserve(*ino, runs, record),
+            Item::Reserve { ino, runs } => self.apply_reserve(*ino, runs, record, freed),
             Item::Patch { ino, offset, data, crc, end } => {
                 self.apply_patch((*ino, *offset, *end), data, *crc, record)
             }

@@ -2,7 +2,7 @@
 //!
 //! A hole that is reserved has a block, which nobody has written: it is read as zeros, and counts
 //! as taken. Who writes there writes into that block; so a pool that is full is in nobody's way
-//! who reserved in time.
+//! who reserved in time. What is different on the capacity tier is said in `reserve_below.rs`.
 //!
 //! What is written in which order, and what a crash between leaves:
 //! 1. one record that names the holes and their blocks; one fence;
@@ -19,7 +19,7 @@
 
 use crate::core::Core;
 use crate::error::Result;
-use crate::fallocate::{RESERVE_BLOCKS_MAX, lacks_a_block};
+use crate::fallocate::RESERVE_BLOCKS_MAX;
 use crate::inode::Inode;
 use crate::item::{BLOCK_RUN_BYTES, BlockRun};
 use crate::leaf::LEAF_BLOCKS;
@@ -54,9 +54,14 @@ impl Core {
     }
 
     /// Takes effect in DRAM: the holes have these blocks. The same at run time and in replay.
-    pub fn publish_runs(&self, inode: &Arc<Inode>, runs: &[BlockRun]) -> Result<()> {
+    pub fn publish_runs(
+        &self,
+        inode: &Arc<Inode>,
+        runs: &[BlockRun],
+        freed: &mut Freed,
+    ) -> Result<()> {
         inode.reserves.store(true, Ordering::Relaxed);
-        self.publish_by_run(inode, runs, &mut Freed::default(), &|addr| SlotChange::Reserve(addr))
+        self.publish_by_run(inode, runs, freed, &|addr| SlotChange::Reserve(addr))
     }
 
     /// Makes the same change to all blocks of the runs, each with its address.
@@ -82,20 +87,7 @@ impl Core {
     }
 
     /// Replays the record of a reservation.
-    pub fn apply_reserve(&self, ino: Ino, runs: &[BlockRun], record: &Record) -> Result<()> {
-        let inode = self.replayed_file(ino, record)?;
-        let may = |addr: BlockAddr, view: &SlotView| {
-            addr.device().is_none() && lacks_a_block(view) && view.patches.is_none()
-        };
-        if !self.runs_fit(&inode, runs, &may)? {
-            return Err(damaged_record(record));
-        }
-        inode.touch(record.time_ns);
-        self.publish_runs(&inode, runs)
-    }
-
-    /// Replays the record of a move.
-    pub fn apply_move(
+    pub fn apply_reserve(
         &self,
         ino: Ino,
         runs: &[BlockRun],
@@ -103,22 +95,28 @@ impl Core {
         freed: &mut Freed,
     ) -> Result<()> {
         let inode = self.replayed_file(ino, record)?;
-        let may = |addr: BlockAddr, view: &SlotView| {
-            addr.device().is_some() && !view.addr.is_none() && !view.shared
+        // what is reserved in a slice may be reserved on the tier instead
+        let mut moves = false;
+        let mut may = |addr: BlockAddr, view: &SlotView| {
+            moves |= view.reserved;
+            view.is_hole() && (!view.reserved || addr.device().is_some())
         };
-        match self.runs_fit(&inode, runs, &may)? {
-            true => self.publish_moves(&inode, runs, freed),
-            false => Err(damaged_record(record)),
+        if !self.runs_fit(&inode, runs, &mut may)? {
+            return Err(damaged_record(record));
         }
+        if !moves {
+            inode.touch(record.time_ns);
+        }
+        self.publish_runs(&inode, runs, freed)
     }
 
     /// Whether the runs of a record lie where a file can have blocks, and name those of the pool;
     /// and each slot may get its address.
-    fn runs_fit(
+    pub fn runs_fit(
         &self,
         inode: &Inode,
         runs: &[BlockRun],
-        may: &dyn Fn(BlockAddr, &SlotView) -> bool,
+        may: &mut dyn FnMut(BlockAddr, &SlotView) -> bool,
     ) -> Result<bool> {
         let blocks = runs.iter().try_fold(0u64, |sum, run| sum.checked_add(run.blocks));
         if blocks.is_none_or(|blocks| blocks > RESERVE_BLOCKS_MAX) {
@@ -140,10 +138,11 @@ impl Core {
         Ok(true)
     }
 
-    /// The block that is reserved for one of a file. The caller holds its range.
-    fn reserved(&self, inode: &Inode, block: u64) -> Result<Option<BlockAddr>> {
+    /// The block of a slice that is reserved for one of a file. The caller holds its range.
+    pub fn reserved(&self, inode: &Inode, block: u64) -> Result<Option<BlockAddr>> {
         let (index, slot) = leaf_of(block);
-        Ok(self.leaf(inode, index)?.and_then(|leaf| leaf.reserved(slot)))
+        let reserved = self.leaf(inode, index)?.and_then(|leaf| leaf.reserved(slot));
+        Ok(reserved.filter(|addr| addr.device().is_none()))
     }
 
     /// Whether a block is reserved for any of these. The caller holds their range.
@@ -265,11 +264,12 @@ impl Core {
         Ok(self.reserved(inode, block)?.is_some() || self.sets_one_free(inode, block)?)
     }
 
-    /// Whether a block that is written there takes the place of one that is then free.
+    /// Whether a block that is written there takes the place of one that is then free: in a slice,
+    /// or on the tier, where one of the slices can move then.
     #[cold]
     fn sets_one_free(&self, inode: &Inode, block: u64) -> Result<bool> {
         let view = self.view_block(inode, block)?;
-        Ok(!view.addr.is_none() && view.addr.device().is_none() && !view.shared)
+        Ok(view.reserved || !view.addr.is_none() && !view.shared)
     }
 }
 

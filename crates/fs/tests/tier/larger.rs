@@ -7,36 +7,36 @@ use pool::FormatOptions;
 use std::sync::Arc;
 
 /// A file, and what it is to hold.
-struct Shadow {
-    file: Arc<Handle>,
-    bytes: Vec<u8>,
+pub struct Shadow {
+    pub file: Arc<Handle>,
+    pub bytes: Vec<u8>,
 }
 
 impl Shadow {
-    fn make(fs: &FileSystem, name: &str) -> Shadow {
+    pub fn make(fs: &FileSystem, name: &str) -> Shadow {
         Shadow { file: make(fs, name), bytes: Vec::new() }
     }
 
-    fn write(&mut self, fs: &FileSystem, offset: usize, data: &[u8]) {
+    pub fn write(&mut self, fs: &FileSystem, offset: usize, data: &[u8]) {
         assert_eq!(fs.write(&self.file, offset as u64, data).unwrap(), data.len());
         let end = offset + data.len();
         self.bytes.resize(self.bytes.len().max(end), 0);
         self.bytes[offset..end].copy_from_slice(data);
     }
 
-    fn assert_part(&self, fs: &FileSystem, offset: usize, len: usize) {
+    pub fn assert_part(&self, fs: &FileSystem, offset: usize, len: usize) {
         let mut read = vec![0xEE; len];
         let seen = fs.read(&self.file, offset as u64, &mut read).unwrap();
         let want = &self.bytes[offset..self.bytes.len().min(offset + len)];
         assert!(read[..seen] == *want, "at {offset}, {len} bytes");
     }
 
-    fn assert_all(&self, fs: &FileSystem) {
+    pub fn assert_all(&self, fs: &FileSystem) {
         assert!(content(fs, &self.file) == self.bytes);
     }
 
     /// The same file in what was opened again.
-    fn found(self, fs: &FileSystem, name: &str) -> Shadow {
+    pub fn found(self, fs: &FileSystem, name: &str) -> Shadow {
         Shadow { file: find(fs, name), bytes: self.bytes }
     }
 }

@@ -7,6 +7,8 @@ mod common;
 mod faulty;
 mod larger;
 mod refused;
+mod reserved;
+mod shared;
 
 use common::{TestPool, options};
 use pool::{FormatOptions, SliceSpec};

@@ -1,0 +1,393 @@
+//! Moving blocks from the slices to the capacity tier.
+//!
+//! What is written in which order, and what a crash between leaves:
+//! 1. the block's bytes, to a place on a device that nobody names; the device is synced;
+//! 2. one record that names the blocks of a leaf and their new places; one fence;
+//! 3. in DRAM: the slots name the new places, and the blocks in the slices are retired, or kept as
+//!    clean copies.
+//!
+//! A crash before 2 leaves the blocks where they were. Nobody is kept waiting meanwhile: the bytes
+//! are copied as any reader copies them, and before the record they must still be what the file
+//! holds there, which the range's lock then keeps so.
+//!
+//! A block that has several places is moved once for each: the first time as any other, but its new
+//! place is counted, too; afterwards the others are only named where it is (`twins.rs`). One that is
+//! reserved has no bytes to be moved: it is reserved anew (`reserve_below.rs`).
+
+use crate::core::{Core, now};
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::item::{self, BlockRun};
+use crate::leaf::{LEAF_BLOCKS, Leaf};
+use crate::references::COUNTS_UNITS;
+use crate::replay::damaged_record;
+use crate::slot::{Freed, SlotChange, SlotView};
+use crate::types::{FileKind, Ino};
+use pmem::Domain;
+use pool::{BLOCK_BYTES, BlockAddr, Extent, KIND_CHANGE, Record, RecordBuffer};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+/// Shared blocks that one record moves, in any pool: a checkpoint must be able to fold what it
+/// changes.
+const SHARED_MIN: u64 = 6;
+
+/// A block that is to move: as it was when it was looked at.
+pub struct Cold {
+    /// Which of the file.
+    pub block: u64,
+    /// Its slot.
+    pub view: SlotView,
+}
+
+/// Blocks of one leaf that can be moved.
+pub struct ColdLeaf {
+    /// The file.
+    pub inode: Arc<Inode>,
+    /// Which leaf of it.
+    pub index: u64,
+    /// Blocks whose bytes were copied.
+    pub blocks: Vec<Cold>,
+    /// Shared ones that lie on the tier already.
+    twins: Vec<Cold>,
+    /// Blocks that are set aside, not written.
+    reserved: Vec<u64>,
+    /// There are others, for another time.
+    more: bool,
+}
+
+/// Where blocks are to be named from now on, and what is to be undone if they are not.
+#[derive(Default)]
+pub struct Plan {
+    /// The blocks, and their new places.
+    runs: Vec<BlockRun>,
+    /// New places of shared blocks: a reference is counted already.
+    counted: Vec<BlockAddr>,
+    /// The same where others have these places, too.
+    borrowed: Vec<BlockAddr>,
+    /// Blocks in slices that are as they lie what their new places hold, with those.
+    clean: Vec<(BlockAddr, BlockAddr)>,
+    /// New places of those that have others, with the old ones.
+    twins: Vec<(BlockAddr, BlockAddr)>,
+}
+
+impl ColdLeaf {
+    fn new(inode: Arc<Inode>, index: u64) -> ColdLeaf {
+        let (blocks, twins, reserved) = (Vec::new(), Vec::new(), Vec::new());
+        ColdLeaf { inode, index, blocks, twins, reserved, more: false }
+    }
+
+    fn has_any(&self) -> bool {
+        self.more || self.blocks.len() + self.twins.len() + self.reserved.len() > 0
+    }
+}
+
+impl Plan {
+    /// One more block gets another place.
+    fn push(&mut self, block: u64, addr: BlockAddr) {
+        match self.runs.last_mut().filter(|run| run.goes_on(block, addr)) {
+            Some(run) => run.blocks += 1,
+            None => self.runs.push(BlockRun { block, addr, blocks: 1 }),
+        }
+    }
+
+    /// The same for one that others have, too: a reference is counted already.
+    pub fn push_borrowed(&mut self, block: u64, addr: BlockAddr) {
+        self.push(block, addr);
+        self.borrowed.push(addr);
+    }
+}
+
+impl Core {
+    /// The blocks of a leaf that can be moved and that nobody used since it came by last, with
+    /// their bytes behind `data`. `None`: it has none in slices that ever could be.
+    pub fn cold_blocks(
+        &self,
+        ino: Ino,
+        index: u64,
+        data: &mut Vec<u8>,
+    ) -> Result<Option<ColdLeaf>> {
+        let inode = match self.inode(ino) {
+            Ok(inode) if inode.kind == FileKind::File => inode,
+            Ok(_) | Err(Error::NotFound) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let Some(leaf) = self.leaf(&inode, index)? else { return Ok(None) };
+        let mut cold = ColdLeaf::new(inode, index);
+        match leaf.lock() {
+            Some(_lock) => leaf.unlist(),
+            // the one that took its place has its marks
+            None => {
+                cold.more = true;
+                return Ok(Some(cold));
+            }
+        }
+        for slot in 0..leaf.room() {
+            self.look_at(&leaf, slot, &mut cold, data);
+        }
+        Ok(cold.has_any().then_some(cold))
+    }
+
+    /// Adds one slot of a leaf to what can be moved, if it can.
+    fn look_at(&self, leaf: &Leaf, slot: usize, cold: &mut ColdLeaf, data: &mut Vec<u8>) {
+        let block = cold.index * LEAF_BLOCKS + slot as u64;
+        // the pin keeps the block from being used again while it is copied
+        let _pin = crossbeam_epoch::pin();
+        let Some(sequence) = leaf.begin_read() else {
+            cold.more = true;
+            return;
+        };
+        let view = leaf.view(slot);
+        if view.reserved {
+            if leaf.reserved(slot).is_some_and(|addr| addr.device().is_none()) {
+                cold.reserved.push(block);
+            }
+            return;
+        }
+        if view.addr.is_none() || view.addr.device().is_some() {
+            return;
+        }
+        // one that is not written yet is the next checkpoint's to write
+        if leaf.unwritten(slot).is_some() || leaf.cool(slot) {
+            cold.more = true;
+            return;
+        }
+        if view.shared && view.patches.is_none() && self.references.twins.has(view.addr) {
+            cold.twins.push(Cold { block, view });
+            return;
+        }
+        let bytes = self.read_under(view.addr, view.patches.as_deref());
+        let is_whole = |bytes: &[u8; BLOCK]| pmem::crc_fits(pmem::crc32c(0, bytes), view.crc);
+        match bytes {
+            Ok(bytes) if leaf.still(sequence) && is_whole(&bytes) => {
+                data.extend_from_slice(&bytes);
+                cold.blocks.push(Cold { block, view });
+            }
+            // it changed meanwhile, or is damaged: then it stays for those who mend it
+            _ => cold.more = true,
+        }
+    }
+
+    /// Moves the blocks of a batch, the bytes of those that have any being `data`; gives how many
+    /// were moved.
+    pub fn move_batch(&self, tier: &tier::Tier, batch: &[ColdLeaf], data: &[u8]) -> Result<u64> {
+        let mut moved = 0;
+        for cold in batch.iter().filter(|cold| !cold.reserved.is_empty()) {
+            moved += self.reserve_below(&cold.inode, &cold.reserved)?;
+        }
+        for cold in batch {
+            for twins in cold.twins.chunks(self.shared_blocks_max()) {
+                moved += self.change(|| self.move_to_twins(&cold.inode, twins))?;
+            }
+        }
+        let mut extents = Vec::new();
+        let result = self.move_bytes(tier, batch, data, &mut extents);
+        // places that nobody was moved to
+        self.pool.reclaim().give_extents(&mut extents);
+        Ok(moved + result?)
+    }
+
+    /// Writes the blocks of a batch to devices, and has their files name them there; gives how many
+    /// were moved. Places that nobody has are left in `extents`.
+    fn move_bytes(
+        &self,
+        tier: &tier::Tier,
+        batch: &[ColdLeaf],
+        data: &[u8],
+        extents: &mut Vec<Extent>,
+    ) -> Result<u64> {
+        let wanted = (data.len() / BLOCK) as u64;
+        let taken = self.take_below(wanted, extents) as usize * BLOCK;
+        if taken == 0 {
+            return Ok(0);
+        }
+        let devices = self.pool.devices();
+        tier.write(devices, extents, &data[..taken])?;
+        if self.pool.domain() != Domain::Process {
+            tier::sync(devices)?;
+        }
+        let places: Vec<BlockAddr> = extents.iter().flat_map(Extent::blocks).collect();
+        let mut given = places.iter().copied();
+        let (mut moved, mut unused, mut from) = (0, Vec::new(), 0);
+        extents.clear();
+        for (cold, blocks) in batch.iter().flat_map(|cold| self.by_record(cold)) {
+            let pairs: Vec<(&Cold, BlockAddr)> = blocks.iter().zip(given.by_ref()).collect();
+            let bytes = &data[from..from + pairs.len() * BLOCK];
+            from += pairs.len() * BLOCK;
+            let done = self.change(|| self.move_blocks(&cold.inode, &pairs, bytes, &mut unused));
+            match done {
+                Ok(done) => moved += done,
+                Err(error) => {
+                    let rest = pairs.iter().map(|(_, addr)| *addr).chain(given);
+                    extents.extend(rest.map(|addr| Extent { addr, count: 1 }));
+                    return Err(error);
+                }
+            }
+            extents.extend(unused.drain(..).map(|addr| Extent { addr, count: 1 }));
+        }
+        Ok(moved)
+    }
+
+    /// The blocks of a leaf that one record can move.
+    fn by_record<'c>(
+        &self,
+        cold: &'c ColdLeaf,
+    ) -> impl Iterator<Item = (&'c ColdLeaf, &'c [Cold])> + use<'c> {
+        let count = match cold.blocks.iter().any(|it| it.view.shared) {
+            true => self.shared_blocks_max(),
+            false => LEAF_BLOCKS as usize,
+        };
+        cold.blocks.chunks(count).map(move |blocks| (cold, blocks))
+    }
+
+    /// Has a file name these blocks in their new places, those that still hold what was copied;
+    /// the other places go to `unused`.
+    fn move_blocks(
+        &self,
+        inode: &Arc<Inode>,
+        pairs: &[(&Cold, BlockAddr)],
+        bytes: &[u8],
+        unused: &mut Vec<BlockAddr>,
+    ) -> Result<u64> {
+        unused.clear();
+        let (Some((first, _)), Some((last, _))) = (pairs.first(), pairs.last()) else {
+            return Ok(0);
+        };
+        let _range = inode.ranges.lock(first.block, last.block);
+        // who removes the inode has no range, but this: its end is logged before, or after
+        let meta = inode.meta.read();
+        if meta.gone {
+            unused.extend(pairs.iter().map(|(_, addr)| *addr));
+            return Ok(0);
+        }
+        let mut plan = Plan::default();
+        let planned = self.plan_moves(inode, pairs, bytes, &mut plan, unused);
+        self.log_moves(inode, plan, planned)
+    }
+
+    /// Which of these blocks still hold what was copied; the other places go to `unused`.
+    fn plan_moves(
+        &self,
+        inode: &Inode,
+        pairs: &[(&Cold, BlockAddr)],
+        bytes: &[u8],
+        plan: &mut Plan,
+        unused: &mut Vec<BlockAddr>,
+    ) -> Result<()> {
+        let shared_max = self.shared_blocks_max();
+        for ((cold, addr), copied) in pairs.iter().zip(bytes.chunks_exact(BLOCK)) {
+            let is = self.unchanged(inode, cold, copied)?;
+            let Some(is) = is.filter(|is| !is.shared || plan.counted.len() < shared_max) else {
+                unused.push(*addr);
+                continue;
+            };
+            if is.shared {
+                self.refer(*addr, 1)?;
+                plan.counted.push(*addr);
+            }
+            plan.push(cold.block, *addr);
+            match (is.shared, is.patches) {
+                (_, Some(_)) => {}
+                (true, None) => plan.twins.push((is.addr, *addr)),
+                (false, None) => plan.clean.push((is.addr, *addr)),
+            }
+        }
+        Ok(())
+    }
+
+    /// How many shared blocks one record may move.
+    pub fn shared_blocks_max(&self) -> usize {
+        (self.record_units() / (2 * COUNTS_UNITS) / 2).max(SHARED_MIN) as usize
+    }
+
+    /// Logs that blocks have other places, and publishes it, if they were `planned`; gives how many.
+    /// The caller holds their range.
+    pub fn log_moves(
+        &self,
+        inode: &Arc<Inode>,
+        plan: Plan,
+        planned: Result<()>,
+    ) -> Result<u64> {
+        let done = planned.and_then(|()| self.log_plan(inode, &plan));
+        if done.is_err() {
+            // the caller has the new ones back
+            plan.counted.iter().try_for_each(|addr| self.unrefer(*addr).map(drop))?;
+            let borrowed = plan.borrowed;
+            self.retire(&Freed { shared: borrowed, ..Freed::default() });
+        }
+        done
+    }
+
+    fn log_plan(&self, inode: &Arc<Inode>, plan: &Plan) -> Result<u64> {
+        if plan.runs.is_empty() {
+            return Ok(0);
+        }
+        let mut record = RecordBuffer::new(KIND_CHANGE, now());
+        item::push_move(&mut record, inode.ino, &plan.runs);
+        let (mut freed, mut published) = (Freed::default(), Ok(()));
+        self.log(&mut record, &[inode], || {
+            published = self.publish_moves(inode, &plan.runs, &mut freed);
+            self.references.twins.remember(&plan.twins);
+        })?;
+        self.retire(&freed);
+        // where that failed the pool takes nothing more; the places are the record's
+        let _ = self.published(published);
+        Ok(plan.runs.iter().map(|run| run.blocks).sum())
+    }
+
+    /// Takes effect in DRAM: blocks are where the runs say, and are not verified there. The same at
+    /// run time and in replay.
+    fn publish_moves(
+        &self,
+        inode: &Arc<Inode>,
+        runs: &[BlockRun],
+        freed: &mut Freed,
+    ) -> Result<()> {
+        self.publish_by_run(inode, runs, freed, &|addr| SlotChange::Move(addr))
+    }
+
+    /// Replays the record of a move.
+    pub fn apply_move(
+        &self,
+        ino: Ino,
+        runs: &[BlockRun],
+        record: &Record,
+        freed: &mut Freed,
+    ) -> Result<()> {
+        let inode = self.replayed_file(ino, record)?;
+        let mut shared = Vec::new();
+        let mut may = |addr: BlockAddr, view: &SlotView| {
+            shared.extend(view.shared.then_some(addr));
+            addr.device().is_some() && !view.addr.is_none()
+        };
+        if !self.runs_fit(&inode, runs, &mut may)? {
+            return Err(damaged_record(record));
+        }
+        shared.iter().try_for_each(|addr| self.refer(*addr, 1))?;
+        self.publish_moves(&inode, runs, freed)
+    }
+
+    /// A block's slot, if the block still is where it was copied, and what was copied. The caller
+    /// holds its range.
+    fn unchanged(&self, inode: &Inode, cold: &Cold, copied: &[u8]) -> Result<Option<SlotView>> {
+        let (was, is) = (&cold.view, self.view_block(inode, cold.block)?);
+        if is.addr != was.addr || is.crc != was.crc || is.reserved {
+            return Ok(None);
+        }
+        // a checksum is no proof: a block may have changed in place
+        let bytes = self.read_under(is.addr, is.patches.as_deref());
+        Ok(bytes.is_ok_and(|bytes| bytes.as_slice() == copied).then_some(is))
+    }
+
+    /// Up to so many blocks of devices, of all in turn.
+    pub fn take_below(&self, count: u64, extents: &mut Vec<Extent>) -> u64 {
+        let devices = self.pool.devices().len();
+        let first = self.write_back.blocks.load(Ordering::Relaxed) as usize;
+        let mut left = count;
+        for step in 0..devices {
+            left -= self.pool.reclaim().take_below((first + step) % devices, left, extents);
+        }
+        count - left
+    }
+}

@@ -1,0 +1,111 @@
+//! Where blocks that have several places have moved to: so that the others who name such a block
+//! name the one on the tier then, and it is not written there again for each.
+//!
+//! Known in DRAM only, for as long as both live: what is forgotten costs a block of the tier for
+//! each place, and nothing else. A block on the tier lives while its count is not none, and is
+//! forgotten before it is free. So under the lock of these, one that is known and has a count is
+//! the one that was meant.
+
+use crate::core::Core;
+use crate::error::Result;
+use crate::inode::Inode;
+use crate::moves::{Cold, Plan};
+use parking_lot::Mutex;
+use pool::BlockAddr;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Most blocks that are remembered: 64 GiB of them.
+const TWINS_MAX: usize = 1 << 24;
+
+#[derive(Debug, Default)]
+struct Pairs {
+    below: HashMap<BlockAddr, BlockAddr>,
+    above: HashMap<BlockAddr, BlockAddr>,
+}
+
+/// Shared blocks in slices, with what is the same on the tier.
+#[derive(Debug, Default)]
+pub struct Twins {
+    pairs: Mutex<Pairs>,
+    /// There were some.
+    any: AtomicBool,
+}
+
+impl Twins {
+    /// Whether the block lies on the tier, too.
+    pub fn has(&self, addr: BlockAddr) -> bool {
+        self.any.load(Ordering::Acquire) && self.pairs.lock().below.contains_key(&addr)
+    }
+
+    /// The first of each pair lies where the second is, too. Before either can be freed.
+    pub fn remember(&self, twins: &[(BlockAddr, BlockAddr)]) {
+        if twins.is_empty() {
+            return;
+        }
+        let mut pairs = self.pairs.lock();
+        self.any.store(true, Ordering::Release);
+        for (near, far) in twins {
+            if pairs.below.len() >= TWINS_MAX {
+                return;
+            }
+            if let Some(before) = pairs.below.insert(*near, *far) {
+                pairs.above.remove(&before);
+            }
+            pairs.above.insert(*far, *near);
+        }
+    }
+
+    /// These blocks are about to be free.
+    pub fn forget(&self, addrs: &[BlockAddr]) {
+        if !self.any.load(Ordering::Acquire) {
+            return;
+        }
+        let Pairs { below, above } = &mut *self.pairs.lock();
+        for addr in addrs {
+            let (own, other) = match addr.device() {
+                None => (&mut *below, &mut *above),
+                Some(_) => (&mut *above, &mut *below),
+            };
+            if let Some(twin) = own.remove(addr) {
+                other.remove(&twin);
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Has a file name shared blocks where they lie on the tier; gives how many.
+    pub fn move_to_twins(&self, inode: &Arc<Inode>, blocks: &[Cold]) -> Result<u64> {
+        let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return Ok(0) };
+        let _range = inode.ranges.lock(first.block, last.block);
+        let meta = inode.meta.read();
+        if meta.gone {
+            return Ok(0);
+        }
+        let mut plan = Plan::default();
+        let planned = self.plan_twins(inode, blocks, &mut plan);
+        self.log_moves(inode, plan, planned)
+    }
+
+    fn plan_twins(&self, inode: &Inode, blocks: &[Cold], plan: &mut Plan) -> Result<()> {
+        for cold in blocks {
+            let is = self.view_block(inode, cold.block)?;
+            if is.addr != cold.view.addr || !is.shared || is.patches.is_some() {
+                continue;
+            }
+            if let Some(far) = self.refer_to_twin(is.addr)? {
+                plan.push_borrowed(cold.block, far);
+            }
+        }
+        Ok(())
+    }
+
+    /// The block on the tier that is the same as this shared one, with one more reference counted.
+    fn refer_to_twin(&self, near: BlockAddr) -> Result<Option<BlockAddr>> {
+        let pairs = self.references.twins.pairs.lock();
+        let Some(far) = pairs.below.get(&near).copied() else { return Ok(None) };
+        Ok(self.refer_again(far)?.then_some(far))
+    }
+}
