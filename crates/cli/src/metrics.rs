@@ -160,19 +160,24 @@ fn tier(page: &mut Page, sample: &Sample) {
     let Some(tier) = sample.tier else { return };
     let moved = tier.moved_bytes();
     let rows = [
-        ("hits_total", "counter", "Looks that found their block in DRAM.", tier.hits),
+        ("hits_total", "counter", "Looks that found their block without a device.", tier.hits),
         ("read_blocks_total", "counter", "Blocks read from devices.", tier.read_blocks),
         ("written_blocks_total", "counter", "Blocks written to devices.", tier.written_blocks),
+        ("waits_total", "counter", "Changes that found no room, and waited.", tier.waits),
         ("moved_bytes_total", "counter", "Bytes that moved from slices to devices.", moved),
         ("cached_bytes", "gauge", "DRAM in caches of the devices.", tier.cached_bytes),
         ("slice_blocks", "gauge", "Data blocks of all slices.", tier.slice_blocks),
         ("slice_blocks_used", "gauge", "Those not free for files.", tier.slice_blocks_used),
+        ("slice_blocks_clean", "gauge", "Copies of devices' blocks.", tier.slice_blocks_clean),
         ("device_blocks", "gauge", "Data blocks of all devices.", tier.device_blocks),
         ("device_blocks_free", "gauge", "Free ones.", tier.device_blocks_free),
     ];
     for (name, kind, help, value) in rows {
         page.one(&format!("tier_{name}"), kind, help, value);
     }
+    let delayed = tier.delayed_ns as f64 / 1e9;
+    let help = "Time that changes were delayed while blocks were written back.";
+    page.one("tier_delayed_seconds_total", "counter", help, delayed);
     let dirty = tier.dirty_percent() / 100.0;
     page.one("tier_dirty_ratio", "gauge", "Part of the slices that is in use.", dirty);
     if let Some(percent) = tier.hit_percent() {

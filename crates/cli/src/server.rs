@@ -301,6 +301,8 @@ fn open(args: &MountArgs, taken: Option<&Connection>) -> Result<Pool> {
         read_only: args.read_only,
         memory_bytes: args.memory,
         workers: args.workers,
+        write_back_percent: args.write_back_at,
+        tier_cache_bytes: args.tier_cache,
         ..OpenOptions::default()
     };
     let started = Instant::now();

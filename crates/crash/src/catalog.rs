@@ -303,7 +303,7 @@ fn reserved() -> Vec<Op> {
 }
 
 /// A file that shares all of its blocks with another.
-fn share(w: &mut World) -> Result<()> {
+pub(crate) fn share(w: &mut World) -> Result<()> {
     w.make("/copy", NewNode::File)?;
     w.copy(("/file", 0), ("/copy", 0), ALL)
 }

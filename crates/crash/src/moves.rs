@@ -1,8 +1,8 @@
 //! Operations of a pool with a capacity tier.
 
-use crate::catalog::{BLOCK, Op, op};
+use crate::catalog::{BLOCK, Op, op, share};
 use crate::world::{World, pattern};
-use fs::Result;
+use fs::{Error, Fallocate, Result};
 
 /// Operations of a pool with a capacity tier.
 pub fn moves() -> Vec<Op> {
@@ -18,15 +18,68 @@ pub fn moves() -> Vec<Op> {
         op!("moved-checkpoint", near, move_all, |w| w.fs.checkpoint()),
         // places on the device that are used again
         op!("move-twice", moved, near, |w| { w.fs.checkpoint().and_then(|()| move_all(w)) }),
+        // blocks with several places, and the one that they have on the device
+        op!("move-shared", shared, move_all),
+        op!("move-shared-folded", shared, |w| w.fs.checkpoint(), move_all),
+        op!("move-shared-and-write", shared, |w| {
+            move_all(w).and_then(|()| w.write("/copy", BLOCK, &pattern(8, 4096)))
+        }),
+        op!("move-shared-and-unlink", shared, |w| {
+            move_all(w).and_then(|()| w.unlink("/file"))
+        }),
+        op!("moved-shared-unlink", moved_shared, |w| w.unlink("/file")),
+        op!("moved-shared-checkpoint", moved_shared, |w| {
+            w.unlink("/copy").and_then(|()| w.fs.checkpoint())
+        }),
+        // blocks that were set aside in slices
+        op!("move-reserved", reserved, move_all),
+        op!("move-reserved-and-write", reserved, |w| {
+            move_all(w).and_then(|()| w.write("/file", BLOCK, &pattern(8, 4096)))
+        }),
+        op!("moved-reserved-write", moved_reserved, |w| w.write("/file", 700, &pattern(8, 9000))),
+        op!("moved-reserved-checkpoint", moved_reserved, |w| w.fs.checkpoint()),
     ]
 }
 
 fn move_all(world: &mut World) -> Result<()> {
-    world.fs.write_back_all().map(|_| ())
+    match world.fs.write_back_all()? {
+        0 => Err(Error::Invalid("there is nothing to be moved")),
+        _ => Ok(()),
+    }
 }
 
 fn moved(world: &mut World) -> Result<()> {
     near(world)?;
+    move_all(world)
+}
+
+/// A file, and a copy that has the same blocks.
+fn shared(world: &mut World) -> Result<()> {
+    near(world)?;
+    share(world)
+}
+
+fn moved_shared(world: &mut World) -> Result<()> {
+    shared(world)?;
+    move_all(world)
+}
+
+/// Blocks that are reserved in slices: the device had no room, and has it again.
+fn reserved(world: &mut World) -> Result<()> {
+    near(world)?;
+    let stats = world.fs.tier_stats().unwrap_or_default();
+    world.make("/hog", fs::NewNode::File)?;
+    let hog = stats.device_blocks_free * BLOCK;
+    world.fallocate("/hog", Fallocate::Allocate { keep_size: false }, 0, hog)?;
+    world.fallocate("/file", Fallocate::PunchHole, BLOCK, 2 * BLOCK)?;
+    world.fallocate("/file", Fallocate::Allocate { keep_size: true }, 0, 8 * BLOCK)?;
+    world.unlink("/hog")?;
+    // in the `sync` domain its blocks are free when that is durable
+    world.fs.sync()
+}
+
+fn moved_reserved(world: &mut World) -> Result<()> {
+    reserved(world)?;
     move_all(world)
 }
 

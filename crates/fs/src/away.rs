@@ -58,9 +58,14 @@ impl Core {
         let Some(tier) = self.tier.as_ref().filter(|_| addr.device().is_some()) else {
             return Ok(self.pool.read(addr, 0, whole)?);
         };
-        let page = tier.page(addr).ok_or(pool::Error::Away(addr))?;
-        whole.copy_from_slice(page.bytes());
-        Ok(())
+        if let Some(page) = tier.page(addr) {
+            whole.copy_from_slice(page.bytes());
+            return Ok(());
+        }
+        // keeps the copy from being used again
+        let _pin = crossbeam_epoch::pin();
+        let near = tier.near(addr).ok_or(pool::Error::Away(addr))?;
+        Ok(self.pool.read(near, 0, whole)?)
     }
 
     /// The same, whether it is in memory or not: for who keeps nobody waiting.
@@ -108,9 +113,9 @@ impl Core {
     pub fn forget_page(&self, addr: BlockAddr) -> bool {
         let tier = self.tier.as_ref().filter(|_| addr.device().is_some());
         tier.is_some_and(|tier| {
-            let was_held = tier.is_held(addr);
+            let was_read = tier.is_held(addr) && !tier.is_near(addr);
             tier.forget(addr);
-            !was_held
+            !was_read
         })
     }
 }

@@ -20,7 +20,7 @@ impl Checker<'_> {
     pub fn tell(&mut self) {
         let done = self.report.blocks;
         if done.is_multiple_of(LEAF_BLOCKS) {
-            let (all, free) = self.core.pool.blocks();
+            let (all, free) = self.core.blocks();
             // a shared block is looked at in each of its places
             let of = all.saturating_sub(free).max(done);
             (self.each)(done * BLOCK_BYTES, of * BLOCK_BYTES);

@@ -185,6 +185,16 @@ pub fn damaged_value(key: &Key) -> Error {
     ))
 }
 
+/// The capacity tier of a pool that has one.
+fn tier_of(pool: &Pool) -> Option<Tier> {
+    let slices = pool.slices().len();
+    let options = pool.options();
+    let share = options.memory() / TIER_SHARE / slices.max(1) as u64;
+    let cache_bytes = options.tier_cache_bytes.unwrap_or(share);
+    let reclaim = || pool.reclaim().clone();
+    (!pool.devices().is_empty()).then(|| Tier::new(slices, cache_bytes, reclaim()))
+}
+
 impl Core {
     /// The engine over this pool, nothing in DRAM yet.
     pub fn new(pool: Pool) -> Core {
@@ -196,9 +206,8 @@ impl Core {
             hash_key: superblock.map(|s| s.pool_uuid).unwrap_or_default(),
             delegation: Delegation::new(&pool),
             traffic: Traffic::of(&pool),
-            tier: (!pool.devices().is_empty())
-                .then(|| Tier::new(slices, memory / TIER_SHARE / slices.max(1) as u64)),
-            write_back: WriteBack::default(),
+            tier: tier_of(&pool),
+            write_back: WriteBack::of(&pool),
             stripes: Stripes::of(&pool),
             payload_max,
             stores_in_place: pool.domain() != pmem::Domain::Sync,
@@ -254,6 +263,9 @@ impl Core {
             };
             if let Some(ended) = ended {
                 self.let_go();
+                if self.write_back.pace.is_on() {
+                    self.pay();
+                }
                 return ended;
             }
         }

@@ -103,7 +103,7 @@ impl Core {
     /// their own.
     fn check_room_for(&self, inode: &Inode, bytes: Range<u64>, zeroes: bool) -> Result<()> {
         let blocks = bytes.start / BLOCK_BYTES..bytes.end.div_ceil(BLOCK_BYTES);
-        let room = self.pool.blocks().1;
+        let room = self.blocks().1;
         // nobody looks through a range that no pool has room for
         let least =
             (blocks.end - blocks.start).saturating_sub(inode.blocks.load(Ordering::Relaxed));

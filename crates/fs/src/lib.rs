@@ -20,6 +20,8 @@ mod check_live;
 mod check_names;
 mod check_places;
 mod checkpoint;
+mod clean;
+mod cold;
 mod commit;
 mod copy;
 mod core;
@@ -62,6 +64,7 @@ mod mapped;
 pub mod meter;
 mod moves;
 mod namespace;
+mod pace;
 mod patches;
 mod range_lock;
 #[cfg(test)]

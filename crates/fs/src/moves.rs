@@ -10,19 +10,21 @@
 //! are copied as any reader copies them, and before the record they must still be what the file
 //! holds there, which the range's lock then keeps so.
 //!
-//! A block that has several places is moved once for each: the first time as any other, but its new
-//! place is counted, too; afterwards the others are only named where it is (`twins.rs`). One that is
-//! reserved has no bytes to be moved: it is reserved anew (`reserve_below.rs`).
+//! A block that has several places is moved once for each: the first time as any other, but its
+//! new place is counted, too; afterwards the others are only named where it is (`twins.rs`). One
+//! that is reserved has no bytes to be moved: it is reserved anew (`reserve_below.rs`).
 
+use crate::cold::{Cold, ColdLeaf};
 use crate::core::{Core, now};
-use crate::error::{Error, Result};
-use crate::inode::Inode;
+use crate::error::Result;
+use crate::inode::{Inode, Meta};
 use crate::item::{self, BlockRun};
-use crate::leaf::{LEAF_BLOCKS, Leaf};
+use crate::leaf::LEAF_BLOCKS;
 use crate::references::COUNTS_UNITS;
 use crate::replay::damaged_record;
 use crate::slot::{Freed, SlotChange, SlotView};
-use crate::types::{FileKind, Ino};
+use crate::types::Ino;
+use ::locks::RwLockReadGuard;
 use pmem::Domain;
 use pool::{BLOCK_BYTES, BlockAddr, Extent, KIND_CHANGE, Record, RecordBuffer};
 use std::sync::Arc;
@@ -33,28 +35,20 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 /// changes.
 const SHARED_MIN: u64 = 6;
 
-/// A block that is to move: as it was when it was looked at.
-pub struct Cold {
-    /// Which of the file.
-    pub block: u64,
-    /// Its slot.
-    pub view: SlotView,
+/// An inode that is there for as long as this is. Who removes one has no range of it, but needs its
+/// attributes to himself: its end is logged before, or after.
+pub struct Alive<'i> {
+    /// The inode.
+    pub inode: &'i Arc<Inode>,
+    _meta: RwLockReadGuard<'i, Meta>,
 }
 
-/// Blocks of one leaf that can be moved.
-pub struct ColdLeaf {
-    /// The file.
-    pub inode: Arc<Inode>,
-    /// Which leaf of it.
-    pub index: u64,
-    /// Blocks whose bytes were copied.
-    pub blocks: Vec<Cold>,
-    /// Shared ones that lie on the tier already.
-    twins: Vec<Cold>,
-    /// Blocks that are set aside, not written.
-    reserved: Vec<u64>,
-    /// There are others, for another time.
-    more: bool,
+impl<'i> Alive<'i> {
+    /// `None`: it is gone. The caller holds the range that he is to change.
+    pub fn of(inode: &'i Arc<Inode>) -> Option<Alive<'i>> {
+        let meta = inode.meta.read();
+        (!meta.gone).then_some(Alive { inode, _meta: meta })
+    }
 }
 
 /// Where blocks are to be named from now on, and what is to be undone if they are not.
@@ -70,17 +64,6 @@ pub struct Plan {
     clean: Vec<(BlockAddr, BlockAddr)>,
     /// New places of those that have others, with the old ones.
     twins: Vec<(BlockAddr, BlockAddr)>,
-}
-
-impl ColdLeaf {
-    fn new(inode: Arc<Inode>, index: u64) -> ColdLeaf {
-        let (blocks, twins, reserved) = (Vec::new(), Vec::new(), Vec::new());
-        ColdLeaf { inode, index, blocks, twins, reserved, more: false }
-    }
-
-    fn has_any(&self) -> bool {
-        self.more || self.blocks.len() + self.twins.len() + self.reserved.len() > 0
-    }
 }
 
 impl Plan {
@@ -100,75 +83,6 @@ impl Plan {
 }
 
 impl Core {
-    /// The blocks of a leaf that can be moved and that nobody used since it came by last, with
-    /// their bytes behind `data`. `None`: it has none in slices that ever could be.
-    pub fn cold_blocks(
-        &self,
-        ino: Ino,
-        index: u64,
-        data: &mut Vec<u8>,
-    ) -> Result<Option<ColdLeaf>> {
-        let inode = match self.inode(ino) {
-            Ok(inode) if inode.kind == FileKind::File => inode,
-            Ok(_) | Err(Error::NotFound) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let Some(leaf) = self.leaf(&inode, index)? else { return Ok(None) };
-        let mut cold = ColdLeaf::new(inode, index);
-        match leaf.lock() {
-            Some(_lock) => leaf.unlist(),
-            // the one that took its place has its marks
-            None => {
-                cold.more = true;
-                return Ok(Some(cold));
-            }
-        }
-        for slot in 0..leaf.room() {
-            self.look_at(&leaf, slot, &mut cold, data);
-        }
-        Ok(cold.has_any().then_some(cold))
-    }
-
-    /// Adds one slot of a leaf to what can be moved, if it can.
-    fn look_at(&self, leaf: &Leaf, slot: usize, cold: &mut ColdLeaf, data: &mut Vec<u8>) {
-        let block = cold.index * LEAF_BLOCKS + slot as u64;
-        // the pin keeps the block from being used again while it is copied
-        let _pin = crossbeam_epoch::pin();
-        let Some(sequence) = leaf.begin_read() else {
-            cold.more = true;
-            return;
-        };
-        let view = leaf.view(slot);
-        if view.reserved {
-            if leaf.reserved(slot).is_some_and(|addr| addr.device().is_none()) {
-                cold.reserved.push(block);
-            }
-            return;
-        }
-        if view.addr.is_none() || view.addr.device().is_some() {
-            return;
-        }
-        // one that is not written yet is the next checkpoint's to write
-        if leaf.unwritten(slot).is_some() || leaf.cool(slot) {
-            cold.more = true;
-            return;
-        }
-        if view.shared && view.patches.is_none() && self.references.twins.has(view.addr) {
-            cold.twins.push(Cold { block, view });
-            return;
-        }
-        let bytes = self.read_under(view.addr, view.patches.as_deref());
-        let is_whole = |bytes: &[u8; BLOCK]| pmem::crc_fits(pmem::crc32c(0, bytes), view.crc);
-        match bytes {
-            Ok(bytes) if leaf.still(sequence) && is_whole(&bytes) => {
-                data.extend_from_slice(&bytes);
-                cold.blocks.push(Cold { block, view });
-            }
-            // it changed meanwhile, or is damaged: then it stays for those who mend it
-            _ => cold.more = true,
-        }
-    }
-
     /// Moves the blocks of a batch, the bytes of those that have any being `data`; gives how many
     /// were moved.
     pub fn move_batch(&self, tier: &tier::Tier, batch: &[ColdLeaf], data: &[u8]) -> Result<u64> {
@@ -198,7 +112,7 @@ impl Core {
         extents: &mut Vec<Extent>,
     ) -> Result<u64> {
         let wanted = (data.len() / BLOCK) as u64;
-        let taken = self.take_below(wanted, extents) as usize * BLOCK;
+        let taken = self.find_below(wanted, extents) as usize * BLOCK;
         if taken == 0 {
             return Ok(0);
         }
@@ -255,15 +169,13 @@ impl Core {
             return Ok(0);
         };
         let _range = inode.ranges.lock(first.block, last.block);
-        // who removes the inode has no range, but this: its end is logged before, or after
-        let meta = inode.meta.read();
-        if meta.gone {
+        let Some(alive) = Alive::of(inode) else {
             unused.extend(pairs.iter().map(|(_, addr)| *addr));
             return Ok(0);
-        }
+        };
         let mut plan = Plan::default();
         let planned = self.plan_moves(inode, pairs, bytes, &mut plan, unused);
-        self.log_moves(inode, plan, planned)
+        self.log_moves(&alive, plan, planned)
     }
 
     /// Which of these blocks still hold what was copied; the other places go to `unused`.
@@ -301,15 +213,15 @@ impl Core {
         (self.record_units() / (2 * COUNTS_UNITS) / 2).max(SHARED_MIN) as usize
     }
 
-    /// Logs that blocks have other places, and publishes it, if they were `planned`; gives how many.
-    /// The caller holds their range.
+    /// Logs that blocks have other places, and publishes it, if they were `planned`; gives how
+    /// many. The caller holds their range.
     pub fn log_moves(
         &self,
-        inode: &Arc<Inode>,
+        alive: &Alive<'_>,
         plan: Plan,
         planned: Result<()>,
     ) -> Result<u64> {
-        let done = planned.and_then(|()| self.log_plan(inode, &plan));
+        let done = planned.and_then(|()| self.log_plan(alive.inode, &plan));
         if done.is_err() {
             // the caller has the new ones back
             plan.counted.iter().try_for_each(|addr| self.unrefer(*addr).map(drop))?;
@@ -330,6 +242,7 @@ impl Core {
             published = self.publish_moves(inode, &plan.runs, &mut freed);
             self.references.twins.remember(&plan.twins);
         })?;
+        self.keep_clean(&plan.clean, &mut freed.blocks);
         self.retire(&freed);
         // where that failed the pool takes nothing more; the places are the record's
         let _ = self.published(published);
@@ -380,6 +293,17 @@ impl Core {
         Ok(bytes.is_ok_and(|bytes| bytes.as_slice() == copied).then_some(is))
     }
 
+    /// The same; where there are none, those that wait for a reader are waited for. The caller
+    /// holds no lock.
+    pub fn find_below(&self, count: u64, extents: &mut Vec<Extent>) -> u64 {
+        let taken = self.take_below(count, extents);
+        if taken > 0 || count == 0 || self.pool.reclaim().held() == 0 {
+            return taken;
+        }
+        self.pool.reclaim().gather_all();
+        self.take_below(count, extents)
+    }
+
     /// Up to so many blocks of devices, of all in turn.
     pub fn take_below(&self, count: u64, extents: &mut Vec<Extent>) -> u64 {
         let devices = self.pool.devices().len();
@@ -391,3 +315,7 @@ impl Core {
         count - left
     }
 }
+
+#[cfg(test)]
+#[path = "moves_tests.rs"]
+mod tests;

@@ -245,7 +245,7 @@ impl Core {
     /// A durable record took the places of these blocks away: those that have no other are free.
     #[inline]
     pub fn retire(&self, freed: &Freed) {
-        self.pool.reclaim().retire(&freed.blocks);
+        self.free(&freed.blocks);
         if !freed.shared.is_empty() {
             self.retire_shared(&freed.shared);
         }
@@ -257,7 +257,18 @@ impl Core {
         if published.shared {
             return self.retire_shared(&[published.old]);
         }
+        if published.old.device().is_some() {
+            return self.free(&[published.old]);
+        }
         self.pool.reclaim().retire_one(published.old);
+    }
+
+    /// Nobody has these blocks any more, nor copies of them.
+    fn free(&self, blocks: &[BlockAddr]) {
+        if let Some(tier) = &self.tier {
+            tier.free(blocks);
+        }
+        self.pool.reclaim().retire(blocks);
     }
 
     #[cold]
@@ -272,7 +283,7 @@ impl Core {
             }
         }
         self.references.twins.forget(&last);
-        self.pool.reclaim().retire(&last);
+        self.free(&last);
     }
 }
 

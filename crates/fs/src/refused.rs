@@ -2,6 +2,7 @@
 
 use crate::core::{Core, dirty_max};
 use crate::error::{Error, Result};
+use pmem::Domain;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -41,8 +42,16 @@ impl Core {
         }
     }
 
-    /// Moves blocks to the capacity tier, to make room in the slices.
+    /// Lets go of copies, or moves blocks to the capacity tier, to make room in the slices.
     fn make_room(&self, refusals: &mut Refusals) -> Result<()> {
+        if self.let_go_of_copies() > 0 {
+            // in the `sync` domain they are free when that is durable
+            return match self.pool.domain() {
+                Domain::Sync => self.gather(),
+                _ => Ok(self.pool.reclaim().gather_all()),
+            };
+        }
+        self.write_back.pace.waits();
         let moved = self.wait_for_write_back()?;
         if moved == 0 && refusals.gathered {
             return Err(Error::NoSpace);

@@ -10,6 +10,7 @@ use crate::core::{Core, now};
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::item;
+use crate::moves::Alive;
 use crate::slot::Freed;
 use pool::{BlockAddr, Extent, KIND_CHANGE, RecordBuffer};
 use std::sync::Arc;
@@ -25,6 +26,7 @@ impl Core {
         let below = self.take_below(holes.len() as u64, extents) as usize;
         let mut addrs: Vec<BlockAddr> = extents.iter().flat_map(Extent::blocks).collect();
         addrs.extend(self.take_placed(inode, &holes[below..], extents)?);
+        self.count_taken(addrs.len() - below);
         Ok(addrs)
     }
 
@@ -32,7 +34,7 @@ impl Core {
     /// many.
     pub fn reserve_below(&self, inode: &Arc<Inode>, blocks: &[u64]) -> Result<u64> {
         let mut extents = Vec::new();
-        self.take_below(blocks.len() as u64, &mut extents);
+        self.find_below(blocks.len() as u64, &mut extents);
         let places: Vec<BlockAddr> = extents.iter().flat_map(Extent::blocks).collect();
         let done = self.change(|| self.reserve_there(inode, blocks, &places));
         let moved = *done.as_ref().unwrap_or(&0);
@@ -52,10 +54,7 @@ impl Core {
     ) -> Result<u64> {
         let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return Ok(0) };
         let _range = inode.ranges.lock(*first, *last);
-        let meta = inode.meta.read();
-        if meta.gone {
-            return Ok(0);
-        }
+        let Some(alive) = Alive::of(inode) else { return Ok(0) };
         let mut near = Vec::new();
         for block in blocks {
             if self.reserved(inode, *block)?.is_some() {
@@ -68,7 +67,7 @@ impl Core {
             return Ok(0);
         }
         let mut record = RecordBuffer::new(KIND_CHANGE, now());
-        item::push_reserve(&mut record, inode.ino, &runs);
+        item::push_reserve(&mut record, alive.inode.ino, &runs);
         let (mut freed, mut published) = (Freed::default(), Ok(()));
         self.log(&mut record, &[inode], || {
             published = self.publish_runs(inode, &runs, &mut freed);

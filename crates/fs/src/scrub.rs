@@ -81,7 +81,7 @@ impl FileSystem {
         core.checkpoint()?;
         let (mut seen, mut data) = (Scrubbed::default(), CheckReport::default());
         let mut mended = Vec::new();
-        let (all, free) = core.pool.blocks();
+        let (all, free) = core.blocks();
         // both copies of the pages are among the blocks that are used
         let of = all.saturating_sub(free) * BLOCK_BYTES;
         let mut pace = Pace { began: Instant::now(), bytes_per_s, done: 0, of, each };

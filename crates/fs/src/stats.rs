@@ -123,7 +123,7 @@ pub struct SliceStats {
     pub log_written_bytes: u64,
     /// Data blocks.
     pub blocks: u64,
-    /// Of these free.
+    /// Of these free, or copies of what lies on devices.
     pub blocks_free: u64,
     /// Copies of it that are current: in a mirrored pool 2, or 1.
     pub copies: u32,
@@ -158,6 +158,7 @@ impl FileSystem {
                 inodes: *inodes,
             });
         let workers = core.delegation.stats();
+        let copies_in = |slice| core.tier.as_ref().map_or(0, |tier| tier.copies_in(slice));
         let slices = core.pool.slices().iter().zip(caches).map(|(slice, cache)| {
             let info = slice.info();
             let workers = workers.get(info.index as usize).map(WorkerStats::from);
@@ -168,7 +169,7 @@ impl FileSystem {
                 log_used_bytes: slice.log.used_bytes(),
                 log_written_bytes: slice.log.bytes_written(),
                 blocks: info.blocks,
-                blocks_free: info.blocks_free,
+                blocks_free: info.blocks_free + copies_in(info.index as usize),
                 copies: 1 + u32::from(slice.mapping.mirror().is_some()),
                 cache,
                 workers: workers.unwrap_or_default(),

@@ -346,7 +346,7 @@ impl FileSystem {
 
     /// Space of the pool.
     pub fn statfs(&self) -> StatFs {
-        let (blocks, blocks_free) = self.core.pool.blocks();
+        let (blocks, blocks_free) = self.core.blocks();
         StatFs {
             block_bytes: pool::BLOCK_BYTES as u32,
             blocks,

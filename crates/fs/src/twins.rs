@@ -9,7 +9,7 @@
 use crate::core::Core;
 use crate::error::Result;
 use crate::inode::Inode;
-use crate::moves::{Cold, Plan};
+use crate::moves::{Alive, Plan};
 use parking_lot::Mutex;
 use pool::BlockAddr;
 use std::collections::HashMap;
@@ -77,26 +77,23 @@ impl Twins {
 
 impl Core {
     /// Has a file name shared blocks where they lie on the tier; gives how many.
-    pub fn move_to_twins(&self, inode: &Arc<Inode>, blocks: &[Cold]) -> Result<u64> {
+    pub fn move_to_twins(&self, inode: &Arc<Inode>, blocks: &[u64]) -> Result<u64> {
         let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return Ok(0) };
-        let _range = inode.ranges.lock(first.block, last.block);
-        let meta = inode.meta.read();
-        if meta.gone {
-            return Ok(0);
-        }
+        let _range = inode.ranges.lock(*first, *last);
+        let Some(alive) = Alive::of(inode) else { return Ok(0) };
         let mut plan = Plan::default();
         let planned = self.plan_twins(inode, blocks, &mut plan);
-        self.log_moves(inode, plan, planned)
+        self.log_moves(&alive, plan, planned)
     }
 
-    fn plan_twins(&self, inode: &Inode, blocks: &[Cold], plan: &mut Plan) -> Result<()> {
-        for cold in blocks {
-            let is = self.view_block(inode, cold.block)?;
-            if is.addr != cold.view.addr || !is.shared || is.patches.is_some() {
-                continue;
-            }
-            if let Some(far) = self.refer_to_twin(is.addr)? {
-                plan.push_borrowed(cold.block, far);
+    fn plan_twins(&self, inode: &Inode, blocks: &[u64], plan: &mut Plan) -> Result<()> {
+        for block in blocks {
+            let is = self.view_block(inode, *block)?;
+            if is.shared
+                && is.patches.is_none()
+                && let Some(far) = self.refer_to_twin(is.addr)?
+            {
+                plan.push_borrowed(*block, far);
             }
         }
         Ok(())

@@ -9,19 +9,38 @@ use crate::error::Result;
 use crate::keys;
 use crate::leaf::LEAF_INDEX_MAX;
 use crate::leaf_value;
+use crate::pace::Pace;
 use crate::types::Ino;
 use crate::writer::Signals;
 use parking_lot::Mutex;
+use pool::Pool;
 use pool::tree::Key;
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 /// Blocks that are written together.
 pub const BATCH_BLOCKS: usize = 256;
 /// Leaves that are looked at before what was found in them is written.
 const BATCH_LEAVES: usize = 4096;
-/// The share of the slices' blocks, in percent, above which blocks are written back.
-pub const DIRTY_PERCENT: u64 = 30;
+
+/// What the slices hold, in blocks.
+#[derive(Clone, Copy, Debug)]
+pub struct SliceRoom {
+    /// All of them.
+    pub blocks: u64,
+    /// Free ones.
+    pub free: u64,
+    /// Copies of blocks of the tier.
+    pub copies: u64,
+}
+
+impl SliceRoom {
+    /// Those that are neither.
+    pub fn used(&self) -> u64 {
+        self.blocks.saturating_sub(self.free + self.copies)
+    }
+}
 
 /// A leaf of a file.
 type Place = (Ino, u64);
@@ -36,8 +55,12 @@ struct Line {
 }
 
 /// What is to be written back, and who waits for it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct WriteBack {
+    /// The share of the slices' blocks, in percent, above which blocks are written back.
+    percent: u64,
+    /// How fast blocks may be taken meanwhile.
+    pub pace: Pace,
     line: Mutex<Line>,
     /// One fills it.
     filling: Mutex<()>,
@@ -48,6 +71,23 @@ pub struct WriteBack {
 }
 
 impl WriteBack {
+    /// Nothing yet, in this pool.
+    pub fn of(pool: &Pool) -> WriteBack {
+        WriteBack {
+            percent: pool.options().write_back_percent().into(),
+            pace: Pace::default(),
+            line: Mutex::default(),
+            filling: Mutex::default(),
+            signals: Signals::default(),
+            blocks: AtomicU64::new(0),
+        }
+    }
+
+    /// The share of the slices' blocks, in percent, above which blocks are written back.
+    pub fn percent(&self) -> u64 {
+        self.percent
+    }
+
     /// A leaf changed.
     pub fn list(&self, ino: Ino, index: u64) {
         let mut line = self.line.lock();
@@ -69,10 +109,23 @@ impl WriteBack {
 }
 
 impl Core {
-    /// Whether more of the slices is in use than is to be.
+    /// Whether more of the slices is in use, and not only on the tier's behalf, than is to be.
     pub fn is_dirty(&self) -> bool {
-        let (all, free) = self.pool.slice_blocks();
-        (all - free.min(all)) * 100 > all * DIRTY_PERCENT
+        let room = self.slice_room();
+        room.used() * 100 > room.blocks * self.write_back.percent
+    }
+
+    /// What the slices hold.
+    pub fn slice_room(&self) -> SliceRoom {
+        let (blocks, free) = self.pool.slice_blocks();
+        let copies = self.tier.as_ref().map_or(0, tier::Tier::copies);
+        SliceRoom { blocks, free: free.min(blocks), copies: copies.min(blocks) }
+    }
+
+    /// Blocks in all, and those that files can have, over all slices and devices.
+    pub fn blocks(&self) -> (u64, u64) {
+        let (all, free) = self.pool.blocks();
+        (all, free + self.slice_room().copies)
     }
 
     /// Moves at least `want` blocks to the tier, if there are as many that can be moved and the
@@ -82,6 +135,7 @@ impl Core {
         self.pool.check_writable()?;
         self.fill_line()?;
         let mut moved = 0;
+        let mut begun = Instant::now();
         // the second time round those that were let off are cold
         let mut left = 2 * self.write_back.len();
         while moved < want && left > 0 {
@@ -115,6 +169,11 @@ impl Core {
                 break;
             }
             moved += done;
+            let ended = Instant::now();
+            if done > 0 {
+                self.write_back.pace.wrote_back(done, ended - begun);
+            }
+            begun = ended;
             self.write_back.blocks.fetch_add(done, Ordering::Relaxed);
         }
         Ok(moved)

@@ -53,6 +53,7 @@ impl Core {
     /// The thread that writes back, until `stop_write_back`.
     pub fn run_write_back(&self) {
         loop {
+            self.tend_copies();
             let mut signal = self.write_back.signals.state.lock();
             if !signal.wanted && !signal.stop {
                 self.write_back.signals.asked.wait_for(&mut signal, LOOK_EVERY);
@@ -64,6 +65,7 @@ impl Core {
             if !is_wanted && !self.is_dirty() {
                 continue;
             }
+            self.write_back.pace.set(true);
             signal.begun += 1;
             let own = signal.begun;
             drop(signal);
@@ -71,8 +73,12 @@ impl Core {
             if let Err(error) = &last {
                 tracing::error!("writing back to the capacity tier: {error}");
             }
-            let mut signal = self.write_back.signals.state.lock();
             let moved = *last.as_ref().unwrap_or(&0);
+            if moved == 0 || !self.is_dirty() {
+                // nothing that anybody could wait for
+                self.write_back.pace.set(false);
+            }
+            let mut signal = self.write_back.signals.state.lock();
             (signal.finished, signal.last) = (own, last);
             self.write_back.signals.done.notify_all();
             if moved == 0 && !signal.stop {

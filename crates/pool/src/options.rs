@@ -91,6 +91,12 @@ pub struct OpenOptions {
     pub salvage: bool,
     /// The devices of the capacity tier that were found.
     pub devices: Vec<Arc<dyn Device>>,
+    /// The share of the slices, in percent, above which blocks are written back to the capacity
+    /// tier; `None` is [`WRITE_BACK_PERCENT`].
+    pub write_back_percent: Option<u8>,
+    /// DRAM for blocks of the capacity tier, bytes for each slice; `None`: a quarter of all that
+    /// caches may use, for all slices together.
+    pub tier_cache_bytes: Option<u64>,
     /// The id of this boot of the machine, for who plays restarts; `None`: the kernel's.
     pub boot: Option<[u8; 16]>,
 }
@@ -108,7 +114,18 @@ pub enum Atime {
 /// DRAM that caches may use where nothing else is asked for.
 pub const MEMORY_BYTES: u64 = 1 << 30;
 
+/// The share of the slices, in percent, above which blocks are written back where nothing else is
+/// asked for.
+pub const WRITE_BACK_PERCENT: u8 = 30;
+/// Most that can be asked for: what is behind it is for trees, and for who writes meanwhile.
+pub const WRITE_BACK_PERCENT_MAX: u8 = 90;
+
 impl OpenOptions {
+    /// The share of the slices, in percent, above which blocks are written back.
+    pub fn write_back_percent(&self) -> u8 {
+        self.write_back_percent.unwrap_or(WRITE_BACK_PERCENT).min(WRITE_BACK_PERCENT_MAX)
+    }
+
     /// DRAM that caches may use, bytes.
     pub fn memory(&self) -> u64 {
         self.memory_bytes.unwrap_or(MEMORY_BYTES)

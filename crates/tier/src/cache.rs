@@ -1,12 +1,12 @@
 //! The DRAM cache of one slice: blocks of the ranges of the tier that are the slice's.
 //!
 //! In parts with a lock each, held for a look or a change, never for a read of the device. In a
-//! part, blocks are in a circle: a hand goes round and lets go of those that nobody looked at since
-//! it came by last (an approximate LRU).
+//! part, pages are in a circle (`circle.rs`).
 //!
 //! A block that is being read has a place, too: so it is read once, whoever wants it meanwhile, and
 //! if its place on the device is given away before it is there, it is thrown away.
 
+use crate::circle::Circle;
 use crate::page::Page;
 use parking_lot::{Condvar, Mutex};
 use pool::BlockAddr;
@@ -15,26 +15,11 @@ use std::sync::Arc;
 
 const PARTS: usize = 16;
 
-#[derive(Debug)]
-enum Entry {
-    /// Somebody reads it: the number of that read.
-    Loading(u64),
-    /// Where it is in the circle.
-    There(usize),
-}
-
-#[derive(Debug)]
-struct Frame {
-    addr: BlockAddr,
-    page: Arc<Page>,
-    was_used: bool,
-}
-
 #[derive(Debug, Default)]
 struct Part {
-    entries: HashMap<BlockAddr, Entry>,
-    circle: Vec<Frame>,
-    hand: usize,
+    /// Blocks that somebody reads: the number of that read.
+    loading: HashMap<BlockAddr, u64>,
+    pages: Circle<Arc<Page>>,
     loads: u64,
 }
 
@@ -78,12 +63,12 @@ impl Cache {
         if let Some(page) = part.get(addr) {
             return Found::There(page);
         }
-        if part.entries.contains_key(&addr) {
+        if part.loading.contains_key(&addr) {
             return Found::Loading;
         }
         part.loads += 1;
         let number = part.loads;
-        part.entries.insert(addr, Entry::Loading(number));
+        part.loading.insert(addr, number);
         Found::ToLoad(number)
     }
 
@@ -91,7 +76,7 @@ impl Cache {
     pub fn wait(&self, addr: BlockAddr) {
         let (part, done) = self.part(addr);
         let mut part = part.lock();
-        while matches!(part.entries.get(&addr), Some(Entry::Loading(_))) {
+        while part.loading.contains_key(&addr) {
             done.wait(&mut part);
         }
     }
@@ -101,11 +86,13 @@ impl Cache {
     pub fn loaded(&self, addr: BlockAddr, number: u64, page: Option<&Arc<Page>>) {
         let (part, done) = self.part(addr);
         let mut part = part.lock();
-        let is_own = matches!(part.entries.get(&addr), Some(Entry::Loading(own)) if *own == number);
+        let is_own = part.loading.get(&addr) == Some(&number);
+        if is_own {
+            part.loading.remove(&addr);
+        }
         match page {
             Some(page) if is_own => part.put(addr, page.clone(), self.pages_max),
             Some(page) => page.kill(),
-            None if is_own => drop(part.entries.remove(&addr)),
             None => {}
         }
         drop(part);
@@ -116,9 +103,9 @@ impl Cache {
     pub fn forget(&self, addr: BlockAddr) {
         let (part, done) = self.part(addr);
         let mut part = part.lock();
-        if let Some(Entry::There(at)) = part.entries.remove(&addr) {
-            part.circle[at].page.kill();
-            part.take_out(at);
+        part.loading.remove(&addr);
+        if let Some(page) = part.pages.take(addr) {
+            page.kill();
         }
         drop(part);
         done.notify_all();
@@ -126,71 +113,35 @@ impl Cache {
 
     /// Lets go of all pages that nobody has; gives how many.
     pub fn evict_all(&self) -> usize {
-        self.parts.iter().map(|(part, _)| part.lock().evict_all()).sum()
+        self.parts.iter().map(|(part, _)| part.lock().pages.evict_all(is_unused)).sum()
+    }
+
+    /// Whether there is hardly room for one page more.
+    pub fn is_full(&self) -> bool {
+        self.pages() * 8 > self.pages_max * PARTS * 7
     }
 
     /// Pages that are there.
     pub fn pages(&self) -> usize {
-        self.parts.iter().map(|(part, _)| part.lock().circle.len()).sum()
+        self.parts.iter().map(|(part, _)| part.lock().pages.len()).sum()
     }
 }
 
 impl Part {
     fn get(&mut self, addr: BlockAddr) -> Option<Arc<Page>> {
-        let Some(Entry::There(at)) = self.entries.get(&addr) else { return None };
-        let frame = &mut self.circle[*at];
-        frame.was_used = true;
-        Some(frame.page.clone())
+        self.pages.get(addr).map(|page| page.clone())
     }
 
     fn put(&mut self, addr: BlockAddr, page: Arc<Page>, pages_max: usize) {
-        while self.circle.len() >= pages_max && self.evict_one() {}
-        self.entries.insert(addr, Entry::There(self.circle.len()));
-        self.circle.push(Frame { addr, page, was_used: false });
+        while self.pages.len() >= pages_max && self.pages.evict_one(is_unused).is_some() {}
+        self.pages.put(addr, page);
     }
+}
 
-    /// Lets go of one page; false: all of them are in use.
-    fn evict_one(&mut self) -> bool {
-        for _ in 0..2 * self.circle.len() {
-            self.hand = (self.hand + 1) % self.circle.len();
-            let frame = &mut self.circle[self.hand];
-            // who has it may be asked whether its place was given away: only what is here can say
-            if Arc::strong_count(&frame.page) > 1 {
-                continue;
-            }
-            if !std::mem::take(&mut frame.was_used) {
-                let addr = frame.addr;
-                self.entries.remove(&addr);
-                self.take_out(self.hand);
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Lets go of all pages that nobody has; gives how many.
-    fn evict_all(&mut self) -> usize {
-        let (before, mut at) = (self.circle.len(), 0);
-        while let Some(frame) = self.circle.get(at) {
-            // see `evict_one`
-            if Arc::strong_count(&frame.page) > 1 {
-                at += 1;
-                continue;
-            }
-            let addr = frame.addr;
-            self.entries.remove(&addr);
-            self.take_out(at);
-        }
-        before - self.circle.len()
-    }
-
-    /// Takes a page out of the circle; the last one takes its place.
-    fn take_out(&mut self, at: usize) {
-        self.circle.swap_remove(at);
-        if let Some(moved) = self.circle.get(at) {
-            self.entries.insert(moved.addr, Entry::There(at));
-        }
-    }
+/// Whether nobody has the page: who has it may ask whether its place was given away, and only what
+/// is in the cache can say.
+fn is_unused(page: &Arc<Page>) -> bool {
+    Arc::strong_count(page) == 1
 }
 
 #[cfg(test)]

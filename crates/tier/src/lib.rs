@@ -13,6 +13,8 @@
 
 mod aligned;
 mod cache;
+mod circle;
+mod copies;
 mod held;
 mod open;
 mod page;

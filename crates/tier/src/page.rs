@@ -1,7 +1,7 @@
 //! A block of the tier in DRAM.
 
 use pool::BLOCK_BYTES;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// A block, as it was read.
 #[derive(Debug)]
@@ -10,13 +10,18 @@ pub struct Page {
     crc: u32,
     /// Its place was given to another block.
     is_dead: AtomicBool,
+    looks: AtomicU8,
 }
+
+/// Looks after which a page is hot, and after each so many again.
+const HOT_LOOKS: u8 = 4;
 
 impl Page {
     /// What was read.
     pub fn new(bytes: &[u8]) -> Page {
         assert!(bytes.len() as u64 == BLOCK_BYTES, "a page is a block");
-        Page { bytes: bytes.into(), crc: pmem::crc32c(0, bytes), is_dead: AtomicBool::new(false) }
+        let (is_dead, looks) = (AtomicBool::new(false), AtomicU8::new(0));
+        Page { bytes: bytes.into(), crc: pmem::crc32c(0, bytes), is_dead, looks }
     }
 
     /// The bytes of the block.
@@ -29,6 +34,12 @@ impl Page {
     #[inline]
     pub fn crc(&self) -> u32 {
         self.crc
+    }
+
+    /// Somebody looks at it. True if many did.
+    pub(crate) fn look(&self) -> bool {
+        // ordering: a hint
+        self.looks.fetch_add(1, Ordering::Relaxed) % HOT_LOOKS == HOT_LOOKS - 1
     }
 
     /// Whether its place was given to another block since.

@@ -2,19 +2,23 @@
 
 use crate::aligned::Blocks;
 use crate::cache::{Cache, Found};
+use crate::copies::Copies;
 use crate::held;
 use crate::page::Page;
-use pool::{BLOCK_BYTES, BlockAddr, Capacity, Error, Extent, Result, Transfer};
+use parking_lot::Mutex;
+use pool::{BLOCK_BYTES, BlockAddr, Capacity, Error, Extent, Reclaim, Result, Transfer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Hot blocks that are remembered.
+const HOT_BLOCKS_MAX: usize = 512;
 /// Neighbouring blocks that are in the cache of one slice: 1 MiB.
 const RANGE_BLOCKS: u64 = 256;
 
 /// What was read and written, since open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TierCounts {
-    /// Looks that found a block in DRAM.
+    /// Looks that found a block in DRAM, or in a slice.
     pub hits: u64,
     /// Blocks that were read from devices.
     pub read_blocks: u64,
@@ -22,6 +26,8 @@ pub struct TierCounts {
     pub written_blocks: u64,
     /// Bytes of DRAM in the caches.
     pub cached_bytes: u64,
+    /// Blocks that lie in slices, too.
+    pub copies: u64,
 }
 
 /// The capacity tier of an open pool.
@@ -30,6 +36,11 @@ pub struct Tier {
     /// Tells the tiers of a process apart.
     number: u64,
     caches: Vec<Cache>,
+    copies: Copies,
+    /// Blocks in DRAM that are looked at often.
+    hot: Mutex<Vec<BlockAddr>>,
+    /// Takes the blocks of copies that are let go of.
+    reclaim: Arc<Reclaim>,
     hits: AtomicU64,
     read_blocks: AtomicU64,
     written_blocks: AtomicU64,
@@ -38,13 +49,16 @@ pub struct Tier {
 static TIERS: AtomicU64 = AtomicU64::new(0);
 
 impl Tier {
-    /// With a cache of so many bytes for each of the slices.
-    pub fn new(slices: usize, cache_bytes: u64) -> Tier {
+    /// With a cache of so many bytes for each of the slices, whose free blocks `reclaim` has.
+    pub fn new(slices: usize, cache_bytes: u64, reclaim: Arc<Reclaim>) -> Tier {
         let pages = (cache_bytes / BLOCK_BYTES) as usize;
         Tier {
             // ordering: only uniqueness matters
             number: TIERS.fetch_add(1, Ordering::Relaxed),
             caches: (0..slices.max(1)).map(|_| Cache::new(pages)).collect(),
+            copies: Copies::new(slices),
+            hot: Mutex::default(),
+            reclaim,
             hits: AtomicU64::new(0),
             read_blocks: AtomicU64::new(0),
             written_blocks: AtomicU64::new(0),
@@ -64,7 +78,31 @@ impl Tier {
         }
         let page = self.cache(addr).get(addr)?;
         self.hits.fetch_add(1, Ordering::Relaxed);
+        if page.look()
+            && let Some(mut hot) = self.hot.try_lock()
+            && hot.len() < HOT_BLOCKS_MAX
+        {
+            hot.push(addr);
+        }
         Some(page)
+    }
+
+    /// Blocks in DRAM that many looked at, where a cache has no room for more. The caller is to
+    /// [`promote`](Tier::promote) them.
+    pub fn take_hot(&self) -> Vec<BlockAddr> {
+        let mut hot = std::mem::take(&mut *self.hot.lock());
+        hot.retain(|addr| self.cache(*addr).is_full() && !self.is_near(*addr));
+        hot
+    }
+
+    /// Makes a copy of a block that is in DRAM in this block of a slice, which nobody has, with
+    /// what `write` writes there. False: nobody has it still.
+    pub fn promote(&self, addr: BlockAddr, near: BlockAddr, write: impl FnOnce(&[u8])) -> bool {
+        let Some(page) = self.cache(addr).get(addr) else { return false };
+        write(page.bytes());
+        // a page that is held stays in its cache: whoever gives its place away says so to it first,
+        // and takes the copy away then
+        self.copies.put_if(addr, near, || !page.is_dead())
     }
 
     /// Whether a block was fetched for this thread.
@@ -74,7 +112,51 @@ impl Tier {
 
     /// Whether a block is in memory, for who does not want it yet.
     pub fn has(&self, addr: BlockAddr) -> bool {
-        self.is_held(addr) || self.cache(addr).get(addr).is_some()
+        self.is_held(addr) || self.cache(addr).get(addr).is_some() || self.is_near(addr)
+    }
+
+    /// Where the block lies in a slice, too. The caller holds an epoch until he has read it.
+    #[inline]
+    pub fn near(&self, addr: BlockAddr) -> Option<BlockAddr> {
+        let near = self.copies.get(addr)?;
+        self.hits.fetch_add(1, Ordering::Relaxed);
+        Some(near)
+    }
+
+    /// Whether the block lies in a slice, too, for who does not want it yet.
+    pub fn is_near(&self, addr: BlockAddr) -> bool {
+        self.copies.get(addr).is_some()
+    }
+
+    /// A block that has just got this place lies in a slice, too, where nobody owns it any more.
+    pub fn keep(&self, addr: BlockAddr, near: BlockAddr) {
+        self.copies.put(addr, near);
+    }
+
+    /// How many blocks lie in slices, too.
+    pub fn copies(&self) -> u64 {
+        self.copies.len()
+    }
+
+    /// How many of these in one slice.
+    pub fn copies_in(&self, slice: usize) -> u64 {
+        self.copies.in_slice(slice)
+    }
+
+    /// Lets go of up to so many of those that nobody read lately; gives how many.
+    pub fn evict_copies(&self, count: u64) -> u64 {
+        let evicted = self.copies.evict(count);
+        self.reclaim.retire(&evicted);
+        evicted.len() as u64
+    }
+
+    /// A record took these places away: before they are retired.
+    pub fn free(&self, addrs: &[BlockAddr]) {
+        if self.copies.len() == 0 {
+            return;
+        }
+        let near: Vec<BlockAddr> = addrs.iter().filter_map(|it| self.copies.take(*it)).collect();
+        self.reclaim.retire(&near);
     }
 
     /// Reads blocks into the caches, and holds them for this thread until [`let_go`](Tier::let_go).
@@ -82,6 +164,9 @@ impl Tier {
     pub fn fetch(&self, devices: &[Capacity], addrs: &[BlockAddr]) -> Result<()> {
         let (mut to_load, mut of_others) = (Vec::new(), Vec::new());
         for addr in addrs {
+            if self.is_near(*addr) {
+                continue;
+            }
             match self.cache(*addr).look(*addr) {
                 Found::There(page) => held::hold(self.number, *addr, page),
                 Found::ToLoad(number) => to_load.push((*addr, number)),
@@ -133,12 +218,14 @@ impl Tier {
     /// The place of a block is given to another: what is known of it is forgotten.
     pub fn forget(&self, addr: BlockAddr) {
         self.cache(addr).forget(addr);
+        self.free(&[addr]);
     }
 
-    /// Lets go of all that is cached and that nobody reads just now; gives how many bytes.
+    /// Lets go of all that is cached and that nobody reads just now, and of all copies in slices;
+    /// gives how many bytes.
     pub fn evict_all(&self) -> u64 {
         let pages: usize = self.caches.iter().map(Cache::evict_all).sum();
-        pages as u64 * BLOCK_BYTES
+        (pages as u64 + self.evict_copies(u64::MAX)) * BLOCK_BYTES
     }
 
     /// Writes blocks that are to take these places: nobody knows of them yet.
@@ -167,6 +254,7 @@ impl Tier {
             read_blocks: self.read_blocks.load(Ordering::Relaxed),
             written_blocks: self.written_blocks.load(Ordering::Relaxed),
             cached_bytes: pages as u64 * BLOCK_BYTES,
+            copies: self.copies(),
         }
     }
 }

@@ -95,6 +95,12 @@ pub fn arguments(args: &MountArgs) -> Vec<std::ffi::OsString> {
     if let Some(workers) = args.workers {
         list.push(format!("--workers={workers}").into());
     }
+    if let Some(percent) = args.write_back_at {
+        list.push(format!("--write-back-at={percent}").into());
+    }
+    if let Some(cache) = args.tier_cache {
+        list.push(format!("--tier-cache={cache}").into());
+    }
     if let Some(metrics) = args.metrics {
         list.push(format!("--metrics={metrics}").into());
     }
@@ -110,7 +116,8 @@ mod tests {
     #[test]
     fn a_server_gets_the_arguments_that_mount_got() {
         let line = "nearside mount /a/pool /b/dir --read-only --allow-other --threads=3 \
-                    --memory=1048576 --workers=0 --metrics=[::1]:9";
+                    --memory=1048576 --workers=0 --write-back-at=45 \
+                    --tier-cache=4096 --metrics=[::1]:9";
         let cli = Cli::parse_from(line.split(' '));
         let Command::Mount(args) = cli.command else { panic!("{line}") };
         let again = arguments(&args).into_iter().map(|word| word.into_string().unwrap());

@@ -13,7 +13,7 @@ use crate::{access, output};
 /// What was let go, as JSON and the control socket say it.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Evicted {
-    /// Bytes of DRAM.
+    /// Bytes of DRAM, and of clean copies in slices.
     pub evicted_bytes: u64,
 }
 
@@ -41,5 +41,5 @@ pub fn run(pool: &Path, json: bool) -> Result<()> {
         return output::json(&evicted);
     }
     let pool = output::shown(pool.display().to_string().as_bytes());
-    output::text(&format!("{pool}: {} of DRAM let go\n", show(evicted.evicted_bytes)))
+    output::text(&format!("{pool}: {} of copies let go\n", show(evicted.evicted_bytes)))
 }

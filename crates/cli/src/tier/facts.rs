@@ -34,7 +34,7 @@ impl From<DeviceInfo> for DeviceFacts {
 /// What the tier has done since the pool was opened, and what it holds. Blocks are of 4 KiB.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct TierFacts {
-    /// Looks that found a block of a device in DRAM.
+    /// Looks that found a block of a device in DRAM, or in a slice.
     pub hits: u64,
     /// Blocks that were read from devices.
     pub read_blocks: u64,
@@ -42,11 +42,20 @@ pub struct TierFacts {
     pub written_blocks: u64,
     /// Blocks that files have on devices since, and no longer in slices.
     pub moved_blocks: u64,
+    /// Time that changes were delayed by, all together, while blocks were written back.
+    #[serde(default)]
+    pub delayed_ns: u64,
+    /// How often a change found no room at all, and waited for some.
+    #[serde(default)]
+    pub waits: u64,
     /// DRAM in the caches.
     pub cached_bytes: u64,
     /// Data blocks of all slices.
     pub slice_blocks: u64,
-    /// Of these not free for files.
+    /// Of these copies of what lies on devices, let go of when their room is needed.
+    #[serde(default)]
+    pub slice_blocks_clean: u64,
+    /// Of these neither free for files nor such copies.
     pub slice_blocks_used: u64,
     /// Data blocks of all devices.
     pub device_blocks: u64,
@@ -61,8 +70,11 @@ impl From<TierStats> for TierFacts {
             read_blocks: stats.read_blocks,
             written_blocks: stats.written_blocks,
             moved_blocks: stats.moved_blocks,
+            delayed_ns: stats.delayed_ns,
+            waits: stats.waits,
             cached_bytes: stats.cached_bytes,
             slice_blocks: stats.slice_blocks,
+            slice_blocks_clean: stats.slice_blocks_clean,
             slice_blocks_used: stats.slice_blocks_used,
             device_blocks: stats.device_blocks,
             device_blocks_free: stats.device_blocks_free,
@@ -78,11 +90,13 @@ impl TierFacts {
             read_blocks: self.read_blocks.saturating_sub(old.read_blocks),
             written_blocks: self.written_blocks.saturating_sub(old.written_blocks),
             moved_blocks: self.moved_blocks.saturating_sub(old.moved_blocks),
+            delayed_ns: self.delayed_ns.saturating_sub(old.delayed_ns),
+            waits: self.waits.saturating_sub(old.waits),
             ..self
         }
     }
 
-    /// How many of a hundred looks found their block in DRAM, if anybody looked.
+    /// How many of a hundred looks found their block without a device, if anybody looked.
     pub fn hit_percent(&self) -> Option<f64> {
         percent(self.hits, self.hits.saturating_add(self.read_blocks))
     }

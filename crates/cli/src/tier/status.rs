@@ -17,6 +17,8 @@ struct Status<'a> {
     mounted: bool,
     slice_bytes: u64,
     slice_used_bytes: u64,
+    /// Copies of what lies on devices, let go of when their room is needed.
+    slice_clean_bytes: u64,
     /// How much of the slices is in use.
     dirty_percent: f64,
     device_bytes: u64,
@@ -29,6 +31,10 @@ struct Status<'a> {
     written_bytes: u64,
     /// What moved from slices to devices.
     written_back_bytes: u64,
+    /// Time that changes were delayed by, all together, while blocks were written back.
+    delayed_seconds: f64,
+    /// How often a change found no room at all, and waited for some.
+    waits: u64,
     devices: &'a [DeviceFacts],
 }
 
@@ -47,6 +53,7 @@ fn status<'a>(pool: &Path, mounted: bool, facts: &'a Facts, tier: TierFacts) -> 
         mounted,
         slice_bytes: bytes(tier.slice_blocks),
         slice_used_bytes: bytes(tier.slice_blocks_used),
+        slice_clean_bytes: bytes(tier.slice_blocks_clean),
         dirty_percent: tier.dirty_percent(),
         device_bytes: bytes(tier.device_blocks),
         device_used_bytes: bytes(tier.device_blocks.saturating_sub(tier.device_blocks_free)),
@@ -57,6 +64,8 @@ fn status<'a>(pool: &Path, mounted: bool, facts: &'a Facts, tier: TierFacts) -> 
         read_bytes: bytes(tier.read_blocks),
         written_bytes: bytes(tier.written_blocks),
         written_back_bytes: tier.moved_bytes(),
+        delayed_seconds: tier.delayed_ns as f64 / 1e9,
+        waits: tier.waits,
         devices: &facts.devices,
     }
 }
@@ -64,12 +73,13 @@ fn status<'a>(pool: &Path, mounted: bool, facts: &'a Facts, tier: TierFacts) -> 
 fn text(status: &Status<'_>) -> String {
     let mut text = format!(
         "pool        {}\n\
-         slices      {} of {} in use ({} %)\n\
+         slices      {} of {} in use ({} %), {} copies of what devices have\n\
          devices     {} of {} in use ({} %)\n",
         output::shown(status.pool.as_bytes()),
         show(status.slice_used_bytes),
         show(status.slice_bytes),
         status.dirty_percent,
+        show(status.slice_clean_bytes),
         show(status.device_used_bytes),
         show(status.device_bytes),
         status.used_percent,
@@ -82,11 +92,14 @@ fn text(status: &Status<'_>) -> String {
         };
         text.push_str(&format!(
             "cache       {} in DRAM; {found}\n\
-             moved       {} written back; {} read from devices, {} written to them\n",
+             moved       {} written back; {} read from devices, {} written to them\n\
+             changes     delayed by {:.3} s in all, {} times without any room\n",
             show(status.cached_bytes),
             show(status.written_back_bytes),
             show(status.read_bytes),
             show(status.written_bytes),
+            status.delayed_seconds,
+            status.waits,
         ));
     }
     text.push('\n');

@@ -69,6 +69,7 @@ fn caches_are_emptied_and_filled_again() {
     let data = pattern(1, 8 * MIB as usize);
     fs.write(&file, 0, &data).unwrap();
     fs.write_back_all().unwrap();
+    assert_eq!(fs.evict_caches(), Some(8 * MIB), "copies in the slices");
     for round in 1..3 {
         assert!(content(&fs, &file) == data);
         let stats = fs.tier_stats().unwrap();

@@ -23,6 +23,8 @@ enum Fault {
     Lies,
     /// Reads wait.
     Hangs,
+    /// Writes take 20 ms each.
+    Slow,
 }
 
 /// A device with a fault.
@@ -58,6 +60,7 @@ impl Device for Faulty {
                 Fault::Reads if is_read => return failed(),
                 Fault::Writes if !is_read => return failed(),
                 Fault::Lies if !is_read => continue,
+                Fault::Slow if !is_read => std::thread::sleep(Duration::from_millis(20)),
                 _ => {}
             }
             match transfer {
@@ -114,6 +117,7 @@ fn what_cannot_be_read_is_an_error_until_it_can() {
     fs.write_back_all().unwrap();
     for (fault, words) in [(Fault::Reads, "Input/output error"), (Fault::Flips, "inode")] {
         fs.write(&near, 0, &data).unwrap();
+        fs.evict_caches();
         device.set(fault);
         let error = read(&fs, &away, 8192).unwrap_err();
         assert_eq!(error.errno(), libc::EIO, "{fault:?}: {error}");
@@ -172,6 +176,8 @@ fn what_a_device_lied_about_is_damage() {
     fs.write(&file, 0, &pattern(1, MIB as usize)).unwrap();
     device.set(Fault::Lies);
     assert_eq!(fs.write_back_all().unwrap(), 256);
+    assert!(read(&fs, &file, 4096).is_ok(), "the copy in the slice is as it was");
+    fs.evict_caches();
     device.set(Fault::None);
     let error = read(&fs, &file, 4096).unwrap_err();
     assert!(matches!(error, Error::Damaged(_)), "{error}");
@@ -191,6 +197,7 @@ fn nobody_waits_for_who_waits_for_a_device() {
     let away = make(&fs, "away");
     fs.write(&away, 0, &pattern(1, MIB as usize)).unwrap();
     fs.write_back_all().unwrap();
+    fs.evict_caches();
     device.set(Fault::Hangs);
     let waiting: Vec<_> = (0..2)
         .map(|number| {
@@ -216,4 +223,21 @@ fn nobody_waits_for_who_waits_for_a_device() {
     for thread in waiting {
         thread.join().unwrap().unwrap();
     }
+}
+
+/// Who writes faster than a device does is slowed down before there is no room, and not by it.
+#[test]
+fn who_is_faster_than_a_device_is_slowed_down() {
+    let scratch = crate::common::scratch();
+    let (fs, device) = opened(&scratch.path().join("pool"));
+    device.set(Fault::Slow);
+    let file = make(&fs, "file");
+    let piece = pattern(1, 16384);
+    for number in 0..40 * MIB / 16384 {
+        fs.write(&file, number * 16384, &piece).unwrap();
+    }
+    let stats = fs.tier_stats().unwrap();
+    assert!(stats.moved_blocks > 6000, "{stats:?}");
+    assert!(stats.delayed_ns > 0, "{stats:?}");
+    assert!(stats.waits < 12, "it is 25 where nobody is slowed down: {stats:?}");
 }

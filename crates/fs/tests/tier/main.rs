@@ -4,6 +4,7 @@
 mod asked;
 #[path = "../common/mod.rs"]
 mod common;
+mod copies;
 mod faulty;
 mod larger;
 mod refused;

@@ -1,0 +1,173 @@
+//! Back-pressure: while blocks are written back slower than others take their places, those who
+//! take them are slowed down, the more the less is left, so that nobody ever meets a full pool all
+//! of a sudden and waits for as long as a device likes.
+//!
+//! Above a share of the slices that is in use (`from`), each block that is taken costs a delay of
+//! `cost * (used - from) / (all - used)`, where `cost` is what a block takes to be written back:
+//! half-way to full, blocks are taken as fast as they are written back. What the tier has no room
+//! for counts for nothing. All who take blocks pay one
+//! after another, however many they are. The shape is that of ZFS's write throttle (Leventhal,
+//! "Tuning the OpenZFS write throttle", 2014).
+//!
+//! Who pays has ended his change: he holds no lock, and is in no gate.
+
+use crate::core::Core;
+use crate::write_back::SliceRoom;
+use parking_lot::Mutex;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What a block takes to be written back before that was measured: 200 MB/s.
+const COST_FIRST_NS: u64 = 20_000;
+/// How often the delay is reckoned anew.
+const RECKON_EVERY: Duration = Duration::from_millis(2);
+/// Shorter sleeps are saved up: the kernel's are not exact.
+const SLEEP_MIN: Duration = Duration::from_micros(200);
+/// The longest one.
+const SLEEP_MAX: Duration = Duration::from_millis(200);
+
+thread_local! {
+    /// Blocks that this thread has taken and not paid for.
+    static TAKEN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How fast blocks may be taken.
+#[derive(Debug)]
+pub struct Pace {
+    /// Blocks are written back: who takes some is to count them.
+    on: AtomicBool,
+    /// What one takes to be written back, ns.
+    cost_ns: AtomicU64,
+    state: Mutex<State>,
+    /// Time that was slept in all, ns.
+    slept_ns: AtomicU64,
+    /// How often somebody had no room, and waited for some.
+    waits: AtomicU64,
+}
+
+#[derive(Debug)]
+struct State {
+    reckoned: Option<Instant>,
+    delay: Duration,
+    /// When the last one who pays may go on.
+    last: Instant,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        let state = State { reckoned: None, delay: Duration::ZERO, last: Instant::now() };
+        Pace {
+            on: AtomicBool::new(false),
+            cost_ns: AtomicU64::new(COST_FIRST_NS),
+            state: Mutex::new(state),
+            slept_ns: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Pace {
+    /// Whether blocks are to be counted.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
+    }
+
+    /// Blocks are to be counted from now on, or no more.
+    pub fn set(&self, on: bool) {
+        self.on.store(on, Ordering::Relaxed);
+    }
+
+    /// So many blocks were written back in this time.
+    pub fn wrote_back(&self, blocks: u64, took: Duration) {
+        let cost = took.as_nanos() as u64 / blocks.max(1);
+        let before = self.cost_ns.load(Ordering::Relaxed);
+        self.cost_ns.store((3 * before + cost) / 4, Ordering::Relaxed);
+    }
+
+    /// Somebody had no room, and waits for some.
+    pub fn waits(&self) {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often somebody had no room, and waited for some.
+    pub fn waited(&self) -> u64 {
+        self.waits.load(Ordering::Relaxed)
+    }
+
+    /// Time that changes were delayed in all.
+    pub fn slept(&self) -> Duration {
+        Duration::from_nanos(self.slept_ns.load(Ordering::Relaxed))
+    }
+}
+
+/// What a block costs while `room` is what the slices have, and they are not slowed down below
+/// `from` percent; `below` blocks of the tier are free.
+fn delay_of(room: SliceRoom, below: u64, from: u64, cost_ns: u64) -> Duration {
+    let start = room.blocks * from / 100;
+    // what the tier has no room for is not written back, however long somebody waits
+    let over = room.used().saturating_sub(start).min(below);
+    let left = room.blocks.saturating_sub(room.used()).max(1);
+    Duration::from_nanos((u128::from(cost_ns) * u128::from(over) / u128::from(left)) as u64)
+        .min(SLEEP_MAX)
+}
+
+impl Core {
+    /// The thread has taken so many blocks of slices.
+    #[inline]
+    pub fn count_taken(&self, blocks: usize) {
+        if self.write_back.pace.is_on() {
+            TAKEN.set(TAKEN.get() + blocks as u64);
+        }
+    }
+
+    /// Pays for the blocks that the thread has taken. It holds nothing.
+    #[cold]
+    pub fn pay(&self) {
+        let taken = TAKEN.take();
+        if taken == 0 {
+            return;
+        }
+        let now = Instant::now();
+        let mut state = self.write_back.pace.state.lock();
+        if state.reckoned.is_none_or(|reckoned| now - reckoned > RECKON_EVERY) {
+            let from = (self.write_back.percent() + 100) / 2;
+            let below = self.pool.devices().iter().map(|device| device.space.free()).sum();
+            let cost = self.write_back.pace.cost_ns.load(Ordering::Relaxed);
+            state.delay = delay_of(self.slice_room(), below, from, cost);
+            state.reckoned = Some(now);
+        }
+        let cost = state.delay * taken as u32;
+        state.last = (state.last.max(now) + cost).min(now + SLEEP_MAX);
+        let sleep = state.last - now;
+        drop(state);
+        if sleep > SLEEP_MIN {
+            std::thread::sleep(sleep);
+            let slept = now.elapsed().as_nanos() as u64;
+            self.write_back.pace.slept_ns.fetch_add(slept, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn delay_ns(used: u64) -> u128 {
+        let room = SliceRoom { blocks: 1000, free: 1000 - used, copies: 0 };
+        delay_of(room, 5000, 60, 10_000).as_nanos()
+    }
+
+    #[test]
+    fn the_delay_grows_from_none_to_what_holds_everybody_up() {
+        assert_eq!([0, 300, 600].map(delay_ns), [0, 0, 0]);
+        assert_eq!(delay_ns(800), 10_000, "half-way, as fast as it is written back");
+        assert!((601..1000).all(|used| delay_ns(used) < delay_ns(used + 1)));
+        assert_eq!(delay_ns(1000), 4_000_000);
+        let full = SliceRoom { blocks: 1000, free: 0, copies: 0 };
+        assert_eq!(delay_of(full, 0, 60, 10_000), Duration::ZERO, "there is nothing to wait for");
+        let clean = SliceRoom { blocks: 1000, free: 0, copies: 500 };
+        assert_eq!(delay_of(clean, 5000, 60, 10_000), Duration::ZERO, "copies are in nobody's way");
+    }
+}
