@@ -83,9 +83,19 @@ impl Lease {
         validity: &Arc<Validity>,
         length: Duration,
     ) -> io::Result<Option<Lease>> {
+        let place = (requests.store.clone(), requests.named("lease"));
+        Lease::take_at(runtime, place, validity, length)
+    }
+
+    fn take_at(
+        runtime: &Runtime,
+        (store, path): (Arc<dyn ObjectStore>, Path),
+        validity: &Arc<Validity>,
+        length: Duration,
+    ) -> io::Result<Option<Lease>> {
         let mut holder = Holder {
-            store: requests.store.clone(),
-            path: requests.named("lease"),
+            store,
+            path,
             id: Uuid::new_v4(),
             round: 0,
             tag: None,
@@ -267,28 +277,5 @@ impl Holder {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lease_is_read_as_it_was_written() {
-        let id = Uuid::new_v4();
-        let mut holder = Holder {
-            store: Arc::new(object_store::memory::InMemory::new()),
-            path: Path::from("lease"),
-            id,
-            round: 0,
-            tag: None,
-            length: Duration::from_millis(1500),
-            validity: Arc::default(),
-        };
-        let (held, free) = (holder.text("held"), holder.text("free"));
-        let said = |is_free| Said { holder: id, is_free, length: holder.length };
-        assert_eq!(Said::parse(&held), Some(said(false)));
-        assert_eq!(Said::parse(&free), Some(said(true)));
-        assert_ne!(held, holder.text("held"), "each differs");
-        for wrong in ["", "nearside-lease 2\n", "nearside-lease 1\nholder x\n", "<xml>"] {
-            assert_eq!(Said::parse(wrong), None);
-        }
-    }
-}
+#[path = "lease_tests.rs"]
+mod tests;

@@ -14,6 +14,8 @@
 //! Requests are made by a thread of the device's own, and callers wait for it: they may be anybody,
 //! also a program's tasks that run in a runtime.
 
+#[cfg(test)]
+mod fake;
 mod lease;
 mod requests;
 mod store;

@@ -242,3 +242,7 @@ impl Requests {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "requests_tests.rs"]
+mod tests;
