@@ -6,6 +6,8 @@ mod asked;
 mod common;
 mod faulty;
 mod larger;
+#[cfg(feature = "object-store")]
+mod objects;
 mod refused;
 
 use common::{TestPool, options};
