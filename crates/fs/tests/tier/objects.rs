@@ -6,6 +6,9 @@ use fs::FileSystem;
 use pool::{FormatOptions, OpenOptions, SliceSpec};
 use std::path::Path;
 
+#[path = "../../../tier/tests/object/server.rs"]
+mod server;
+
 /// A slice of 16 MiB, and a device at that URL.
 fn above(url: &str) -> FormatOptions {
     let capacity = vec![SliceSpec { path: Some(url.into()), bytes: Some(96 * MIB) }];
@@ -39,24 +42,32 @@ fn assert_all(fs: &FileSystem) {
 #[test]
 fn a_pool_above_an_object_store_is_what_it_was_when_it_is_opened_again() {
     let scratch = scratch();
-    let objects = format!("file://{}", scratch.path().join("objects").display());
-    for (name, url) in [("one", objects.as_str()), ("two", "memory:///fs")] {
-        let dir = scratch.path().join(name);
-        fs::format(&dir, &above(url)).unwrap();
-        assert_eq!(std::fs::read_link(dir.join("capacity.0")).unwrap(), Path::new(url));
-        let fs = open(&dir).unwrap();
-        fill(&fs);
-        assert_all(&fs);
-        fs.close().unwrap();
-        drop(fs);
-        let report = fs::check(&dir).unwrap();
-        assert!(report.findings.is_empty(), "{:?}", report.findings);
-        let fs = open(&dir).unwrap();
-        assert_all(&fs);
-        drop(fs);
-        // as a kill leaves it
-        assert_all(&open(&dir).unwrap());
-    }
+    opened_again(&format!("file://{}", scratch.path().join("objects").display()));
+    opened_again("memory:///fs");
+}
+
+#[test]
+fn a_pool_above_a_server_is_what_it_was_when_it_is_opened_again() {
+    let name = "objects::a_pool_above_a_server_is_what_it_was_when_it_is_opened_again";
+    server::on_s3(name, || opened_again("s3://bucket/pool"));
+}
+
+fn opened_again(url: &str) {
+    let scratch = scratch();
+    let dir = scratch.path().join("pool");
+    fs::format(&dir, &above(url)).unwrap();
+    assert_eq!(std::fs::read_link(dir.join("capacity.0")).unwrap(), Path::new(url));
+    let fs = open(&dir).unwrap();
+    fill(&fs);
+    assert_all(&fs);
+    fs.close().unwrap();
+    drop(fs);
+    let report = fs::check(&dir).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    let fs = open(&dir).unwrap();
+    assert_all(&fs);
+    drop(fs);
+    assert_all(&open(&dir).unwrap());
 }
 
 #[test]

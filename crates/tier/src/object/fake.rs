@@ -9,6 +9,7 @@ use object_store::{
     ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use parking_lot::Mutex;
+use std::time::Duration;
 
 /// What becomes of the next put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -20,6 +21,8 @@ pub enum Next {
     Late,
     /// No answer comes, though it is done.
     Unanswered,
+    /// It is done, after a while.
+    Slow(Duration),
     /// From now on nothing is done at all.
     Gone,
 }
@@ -80,6 +83,10 @@ impl ObjectStore for Fake {
         }
         match self.take_next() {
             Next::Done => return self.inner.put_opts(at, what, how).await,
+            Next::Slow(time) => {
+                tokio::time::sleep(time).await;
+                return self.inner.put_opts(at, what, how).await;
+            }
             Next::Late => self.late.lock().push((at.clone(), what, how)),
             Next::Unanswered => drop(self.inner.put_opts(at, what, how).await?),
             Next::Gone => {}

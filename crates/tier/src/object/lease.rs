@@ -218,12 +218,25 @@ impl Holder {
             return match self.put("held").await {
                 Ok(()) => {
                     self.validity.extend(sent, self.length);
-                    Ok(true)
+                    self.settle().await
                 }
                 Err(error) if is_stale(&error) => Ok(false),
                 Err(error) => Err(io_error(error)),
             };
         }
+    }
+
+    /// Renews what took so long to be had that it is no good any more: a store may be slow at first.
+    async fn settle(&mut self) -> io::Result<bool> {
+        for _ in 0..RENEWALS {
+            if self.validity.check().is_ok() {
+                return Ok(true);
+            }
+            if let Put::Lost = self.renew("held").await {
+                return Ok(false);
+            }
+        }
+        self.validity.check().map(|()| true)
     }
 
     /// Puts it in place of the one that is known to be there.

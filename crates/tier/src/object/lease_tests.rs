@@ -92,3 +92,13 @@ fn a_store_that_cannot_be_reached_ends_the_use() {
     std::thread::sleep(LENGTH / 2);
     validity.check().unwrap();
 }
+
+/// The first put takes longer than a lease is counted on.
+#[test]
+fn a_lease_from_a_store_that_is_slow_at_first_is_good() {
+    let (store, runtime) = (Arc::new(Fake::default()), runtime());
+    *store.next.lock() = Next::Slow(LENGTH);
+    let (_lease, validity) = take(&runtime, &store).unwrap();
+    validity.check().unwrap();
+    assert!(store.puts.lock().len() >= 2);
+}

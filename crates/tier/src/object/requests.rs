@@ -13,14 +13,17 @@ use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, Semaphore};
 
 /// Requests that are under way at one time.
 const DEPTH: usize = 32;
 /// Locks of objects, which share them.
 const LOCKS: usize = 64;
-/// Times that an object is read and put again because it was changed in between.
+/// Times that an object is read and put, where it was changed in between or no answer came.
 const ATTEMPTS: usize = 5;
+/// How long after its begin a write without an answer is made again.
+const AGAIN_TIME: Duration = Duration::from_secs(10);
 /// Bytes at the end of an object that are no other's.
 const MARK_BYTES: usize = 16;
 
@@ -132,6 +135,13 @@ impl Requests {
         self.validity.as_ref().map_or(Ok(()), |validity| validity.check())
     }
 
+    fn instead_of(&self, tag: Option<String>) -> PutMode {
+        match self.is_conditional {
+            true => only_instead_of(tag),
+            false => PutMode::Overwrite,
+        }
+    }
+
     /// Whether there is such an object.
     pub async fn exists(&self, number: u64) -> io::Result<bool> {
         Ok(there(self.store.head(&self.object(number)).await)?.is_some())
@@ -142,8 +152,11 @@ impl Requests {
         let text = format!(
             "nearside object device\nversion 1\nbytes {bytes}\nobject-blocks {OBJECT_BLOCKS}\n"
         );
+        let path = self.named("layout");
+        // a format that failed may have left one
+        let tag = there(self.store.head(&path).await)?.and_then(|found| found.e_tag);
         self.check()?;
-        let put = self.store.put(&self.named("layout"), text.into()).await;
+        let put = self.store.put_opts(&path, text.into(), self.instead_of(tag).into()).await;
         put.map(drop).map_err(io_error)
     }
 
@@ -194,6 +207,7 @@ impl Requests {
         let _room = self.room.acquire().await.map_err(io::Error::other)?;
         let path = self.object(object);
         let is_whole = covers_all(&patches);
+        let started = Instant::now();
         for _ in 0..ATTEMPTS {
             let (mut bytes, tag) = self.before(&path, is_whole).await?;
             for patch in &patches {
@@ -203,18 +217,17 @@ impl Requests {
             // the device was not another's when the object was looked at: whatever happens from
             // here on, it is replaced only if it has not changed since
             self.check()?;
-            let mode = match self.is_conditional {
-                true => only_instead_of(tag),
-                false => PutMode::Overwrite,
-            };
-            match self.store.put_opts(&path, PutPayload::from(bytes), mode.into()).await {
+            let mode = self.instead_of(tag).into();
+            match self.store.put_opts(&path, PutPayload::from(bytes), mode).await {
                 Ok(_) => return Ok(()),
                 // an earlier attempt, or a retry's, has come through after all
                 Err(error) if is_stale(&error) => {}
+                // a connection that broke: nobody knows what came through, and it does not matter
+                Err(Error::Generic { .. }) if started.elapsed() < AGAIN_TIME => {}
                 Err(error) => return Err(io_error(error)),
             }
         }
-        Err(bad(format!("{path} is being changed by somebody else")))
+        Err(bad(format!("{path} cannot be put, or is being changed by somebody else")))
     }
 
     /// What an object holds before it is changed, and its tag: zeros if it is not there, or if all

@@ -70,7 +70,7 @@ fn what_arrives_late_changes_nothing() {
                     requests.write(object, vec![patch(0, 9, 256)]).await.unwrap();
                 }
                 *store.next.lock() = Next::Late;
-                requests.write(object, vec![patch(0, 1, blocks)]).await.unwrap_err();
+                requests.write(object, vec![patch(0, 1, blocks)]).await.unwrap();
                 requests.write(object, vec![patch(1, 2, 1)]).await.unwrap();
                 let answers = store.deliver().await;
                 assert!(answers.len() == 1 && is_stale(answers[0].as_ref().unwrap_err()));
@@ -82,15 +82,27 @@ fn what_arrives_late_changes_nothing() {
 
 /// The store may have put what it never answered.
 #[test]
-fn a_write_without_an_answer_can_be_made_again() {
+fn a_write_without_an_answer_is_made_again() {
     let (store, requests, runtime) = both();
     runtime.block_on(async {
         *store.next.lock() = Next::Unanswered;
-        requests.write(3, vec![patch(0, 1, 2)]).await.unwrap_err();
+        requests.write(3, vec![patch(0, 1, 2)]).await.unwrap();
         requests.write(3, vec![patch(1, 2, 2)]).await.unwrap();
         for (block, expected) in [(0, 1), (1, 2), (2, 2), (3, 0)] {
             assert_eq!(byte(&requests, 3, block).await, expected);
         }
+    });
+}
+
+#[test]
+fn a_store_that_does_nothing_is_an_error() {
+    let (store, requests, runtime) = both();
+    runtime.block_on(async {
+        *store.next.lock() = Next::Gone;
+        requests.write(3, vec![patch(0, 1, 2)]).await.unwrap_err();
+        requests.write(3, vec![patch(0, 1, 256)]).await.unwrap_err();
+        let piece = Piece { object: 3, from: 0, of: 0..BLOCK };
+        requests.read(piece).await.unwrap_err();
     });
 }
 

@@ -8,7 +8,7 @@ pub const BLOCK: usize = BLOCK_BYTES as usize;
 /// Four objects and a part of another one.
 const BLOCKS: u64 = 4 * OBJECT_BLOCKS + 32;
 /// Short, for tests wait for it.
-pub const LEASE: Duration = Duration::from_secs(3);
+pub const LEASE: Duration = Duration::from_secs(6);
 
 pub fn make(url: &str) -> ObjectDevice {
     ObjectDevice::make(url, BLOCKS * BLOCK_BYTES, LEASE).unwrap()
