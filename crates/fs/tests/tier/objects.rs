@@ -23,11 +23,13 @@ fn data(piece: u64) -> Vec<u8> {
     pattern(piece, 4 * MIB as usize)
 }
 
-/// Four times as much as the slice holds, everything written twice.
+/// Four times as much as the slice holds, a part of it written twice.
 fn fill(fs: &FileSystem) {
     for piece in 0..16 {
         let file = make(fs, &format!("file{piece}"));
-        fs.write(&file, 0, &data(piece + 100)).unwrap();
+        if piece % 4 == 0 {
+            fs.write(&file, 0, &data(piece + 100)).unwrap();
+        }
         fs.write(&file, 0, &data(piece)).unwrap();
     }
     assert!(fs.tier_stats().unwrap().written_blocks * 4096 > 48 * MIB);
@@ -64,9 +66,6 @@ fn opened_again(url: &str) {
     drop(fs);
     let report = fs::check(&dir).unwrap();
     assert!(report.findings.is_empty(), "{:?}", report.findings);
-    let fs = open(&dir).unwrap();
-    assert_all(&fs);
-    drop(fs);
     assert_all(&open(&dir).unwrap());
 }
 

@@ -226,7 +226,8 @@ impl Holder {
         }
     }
 
-    /// Renews what took so long to be had that it is no good any more: a store may be slow at first.
+    /// Renews what took so long to be had that it is no good any more, from a store that is slow at
+    /// first.
     async fn settle(&mut self) -> io::Result<bool> {
         for _ in 0..RENEWALS {
             if self.validity.check().is_ok() {

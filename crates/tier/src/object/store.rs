@@ -97,7 +97,7 @@ impl Place {
                 Ok(place(Arc::new(store), prefix, Kind::Cloud))
             }
             _ => Err(bad(
-                "no object store that Nearside knows; write s3://BUCKET/PREFIX or file:///DIRECTORY",
+                "no object store that Nearside knows; write s3://BUCKET/PREFIX or file:///DIR",
             )),
         }
     }
