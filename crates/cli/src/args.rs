@@ -126,8 +126,9 @@ pub struct FormatArgs {
     #[arg(long = "slice", value_name = "PATH[:SIZE]", value_parser = size::parse_slice)]
     pub slice: Vec<SliceSpec>,
     /// A device or file of the capacity tier, where blocks go that nobody uses: a file with its
-    /// size, or a block device. Once for each.
-    #[arg(long, value_name = "PATH[:SIZE]", value_parser = size::parse_slice)]
+    /// size, a block device, or in a build that knows them an object store with a size
+    /// (s3://BUCKET/PREFIX:SIZE, file:///DIR:SIZE). Once for each.
+    #[arg(long, value_name = "PATH|URL[:SIZE]", value_parser = size::parse_slice)]
     pub capacity: Vec<SliceSpec>,
     /// Pretend that the slices lie on this many NUMA nodes.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nearside::{FormatOptions, SliceSpec};
+use nearside::{FormatOptions, SliceSpec, as_url};
 use serde::Serialize;
 
 use crate::error::{self, Error, Result};
@@ -49,7 +49,10 @@ pub fn plan(pool: &Path, options: &FormatOptions) -> Result<Plan> {
     }
     for (index, spec) in options.capacity.iter().enumerate() {
         let path = spec.path.clone().unwrap_or_else(|| pool.join(format!("capacity.{index}")));
-        let device = item(&path, spec, None, &mut wanted)?;
+        let device = match as_url(&path) {
+            Some(url) => object_store(url, spec)?,
+            None => item(&path, spec, None, &mut wanted)?,
+        };
         refuse_device(&path, spec, &device)?;
         devices.push(device);
     }
@@ -77,6 +80,19 @@ fn item(path: &Path, spec: &SliceSpec, usual: Option<u64>, wanted: &mut Wanted) 
     }
     let now = found.map_or("nothing", |meta| about::kind(crate::side::kind_of(&meta)));
     Ok(Item { path: path.display().to_string(), bytes, now, new_bytes })
+}
+
+/// A device in an object store, which nobody asks just now.
+fn object_store(url: &str, spec: &SliceSpec) -> Result<Item> {
+    let reason = match (spec.bytes, cfg!(feature = "object-store")) {
+        (Some(_), true) => {
+            let (path, now) = (url.to_owned(), "object store");
+            return Ok(Item { path, bytes: spec.bytes, now, new_bytes: 0 });
+        }
+        (None, _) => "an object store has no size of its own; say how large the device is to be",
+        (_, false) => "this build knows no object stores; make one with the feature object-store",
+    };
+    Err(Error::Path { shown: PathBuf::from(url), reason: reason.to_owned() })
 }
 
 /// Whether a file that is there keeps its size.

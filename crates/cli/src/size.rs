@@ -117,6 +117,15 @@ mod tests {
         assert_eq!((sized.path, sized.bytes), (Some("/a:b".into()), Some(2 << 30)));
         let colon = parse_slice("/a:b").unwrap();
         assert_eq!((colon.path, colon.bytes), (Some("/a:b".into()), None));
+        for (text, path, bytes) in [
+            ("s3://bucket/a:b:500G", "s3://bucket/a:b", Some(500 << 30)),
+            ("s3://1bucket", "s3://1bucket", None),
+            ("file:///srv/objects:2T", "file:///srv/objects", Some(2 << 40)),
+            ("memory:///7:1M", "memory:///7", Some(1 << 20)),
+        ] {
+            let url = parse_slice(text).unwrap();
+            assert_eq!((url.path, url.bytes), (Some(path.into()), bytes), "{text}");
+        }
         assert!(parse_slice(":5G").is_err());
         assert!(parse_slice("/a:5X").is_err());
     }

@@ -17,7 +17,8 @@ pub fn format(dir: &Path, options: &FormatOptions) -> Result<()> {
 
 /// The same, step by step.
 pub fn format_watched(dir: &Path, options: &FormatOptions, each: EachStep<'_>) -> Result<()> {
-    pool::format(dir, options, each)?;
+    let make_object_device = options.make_object_device.or(Some(tier::make_object_device));
+    pool::format(dir, &FormatOptions { make_object_device, ..options.clone() }, each)?;
     let (pool, recovery) = crate::away::open_pool(dir, &OpenOptions::default())?;
     make_root(pool, &recovery)
 }

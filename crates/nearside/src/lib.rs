@@ -59,7 +59,7 @@ pub use fs::{
 pub use metadata::Metadata;
 pub use pool::{
     Atime, DeviceInfo, Emulated, FormatOptions, MirrorInfo, MirrorState, OpenOptions, PoolInfo,
-    SliceInfo, SliceSpec,
+    SliceInfo, SliceSpec, as_url,
 };
 pub use pool_door::{Pool, check, check_watched, repair, replace_slice, undo};
 pub use read_dir::{DirEntry, ReadDir};

@@ -32,6 +32,22 @@ pub fn device_paths(dir: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
+/// The object store that `path` names, if it is such a URL rather than a file's name: a scheme, and
+/// what comes after `://`, which no path has that somebody means.
+pub fn as_url(path: &Path) -> Option<&str> {
+    let text = path.to_str()?;
+    let (scheme, _) = text.split_once("://")?;
+    let of_schemes = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+    let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic());
+    (is_scheme && scheme.chars().all(of_schemes)).then_some(text)
+}
+
+/// The object store that a link `capacity.K` leads to: its target is a URL.
+pub fn linked_url(path: &Path) -> Option<String> {
+    let target = std::fs::read_link(path).ok()?;
+    as_url(&target).map(str::to_owned)
+}
+
 /// The slices in `dir`, opened; and of a mirrored pool, which can do without a file, what is wrong
 /// with those that are no slices any more.
 pub fn candidates(
@@ -52,4 +68,20 @@ pub fn candidates(
         }
     }
     Ok((candidates, notes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_no_path() {
+        for url in ["s3://bucket/a/b", "file:///srv/objects", "memory:///x", "x+y-z.1://"] {
+            assert_eq!(as_url(Path::new(url)), Some(url));
+        }
+        for path in ["/dev/nvme0n1", "a:b", "s3:/bucket", "/s3://bucket", "3s://bucket", "://b", ""]
+        {
+            assert_eq!(as_url(Path::new(path)), None, "{path}");
+        }
+    }
 }

@@ -2,6 +2,7 @@
 //! comes to nothing.
 
 use crate::device::DEVICE_BYTES_MIN;
+use crate::directory::as_url;
 use crate::error::{Error, Result};
 use crate::format::EachStep;
 use crate::options::SliceSpec;
@@ -69,15 +70,23 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Puts the file or link of one device of the capacity tier in its place.
+/// Puts the file or link of one device of the capacity tier in its place; gives how large it is
+/// to be where it does not know that itself.
 pub(crate) fn place_device(
     path: &Path,
     spec: &SliceSpec,
     (made, steps): (&mut Made, &mut Steps<'_>),
-) -> Result<()> {
+) -> Result<u64> {
     let target = spec.path.as_deref().unwrap_or(path);
+    let is_object_store = as_url(target).is_some();
     let is_there = std::fs::metadata(target).is_ok_and(|it| !it.is_file() || it.len() > 0);
     let bytes = match spec.bytes {
+        None if is_object_store => {
+            return Err(Error::Size(format!(
+                "{}: an object store has no size of its own; say how large the device is to be",
+                target.display()
+            )));
+        }
         None if !is_there => {
             return Err(Error::Size(format!(
                 "{}: is not there yet; say how large to make it",
@@ -93,7 +102,16 @@ pub(crate) fn place_device(
         }
         bytes => bytes.unwrap_or(DEVICE_BYTES_MIN),
     };
-    place(path, spec, bytes, (made, steps))
+    if is_object_store {
+        // the link says where it is, and leads nowhere
+        std::os::unix::fs::symlink(target, path)
+            .map_err(|source| Error::Io { path: path.to_path_buf(), source })?;
+        made.paths.push(path.to_path_buf());
+        steps.next(bytes)?;
+    } else {
+        place(path, spec, bytes, (made, steps))?;
+    }
+    Ok(bytes)
 }
 
 /// Puts the file or link of one slice in its place.

@@ -106,8 +106,16 @@ fn format_in(dir: &Path, options: &FormatOptions, each: EachStep<'_>) -> Result<
     let mut options = options.clone();
     for (index, spec) in options.capacity.iter().enumerate() {
         let path = dir.join(format!("capacity.{index}"));
-        place_device(&path, spec, (&mut made, &mut steps))?;
-        options.devices.push(Arc::new(PlainDevice::open(&path, false)?));
+        let bytes = place_device(&path, spec, (&mut made, &mut steps))?;
+        let url = spec.path.as_deref().and_then(crate::directory::as_url);
+        options.devices.push(match (url, options.make_object_device) {
+            (None, _) => Arc::new(PlainDevice::open(&path, false)?),
+            (Some(url), Some(make)) => make(url, bytes)?,
+            (Some(url), None) => {
+                let what = format!("{url}: no device can be made of an object store here");
+                return Err(Error::Device(what));
+            }
+        });
     }
     format_mappings(&mappings, &options)?;
     // The slices' names are to be found after a power cut too.

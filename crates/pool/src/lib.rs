@@ -50,7 +50,7 @@ pub use bitmap::GROUP_BLOCKS;
 pub use checkpoint::{Cut, Written};
 pub use copies::Which;
 pub use device::{Capacity, DEVICE_BLOCK_FIRST, DEVICE_BYTES_MIN, Device, Transfer};
-pub use directory::{candidates, device_paths, slice_paths};
+pub use directory::{as_url, candidates, device_paths, linked_url, slice_paths};
 pub use emulated::Emulated;
 pub use epoch::{Tail, records_until};
 pub use error::{Error, Result};
@@ -61,8 +61,8 @@ pub use log::LaneGuard;
 pub use nodes::Nodes;
 pub use open::Recovery;
 pub use options::{
-    Atime, DeviceInfo, FormatOptions, MEMORY_BYTES, MirrorInfo, MirrorState, OpenOptions, PoolInfo,
-    SliceInfo, SliceSpec,
+    Atime, DeviceInfo, FormatOptions, MEMORY_BYTES, MakeDevice, MirrorInfo, MirrorState,
+    OpenOptions, PoolInfo, SliceInfo, SliceSpec,
 };
 pub use plain_device::PlainDevice;
 pub use pool::{Pool, Roots};

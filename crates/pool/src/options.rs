@@ -2,6 +2,7 @@
 
 use crate::device::Device;
 use crate::emulated::Emulated;
+use crate::error::Result;
 use crate::state::boot_id;
 use placement::Policy;
 use std::path::PathBuf;
@@ -16,6 +17,9 @@ pub struct SliceSpec {
     /// Its size, bytes; `None` takes the device's or `FormatOptions::slice_bytes`.
     pub bytes: Option<u64>,
 }
+
+/// Makes a device of so many bytes at a URL.
+pub type MakeDevice = fn(&str, u64) -> Result<Arc<dyn Device>>;
 
 /// How to make a pool.
 #[derive(Clone, Debug)]
@@ -41,6 +45,9 @@ pub struct FormatOptions {
     pub data_copies: u32,
     /// The devices of the capacity tier, below the slices; none: there is no such tier.
     pub capacity: Vec<SliceSpec>,
+    /// What makes a device of the capacity tier whose path is the URL of an object store; `None`:
+    /// there can be none.
+    pub make_object_device: Option<MakeDevice>,
     /// The same, for who has them at hand: instead of `capacity`.
     pub devices: Vec<Arc<dyn Device>>,
     /// What the identities of the pool and its slices are made of, for who makes the same pool
@@ -61,6 +68,7 @@ impl Default for FormatOptions {
             stripe_bytes: None,
             data_copies: 1,
             capacity: Vec::new(),
+            make_object_device: None,
             devices: Vec::new(),
             identity: None,
         }

@@ -16,11 +16,16 @@ mod cache;
 mod circle;
 mod copies;
 mod held;
+#[cfg_attr(not(feature = "object-store"), path = "no_object.rs")]
+mod object;
 mod open;
 mod page;
 mod tier;
 mod uring;
 
+#[cfg(feature = "object-store")]
+pub use object::{OBJECT_BLOCKS, ObjectDevice};
+pub use object::{make_object_device, open_object_device};
 pub use open::open_devices;
 pub use page::Page;
 pub use tier::{Tier, TierCounts, read, sync};

@@ -199,15 +199,23 @@ impl Tier {
         wanted.sort_unstable();
         let mut loads = Loads { tier: self, left: wanted };
         while let Some((first, _)) = loads.left.first().copied() {
-            let next = |index: usize, addr: BlockAddr| addr.bits() == first.bits() + index as u64;
-            let run = loads.left.iter().enumerate().take_while(|(i, (addr, _))| next(*i, *addr));
-            let count = run.count();
-            let mut blocks = Blocks::new(count);
-            read(devices, first, blocks.bytes_mut())?;
-            self.read_blocks.fetch_add(count as u64, Ordering::Relaxed);
+            // all that one device has is asked of it at once: it reads side by side
+            let of_device = |(addr, _): &&(BlockAddr, u64)| addr.device() == first.device();
+            let own: Vec<_> = loads.left.iter().take_while(of_device).copied().collect();
+            let mut blocks = Blocks::new(own.len());
+            let mut rest = blocks.bytes_mut();
+            let mut transfers = Vec::new();
+            for run in own.chunk_by(|(one, _), (next, _)| one.bits() + 1 == next.bits()) {
+                let (part, more) = rest.split_at_mut(run.len() * BLOCK_BYTES as usize);
+                rest = more;
+                transfers.push(Transfer::Read(run[0].0.block(), part));
+            }
+            let device = device_of(devices, first)?;
+            device.device.transfer(&mut transfers).map_err(|source| io(device, source))?;
+            self.read_blocks.fetch_add(own.len() as u64, Ordering::Relaxed);
             let blocks = blocks.bytes().chunks_exact(BLOCK_BYTES as usize);
             let pages = blocks.map(|it| Arc::new(Page::new(it)));
-            for ((addr, number), page) in loads.left.drain(..count).zip(pages) {
+            for ((addr, number), page) in loads.left.drain(..own.len()).zip(pages) {
                 self.cache(addr).loaded(addr, number, Some(&page));
                 held::hold(self.number, addr, page);
             }
@@ -231,17 +239,23 @@ impl Tier {
     /// Writes blocks that are to take these places: nobody knows of them yet.
     pub fn write(&self, devices: &[Capacity], places: &[Extent], data: &[u8]) -> Result<()> {
         let mut rest = data;
-        for extent in places {
-            let (part, more) = rest.split_at((extent.count * BLOCK_BYTES) as usize);
-            rest = more;
-            extent.blocks().for_each(|addr| self.forget(addr));
-            let device = device_of(devices, extent.addr)?;
-            let mut transfers = [Transfer::Write(extent.addr.block(), part)];
-            let written = device.device.transfer(&mut transfers);
-            written.map_err(|source| io(device, source))?;
+        // one call for what comes together on a device: an object store puts what lies in one
+        // object at once
+        for places in places.chunk_by(|one, next| one.addr.device() == next.addr.device()) {
+            let device = device_of(devices, places[0].addr)?;
+            let forget = || places.iter().flat_map(Extent::blocks).for_each(|it| self.forget(it));
+            let mut transfers = Vec::new();
+            for extent in places {
+                let (part, more) = rest.split_at((extent.count * BLOCK_BYTES) as usize);
+                rest = more;
+                transfers.push(Transfer::Write(extent.addr.block(), part));
+            }
+            forget();
+            device.device.transfer(&mut transfers).map_err(|source| io(device, source))?;
             // somebody may have read what was there before meanwhile
-            extent.blocks().for_each(|addr| self.forget(addr));
-            self.written_blocks.fetch_add(extent.count, Ordering::Relaxed);
+            forget();
+            let count: u64 = places.iter().map(|extent| extent.count).sum();
+            self.written_blocks.fetch_add(count, Ordering::Relaxed);
         }
         Ok(())
     }

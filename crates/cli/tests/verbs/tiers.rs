@@ -299,3 +299,27 @@ fn a_format_says_what_devices_it_takes() {
         scratch.fails(&again, 1, &["capacity.", "already"]);
     }
 }
+
+#[test]
+fn an_object_store_is_named_with_its_size_in_a_build_that_knows_them() {
+    let scratch = Scratch::new();
+    let url = format!("file://{}", scratch.root().join("objects").display());
+    let new = ["format", "@new", "--size=16M", "--durability=process"];
+    let with = |capacity: &str| format!("--capacity={url}{capacity}");
+    let (sized, unsized_) = (with(":64M"), with(""));
+    for dry in [&["--dry-run"][..], &[]] {
+        let line = |capacity| [&new[..], &[capacity], dry].concat();
+        scratch.fails(&line(&unsized_), 1, &["say how large the device is to be"]);
+        if cfg!(feature = "object-store") {
+            let text = scratch.ok(&line(&sized));
+            assert!(text.contains("64 MiB"), "{text}");
+        } else {
+            scratch.fails(&line(&sized), 1, &[&url, "feature object-store"]);
+            assert!(!scratch.root().join("new").exists());
+        }
+    }
+    if cfg!(feature = "object-store") {
+        let status = scratch.ok(&["info", "@new"]);
+        assert!(status.contains(&url), "{status}");
+    }
+}

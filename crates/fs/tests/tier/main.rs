@@ -7,6 +7,8 @@ mod common;
 mod copies;
 mod faulty;
 mod larger;
+#[cfg(feature = "object-store")]
+mod objects;
 mod refused;
 mod reserved;
 mod shared;

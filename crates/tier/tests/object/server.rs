@@ -1,0 +1,128 @@
+//! A server that speaks S3, for a test: SeaweedFS, which scripts/run-tests installs.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Where its program is.
+const PROGRAM: &str = "NEARSIDE_WEED";
+const IS_INNER: &str = "NEARSIDE_TEST_INNER";
+const KEY: &str = "near";
+const SECRET: &str = "side";
+
+/// A server, which ends when this goes, or the thread that started it.
+struct Server {
+    child: Child,
+    port: u16,
+    dir: tempfile::TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Ports that nobody has just now.
+fn free_ports<const N: usize>() -> [u16; N] {
+    let listeners: Vec<TcpListener> =
+        (0..N).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+    std::array::from_fn(|index| listeners[index].local_addr().unwrap().port())
+}
+
+impl Server {
+    fn start(program: &Path) -> Server {
+        // another process may take a port between the choice and the start
+        for _ in 0..3 {
+            if let Some(server) = Server::try_start(program) {
+                return server;
+            }
+        }
+        panic!("{} does not start", program.display());
+    }
+
+    fn try_start(program: &Path) -> Option<Server> {
+        let dir = tempfile::tempdir().unwrap();
+        let identities = format!(
+            r#"{{"identities":[{{"name":"{KEY}","credentials":
+            [{{"accessKey":"{KEY}","secretKey":"{SECRET}"}}],"actions":["Admin"]}}]}}"#
+        );
+        std::fs::write(dir.path().join("s3.json"), identities).unwrap();
+        let [s3, s3_grpc, master, master_grpc, volume, volume_grpc, filer, filer_grpc] =
+            free_ports();
+        // it is told to die with this thread: a test that is killed leaves nothing behind
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL"]).arg(program);
+        command.args(["server", "-dir=.", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]);
+        command.args(["-master.telemetry=false", "-master.volumeSizeLimitMB=64", "-volume.max=8"]);
+        command.args(["-filer", "-s3", "-s3.config=s3.json", "-s3.iam=false"]);
+        command.args(["-s3.port.iceberg=0", "-s3.port.lance=0"]);
+        for (name, port) in [
+            ("s3.port", s3),
+            ("s3.port.grpc", s3_grpc),
+            ("master.port", master),
+            ("master.port.grpc", master_grpc),
+            ("volume.port", volume),
+            ("volume.port.grpc", volume_grpc),
+            ("filer.port", filer),
+            ("filer.port.grpc", filer_grpc),
+        ] {
+            command.arg(format!("-{name}={port}"));
+        }
+        let log = std::fs::File::create(dir.path().join("log")).unwrap();
+        command.current_dir(dir.path()).stdin(Stdio::null());
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        let child = command.spawn().unwrap();
+        let mut server = Server { child, port: s3, dir };
+        server.answers().then_some(server)
+    }
+
+    /// Waits until it does.
+    fn answers(&mut self) -> bool {
+        let started = Instant::now();
+        while started.elapsed() < Duration::from_secs(30) {
+            if self.child.try_wait().unwrap().is_some() {
+                break;
+            }
+            if std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+        println!("no server: {log}");
+        false
+    }
+}
+
+/// Runs the body of the test `name` with a server that the environment names.
+pub fn on_s3(name: &str, body: impl FnOnce()) {
+    if std::env::var_os(IS_INNER).is_some() {
+        return body();
+    }
+    let Some(program) = std::env::var_os(PROGRAM) else {
+        println!("skipped: {PROGRAM} names no program of SeaweedFS");
+        return;
+    };
+    let server = Server::start(Path::new(&program));
+    with_environment(name, server.port, body);
+}
+
+/// Runs the body of the test `name` in a process of its own, whose environment says that S3 is at
+/// that port.
+pub fn with_environment(name: &str, port: u16, body: impl FnOnce()) {
+    if std::env::var_os(IS_INNER).is_some() {
+        return body();
+    }
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name, "--nocapture"]).env(IS_INNER, "1");
+    command.env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{port}"));
+    command.env("AWS_ALLOW_HTTP", "true").env("AWS_REGION", "us-east-1");
+    command.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    println!("{said}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && said.contains("1 passed"), "see above");
+}
