@@ -221,20 +221,22 @@ fn open(path: &Path) -> std::io::Result<File> {
 }
 
 /// A buffer of one call, at the start of a page.
-struct Aligned {
+pub struct Aligned {
     room: Vec<u8>,
     start: usize,
 }
 
 impl Aligned {
-    fn new() -> Aligned {
+    /// Of [`CALL_BYTES_MAX`] bytes.
+    pub fn new() -> Aligned {
         let room: Vec<u8> =
             (0..CALL_BYTES_MAX + PAGE_BYTES).map(|at| (at as u8).wrapping_mul(31)).collect();
         let start = room.as_ptr().align_offset(PAGE_BYTES);
         Aligned { room, start }
     }
 
-    fn bytes(&mut self) -> &mut [u8] {
+    /// Its bytes.
+    pub fn bytes(&mut self) -> &mut [u8] {
         &mut self.room[self.start..self.start + CALL_BYTES_MAX]
     }
 }

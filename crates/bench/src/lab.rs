@@ -79,6 +79,15 @@ fn mapped(path: &Path, process: bool) -> Result<Mapping> {
     Ok(Mapping::open(path, &MapOptions { process, ..MapOptions::default() })?)
 }
 
+/// A new file of so many bytes, mapped, all pages touched.
+pub fn touched_file(path: &Path, bytes: u64) -> Result<Mapping> {
+    let file = std::fs::File::create(path).map_err(io(path))?;
+    file.set_len(bytes).map_err(io(path))?;
+    let mapping = mapped(path, true)?;
+    touch(&mapping)?;
+    Ok(mapping)
+}
+
 /// Reads and writes every page, and changes none: no page fault is left for the measurement.
 fn touch(mapping: &Mapping) -> Result<()> {
     let mut buffer = vec![0; PIECE_BYTES as usize];
@@ -132,12 +141,7 @@ impl Lab {
 
     /// The floor's mapping: a file of the pool's size beside it, all pages touched.
     pub fn floor(&self) -> Result<Mapping> {
-        let path = self.scratch.path().join("floor");
-        let file = std::fs::File::create(&path).map_err(io(&path))?;
-        file.set_len(self.shape.bytes).map_err(io(&path))?;
-        let mapping = mapped(&path, true)?;
-        touch(&mapping)?;
-        Ok(mapping)
+        touched_file(&self.scratch.path().join("floor"), self.shape.bytes)
     }
 
     /// A new file in the root directory.

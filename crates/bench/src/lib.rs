@@ -21,6 +21,7 @@ mod bare;
 mod bare_names;
 mod caller;
 mod clock;
+mod deck;
 mod dice;
 mod door;
 mod duel;
@@ -39,6 +40,8 @@ mod rows;
 mod scratch;
 mod stage;
 mod stats;
+mod study;
+mod ycsb;
 
 pub use error::{Error, Result};
 pub use icount::{Operation, icount};
@@ -49,6 +52,7 @@ pub use picture::{Line, Words, draw};
 pub use row::{Against, Fill, Row, Spread, table};
 pub use rows::names;
 pub use stage::machine;
+pub use study::{Study, study};
 
 /// Measures what `options` ask for, in the order of [`names`].
 ///

@@ -1,7 +1,7 @@
 //! `nearside-bench`: the rows from a binary of their own, and calls for callgrind.
 
 use clap::{Parser, Subcommand};
-use nearside_bench::{Error, Operation, Options, icount, run_each, table};
+use nearside_bench::{Error, Operation, Options, Study, icount, run_each, study, table};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ struct Arguments {
     #[arg(long, global = true)]
     dir: Option<PathBuf>,
     /// Directory on a disk for the rows in the `sync` domain (default: the temporary directory).
-    #[arg(long)]
+    #[arg(long, global = true)]
     disk: Option<PathBuf>,
     /// Run this measurement only.
     #[arg(long, value_name = "NAME")]
@@ -24,10 +24,10 @@ struct Arguments {
     #[arg(long, value_name = "DIR")]
     pictures: Option<PathBuf>,
     /// Print JSON.
-    #[arg(long)]
+    #[arg(long, global = true)]
     json: bool,
     /// Fewer rounds and files: for a look, not for a record.
-    #[arg(long)]
+    #[arg(long, global = true)]
     quick: bool,
     #[command(subcommand)]
     verb: Option<Verb>,
@@ -35,6 +35,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    #[command(flatten)]
+    Study(Study),
     /// Watch the locks of calls that make names, and play 224 threads with them.
     #[cfg(feature = "lock-trace")]
     Metadata,
@@ -69,6 +71,9 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
     };
     if let Some(Verb::Icount { operation, calls }) = &arguments.verb {
         return icount(&options, operation.parse::<Operation>()?, *calls);
+    }
+    if let Some(Verb::Study(asked)) = &arguments.verb {
+        return study(&options, asked, arguments.json, &mut |text| print!("{text}"));
     }
     #[cfg(feature = "lock-trace")]
     if let Some(Verb::Metadata) = &arguments.verb {

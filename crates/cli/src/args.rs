@@ -328,6 +328,8 @@ mod tests {
             "nearside info POOL --json",
             "nearside check POOL --json",
             "nearside bench --dir DIR --only overwrite_4k --json",
+            "nearside bench deck --array 1G --rounds 3 --dir DIR --json",
+            "nearside bench ycsb --plot FILE --scale 0.5 --disk DIR --quick",
             "nearside calibrate POOL --seconds 5 --pictures DIR --dry-run --emulate M --json",
             "nearside df POOL --json",
             "nearside tier status POOL --json",
@@ -363,6 +365,7 @@ mod tests {
             "nearside resilver POOL --onto /dev/dax1.0",
             "nearside tier POOL",
             "nearside tier flush",
+            "nearside bench deck --array 1KB",
         ];
         for line in wrong {
             assert!(Cli::try_parse_from(line.split_whitespace()).is_err(), "{line}");
