@@ -46,10 +46,11 @@ impl Core {
     fn make_room(&self, refusals: &mut Refusals) -> Result<()> {
         if self.let_go_of_copies() > 0 {
             // in the `sync` domain they are free when that is durable
-            return match self.pool.domain() {
-                Domain::Sync => self.gather(),
-                _ => Ok(self.pool.reclaim().gather_all()),
-            };
+            if self.pool.domain() == Domain::Sync {
+                return self.gather();
+            }
+            self.pool.reclaim().gather_all();
+            return Ok(());
         }
         self.write_back.pace.waits();
         let moved = self.wait_for_write_back()?;
