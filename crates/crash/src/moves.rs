@@ -24,9 +24,7 @@ pub fn moves() -> Vec<Op> {
         op!("move-shared-and-write", shared, |w| {
             move_all(w).and_then(|()| w.write("/copy", BLOCK, &pattern(8, 4096)))
         }),
-        op!("move-shared-and-unlink", shared, |w| {
-            move_all(w).and_then(|()| w.unlink("/file"))
-        }),
+        op!("move-shared-and-unlink", shared, |w| { move_all(w).and_then(|()| w.unlink("/file")) }),
         op!("moved-shared-unlink", moved_shared, |w| w.unlink("/file")),
         op!("moved-shared-checkpoint", moved_shared, |w| {
             w.unlink("/copy").and_then(|()| w.fs.checkpoint())

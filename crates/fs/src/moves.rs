@@ -215,12 +215,7 @@ impl Core {
 
     /// Logs that blocks have other places, and publishes it, if they were `planned`; gives how
     /// many. The caller holds their range.
-    pub fn log_moves(
-        &self,
-        alive: &Alive<'_>,
-        plan: Plan,
-        planned: Result<()>,
-    ) -> Result<u64> {
+    pub fn log_moves(&self, alive: &Alive<'_>, plan: Plan, planned: Result<()>) -> Result<u64> {
         let done = planned.and_then(|()| self.log_plan(alive.inode, &plan));
         if done.is_err() {
             // the caller has the new ones back
