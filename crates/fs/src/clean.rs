@@ -6,23 +6,31 @@
 
 use crate::core::Core;
 use crate::leaf::LEAF_BLOCKS;
-use crate::write_back::BATCH_BLOCKS;
+use crate::write_back::{BATCH_BLOCKS, SliceRoom};
 use pool::BlockAddr;
 use std::collections::HashSet;
 
 /// The share of the slices' blocks, in percent, that is kept free of clean copies.
 const FREE_PERCENT: u64 = 25;
 
-impl Core {
-    /// Whether so little of the slices is free that clean copies are to go.
-    pub fn is_crowded(&self) -> bool {
-        let room = self.slice_room();
-        room.free * 100 < room.blocks * FREE_PERCENT
+impl SliceRoom {
+    /// What is kept free of clean copies.
+    fn kept_free(&self) -> u64 {
+        (self.blocks * FREE_PERCENT).div_ceil(100)
     }
 
+    /// Whether so little is free that clean copies are to go.
+    fn is_crowded(&self) -> bool {
+        self.free < self.kept_free()
+    }
+}
+
+impl Core {
     /// Keeps blocks of slices as copies of those that took their places, while there is room.
     pub fn keep_clean(&self, pairs: &[(BlockAddr, BlockAddr)], freed: &mut Vec<BlockAddr>) {
-        let Some(tier) = self.tier.as_ref().filter(|_| !self.is_crowded()) else { return };
+        let Some(tier) = self.tier.as_ref().filter(|_| !self.slice_room().is_crowded()) else {
+            return;
+        };
         for (near, far) in pairs {
             tier.keep(*far, *near);
         }
@@ -34,20 +42,22 @@ impl Core {
     pub fn let_go_of_copies(&self) -> u64 {
         let Some(tier) = self.tier.as_ref().filter(|tier| tier.copies() > 0) else { return 0 };
         let room = self.slice_room();
-        let wanted = room.blocks * FREE_PERCENT / 100;
-        tier.evict_copies(wanted.saturating_sub(room.free).max(BATCH_BLOCKS as u64))
+        let lacking = room.kept_free().saturating_sub(room.free);
+        tier.evict_copies(lacking.max(BATCH_BLOCKS as u64))
     }
 
     /// Lets go of copies where room is scarce, and makes some of what is read often where it is
     /// not. For the thread that writes back.
     pub fn tend_copies(&self) {
         let Some(tier) = &self.tier else { return };
-        if self.is_crowded() {
+        let room = self.slice_room();
+        if room.is_crowded() {
             self.let_go_of_copies();
             return;
         }
         let slices = self.pool.slices().len() as u64;
-        for addr in tier.take_hot() {
+        let spare = room.free - room.kept_free();
+        for addr in tier.take_hot().into_iter().take(spare as usize) {
             let slice = (addr.block() / LEAF_BLOCKS % slices) as u8;
             let Ok(near) = self.pool.reclaim().allocate_one(slice) else { return };
             // others see the copy only when it is there
@@ -56,9 +66,6 @@ impl Core {
             };
             if !tier.promote(addr, near, write) {
                 self.pool.reclaim().give_one(near);
-            }
-            if self.is_crowded() {
-                return;
             }
         }
     }

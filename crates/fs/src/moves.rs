@@ -21,7 +21,6 @@ use crate::inode::{Inode, Meta};
 use crate::item::{self, BlockRun};
 use crate::leaf::LEAF_BLOCKS;
 use crate::references::COUNTS_UNITS;
-use crate::replay::damaged_record;
 use crate::slot::{Freed, SlotChange, SlotView};
 use crate::types::Ino;
 use ::locks::RwLockReadGuard;
@@ -216,7 +215,7 @@ impl Core {
     /// Logs that blocks have other places, and publishes it, if they were `planned`; gives how
     /// many. The caller holds their range.
     pub fn log_moves(&self, alive: &Alive<'_>, plan: Plan, planned: Result<()>) -> Result<u64> {
-        let done = planned.and_then(|()| self.log_plan(alive.inode, &plan));
+        let done = planned.and_then(|()| self.log_plan(alive, &plan));
         if done.is_err() {
             // the caller has the new ones back
             plan.counted.iter().try_for_each(|addr| self.unrefer(*addr).map(drop))?;
@@ -226,22 +225,35 @@ impl Core {
         done
     }
 
-    fn log_plan(&self, inode: &Arc<Inode>, plan: &Plan) -> Result<u64> {
+    fn log_plan(&self, alive: &Alive<'_>, plan: &Plan) -> Result<u64> {
         if plan.runs.is_empty() {
             return Ok(0);
         }
         let mut record = RecordBuffer::new(KIND_CHANGE, now());
-        item::push_move(&mut record, inode.ino, &plan.runs);
-        let (mut freed, mut published) = (Freed::default(), Ok(()));
-        self.log(&mut record, &[inode], || {
-            published = self.publish_moves(inode, &plan.runs, &mut freed);
+        item::push_move(&mut record, alive.inode.ino, &plan.runs);
+        let mut freed = self.log_places(alive, &mut record, |freed| {
+            let published = self.publish_moves(alive.inode, &plan.runs, freed);
             self.references.twins.remember(&plan.twins);
+            published
         })?;
         self.keep_clean(&plan.clean, &mut freed.blocks);
         self.retire(&freed);
+        Ok(plan.runs.iter().map(|run| run.blocks).sum())
+    }
+
+    /// Logs a record that gives blocks of a file other places, and publishes it; gives what nobody
+    /// has any more. The caller holds their range.
+    pub fn log_places(
+        &self,
+        alive: &Alive<'_>,
+        record: &mut RecordBuffer,
+        publish: impl FnOnce(&mut Freed) -> Result<()>,
+    ) -> Result<Freed> {
+        let (mut freed, mut published) = (Freed::default(), Ok(()));
+        self.log(record, &[alive.inode], || published = publish(&mut freed))?;
         // where that failed the pool takes nothing more; the places are the record's
         let _ = self.published(published);
-        Ok(plan.runs.iter().map(|run| run.blocks).sum())
+        Ok(freed)
     }
 
     /// Takes effect in DRAM: blocks are where the runs say, and are not verified there. The same at
@@ -263,15 +275,12 @@ impl Core {
         record: &Record,
         freed: &mut Freed,
     ) -> Result<()> {
-        let inode = self.replayed_file(ino, record)?;
         let mut shared = Vec::new();
         let mut may = |addr: BlockAddr, view: &SlotView| {
             shared.extend(view.shared.then_some(addr));
             addr.device().is_some() && !view.addr.is_none()
         };
-        if !self.runs_fit(&inode, runs, &mut may)? {
-            return Err(damaged_record(record));
-        }
+        let inode = self.replayed_runs(ino, runs, record, &mut may)?;
         shared.iter().try_for_each(|addr| self.refer(*addr, 1))?;
         self.publish_moves(&inode, runs, freed)
     }
@@ -288,17 +297,6 @@ impl Core {
         Ok(bytes.is_ok_and(|bytes| bytes.as_slice() == copied).then_some(is))
     }
 
-    /// The same; where there are none, those that wait for a reader are waited for. The caller
-    /// holds no lock.
-    pub fn find_below(&self, count: u64, extents: &mut Vec<Extent>) -> u64 {
-        let taken = self.take_below(count, extents);
-        if taken > 0 || count == 0 || self.pool.reclaim().held() == 0 {
-            return taken;
-        }
-        self.pool.reclaim().gather_all();
-        self.take_below(count, extents)
-    }
-
     /// Up to so many blocks of devices, of all in turn.
     pub fn take_below(&self, count: u64, extents: &mut Vec<Extent>) -> u64 {
         let devices = self.pool.devices().len();
@@ -308,6 +306,17 @@ impl Core {
             left -= self.pool.reclaim().take_below((first + step) % devices, left, extents);
         }
         count - left
+    }
+
+    /// The same; where there are none, those that wait for a reader are waited for. The caller
+    /// holds no lock.
+    pub fn find_below(&self, count: u64, extents: &mut Vec<Extent>) -> u64 {
+        let taken = self.take_below(count, extents);
+        if taken > 0 || count == 0 || self.pool.reclaim().held() == 0 {
+            return taken;
+        }
+        self.pool.reclaim().gather_all();
+        self.take_below(count, extents)
     }
 }
 

@@ -5,9 +5,8 @@
 //! Above a share of the slices that is in use (`from`), each block that is taken costs a delay of
 //! `cost * (used - from) / (all - used)`, where `cost` is what a block takes to be written back:
 //! half-way to full, blocks are taken as fast as they are written back. What the tier has no room
-//! for counts for nothing. All who take blocks pay one
-//! after another, however many they are. The shape is that of ZFS's write throttle (Leventhal,
-//! "Tuning the OpenZFS write throttle", 2014).
+//! for counts for nothing. All who take blocks pay one after another, however many they are. The
+//! shape is that of ZFS's write throttle (Leventhal, "Tuning the OpenZFS write throttle", 2014).
 //!
 //! Who pays has ended his change: he holds no lock, and is in no gate.
 

@@ -94,25 +94,37 @@ impl Core {
         record: &Record,
         freed: &mut Freed,
     ) -> Result<()> {
-        let inode = self.replayed_file(ino, record)?;
         // what is reserved in a slice may be reserved on the tier instead
         let mut moves = false;
         let mut may = |addr: BlockAddr, view: &SlotView| {
             moves |= view.reserved;
             view.is_hole() && (!view.reserved || addr.device().is_some())
         };
-        if !self.runs_fit(&inode, runs, &mut may)? {
-            return Err(damaged_record(record));
-        }
+        let inode = self.replayed_runs(ino, runs, record, &mut may)?;
         if !moves {
             inode.touch(record.time_ns);
         }
         self.publish_runs(&inode, runs, freed)
     }
 
+    /// The file whose blocks a record gives these places, each of which its slot `may` get.
+    pub fn replayed_runs(
+        &self,
+        ino: Ino,
+        runs: &[BlockRun],
+        record: &Record,
+        may: &mut dyn FnMut(BlockAddr, &SlotView) -> bool,
+    ) -> Result<Arc<Inode>> {
+        let inode = self.replayed_file(ino, record)?;
+        match self.runs_fit(&inode, runs, may)? {
+            true => Ok(inode),
+            false => Err(damaged_record(record)),
+        }
+    }
+
     /// Whether the runs of a record lie where a file can have blocks, and name those of the pool;
     /// and each slot may get its address.
-    pub fn runs_fit(
+    fn runs_fit(
         &self,
         inode: &Inode,
         runs: &[BlockRun],

@@ -11,7 +11,6 @@ use crate::error::Result;
 use crate::inode::Inode;
 use crate::item;
 use crate::moves::Alive;
-use crate::slot::Freed;
 use pool::{BlockAddr, Extent, KIND_CHANGE, RecordBuffer};
 use std::sync::Arc;
 
@@ -68,12 +67,9 @@ impl Core {
         }
         let mut record = RecordBuffer::new(KIND_CHANGE, now());
         item::push_reserve(&mut record, alive.inode.ino, &runs);
-        let (mut freed, mut published) = (Freed::default(), Ok(()));
-        self.log(&mut record, &[inode], || {
-            published = self.publish_runs(inode, &runs, &mut freed);
-        })?;
+        let publish = |freed: &mut _| self.publish_runs(inode, &runs, freed);
+        let freed = self.log_places(&alive, &mut record, publish)?;
         self.retire(&freed);
-        let _ = self.published(published);
         Ok(count)
     }
 }

@@ -6,7 +6,7 @@
 //! A block that is being read has a place, too: so it is read once, whoever wants it meanwhile, and
 //! if its place on the device is given away before it is there, it is thrown away.
 
-use crate::circle::Circle;
+use crate::circle::{Circle, part_of};
 use crate::page::Page;
 use parking_lot::{Condvar, Mutex};
 use pool::BlockAddr;
@@ -48,8 +48,7 @@ impl Cache {
     }
 
     fn part(&self, addr: BlockAddr) -> &(Mutex<Part>, Condvar) {
-        let mixed = addr.bits().wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        &self.parts[(mixed >> 60) as usize % PARTS]
+        &self.parts[part_of(addr, PARTS)]
     }
 
     /// The block, if it is there.

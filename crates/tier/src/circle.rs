@@ -4,6 +4,11 @@
 use pool::BlockAddr;
 use std::collections::HashMap;
 
+/// Which of so many parts, each with a circle, a block is in: neighbours are in different ones.
+pub fn part_of(addr: BlockAddr, parts: usize) -> usize {
+    (addr.bits().wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % parts
+}
+
 #[derive(Debug)]
 struct Frame<V> {
     addr: BlockAddr,

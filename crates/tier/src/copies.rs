@@ -9,7 +9,7 @@
 //! frees it takes the copy away before ([`Tier::free`](crate::Tier::free)). Whoever reads a copy
 //! holds an epoch from the look on, so that the block in the slice is not used again meanwhile.
 
-use crate::circle::Circle;
+use crate::circle::{Circle, part_of};
 use parking_lot::Mutex;
 use pool::BlockAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,8 +36,7 @@ impl Copies {
     }
 
     fn part(&self, of: BlockAddr) -> &Mutex<Circle<BlockAddr>> {
-        let mixed = of.bits().wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        &self.parts[(mixed >> 58) as usize % PARTS]
+        &self.parts[part_of(of, PARTS)]
     }
 
     /// How many there are.

@@ -26,8 +26,6 @@ pub struct TierCounts {
     pub written_blocks: u64,
     /// Bytes of DRAM in the caches.
     pub cached_bytes: u64,
-    /// Blocks that lie in slices, too.
-    pub copies: u64,
 }
 
 /// The capacity tier of an open pool.
@@ -66,7 +64,11 @@ impl Tier {
     }
 
     fn cache(&self, addr: BlockAddr) -> &Cache {
-        &self.caches[(addr.block() / RANGE_BLOCKS) as usize % self.caches.len()]
+        &self.caches[self.cache_of(addr)]
+    }
+
+    fn cache_of(&self, addr: BlockAddr) -> usize {
+        (addr.block() / RANGE_BLOCKS) as usize % self.caches.len()
     }
 
     /// A block, if it is in memory.
@@ -91,7 +93,10 @@ impl Tier {
     /// [`promote`](Tier::promote) them.
     pub fn take_hot(&self) -> Vec<BlockAddr> {
         let mut hot = std::mem::take(&mut *self.hot.lock());
-        hot.retain(|addr| self.cache(*addr).is_full() && !self.is_near(*addr));
+        if !hot.is_empty() {
+            let full: Vec<bool> = self.caches.iter().map(Cache::is_full).collect();
+            hot.retain(|addr| full[self.cache_of(*addr)] && !self.is_near(*addr));
+        }
         hot
     }
 
@@ -155,7 +160,8 @@ impl Tier {
         if self.copies.len() == 0 {
             return;
         }
-        let near: Vec<BlockAddr> = addrs.iter().filter_map(|it| self.copies.take(*it)).collect();
+        let far = addrs.iter().filter(|addr| addr.device().is_some());
+        let near: Vec<BlockAddr> = far.filter_map(|addr| self.copies.take(*addr)).collect();
         self.reclaim.retire(&near);
     }
 
@@ -210,8 +216,7 @@ impl Tier {
                 rest = more;
                 transfers.push(Transfer::Read(run[0].0.block(), part));
             }
-            let device = device_of(devices, first)?;
-            device.device.transfer(&mut transfers).map_err(|source| io(device, source))?;
+            transfer(devices, first, &mut transfers)?;
             self.read_blocks.fetch_add(own.len() as u64, Ordering::Relaxed);
             let blocks = blocks.bytes().chunks_exact(BLOCK_BYTES as usize);
             let pages = blocks.map(|it| Arc::new(Page::new(it)));
@@ -242,7 +247,6 @@ impl Tier {
         // one call for what comes together on a device: an object store puts what lies in one
         // object at once
         for places in places.chunk_by(|one, next| one.addr.device() == next.addr.device()) {
-            let device = device_of(devices, places[0].addr)?;
             let forget = || places.iter().flat_map(Extent::blocks).for_each(|it| self.forget(it));
             let mut transfers = Vec::new();
             for extent in places {
@@ -251,7 +255,7 @@ impl Tier {
                 transfers.push(Transfer::Write(extent.addr.block(), part));
             }
             forget();
-            device.device.transfer(&mut transfers).map_err(|source| io(device, source))?;
+            transfer(devices, places[0].addr, &mut transfers)?;
             // somebody may have read what was there before meanwhile
             forget();
             let count: u64 = places.iter().map(|extent| extent.count).sum();
@@ -268,7 +272,6 @@ impl Tier {
             read_blocks: self.read_blocks.load(Ordering::Relaxed),
             written_blocks: self.written_blocks.load(Ordering::Relaxed),
             cached_bytes: pages as u64 * BLOCK_BYTES,
-            copies: self.copies(),
         }
     }
 }
@@ -287,9 +290,12 @@ impl Drop for Loads<'_> {
     }
 }
 
-fn device_of(devices: &[Capacity], addr: BlockAddr) -> Result<&Capacity> {
+/// Reads or writes blocks of the device that this one is on.
+fn transfer(devices: &[Capacity], addr: BlockAddr, transfers: &mut [Transfer<'_>]) -> Result<()> {
     let device = addr.device().and_then(|device| devices.get(device));
-    device.ok_or_else(|| Error::Device(format!("{addr} is on no device of this pool")))
+    let device =
+        device.ok_or_else(|| Error::Device(format!("{addr} is on no device of this pool")))?;
+    device.device.transfer(transfers).map_err(|source| io(device, source))
 }
 
 fn io(device: &Capacity, source: std::io::Error) -> Error {
@@ -298,9 +304,7 @@ fn io(device: &Capacity, source: std::io::Error) -> Error {
 
 /// Reads blocks past all caches.
 pub fn read(devices: &[Capacity], first: BlockAddr, bytes: &mut [u8]) -> Result<()> {
-    let device = device_of(devices, first)?;
-    let mut transfers = [Transfer::Read(first.block(), bytes)];
-    device.device.transfer(&mut transfers).map_err(|source| io(device, source))
+    transfer(devices, first, &mut [Transfer::Read(first.block(), bytes)])
 }
 
 /// What was written before is durable when this returns.

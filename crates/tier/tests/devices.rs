@@ -1,12 +1,13 @@
 //! Devices read and written by many threads, past the page cache and not.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod common;
+
+use common::{BLOCK, everybody_finds_his_own, filled};
 use pool::{BLOCK_BYTES, Device, PlainDevice, Transfer};
 use std::path::Path;
-use std::sync::Arc;
 use tier::UringDevice;
 
-const BLOCK: usize = BLOCK_BYTES as usize;
 const BLOCKS: u64 = 4096;
 
 fn scratches() -> Vec<tempfile::TempDir> {
@@ -25,54 +26,15 @@ fn file(scratch: &tempfile::TempDir) -> std::path::PathBuf {
     path
 }
 
-fn filled(seed: u64, blocks: usize) -> Vec<u8> {
-    let byte = |at: usize| (seed.wrapping_mul(31) as usize + at / BLOCK * 7 + at % 251) as u8;
-    (0..blocks * BLOCK).map(byte).collect()
-}
-
-/// Each thread has a part of the device, and finds there what it wrote.
-fn everybody_finds_his_own(device: &Arc<dyn Device>) {
-    const THREADS: u64 = 8;
-    std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            scope.spawn(move || {
-                let first = thread * BLOCKS / THREADS;
-                let mut state = thread + 1;
-                for round in 0..60 {
-                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    let count = 1 + (state >> 40) as usize % 40;
-                    let at = first + (state >> 20) % (BLOCKS / THREADS - 80);
-                    let (one, two) = (filled(state, count), filled(state + 9, 7));
-                    let mut writes = [Transfer::Write(at, &one), Transfer::Write(at + 50, &two)];
-                    device.transfer(&mut writes).unwrap();
-                    if round % 16 == 0 {
-                        device.sync().unwrap();
-                    }
-                    // from an address that no device likes
-                    let mut room = vec![0xEE; count * BLOCK + 1];
-                    let mut other = vec![0xEE; 7 * BLOCK];
-                    let mut reads =
-                        [Transfer::Read(at, &mut room[1..]), Transfer::Read(at + 50, &mut other)];
-                    device.transfer(&mut reads).unwrap();
-                    assert!(room[1..] == one[..] && other == two, "thread {thread}");
-                }
-            });
-        }
-    });
-}
-
 #[test]
 fn what_was_written_is_read() {
     for scratch in scratches() {
         let path = file(&scratch);
-        let plain: Arc<dyn Device> = Arc::new(PlainDevice::open(&path, false).unwrap());
-        everybody_finds_his_own(&plain);
-        drop(plain);
+        everybody_finds_his_own(&PlainDevice::open(&path, false).unwrap(), 8, 60);
         match UringDevice::open(&path, false).unwrap() {
             Some(device) => {
-                let device: Arc<dyn Device> = Arc::new(device);
                 assert_eq!(device.bytes(), BLOCKS * BLOCK_BYTES);
-                everybody_finds_his_own(&device);
+                everybody_finds_his_own(&device, 8, 60);
             }
             None => println!("skipped: no io_uring here"),
         }

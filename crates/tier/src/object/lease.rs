@@ -30,6 +30,8 @@ use uuid::Uuid;
 const RENEWALS: u32 = 6;
 /// Times in its length that who waits for it looks.
 const LOOKS: u32 = 30;
+/// The longest one that anybody waits for: a longer one is no lease of ours.
+const LENGTH_MAX: Duration = Duration::from_secs(600);
 
 /// Milliseconds since the machine started, those that it slept included.
 fn now() -> u64 {
@@ -164,6 +166,7 @@ impl Said {
         let holder = Uuid::parse_str(value("holder")?).ok()?;
         let is_free = value("state")? == "free";
         let length = Duration::from_millis(value("milliseconds")?.parse().ok()?);
+        let length = Some(length).filter(|length| *length <= LENGTH_MAX)?;
         Some(Said { holder, is_free, length })
     }
 }

@@ -1,10 +1,10 @@
 //! What every kind of device has to do.
 
+use crate::common::{BLOCK, everybody_finds_his_own, filled};
 use pool::{BLOCK_BYTES, Device, Error, Transfer};
 use std::time::Duration;
 use tier::{OBJECT_BLOCKS, ObjectDevice};
 
-pub const BLOCK: usize = BLOCK_BYTES as usize;
 /// Four objects and a part of another one.
 const BLOCKS: u64 = 4 * OBJECT_BLOCKS + 32;
 /// Short, for tests wait for it.
@@ -28,11 +28,6 @@ pub fn read(device: &ObjectDevice, block: u64, blocks: usize) -> Vec<u8> {
     room
 }
 
-pub fn filled(seed: u64, blocks: usize) -> Vec<u8> {
-    let byte = |at: usize| (seed.wrapping_mul(31) as usize + at / BLOCK * 7 + at % 251) as u8;
-    (0..blocks * BLOCK).map(byte).collect()
-}
-
 /// Makes a device there, and does everything with it; threads write so many times.
 pub fn battery(url: &str, rounds: u64) {
     let error = ObjectDevice::open(url, false, LEASE).unwrap_err();
@@ -42,7 +37,7 @@ pub fn battery(url: &str, rounds: u64) {
     what_was_never_written_is_zeros(&device);
     what_lies_behind_the_end_is_an_error(&device);
     no_write_is_lost(&device, rounds);
-    everybody_finds_his_own(&device, rounds);
+    everybody_finds_his_own(&device, 4, rounds / 4);
     let last = filled(7, BLOCKS as usize);
     write(&device, 0, &last);
     device.sync().unwrap();
@@ -100,33 +95,6 @@ fn no_write_is_lost(device: &ObjectDevice, rounds: u64) {
         assert!(read(device, at, 1) == filled(at, 1), "block {at}");
         assert!(read(device, 2 * OBJECT_BLOCKS + at, 1) == filled(at + 5, 1), "block {at}");
     }
-}
-
-/// Each thread has a part of the device, and finds there what it wrote.
-fn everybody_finds_his_own(device: &ObjectDevice, rounds: u64) {
-    const THREADS: u64 = 4;
-    std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            scope.spawn(move || {
-                let first = thread * BLOCKS / THREADS;
-                let mut state = thread + 1;
-                for _ in 0..rounds / 4 {
-                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    let count = 1 + (state >> 40) as usize % 40;
-                    let at = first + (state >> 20) % (BLOCKS / THREADS - 80);
-                    let (one, two) = (filled(state, count), filled(state + 9, 7));
-                    let mut writes = [Transfer::Write(at, &one), Transfer::Write(at + 50, &two)];
-                    device.transfer(&mut writes).unwrap();
-                    let mut room = vec![0xEE; count * BLOCK + 1];
-                    let mut other = vec![0xEE; 7 * BLOCK];
-                    let mut reads =
-                        [Transfer::Read(at, &mut room[1..]), Transfer::Read(at + 50, &mut other)];
-                    device.transfer(&mut reads).unwrap();
-                    assert!(room[1..] == one[..] && other == two, "thread {thread}");
-                }
-            });
-        }
-    });
 }
 
 fn one_user_at_a_time(url: &str) {

@@ -1,6 +1,7 @@
 //! Users of one device at a server: killed ones, and ones that stand still and go on.
 
-use crate::battery::{LEASE, filled, make, open, read, write};
+use crate::battery::{LEASE, make, open, read, write};
+use crate::common::filled;
 use crate::server::on_s3;
 use pool::{Device, Transfer};
 use std::io::{BufRead, BufReader};

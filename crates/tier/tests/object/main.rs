@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod battery;
+#[path = "../common/mod.rs"]
+mod common;
 mod lease;
 mod server;
 
