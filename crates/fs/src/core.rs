@@ -311,7 +311,7 @@ impl Core {
         publish: impl FnOnce(),
     ) -> Result<()> {
         request::mark(record);
-        let after = inodes.iter().map(|inode| inode.stamp_now()).max().unwrap_or(0);
+        let after = inodes.iter().map(|inode| inode.begin_change()).max().unwrap_or(0);
         let (mut lane, slice) = self.pool.lane();
         let (stamp, _clean) = lane.append(&slice.mapping, record, after, in_flight)?;
         drop(lane);
@@ -333,7 +333,7 @@ impl Core {
     /// that has an id: the record does not carry it.
     #[inline(always)]
     pub fn append_one(&self, record: &mut RecordBuffer, inode: &Inode) -> Result<(u64, &Slice)> {
-        let after = inode.stamp_now();
+        let after = inode.begin_change();
         let (mut lane, slice) = self.pool.lane();
         let (stamp, _clean) = lane.append(&slice.mapping, record, after, InFlight::none())?;
         Ok((stamp, slice))

@@ -12,6 +12,7 @@ use crate::map::BlockMap;
 use crate::mapped::Mappings;
 use crate::range_lock::RangeLock;
 use crate::types::{Attr, FileKind, Ino, Timestamp};
+use crate::watch::Watched;
 use crate::xattr::Xattrs;
 use ::locks::{Mutex, RwLock};
 use pool::tree::{Change, Key};
@@ -95,6 +96,8 @@ pub struct Inode {
     pub reserves: AtomicBool,
     /// Who keeps copies of its bytes.
     pub mappings: Mappings,
+    /// Who looks whether they change.
+    pub watched: Watched,
     /// Handles.
     pub opens: AtomicU32,
     /// Writes since the last sync, as far as it matters (`inline.rs`).
@@ -141,6 +144,7 @@ impl Inode {
             opens: AtomicU32::new(0),
             unsynced: AtomicU32::new(UNSYNCED_MAX),
             mappings: Mappings::default(),
+            watched: Watched::default(),
         }
     }
 
@@ -226,6 +230,13 @@ impl Inode {
     pub fn stamped(&self, stamp: u64) {
         // ordering: AcqRel, so that who takes a higher stamp has seen what this one published
         self.stamp.fetch_max(stamp, Ordering::AcqRel);
+    }
+
+    /// A change begins; gives the stamp that it must exceed.
+    #[inline]
+    pub fn begin_change(&self) -> u64 {
+        self.watched.change();
+        self.stamp_now()
     }
 
     /// Stamp that a new change must exceed.

@@ -119,7 +119,7 @@ impl Core {
             }
             return self.write_many(inode, offset, data);
         };
-        let after = inode.stamp_now();
+        let after = inode.begin_change();
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
         let (mut lane, slice) = self.pool.lane();
         let logged =

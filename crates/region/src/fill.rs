@@ -1,7 +1,7 @@
 //! Bringing pages: what faults, and its neighbours.
 
 use crate::PAGE_BYTES;
-use crate::page_states::{ABSENT, EVICTING, FILLING, INSTALLING, RESIDENT, STALE};
+use crate::page_states::{ABSENT, COLD, EVICTING, FILLING, INSTALLING, RESIDENT, STALE, WRITING};
 use crate::region::Inner;
 use crate::regions::{Shared, is_rung};
 use crate::userfault::wait_readable;
@@ -33,25 +33,48 @@ pub fn serve(shared: &Shared, stop: RawFd) {
 }
 
 impl Inner {
-    fn address(&self, page: usize) -> u64 {
-        (self.addresses().start + page * PAGE_BYTES) as u64
-    }
-
     /// Somebody waits for a page.
     fn bring(&self, page: usize, buffer: &mut [u8]) {
         loop {
-            match self.pages.get(page) {
+            let state = self.pages.get(page);
+            match state {
                 ABSENT => {
                     if self.pages.change(page, ABSENT, FILLING) {
                         return self.fill(page, buffer);
                     }
                 }
                 EVICTING => std::thread::yield_now(),
+                RESIDENT | COLD | WRITING if self.memory.is_guarded() => {
+                    // it is not taken away meanwhile
+                    if state != WRITING && self.pages.change(page, state, WRITING) {
+                        return self.show(page);
+                    }
+                    std::thread::yield_now();
+                }
                 // another thread is at it, and wakes whoever waits
                 FILLING | STALE | INSTALLING => return,
-                _ => return self.shared.faults.wake(self.address(page), PAGE_BYTES),
+                _ => return self.wake(page..page + 1),
             }
         }
+    }
+
+    /// Shows a page of guarded memory that is this thread's, and there.
+    fn show(&self, page: usize) {
+        let at = page * PAGE_BYTES;
+        let shown = self.shared.show(&self.memory, at, PAGE_BYTES);
+        self.pages.set(page, RESIDENT);
+        match shown {
+            Ok(()) => self.wake(page..page + 1),
+            Err(error) => {
+                tracing::error!("a page of a region cannot be put in place: {error}");
+                self.shared.faults.refuse(&self.memory, at);
+            }
+        }
+    }
+
+    fn wake(&self, pages: Range<usize>) {
+        let (at, bytes) = (pages.start * PAGE_BYTES, pages.len() * PAGE_BYTES);
+        self.shared.faults.wake(&self.memory, at, bytes);
     }
 
     /// Brings a page that is this thread's to bring, and as many behind it as seem wanted.
@@ -117,10 +140,12 @@ impl Inner {
             // counted before somebody can see them, and unmap the region for it
             self.shared.came(self, count - done);
             let rest = &bytes[done * PAGE_BYTES..];
-            let copied = self.shared.faults.copy(self.address(first + done), rest);
+            let at = (first + done) * PAGE_BYTES;
+            let copied = self.shared.put(&self.memory, at, rest);
             let pages = copied.as_ref().map_or(0, |bytes| bytes / PAGE_BYTES);
             self.shared.gone(self, count - done - pages);
             (done..done + pages).for_each(|page| self.pages.set(first + page, RESIDENT));
+            self.shared.faults.settled(&self.memory, at, pages * PAGE_BYTES);
             done += pages;
             if pages == 0 {
                 // a page that cannot be loaded from, or no memory: that one is left
@@ -128,7 +153,10 @@ impl Inner {
                 let page = first + done;
                 // whatever is there is not what the file holds
                 drop(self.memory.drop_pages(page * PAGE_BYTES, PAGE_BYTES));
-                self.give_up(page..page + 1);
+                match self.memory.is_guarded() {
+                    true => self.refuse(page),
+                    false => self.give_up(page..page + 1),
+                }
                 done += 1;
             }
         }
@@ -137,7 +165,7 @@ impl Inner {
     /// These pages, which were this thread's, are absent again; who waits for them asks again.
     fn give_up(&self, pages: Range<usize>) {
         pages.clone().for_each(|page| self.pages.set(page, ABSENT));
-        self.shared.faults.wake(self.address(pages.start), pages.len() * PAGE_BYTES);
+        self.wake(pages);
     }
 
     /// The bytes cannot be read. Of several pages, each is tried by itself; whoever loads from one
@@ -151,8 +179,13 @@ impl Inner {
             "a page of a region cannot be read ({error}): file offset {}",
             self.offset + (pages.start * PAGE_BYTES) as u64
         );
-        self.memory.forbid(pages.start * PAGE_BYTES);
-        self.give_up(pages.clone());
+        self.refuse(pages.start);
         pages.end..pages.end
+    }
+
+    /// A page, which was this thread's, is absent again, and who waits for it is told by a signal.
+    fn refuse(&self, page: usize) {
+        self.pages.set(page, ABSENT);
+        self.shared.faults.refuse(&self.memory, page * PAGE_BYTES);
     }
 }

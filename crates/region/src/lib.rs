@@ -10,7 +10,7 @@
 //! - a page that is being brought when its bytes change is brought again, and only then seen;
 //! - nothing but what the file holds is ever stored there, so that a page can go at any time.
 //!
-//! `unsafe` is in `memory`, `userfault` and `place`.
+//! `unsafe` is in `memory`, `userfault` and `signals`.
 
 mod error;
 mod evict;
@@ -19,12 +19,15 @@ mod memory;
 mod page_states;
 mod region;
 mod regions;
+mod signals;
+mod source;
 mod transaction;
 mod userfault;
 
 pub use error::{Error, Result};
 pub use region::Region;
-pub use regions::{Faults, Regions, RegionsInfo, Settings};
+pub use regions::{Regions, RegionsInfo, Settings};
+pub use source::Faults;
 pub use transaction::{Isolation, Transaction};
 
 /// Bytes of a page.

@@ -1,5 +1,8 @@
 //! The memory of a region: one object of the kernel's, mapped twice. Loads go to a mapping that
 //! nobody can store to; what changes is stored through the other one, or by writing to the object.
+//!
+//! Memory that is guarded has nothing that can be loaded from but what was [shown](Memory::show):
+//! where the kernel does not say that a page is missing, but gives zeros.
 
 use crate::PAGE_BYTES;
 use crate::error::{Error, Result};
@@ -18,6 +21,7 @@ pub struct Memory {
     /// Where changes are stored.
     own: Option<NonNull<u8>>,
     bytes: usize,
+    is_guarded: bool,
     /// Whose mappings they are: a forked child has none of them.
     process: u32,
 }
@@ -43,7 +47,7 @@ fn map(object: &OwnedFd, bytes: usize, access: libc::c_int) -> Result<NonNull<u8
 
 impl Memory {
     /// Memory of `bytes` bytes, whole pages, of which none is there yet.
-    pub fn new(bytes: usize) -> Result<Memory> {
+    pub fn new(bytes: usize, is_guarded: bool) -> Result<Memory> {
         assert!(bytes.is_multiple_of(PAGE_BYTES) && bytes > 0, "whole pages");
         // SAFETY: the name is a string that ends, and the flags are known ones.
         let object = unsafe { libc::memfd_create(c"nearside-region".as_ptr(), libc::MFD_CLOEXEC) };
@@ -56,9 +60,10 @@ impl Memory {
         if unsafe { libc::ftruncate(object.as_raw_fd(), bytes as libc::off_t) } != 0 {
             return Err(Error::kernel("ftruncate"));
         }
-        let view = map(&object, bytes, libc::PROT_READ)?;
+        let access = if is_guarded { libc::PROT_NONE } else { libc::PROT_READ };
+        let view = map(&object, bytes, access)?;
         let process = std::process::id();
-        let mut memory = Memory { object, view, own: None, bytes, process };
+        let mut memory = Memory { object, view, own: None, bytes, is_guarded, process };
         if bytes <= TWICE_BYTES_MAX {
             memory.own = Some(map(&memory.object, bytes, libc::PROT_READ | libc::PROT_WRITE)?);
         }
@@ -141,17 +146,47 @@ impl Memory {
         }
     }
 
+    /// Whether nothing can be loaded from but what was shown.
+    pub fn is_guarded(&self) -> bool {
+        self.is_guarded
+    }
+
+    /// Sets what may be done with pages of the mapping that users load from.
+    fn protect(&self, at: usize, bytes: usize, access: libc::c_int) -> Result<()> {
+        assert!(at.checked_add(bytes).is_some_and(|end| end <= self.bytes), "inside");
+        // SAFETY: pages of the mapping; only their protection changes.
+        match unsafe { libc::mprotect(self.view.as_ptr().add(at).cast(), bytes, access) } {
+            0 => Ok(()),
+            _ => Err(Error::kernel("mprotect")),
+        }
+    }
+
     /// Nobody can load from a page any more: who tries is ended by a signal.
     pub fn forbid(&self, at: usize) {
-        assert!(at + PAGE_BYTES <= self.bytes, "inside");
-        // SAFETY: a page of the mapping; only its protection changes.
-        unsafe {
-            libc::mprotect(self.view.as_ptr().add(at).cast(), PAGE_BYTES, libc::PROT_NONE);
-        }
+        // a process that has no more mappings is ended by an endless wait instead
+        let _ = self.protect(at, PAGE_BYTES, libc::PROT_NONE);
+    }
+
+    /// From now on pages of guarded memory can be loaded from; they are there. Each run of them is
+    /// a mapping of its own to the kernel, of which a process has a limited number: where there is
+    /// none left, those of this memory are hidden all, to be shown anew.
+    pub fn show(&self, at: usize, bytes: usize) -> Result<()> {
+        self.protect(at, bytes, libc::PROT_READ).or_else(|_| {
+            self.hide_all()?;
+            self.protect(at, bytes, libc::PROT_READ)
+        })
+    }
+
+    /// None of its pages can be loaded from before it is shown again.
+    pub fn hide_all(&self) -> Result<()> {
+        self.protect(0, self.bytes, libc::PROT_NONE)
     }
 
     /// Takes pages away: whoever loads from them next waits until they are brought again.
     pub fn drop_pages(&self, at: usize, bytes: usize) -> Result<()> {
+        if self.is_guarded {
+            self.protect(at, bytes, libc::PROT_NONE).or_else(|_| self.hide_all())?;
+        }
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         let (place, bytes) = (at as libc::off_t, bytes as libc::off_t);
         // SAFETY: the descriptor is open; pages of a shared mapping may go at any time.

@@ -7,6 +7,7 @@ use crate::page_states::{
     ABSENT, COLD, EVICTING, FILLING, INSTALLING, PageStates, RESIDENT, STALE, WRITING,
 };
 use crate::regions::{Regions, Shared, Threads};
+use crate::source::Faults;
 use fs::{FILE_BYTES_MAX, FileKind, Handle, Mapped};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -73,7 +74,8 @@ impl Region {
             return Err(Error::Kind);
         }
         let len = usize::try_from(bytes).map_err(|_| Error::Length)?;
-        let memory = Memory::new(len.next_multiple_of(PAGE_BYTES))?;
+        let is_guarded = regions.shared().faults.way() == Faults::Signals;
+        let memory = Memory::new(len.next_multiple_of(PAGE_BYTES), is_guarded)?;
         let inner = Arc::new(Inner {
             pages: PageStates::new(memory.len() / PAGE_BYTES),
             memory,

@@ -1,9 +1,9 @@
 //! All regions of one pool in this process: who serves their faults, and how much DRAM they take.
 
 use crate::error::{Error, Result};
-use crate::memory::ForkMark;
+use crate::memory::{ForkMark, Memory};
 use crate::region::Inner;
-use crate::userfault::{Served, Userfault};
+use crate::source::{Faults, Source};
 use crate::{evict, fill};
 use fs::FileSystem;
 use parking_lot::{Mutex, RwLock};
@@ -35,26 +35,6 @@ impl Default for Settings {
     }
 }
 
-/// How faults of regions come to this process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Faults {
-    /// userfaultfd, of system calls, too.
-    All,
-    /// userfaultfd of the program's own loads: a system call that is given an address of a page
-    /// that is not there says EFAULT.
-    Own,
-}
-
-impl Faults {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Faults::All => "userfaultfd",
-            Faults::Own => "userfaultfd, of the program's own loads only",
-        }
-    }
-}
-
 /// What regions take.
 #[derive(Clone, Copy, Debug)]
 pub struct RegionsInfo {
@@ -72,7 +52,7 @@ pub struct RegionsInfo {
 #[derive(Debug)]
 pub struct Shared {
     pub(crate) fs: Arc<FileSystem>,
-    pub(crate) faults: Userfault,
+    pub(crate) faults: Source,
     /// By their first address.
     regions: RwLock<BTreeMap<usize, Arc<Inner>>>,
     /// Pages of all of them that are there.
@@ -104,12 +84,7 @@ pub struct Regions {
 impl Regions {
     /// Regions of the files of `fs`: none yet.
     pub fn new(fs: &Arc<FileSystem>, settings: &Settings) -> Result<Regions> {
-        let faults = match settings.faults {
-            Some(Faults::Own) => Userfault::of_own(),
-            Some(Faults::All) => Userfault::new().filter(|it| it.served == Served::All),
-            None => Userfault::new(),
-        };
-        let faults = faults.ok_or_else(|| Error::kernel("userfaultfd"))?;
+        let faults = Source::new(settings.faults)?;
         let pagemap = File::open("/proc/self/pagemap");
         let pagemap =
             pagemap.map_err(|error| Error::of_kernel("open /proc/self/pagemap", &error))?;
@@ -141,10 +116,7 @@ impl Regions {
             // ordering: a count for people
             resident_bytes: shared.resident.load(Ordering::Relaxed) as u64 * page_bytes,
             memory_bytes: shared.pages_max as u64 * page_bytes,
-            faults: match shared.faults.served {
-                Served::All => Faults::All,
-                Served::Own => Faults::Own,
-            },
+            faults: shared.faults.way(),
         }
     }
 
@@ -198,6 +170,30 @@ impl Shared {
         let regions = self.regions.read();
         let count = regions.len();
         if count == 0 { None } else { regions.values().nth(number % count).cloned() }
+    }
+
+    /// Puts pages in place that are not there, all bytes of each at once for whoever loads from
+    /// them; gives how many bytes.
+    pub(crate) fn put(&self, memory: &Memory, at: usize, bytes: &[u8]) -> Result<usize> {
+        match &self.faults {
+            Source::Userfault(userfault) => {
+                userfault.copy(memory.start().as_ptr() as u64 + at as u64, bytes)
+            }
+            Source::Signals(_) => {
+                // nobody can look at them before they are whole
+                memory.store(at, bytes);
+                self.show(memory, at, bytes.len()).map(|()| bytes.len())
+            }
+        }
+    }
+
+    /// Shows pages of guarded memory that are there.
+    pub(crate) fn show(&self, memory: &Memory, at: usize, bytes: usize) -> Result<()> {
+        memory.show(at, bytes).or_else(|_| {
+            // the other regions have too many mappings
+            self.regions.read().values().try_for_each(|region| region.memory.hide_all())?;
+            memory.show(at, bytes)
+        })
     }
 
     /// Pages came.

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::region::{Inner, Region};
 use crate::regions::Regions;
-use fs::{Expected, Handle, Write};
+use fs::{Expected, FileSystem, Handle, Watch, Write};
 use std::borrow::Borrow;
 use std::cell::Cell;
 use std::ops::Range;
@@ -45,6 +45,8 @@ impl Piece {
 struct Room {
     writes: Vec<Piece>,
     reads: Vec<Piece>,
+    /// The files that were read, and how far they had changed when all that was read was there.
+    watches: Vec<(Watch, u64)>,
     bytes: Vec<u8>,
 }
 
@@ -71,6 +73,7 @@ impl<R: Borrow<Regions>> Drop for Transaction<R> {
         let mut room = std::mem::take(&mut self.room);
         room.writes.clear();
         room.reads.clear();
+        room.watches.clear();
         room.bytes.clear();
         if room.bytes.capacity() <= ROOM_BYTES_MAX {
             ROOM.set(Some(room));
@@ -117,6 +120,22 @@ impl Regions {
             }
         }
     }
+}
+
+/// Reads bytes, and all of what was read before again, while nobody can change any of it. False:
+/// not all of that is there any more.
+fn see_again(
+    fs: &FileSystem,
+    reads: &[Piece],
+    before: &[u8],
+    new: (&Handle, u64, &mut [u8]),
+) -> Result<bool> {
+    let mut now: Vec<Vec<u8>> = reads.iter().map(|read| vec![0; read.at.len()]).collect();
+    let again = reads.iter().zip(&mut now);
+    let again = again.map(|(read, now)| (read.file(), read.offset, now.as_mut_slice()));
+    let mut all: Vec<(&Handle, u64, &mut [u8])> = again.chain([new]).collect();
+    fs.read_together(&mut all)?;
+    Ok(reads.iter().zip(&now).all(|(read, now)| before[read.at.clone()] == **now))
 }
 
 /// Waits a while, longer each time: of several that are in each other's way one gets through.
@@ -261,20 +280,23 @@ impl<R: Borrow<Regions>> Transaction<R> {
         let from = self.room.bytes.len();
         let at = from..from + len;
         let place = region.offset + offset as u64;
-        let Room { writes: _, reads, bytes } = &mut self.room;
-        // all of them again, while nobody can change any: what was read is still there, or not
-        let mut now: Vec<Vec<u8>> = reads.iter().map(|read| vec![0; read.at.len()]).collect();
+        let fs = &region.shared.fs;
+        let Room { writes: _, reads, watches, bytes } = &mut self.room;
+        if !watches.iter().any(|(watch, _)| watch.is_of(&region.file)) {
+            let watch = fs.watch(&region.file);
+            let changes = watch.changes();
+            watches.push((watch, changes));
+        }
         bytes.resize(at.end, 0);
         let (before, new) = bytes.split_at_mut(from);
-        let mut all: Vec<(&Handle, u64, &mut [u8])> = Vec::with_capacity(reads.len() + 1);
-        for (read, now) in reads.iter().zip(&mut now) {
-            all.push((read.file(), read.offset, now));
-        }
-        all.push((&region.file, place, new));
-        region.shared.fs.read_together(&mut all)?;
-        if reads.iter().zip(&now).any(|(read, now)| before[read.at.clone()] != **now) {
-            self.is_doomed = true;
-            return Err(Error::File(fs::Error::Conflict));
+        fs.read_together(&mut [(&region.file, place, &mut *new)])?;
+        // where nothing changed since all of the others were there, all are of this moment
+        if watches.iter().any(|(watch, seen)| watch.changes() != *seen) {
+            watches.iter_mut().for_each(|(watch, seen)| *seen = watch.changes());
+            if !see_again(fs, reads, before, (&region.file, place, new))? {
+                self.is_doomed = true;
+                return Err(Error::File(fs::Error::Conflict));
+            }
         }
         reads.push(Piece { region: region.clone(), offset: place, at: at.clone(), is_expected });
         Ok(at)
@@ -297,7 +319,7 @@ impl<R: Borrow<Regions>> Transaction<R> {
     }
 
     fn apply(&mut self) -> Result<()> {
-        let Room { writes, reads, bytes } = &self.room;
+        let Room { writes, reads, watches: _, bytes } = &self.room;
         let fs = self.regions.borrow().fs();
         let write = |piece: &'_ Piece| -> Range<usize> { piece.at.clone() };
         if let ([one], []) = (&writes[..], &reads[..]) {

@@ -4,6 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::memory::Memory;
+use crate::source::Faults;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 const UFFD_API: u64 = 0xAA;
@@ -59,22 +60,12 @@ struct Message {
     more: u64,
 }
 
-/// Which faults are served.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Served {
-    /// Those of system calls, too.
-    All,
-    /// Only those of the program's own code: a system call that is given such an address says
-    /// EFAULT where the page is not there.
-    Own,
-}
-
 /// Where faults come from.
 #[derive(Debug)]
 pub struct Userfault {
     descriptor: OwnedFd,
     /// Which faults it serves.
-    pub served: Served,
+    pub way: Faults,
 }
 
 /// A descriptor that the kernel gave, if it did.
@@ -99,24 +90,21 @@ fn by_device() -> Option<OwnedFd> {
 }
 
 impl Userfault {
-    /// The best that this process may have; `None`: none at all.
-    pub fn new() -> Option<Userfault> {
-        let all = || by_call(0).or_else(by_device).map(|it| (it, Served::All));
-        let own = || by_call(USER_MODE_ONLY).map(|it| (it, Served::Own));
-        let (descriptor, served) = all().or_else(own)?;
-        let mut api = Api { api: UFFD_API, features: FEATURE_MISSING_SHMEM, ioctls: 0 };
-        // SAFETY: the structure is what this ioctl takes.
-        let agreed = unsafe { libc::ioctl(descriptor.as_raw_fd(), UFFDIO_API as _, &mut api) };
-        (agreed == 0).then_some(Userfault { descriptor, served })
+    /// One that serves faults of system calls, too, if this process may have it.
+    pub fn all() -> Option<Userfault> {
+        by_call(0).or_else(by_device).and_then(|it| Userfault::agree(it, Faults::All))
     }
 
-    /// The same where only the program's own faults may be served.
-    pub fn of_own() -> Option<Userfault> {
-        let descriptor = by_call(USER_MODE_ONLY)?;
+    /// One that serves the program's own faults only.
+    pub fn own() -> Option<Userfault> {
+        by_call(USER_MODE_ONLY).and_then(|it| Userfault::agree(it, Faults::Own))
+    }
+
+    fn agree(descriptor: OwnedFd, way: Faults) -> Option<Userfault> {
         let mut api = Api { api: UFFD_API, features: FEATURE_MISSING_SHMEM, ioctls: 0 };
         // SAFETY: the structure is what this ioctl takes.
         let agreed = unsafe { libc::ioctl(descriptor.as_raw_fd(), UFFDIO_API as _, &mut api) };
-        (agreed == 0).then_some(Userfault { descriptor, served: Served::Own })
+        (agreed == 0).then_some(Userfault { descriptor, way })
     }
 
     /// From now on faults of this memory come here.

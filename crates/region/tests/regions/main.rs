@@ -1,6 +1,9 @@
 //! Regions and transactions, end to end.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod isolation;
+mod signals;
+
 use fs::{Creation, FileSystem, Handle, Ino, NewNode};
 use pool::{FormatOptions, OpenOptions, SliceSpec};
 use region::{Error, Faults, Isolation, PAGE_BYTES, Region, Regions, Settings};
@@ -72,7 +75,10 @@ fn ways() -> Vec<Option<Faults>> {
     let works = |way: &Option<Faults>| {
         Regions::new(&fs, &Settings { faults: *way, ..Settings::default() }).is_ok()
     };
-    let ways: Vec<_> = [Some(Faults::All), Some(Faults::Own)].into_iter().filter(works).collect();
+    let ways: Vec<_> = [Some(Faults::All), Some(Faults::Own), Some(Faults::Signals)]
+        .into_iter()
+        .filter(works)
+        .collect();
     assert!(!ways.is_empty(), "no way to serve faults here");
     ways
 }
@@ -187,13 +193,17 @@ fn whatever_changes_the_file_is_seen_when_the_call_has_returned() {
 /// Words go up only; pages come and go meanwhile, and whoever loads one never sees an older one.
 #[test]
 fn loads_never_go_back_while_pages_come_and_go() {
+    ways().into_iter().for_each(loads_never_go_back);
+}
+
+fn loads_never_go_back(faults: Option<Faults>) {
     const PAGES: usize = 2048;
     let pool = TestPool::new(64 * MIB, None);
     let fs = pool.open();
     let file = make(&fs, "file");
     fs.write(&file, 0, &vec![0; PAGES * PAGE_BYTES]).unwrap();
     // one in eight pages has room
-    let settings = Settings { memory_bytes: MIB, faults: None };
+    let settings = Settings { memory_bytes: MIB, faults };
     let regions = Regions::new(&fs, &settings).unwrap();
     let region = &Region::map(&regions, &file, 0, (PAGES * PAGE_BYTES) as u64).unwrap();
     let (regions, done) = (&regions, &AtomicBool::new(false));
@@ -231,10 +241,14 @@ fn loads_never_go_back_while_pages_come_and_go() {
 
 #[test]
 fn a_region_larger_than_dram_and_slices_is_what_was_committed() {
+    ways().into_iter().for_each(a_large_region_is_what_was_committed);
+}
+
+fn a_large_region_is_what_was_committed(faults: Option<Faults>) {
     let pool = TestPool::new(16 * MIB, Some(160 * MIB));
     let fs = pool.open();
     let file = make(&fs, "file");
-    let settings = Settings { memory_bytes: 8 * MIB, faults: None };
+    let settings = Settings { memory_bytes: 8 * MIB, faults };
     let regions = Regions::new(&fs, &settings).unwrap();
     let len = 64 * MIB as usize;
     let region = Region::map(&regions, &file, 0, len as u64).unwrap();
@@ -262,65 +276,6 @@ fn a_region_larger_than_dram_and_slices_is_what_was_committed() {
     assert!(info.resident_bytes <= info.memory_bytes * 21 / 20, "{info:?}");
     drop((region, regions, file, fs));
     assert!(fs::check(&pool.dir()).unwrap().findings.is_empty());
-}
-
-/// Two of three accounts are looked at, one is changed: where each change follows from what was
-/// read, only serialisable transactions keep what must hold.
-#[test]
-fn conflicts_are_found_and_tried_again() {
-    let pool = TestPool::new(64 * MIB, None);
-    let fs = pool.open();
-    let (one, two) = (make(&fs, "one"), make(&fs, "two"));
-    let regions = &Regions::new(&fs, &Settings::default()).unwrap();
-    let parts = &[
-        Region::map(regions, &one, 0, 1 << 16).unwrap(),
-        Region::map(regions, &two, 0, 1 << 16).unwrap(),
-    ];
-    for (level, total) in [(Isolation::Serialisable, 4000), (Isolation::Snapshot, 4000)] {
-        let mut tx = regions.begin().unwrap();
-        parts.iter().for_each(|part| tx.put(part, 0, &0u64).unwrap());
-        tx.commit().unwrap();
-        let step = move |seed: u64| {
-            let mut state = seed;
-            for _ in 0..1000 {
-                let part = &parts[random(&mut state) as usize % 2];
-                let done: Result<(), Error> = regions.transact(level, |tx| {
-                    let value: u64 = tx.get(part, 0)?;
-                    tx.put(part, 0, &(value + 1))
-                });
-                done.unwrap();
-            }
-        };
-        std::thread::scope(|scope| {
-            (1..5).for_each(|seed| drop(scope.spawn(move || step(seed))));
-        });
-        let sum: u64 = parts.iter().map(|part| part.get::<u64>(0).unwrap()).sum();
-        assert_eq!(sum, total, "{level:?}: no addition is lost");
-    }
-    // write skew: a snapshot lets it happen, a serialisable transaction does not
-    for (level, happens) in [(Isolation::Snapshot, true), (Isolation::Serialisable, false)] {
-        let mut first = regions.begin_with(level).unwrap();
-        let mut second = regions.begin_with(level).unwrap();
-        let _: u64 = first.get(&parts[0], 64).unwrap();
-        let _: u64 = second.get(&parts[1], 64).unwrap();
-        first.put(&parts[1], 64, &random(&mut 5)).unwrap();
-        second.put(&parts[0], 64, &random(&mut 6)).unwrap();
-        first.commit().unwrap();
-        let second = second.commit();
-        assert_eq!(second.is_ok(), happens, "{level:?}: {second:?}");
-        let mut tx = regions.begin().unwrap();
-        parts.iter().for_each(|part| tx.put(part, 64, &0u64).unwrap());
-        tx.commit().unwrap();
-    }
-    // what was read must be of one moment
-    let mut reader = regions.begin_with(Isolation::Snapshot).unwrap();
-    let _: u64 = reader.get(&parts[0], 0).unwrap();
-    let mut tx = regions.begin().unwrap();
-    parts.iter().for_each(|part| tx.put(part, 0, &u64::MAX).unwrap());
-    tx.commit().unwrap();
-    let error = reader.get::<u64>(&parts[1], 0).unwrap_err();
-    assert!(error.is_conflict(), "{error}");
-    assert!(reader.commit().unwrap_err().is_conflict());
 }
 
 #[test]
@@ -385,8 +340,8 @@ fn loads_are_served_while_neighbours_change_all_the_time() {
                 }
             });
         }
-        for _ in 0..20 {
-            let regions = Regions::new(fs, &Settings::default()).unwrap();
+        for faults in ways().into_iter().cycle().take(30) {
+            let regions = Regions::new(fs, &Settings { faults, ..Settings::default() }).unwrap();
             let region = Region::map(&regions, file, 0, BYTES).unwrap();
             for page in 0..BYTES as usize / PAGE_BYTES {
                 assert_eq!(region.get::<u8>(page * PAGE_BYTES).unwrap(), 1);
