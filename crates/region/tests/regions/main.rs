@@ -6,7 +6,7 @@ mod signals;
 
 use fs::{Creation, FileSystem, Handle, Ino, NewNode};
 use pool::{FormatOptions, OpenOptions, SliceSpec};
-use region::{Error, Faults, Isolation, PAGE_BYTES, Region, Regions, Settings};
+use region::{Error, Faults, PAGE_BYTES, Region, Regions, Settings};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
