@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::lab::{Lab, OWNER, Shape};
 use crate::options::Options;
 use fs::{Call, Handle, Ino, NewNode, RenameMode};
+use region::{Faults, Region, Regions, Settings};
 use std::hint::black_box;
 use std::sync::Arc;
 
@@ -45,6 +46,8 @@ pub enum Operation {
     Mkdir,
     /// Remove a directory.
     Rmdir,
+    /// Commit 64 bytes to a page of a region.
+    Commit64b,
     /// Count a call that does nothing, as the mount counts every one.
     Meter,
 }
@@ -65,6 +68,7 @@ const OPERATIONS: &[(&str, Operation)] = &[
     ("unlink", Operation::Unlink),
     ("mkdir", Operation::Mkdir),
     ("rmdir", Operation::Rmdir),
+    ("commit_64b", Operation::Commit64b),
     ("meter", Operation::Meter),
 ];
 
@@ -82,6 +86,8 @@ impl std::str::FromStr for Operation {
 
 /// What the calls work on.
 struct Bench {
+    /// The file as memory, of who asks for that.
+    region: Option<(Region, Regions)>,
     lab: Lab,
     file: Arc<Handle>,
     names: Vec<[Vec<u8>; 2]>,
@@ -111,7 +117,11 @@ pub fn icount(options: &Options, operation: Operation, count: u64) -> Result<()>
     let names = (0..2 * count)
         .map(|n| [format!("name-{n:06}").into_bytes(), format!("other-{n:06}").into_bytes()])
         .collect();
-    let bench = Bench { lab, file, names };
+    let region = match operation {
+        Operation::Commit64b => Some(resident(&lab, &file)?),
+        _ => None,
+    };
+    let bench = Bench { region, lab, file, names };
     prepare(&bench, operation, 2 * count)?;
     let mut input = Input {
         dice: Dice::new(12),
@@ -122,6 +132,16 @@ pub fn icount(options: &Options, operation: Operation, count: u64) -> Result<()>
     bench.lab.fs.checkpoint()?;
     icount_calls(&bench, operation, count..2 * count, &mut input)?;
     Ok(())
+}
+
+/// The file as memory, all of which is there.
+fn resident(lab: &Lab, file: &Arc<Handle>) -> Result<(Region, Regions)> {
+    // valgrind runs one thread at a time, and knows only of those that wait in a system call
+    let settings = Settings { faults: Some(Faults::Signals), ..Settings::default() };
+    let regions = Regions::new(&lab.fs, &settings)?;
+    let region = Region::map(&regions, file, 0, FILE_BYTES)?;
+    region.load(0, &mut vec![0; FILE_BYTES as usize])?;
+    Ok((region, regions))
 }
 
 /// What must be there before an operation can be done.
@@ -166,7 +186,7 @@ fn calls(
 fn ignore<T>(_: T) {}
 
 fn one_call(bench: &Bench, operation: Operation, number: usize, input: &mut Input) -> Result<()> {
-    let Bench { lab: Lab { fs, .. }, file, names } = bench;
+    let Bench { region, lab: Lab { fs, .. }, file, names } = bench;
     let [name, other] = &names[number];
     let Input { dice, sources, buffer } = input;
     let place = dice.below(FILE_BYTES / BLOCK) * BLOCK;
@@ -194,6 +214,13 @@ fn one_call(bench: &Bench, operation: Operation, number: usize, input: &mut Inpu
         Operation::Unlink => ignore(fs.unlink(Ino::ROOT, name)?),
         Operation::Mkdir => drop(fs.create(Ino::ROOT, name, NewNode::Directory, OWNER)?),
         Operation::Rmdir => ignore(fs.rmdir(Ino::ROOT, name)?),
+        Operation::Commit64b => {
+            if let Some((region, regions)) = region {
+                let mut transaction = regions.begin()?;
+                transaction.write(region, place as usize, &data[..64])?;
+                transaction.commit()?;
+            }
+        }
         Operation::Meter => {
             fs.meter().call(Call::named("read"), || black_box(Ok::<_, Error>(())))?
         }

@@ -71,6 +71,7 @@ pub use faults::fail;
 pub use faults::{Fault, fails};
 pub use lock::Holder;
 pub use mapping::Mapping;
+pub use media::pass_on;
 pub use memory::Memory;
 pub use mirror::sync_all;
 pub use open::MapOptions;

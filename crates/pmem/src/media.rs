@@ -195,7 +195,7 @@ extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut c
         let done = watched(page).is_some() && note_and_replace(page);
         *libc::__errno_location() = errno;
         if !done {
-            pass_on(signal, &BEFORE[0], info, context);
+            pass_on(signal, BEFORE[0].get(), info, context);
         }
     }
 }
@@ -208,7 +208,7 @@ extern "C" fn on_sigsegv(signal: i32, info: *mut libc::siginfo_t, context: *mut 
         let done = watched(page).is_some_and(|watched| watched.heal(page));
         *libc::__errno_location() = errno;
         if !done {
-            pass_on(signal, &BEFORE[1], info, context);
+            pass_on(signal, BEFORE[1].get(), info, context);
         }
     }
 }
@@ -292,13 +292,13 @@ fn replace(page: usize, protection: i32) -> bool {
 ///
 /// # Safety
 /// The pointers are those that the kernel gave the handler.
-unsafe fn pass_on(
+pub unsafe fn pass_on(
     signal: i32,
-    before: &OnceLock<libc::sigaction>,
+    before: Option<&libc::sigaction>,
     info: *mut libc::siginfo_t,
     context: *mut c_void,
 ) {
-    let before = before.get().filter(|before| {
+    let before = before.filter(|before| {
         before.sa_sigaction != libc::SIG_DFL && before.sa_sigaction != libc::SIG_IGN
     });
     // SAFETY: what was installed as a handler is one, with the signature that its flags say;

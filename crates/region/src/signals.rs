@@ -224,7 +224,7 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
         let is_served = is_load && handler.mark.is_here() && wait((*info).si_addr() as usize);
         *libc::__errno_location() = errno;
         if !is_served {
-            pass_on(&handler.before, signal, info, context);
+            pmem::pass_on(signal, Some(&handler.before), info, context);
         }
     }
 }
@@ -300,40 +300,6 @@ fn wait(address: usize) -> bool {
                 }
             }
             answer => return answer == GO_ON,
-        }
-    }
-}
-
-/// Does what would have been done without us.
-///
-/// # Safety
-/// The arguments are those of a handler.
-unsafe fn pass_on(
-    before: &libc::sigaction,
-    signal: libc::c_int,
-    info: *mut libc::siginfo_t,
-    context: *mut libc::c_void,
-) {
-    // SAFETY: the handler that was there before is called as the kernel would have called it. Where
-    // there was none the fault happens once more when this returns, and ends the process; what
-    // somebody sent is sent again.
-    unsafe {
-        match before.sa_sigaction {
-            libc::SIG_DFL | libc::SIG_IGN => {
-                let mut default: libc::sigaction = std::mem::zeroed();
-                default.sa_sigaction = libc::SIG_DFL;
-                libc::sigaction(signal, &default, std::ptr::null_mut());
-                if (*info).si_code <= 0 {
-                    libc::raise(signal);
-                }
-            }
-            function if before.sa_flags & libc::SA_SIGINFO != 0 => {
-                type Function = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
-                std::mem::transmute::<usize, Function>(function)(signal, info, context);
-            }
-            function => {
-                std::mem::transmute::<usize, extern "C" fn(libc::c_int)>(function)(signal);
-            }
         }
     }
 }
