@@ -44,6 +44,10 @@ pub fn text(sample: &Sample) -> String {
     page.one("checkpoints_total", "counter", "Checkpoints.", done.count);
     page.one("checkpoint_bytes_total", "counter", "Bytes that checkpoints wrote.", done.bytes);
     page.one("checkpoint_seconds_total", "counter", "Time in checkpoints.", done.seconds);
+    let delay = "Time that changes were delayed, so that the log does not run full.";
+    page.one("log_delayed_seconds_total", "counter", delay, done.delay_seconds);
+    let waits = "Changes that found the log full, and waited for a checkpoint.";
+    page.one("log_waits_total", "counter", waits, done.waits);
     page.one("checkpoint_last_seconds", "gauge", "Time of the last one.", done.last_seconds);
     if let Some(age) = done.age_seconds {
         page.one("checkpoint_age_seconds", "gauge", "Time since the last one.", age);

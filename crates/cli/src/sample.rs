@@ -69,6 +69,12 @@ pub struct Checkpoints {
     pub last_seconds: f64,
     /// Time since the last one ended.
     pub age_seconds: Option<f64>,
+    /// Time that changes were delayed, so that the log does not run full.
+    #[serde(default)]
+    pub delay_seconds: f64,
+    /// How often a change found the log full, and waited for one.
+    #[serde(default)]
+    pub waits: u64,
 }
 
 /// DRAM in caches of the whole pool, bytes.
@@ -157,6 +163,8 @@ impl Sample {
                 seconds: stats.checkpoint_time.as_secs_f64(),
                 last_seconds: stats.checkpoint_last.as_secs_f64(),
                 age_seconds: stats.checkpoint_age.map(|age| age.as_secs_f64()),
+                delay_seconds: stats.log_delayed.as_secs_f64(),
+                waits: stats.log_waits,
             },
             syncs: stats.syncs,
             cache: Cache {
@@ -187,6 +195,8 @@ impl Sample {
         now.count = now.count.saturating_sub(old.count);
         now.bytes = now.bytes.saturating_sub(old.bytes);
         now.seconds = (now.seconds - old.seconds).max(0.0);
+        now.delay_seconds = (now.delay_seconds - old.delay_seconds).max(0.0);
+        now.waits = now.waits.saturating_sub(old.waits);
         new.syncs = new.syncs.saturating_sub(before.syncs);
         new.tier = match (self.tier, before.tier) {
             (Some(now), Some(old)) => Some(now.since(old)),

@@ -21,6 +21,8 @@ pub fn sample(count: u64, seconds: f64) -> Sample {
             seconds: 0.5,
             last_seconds: 0.25,
             age_seconds: Some(3.0),
+            delay_seconds: 0.125,
+            waits: count / 1000,
         },
         syncs: 4,
         cache: Cache { limit_bytes: 1 << 30, held: held.clone() },

@@ -177,12 +177,15 @@ pub fn pool_lines(sample: &Sample) -> String {
     let age = done.age_seconds.map_or_else(|| "never".to_owned(), |age| format!("{age:.1} s ago"));
     let lines = format!(
         "checkpoints  {}, {} written, {} in all, the last took {}, {age}\n\
+         log          changes delayed for {}, {} waited for a checkpoint\n\
          syncs        {}\n\
          caches       {} maps, {} entries, {} tree pages, {} inodes; limit {}\n",
         done.count,
         show(done.bytes),
         seconds(done.seconds),
         seconds(done.last_seconds),
+        seconds(done.delay_seconds),
+        done.waits,
         sample.syncs,
         show(cache.map_bytes),
         show(cache.entry_bytes),

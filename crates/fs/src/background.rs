@@ -31,6 +31,7 @@ impl Core {
     #[cold]
     pub fn ask_for_checkpoint(&self) {
         if self.background.load(Ordering::Relaxed) {
+            self.log_pace.begin();
             let mut signal = self.signals.state.lock();
             if !signal.wanted {
                 signal.wanted = true;

@@ -65,6 +65,7 @@ impl Core {
         self.checkpoint_bytes.fetch_add(written.bytes, Ordering::Relaxed);
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
         self.checkpoint_times.took(began);
+        self.log_pace.took(began.elapsed());
         Ok(())
     }
 

@@ -14,6 +14,7 @@ use crate::inode_table::{self, InodeTable};
 use crate::item::REQUEST_BYTES;
 use crate::layout::Stripes;
 use crate::locks::Locks;
+use crate::log_pace::LogPace;
 use crate::meter::Meter;
 use crate::references::References;
 use crate::refused::Refusals;
@@ -65,6 +66,8 @@ pub struct Core {
     pub tier: Option<Tier>,
     /// What is to be moved there.
     pub write_back: WriteBack,
+    /// How fast changes may come.
+    pub log_pace: LogPace,
     /// Who copied what, where slices lie on several nodes.
     pub traffic: Option<Traffic>,
     /// How stripes lie over the slices.
@@ -208,6 +211,7 @@ impl Core {
             traffic: Traffic::of(&pool),
             tier: tier_of(&pool),
             write_back: WriteBack::of(&pool),
+            log_pace: LogPace::default(),
             stripes: Stripes::of(&pool),
             payload_max,
             stores_in_place: pool.domain() != pmem::Domain::Sync,
@@ -266,6 +270,9 @@ impl Core {
                 if self.write_back.pace.is_on() {
                     self.pay();
                 }
+                if self.log_pace.is_on() {
+                    self.pay_for_log();
+                }
                 return ended;
             }
         }
@@ -275,6 +282,7 @@ impl Core {
     #[cold]
     fn hold_back(&self, dirty: u64) -> Result<()> {
         if dirty > self.dirty_max.load(Ordering::Relaxed) {
+            self.log_pace.waits();
             return self.wait_for_checkpoint();
         }
         self.ask_for_checkpoint();
@@ -358,7 +366,10 @@ impl Core {
         self.pool.check_writable()?;
         match self.pool.sync_epoch() {
             // a checkpoint that begins now makes it all durable, too
-            Err(pool::Error::LogFull) => self.wait_for_checkpoint(),
+            Err(pool::Error::LogFull) => {
+                self.log_pace.waits();
+                self.wait_for_checkpoint()
+            }
             result => Ok(result?),
         }
     }

@@ -59,6 +59,7 @@ mod locks;
 mod locks_model_tests;
 #[cfg(test)]
 mod locks_tests;
+mod log_pace;
 mod map;
 mod mapped;
 pub mod meter;

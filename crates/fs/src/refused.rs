@@ -29,7 +29,10 @@ impl Core {
         let is_full = matches!(*error, LogFull | NoSpace | Lent);
         match *error {
             _ if is_full && refusals.count > REFUSALS_MAX => Err(Error::NoSpace),
-            LogFull => self.wait_for_checkpoint(),
+            LogFull => {
+                self.log_pace.waits();
+                self.wait_for_checkpoint()
+            }
             Lent | NoSpace if self.tier.is_some() => self.make_room(refusals),
             Lent if refusals.gathered => self.await_loan(),
             NoSpace if refusals.gathered => Err(Error::NoSpace),

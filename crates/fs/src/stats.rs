@@ -46,6 +46,10 @@ pub struct Stats {
     pub checkpoint_last: Duration,
     /// Time since the last one ended; none: there was none.
     pub checkpoint_age: Option<Duration>,
+    /// Time that changes were delayed, so that the log does not run full.
+    pub log_delayed: Duration,
+    /// How often a change found the log full, and waited for a checkpoint.
+    pub log_waits: u64,
     /// Syncs of the medium that closed an epoch (domain `sync`).
     pub syncs: u64,
     /// DRAM that caches may use, bytes.
@@ -188,6 +192,8 @@ impl FileSystem {
             checkpoint_time: times.all,
             checkpoint_last: times.last,
             checkpoint_age: times.ended.map(|ended| ended.elapsed()),
+            log_delayed: core.log_pace.slept(),
+            log_waits: core.log_pace.waited(),
             syncs: core.pool.syncs(),
             cache_limit_bytes: core.pool.options().memory(),
             counts_copied: core.traffic.is_some(),

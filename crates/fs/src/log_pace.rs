@@ -1,0 +1,159 @@
+//! Back-pressure of the log: while changes come faster than checkpoints fold them, those who make
+//! them are slowed down, the more the less is left of the log, and of what one checkpoint may fold;
+//! so that nobody finds either full all of a sudden and waits for a whole checkpoint.
+//!
+//! What is in use is a share of the log of the slice that has least left, or of what may be folded,
+//! if that is more. Above `FROM`, what was taken since the last look costs the time that a
+//! checkpoint takes to give as much back, times `(used - FROM) / (all - used)`: half-way to full,
+//! changes are let in as fast as checkpoints make room. All pay, one after the other, as for blocks
+//! (`pace.rs`), when they hold nothing.
+
+use crate::core::Core;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// All of it.
+const ALL: u64 = 1 << 20;
+/// What may be in use before anybody is slowed down; half of it is when a checkpoint begins.
+const FROM: u64 = ALL / 10 * 7;
+/// How often it is looked at.
+const LOOK_EVERY: Duration = Duration::from_micros(500);
+/// Shorter sleeps are saved up: the kernel's are not exact.
+const SLEEP_MIN: Duration = Duration::from_micros(200);
+/// The longest one.
+const SLEEP_MAX: Duration = Duration::from_millis(200);
+
+/// How fast changes may come.
+#[derive(Debug)]
+pub struct LogPace {
+    /// Much is in use: who ends a change is to pay.
+    on: AtomicBool,
+    /// What a checkpoint takes, ns.
+    checkpoint_ns: AtomicU64,
+    state: Mutex<State>,
+    /// Time that was slept in all, ns.
+    slept_ns: AtomicU64,
+    /// How often a change found no room, and waited for a checkpoint.
+    waits: AtomicU64,
+}
+
+#[derive(Debug)]
+struct State {
+    looked: Instant,
+    /// What was in use then.
+    used: u64,
+    /// When the last one who pays may go on.
+    last: Instant,
+}
+
+impl Default for LogPace {
+    fn default() -> LogPace {
+        let now = Instant::now();
+        LogPace {
+            on: AtomicBool::new(false),
+            checkpoint_ns: AtomicU64::new(0),
+            state: Mutex::new(State { looked: now, used: 0, last: now }),
+            slept_ns: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
+        }
+    }
+}
+
+impl LogPace {
+    /// Whether who ends a change is to pay.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.on.load(Ordering::Relaxed)
+    }
+
+    /// A checkpoint was asked for: how much is in use is to be looked at from now on.
+    pub fn begin(&self) {
+        if !self.is_on() {
+            self.on.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A checkpoint took so long.
+    pub fn took(&self, time: Duration) {
+        let before = self.checkpoint_ns.load(Ordering::Relaxed);
+        let now = time.as_nanos() as u64;
+        let both = if before == 0 { now } else { (before + now) / 2 };
+        self.checkpoint_ns.store(both, Ordering::Relaxed);
+    }
+
+    /// A change found no room, and waits for a checkpoint.
+    pub fn waits(&self) {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often one did.
+    pub fn waited(&self) -> u64 {
+        self.waits.load(Ordering::Relaxed)
+    }
+
+    /// Time that changes were delayed in all.
+    pub fn slept(&self) -> Duration {
+        Duration::from_nanos(self.slept_ns.load(Ordering::Relaxed))
+    }
+}
+
+/// What it costs that `used` is in use, of which `taken` was taken last, in times that a checkpoint
+/// takes.
+fn cost_of(used: u64, taken: u64) -> f64 {
+    let over = used.saturating_sub(FROM);
+    let left = ALL.saturating_sub(used).max(1);
+    taken as f64 / ALL as f64 * (over as f64 / left as f64)
+}
+
+impl Core {
+    /// What is in use of the log, or of what a checkpoint may fold, whichever is more.
+    fn log_in_use(&self) -> u64 {
+        let share = |used: u64, all: u64| (used.saturating_mul(ALL) / all.max(1)).min(ALL);
+        let logs = self.pool.slices().iter().map(|slice| {
+            let (free, all) = slice.log.chunks_free();
+            share((all - free) as u64, all as u64)
+        });
+        let dirty = self.dirty_units.load(Ordering::Relaxed);
+        logs.max().unwrap_or(0).max(share(dirty, self.dirty_max.load(Ordering::Relaxed)))
+    }
+
+    /// Pays for what changes have taken of the log. The thread holds nothing.
+    #[cold]
+    pub fn pay_for_log(&self) {
+        let pace = &self.log_pace;
+        let now = Instant::now();
+        let mut state = pace.state.lock();
+        if now - state.looked > LOOK_EVERY {
+            let used = self.log_in_use();
+            let cost = cost_of(used, used.saturating_sub(state.used));
+            let checkpoint = Duration::from_nanos(pace.checkpoint_ns.load(Ordering::Relaxed));
+            let cost = checkpoint.mul_f64(cost.min(1e3));
+            state.last = (state.last.max(now) + cost).min(now + SLEEP_MAX);
+            (state.looked, state.used) = (now, used);
+            if used < FROM {
+                pace.on.store(false, Ordering::Relaxed);
+            }
+        }
+        let sleep = state.last.saturating_duration_since(now);
+        drop(state);
+        if sleep > SLEEP_MIN {
+            std::thread::sleep(sleep);
+            pace.slept_ns.fetch_add(now.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cost_grows_from_none_to_what_holds_everybody_up() {
+        let percent = |used: u64| cost_of(ALL / 100 * used, ALL / 100) * 100.0;
+        assert_eq!([0, 50, 69].map(percent), [0.0; 3]);
+        assert!((percent(85) - 1.0).abs() < 0.01, "half-way, as fast as a checkpoint makes room");
+        assert!((71..100).all(|used| percent(used) < percent(used + 1)));
+        assert!(percent(100) > 100.0, "when it is full, longer than the checkpoint takes");
+    }
+}
