@@ -65,8 +65,8 @@ pub struct Core {
     pub tier: Option<Tier>,
     /// What is to be moved there.
     pub write_back: WriteBack,
-    /// Who copied what, where slices lie on several nodes.
-    pub traffic: Option<Traffic>,
+    /// Who copied what.
+    pub traffic: Traffic,
     /// How stripes lie over the slices.
     pub stripes: Stripes,
     /// Longest payload of a record, apart from the id of a request.

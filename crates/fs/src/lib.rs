@@ -112,7 +112,7 @@ pub use check::{CheckReport, Finding, check, check_candidates, check_watched};
 pub use commit::{Expected, Write};
 pub use core::stop_clock;
 pub use error::{Error, Result};
-pub use extents::{ExtentOn, FileExtent, NearSlice};
+pub use extents::{ExtentOn, FileExtent, FileExtras, NearSlice};
 pub use format::{format, format_mappings, format_watched};
 pub use layout::Layout;
 pub use lock_types::{

@@ -133,6 +133,11 @@ impl Tier {
         self.copies.get(addr).is_some()
     }
 
+    /// The same for who counts those: none of them is used thereby.
+    pub fn has_copy(&self, addr: BlockAddr) -> bool {
+        self.copies.has(addr)
+    }
+
     /// A block that has just got this place lies in a slice, too, where nobody owns it any more.
     pub fn keep(&self, addr: BlockAddr, near: BlockAddr) {
         self.copies.put(addr, near);
