@@ -180,7 +180,7 @@ impl Core {
     }
 
     /// All slots of a leaf as they were at one moment.
-    fn views_of(&self, inode: &Inode, index: u64) -> Result<Vec<SlotView>> {
+    pub fn views_of(&self, inode: &Inode, index: u64) -> Result<Vec<SlotView>> {
         loop {
             let Some(leaf) = self.leaf(inode, index)? else { return Ok(Vec::new()) };
             if let Some(sequence) = leaf.begin_read() {

@@ -16,6 +16,7 @@ mod by_slice;
 mod bytes;
 mod calibrate;
 mod check;
+mod check_below;
 mod check_live;
 mod check_names;
 mod check_places;

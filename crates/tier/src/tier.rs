@@ -296,7 +296,7 @@ impl Drop for Loads<'_> {
 }
 
 /// Reads or writes blocks of the device that this one is on.
-fn transfer(devices: &[Capacity], addr: BlockAddr, transfers: &mut [Transfer<'_>]) -> Result<()> {
+pub(crate) fn transfer(devices: &[Capacity], addr: BlockAddr, transfers: &mut [Transfer<'_>]) -> Result<()> {
     let device = addr.device().and_then(|device| devices.get(device));
     let device =
         device.ok_or_else(|| Error::Device(format!("{addr} is on no device of this pool")))?;

@@ -11,6 +11,7 @@ mod larger;
 mod objects;
 mod refused;
 mod reserved;
+mod rotten;
 mod shared;
 
 use common::{TestPool, options};
