@@ -11,6 +11,7 @@ use crate::layout::Layout;
 use crate::map::BlockMap;
 use crate::mapped::Mappings;
 use crate::range_lock::RangeLock;
+use crate::read_ahead::ReadAhead;
 use crate::types::{Attr, FileKind, Ino, Timestamp};
 use crate::xattr::Xattrs;
 use ::locks::{Mutex, RwLock};
@@ -95,6 +96,8 @@ pub struct Inode {
     pub reserves: AtomicBool,
     /// Who keeps copies of its bytes.
     pub mappings: Mappings,
+    /// How far ahead it is read from the capacity tier.
+    pub read_ahead: ReadAhead,
     /// Handles.
     pub opens: AtomicU32,
     /// Writes since the last sync, as far as it matters (`inline.rs`).
@@ -141,6 +144,7 @@ impl Inode {
             opens: AtomicU32::new(0),
             unsynced: AtomicU32::new(UNSYNCED_MAX),
             mappings: Mappings::default(),
+            read_ahead: ReadAhead::default(),
         }
     }
 

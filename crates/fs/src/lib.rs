@@ -71,6 +71,7 @@ mod range_lock;
 #[cfg(test)]
 mod range_lock_tests;
 mod read;
+mod read_ahead;
 mod read_block;
 mod references;
 mod refused;
