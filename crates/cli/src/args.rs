@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use nearside::SliceSpec;
 
 use crate::{
-    bench, calibrate, cat, check, cp, df, ls, manual, mkdir, mv, resilver, rm, scrub, set, size,
-    stat, stats, tier, top, topology, tree, whereis,
+    bench, calibrate, cat, check, cp, df, ls, manual, mkdir, mv, region, resilver, rm, scrub, set,
+    size, stat, stats, tier, top, topology, tree, whereis,
 };
 
 /// Files on persistent memory: a pool of slices, one for each NUMA node, mounted for every program.
@@ -56,6 +56,8 @@ pub enum Command {
     Resilver(resilver::ResilverArgs),
     /// Look after the capacity tier of a pool: the devices below its slices.
     Tier(tier::TierArgs),
+    /// Look after regions: files that programs map as transactional memory.
+    Region(region::RegionArgs),
     /// Show how much space a pool has, slice by slice.
     Df(df::DfArgs),
     /// List a directory of a pool.
@@ -335,6 +337,9 @@ mod tests {
             "nearside tier status POOL --json",
             "nearside tier flush POOL --json",
             "nearside tier evict POOL --json",
+            "nearside region create POOL /a --size 1G --mode 640 --reserve",
+            "nearside region info POOL:/a --json",
+            "nearside region dump POOL /a --offset 4K --length 16 --raw",
             "nearside format POOL --slice /a --capacity /b:5G --capacity /dev/c",
             "nearside resilver POOL --slice 1 --onto /dev/dax1.0 --json",
             "nearside ls -la POOL:/a --json",
@@ -366,6 +371,10 @@ mod tests {
             "nearside tier POOL",
             "nearside tier flush",
             "nearside bench deck --array 1KB",
+            "nearside region POOL /a",
+            "nearside region create POOL /a",
+            "nearside region create POOL /a --size 0",
+            "nearside region create POOL /a --size 1K --mode 8",
         ];
         for line in wrong {
             assert!(Cli::try_parse_from(line.split_whitespace()).is_err(), "{line}");

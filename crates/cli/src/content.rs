@@ -112,4 +112,13 @@ impl Content {
     pub fn set_len(&self, bytes: u64) -> io::Result<()> {
         on_file!(self, file => file.set_len(bytes), file.set_len(bytes))
     }
+
+    /// Sets space aside for its first `bytes`; it is at least that long then.
+    pub fn reserve(&self, bytes: u64) -> io::Result<()> {
+        let kernel = |file: &fs::File| {
+            let flags = rustix::fs::FallocateFlags::empty();
+            rustix::fs::fallocate(file, flags, 0, bytes).map_err(io::Error::from)
+        };
+        on_file!(self, file => kernel(file), file.allocate(0, bytes))
+    }
 }

@@ -4,6 +4,7 @@ use nearside::files::{Copied, WorkerStats};
 use nearside::{FileSystem, MirrorState};
 use serde::{Deserialize, Serialize};
 
+use crate::sample::Sample;
 use crate::tier::facts::{DeviceFacts, TierFacts};
 
 /// What a pool says about itself.
@@ -42,6 +43,9 @@ pub struct Facts {
     /// What the capacity tier does, if the pool has one.
     #[serde(default)]
     pub tier: Option<TierFacts>,
+    /// Bytes that went to the slices for each that programs wrote through the server, if any were.
+    #[serde(default)]
+    pub bytes_per_user_byte: Option<f64>,
 }
 
 /// How far stale copies are brought up to date.
@@ -106,7 +110,8 @@ pub struct SliceFacts {
     pub copied: CopiedFacts,
 }
 
-/// Bytes of a slice that callers copied themselves, where slices lie on several nodes.
+/// Bytes of a slice that callers copied themselves; what they read only where slices lie on several
+/// nodes.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct CopiedFacts {
     /// Read by callers on its node.
@@ -251,6 +256,7 @@ impl Facts {
             resilver,
             devices: info.devices.into_iter().map(DeviceFacts::from).collect(),
             tier: stats.tier.map(TierFacts::from),
+            bytes_per_user_byte: Sample::of(&stats).bytes_per_user_byte(),
         }
     }
 

@@ -26,6 +26,8 @@ struct Info<'a> {
     /// Free in slices, but not for files.
     kept_bytes: u64,
     inodes: u64,
+    /// Bytes that went to the slices for each that programs wrote; none before any did.
+    bytes_per_user_byte: Option<f64>,
     slices: Vec<Slice<'a>>,
     /// The devices of the capacity tier.
     devices: &'a [DeviceFacts],
@@ -103,6 +105,7 @@ fn info<'a>(pool: &Path, facts: &'a Facts) -> Info<'a> {
         free_bytes: facts.bytes(facts.blocks_free),
         kept_bytes: facts.bytes(facts.blocks_kept()),
         inodes: facts.inodes,
+        bytes_per_user_byte: facts.bytes_per_user_byte,
         slices: slices.collect(),
         devices: &facts.devices,
         resilver: facts.resilver.as_ref(),
@@ -122,7 +125,7 @@ fn text(info: &Info<'_>) -> String {
     let percent = (info.used_bytes * 100).checked_div(info.bytes).unwrap_or(0);
     text.push_str(&format!(
         "log         {} in use\nspace       {}, {} used ({percent} %), {} free, {} kept\n\
-         inodes      {}\n\n",
+         inodes      {}\n",
         show(info.log_used_bytes),
         show(info.bytes),
         show(info.used_bytes),
@@ -130,6 +133,10 @@ fn text(info: &Info<'_>) -> String {
         show(info.kept_bytes),
         info.inodes
     ));
+    if let Some(each) = info.bytes_per_user_byte {
+        text.push_str(&format!("writes      {each} PM bytes per user byte\n"));
+    }
+    text.push('\n');
     let copies = info.slices.iter().filter_map(|slice| slice.mirror);
     if copies.clone().count() > 0 {
         let single = copies.filter(|mirror| mirror.state != "current").count();

@@ -39,6 +39,7 @@ mod placed;
 mod plan;
 mod pool_path;
 mod progress;
+mod region;
 mod repair;
 mod resilver;
 mod rm;
@@ -96,6 +97,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Scrub(args) => scrub::run(args),
         Command::Resilver(args) => resilver::run(args),
         Command::Tier(args) => tier::run(args),
+        Command::Region(args) => region::run(args),
         Command::Df(args) => df::run(args),
         Command::Ls(args) => ls::run(args),
         Command::Tree(args) => tree::run(args),

@@ -166,6 +166,7 @@ fn tier(page: &mut Page, sample: &Sample) {
     let rows = [
         ("hits_total", "counter", "Looks that found their block without a device.", tier.hits),
         ("read_blocks_total", "counter", "Blocks read from devices.", tier.read_blocks),
+        ("ahead_blocks_total", "counter", "Of these ahead of readers.", tier.ahead_blocks),
         ("written_blocks_total", "counter", "Blocks written to devices.", tier.written_blocks),
         ("waits_total", "counter", "Changes that found no room, and waited.", tier.waits),
         ("moved_bytes_total", "counter", "Bytes that moved from slices to devices.", moved),

@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 
-use nearside::files::{FileExtent, Layout, NearSlice};
-use nearside_fuse::placed::{self, EXTENTS, LAYOUT, SLICES};
+use nearside::files::{FileExtent, FileExtras, Layout, NearSlice};
+use nearside_fuse::placed::{self, EXTENTS, EXTRAS, LAYOUT, SLICES};
 
 use crate::xattrs;
 
@@ -22,6 +22,11 @@ pub fn set_layout(path: &Path, layout: Layout) -> io::Result<()> {
 /// Some extents of a file from `offset` on, and where to go on.
 pub fn extents(path: &Path, offset: u64) -> io::Result<(Vec<FileExtent>, Option<u64>)> {
     ask(path, &format!("{EXTENTS}{offset}"), placed::extents)
+}
+
+/// What a file has beside them from `offset` on, and where to go on.
+pub fn extras(path: &Path, offset: u64) -> io::Result<(FileExtras, Option<u64>)> {
+    ask(path, &format!("{EXTRAS}{offset}"), placed::extras)
 }
 
 /// The pool's slices.

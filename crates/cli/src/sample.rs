@@ -29,7 +29,7 @@ pub struct Sample {
     pub syncs: u64,
     /// DRAM in caches.
     pub cache: Cache,
-    /// Whether `copied` of the slices is counted.
+    /// Whether what callers wrote is counted: older servers did so on several nodes only.
     #[serde(default)]
     pub counts_copied: bool,
     /// The capacity tier, if the pool has one.
@@ -150,12 +150,22 @@ pub struct SliceCall {
 impl Sample {
     /// Of the pool in `pool`, mounted on `dir`.
     pub fn new(stats: &Stats, pool: &Path, dir: &Path, serving: Duration) -> Sample {
-        let slices: Vec<_> = stats.slices.iter().map(SliceSample::new).collect();
         Sample {
             pool: pool.display().to_string(),
             dir: dir.display().to_string(),
-            process: std::process::id(),
             serving_seconds: serving.as_secs_f64(),
+            ..Sample::of(stats)
+        }
+    }
+
+    /// What an engine has counted, wherever it is.
+    pub fn of(stats: &Stats) -> Sample {
+        let slices: Vec<_> = stats.slices.iter().map(SliceSample::new).collect();
+        Sample {
+            pool: String::new(),
+            dir: String::new(),
+            process: std::process::id(),
+            serving_seconds: 0.0,
             calls: stats.calls.iter().map(CallSample::new).collect(),
             checkpoints: Checkpoints {
                 count: stats.checkpoints,
@@ -171,7 +181,7 @@ impl Sample {
                 limit_bytes: stats.cache_limit_bytes,
                 held: slices.iter().fold(Held::default(), |sum, slice| sum.and(&slice.cache)),
             },
-            counts_copied: stats.counts_copied,
+            counts_copied: true,
             tier: stats.tier.map(TierFacts::from),
             slices,
         }
@@ -209,7 +219,7 @@ impl Sample {
     }
 
     /// Bytes that went to the slices (logs, checkpoints, blocks) for each that programs wrote; none
-    /// where blocks are not counted, or nothing was written.
+    /// where an older server does not count blocks, or nothing was written.
     pub fn bytes_per_user_byte(&self) -> Option<f64> {
         let mut written = self.calls.iter().filter(|call| call.call == "write");
         let user = written.next().map(|call| call.bytes).filter(|bytes| *bytes > 0)?;

@@ -22,10 +22,10 @@ Examples:
 p50 and p99 are the times that half and 99 % of the calls stayed below, to a quarter. A slice's
 calls are those that CPUs near it served, its cache is what DRAM holds of it; checkpoints are the
 whole pool's. Of a capacity tier: how much of the slices is in use (dirty), what moves to the
-devices, and what DRAM holds of them. Where slices lie on several nodes, and so copied blocks are
-counted: the bytes that went to persistent memory for each that programs wrote. With --json each
-look is one line. A server that follows another one (see nearside upgrade) counts from its own
-beginning. The server tells the pool's owner and root.")]
+devices, and what DRAM holds of them. Writes are shown with the bytes that went to persistent
+memory for each that programs wrote. With --json each look is one line. A server that follows
+another one (see nearside upgrade) counts from its own beginning. The server tells the pool's owner
+and root.")]
 pub struct StatsArgs {
     /// A mounted pool: its directory, or the one it is mounted on.
     #[arg(value_name = "DIR|POOL")]

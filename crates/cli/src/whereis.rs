@@ -135,7 +135,7 @@ pub fn run(args: &WhereArgs) -> Result<()> {
 type Part = (Vec<FileExtent>, Option<u64>);
 
 /// All extents; a directory has none. What says to go on where it was is not believed.
-fn all(is_dir: bool, some: &mut dyn FnMut(u64) -> Result<Part>) -> Result<Vec<FileExtent>> {
+pub fn all(is_dir: bool, some: &mut dyn FnMut(u64) -> Result<Part>) -> Result<Vec<FileExtent>> {
     let mut extents: Vec<FileExtent> = Vec::new();
     let mut from = if is_dir { None } else { Some(0) };
     while let Some(offset) = from {

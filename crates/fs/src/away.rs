@@ -6,7 +6,6 @@
 
 use crate::core::Core;
 use crate::error::{Error, Result};
-use crate::slot::SlotView;
 use crate::system::{FileSystem, Handle};
 use pool::{BLOCK_BYTES, BlockAddr, OpenOptions, Pool, Recovery};
 use std::path::Path;
@@ -93,18 +92,6 @@ impl Core {
         if let Some(tier) = &self.tier {
             tier.let_go();
         }
-    }
-
-    /// Brings into memory what of these is not, `first` in any case.
-    #[cold]
-    pub fn fetch_views(&self, first: BlockAddr, views: &[SlotView]) -> Result<()> {
-        let is_away = |addr: &BlockAddr| {
-            let tier = self.tier.as_ref().filter(|_| addr.device().is_some() && *addr != first);
-            tier.is_some_and(|tier| !tier.has(*addr))
-        };
-        let mut addrs = vec![first];
-        addrs.extend(views.iter().map(|view| view.addr).filter(is_away));
-        self.fetch(&addrs)
     }
 
     /// What is cached of a block does not match its checksum: the next one who wants it reads it

@@ -4,6 +4,7 @@
 //! state that an open would recover: one tree a slice, whatever the crash left.
 
 use crate::attr::Stored;
+use crate::check_below::Below;
 use crate::check_places::stored_patches;
 use crate::core::Core;
 use crate::dir::{Dirent, cookie_base};
@@ -192,6 +193,8 @@ pub struct State {
     pub entries: Vec<(Ino, Dirent)>,
     /// Of a pool in use: the leaves whose data is to be looked at later; none: at once.
     pub leaves: Option<Vec<(Ino, u64)>>,
+    /// Blocks on devices that are to be verified together.
+    pub below: Vec<Below>,
 }
 
 /// The tree of one slice.
@@ -246,6 +249,7 @@ impl Checker<'_> {
                 self.report.add(format!("slice {slice}, tree"), error.to_string());
             }
         }
+        self.verify_below();
     }
 
     fn value(&mut self, slice: u8, key: &Key, value: &[u8], tree: Tree<'_>) {
@@ -271,15 +275,6 @@ impl Checker<'_> {
         }
     }
 
-    fn ticket(&mut self, slice: u8, key: &Key, value: &[u8]) {
-        self.report.requests += 1;
-        let in_place = slice == keys::TICKETS_SLICE && key.index < tickets::NUMBER_MAX;
-        let new = tickets::decode(value).is_some_and(|id| self.state.requests.insert(id));
-        if !in_place || !new {
-            self.report.add(format!("slice {slice}, tree"), format!("{key:?} makes no sense"));
-        }
-    }
-
     fn inode_value(&mut self, ino: Ino, key: &Key, value: &[u8], tree: Tree<'_>) -> Option<()> {
         let seen = self.state.inodes.entry(ino).or_default();
         match key.kind {
@@ -298,7 +293,7 @@ impl Checker<'_> {
                     let block = key.index * leaf::LEAF_BLOCKS + named.slot as u64;
                     let over = self.state.overlays.get(&(ino, block)).cloned();
                     let over = over.or_else(|| patches.get(&block).cloned());
-                    self.block(ino, block, named, over.as_deref());
+                    self.block(ino, block, named, over);
                 }
             }
             keys::PATCH => {
@@ -325,7 +320,7 @@ impl Checker<'_> {
         Some(())
     }
 
-    fn block(&mut self, ino: Ino, block: u64, named: Named, patches: Option<&Patches>) {
+    fn block(&mut self, ino: Ino, block: u64, named: Named, patches: Option<Arc<Patches>>) {
         let Placed { addr, crc } = named.placed;
         let file_place = format!("inode {}, file offset {}", ino.0, block * BLOCK_BYTES);
         if !self.core.pool.contains(addr) {
@@ -351,7 +346,10 @@ impl Checker<'_> {
         }
         self.report.blocks += 1;
         self.tell();
-        if let Some(what) = self.core.check_copies(addr, patches, crc) {
+        if addr.device().is_some() {
+            return self.verify_later(Below { place: file_place, addr, patches, crc });
+        }
+        if let Some(what) = self.core.check_copies(addr, patches.as_deref(), crc) {
             self.report.add(file_place, what);
         }
     }

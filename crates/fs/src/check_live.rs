@@ -3,20 +3,25 @@
 //! What the trees say is checked as of a checkpoint that begins with the check: an epoch is pinned,
 //! so that no page of it is used again meanwhile. Blocks change in place, so what lies in them is
 //! compared with the checksums of now: leaf by leaf, under the lock of the leaf's range, while its
-//! writers wait for the moment that it takes to read half a megabyte. What was made since is not
+//! writers wait for the moment that it takes to read half a megabyte; they never wait for a device
+//! (`check_below.rs`). What was made since is not
 //! looked at: it is not older than the check.
 
 use crate::check::{CheckReport, Each, State, checked};
 use crate::core::Core;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::inode::Inode;
 use crate::leaf::LEAF_BLOCKS;
 use crate::leaves::leaf_of;
 use crate::read_block::damaged_block;
 use crate::second_copy::{Copies, one_copy};
+use crate::slot::SlotView;
 use crate::system::FileSystem;
 use crate::types::Ino;
 use pool::{BLOCK_BYTES, Folded, Pages};
 
+/// Leaves whose data is verified before it rests.
+pub const BATCH_LEAVES: usize = 4;
 /// How often trees are looked at in which something is wrong.
 const LOOKS: usize = 3;
 
@@ -39,11 +44,11 @@ impl FileSystem {
         }
         let leaf_bytes = LEAF_BLOCKS * BLOCK_BYTES;
         let of = leaves.len() as u64 * leaf_bytes;
-        for (done, (ino, index)) in (0..).zip(&leaves) {
+        for (done, batch) in (0..).step_by(BATCH_LEAVES).zip(leaves.chunks(BATCH_LEAVES)) {
             if !each(done * leaf_bytes, of) {
                 return Ok(None);
             }
-            core.check_leaf(*ino, *index, &mut report, None);
+            core.check_leaves(batch, &mut report, None);
         }
         each(of, of);
         Ok(Some(report))
@@ -71,28 +76,24 @@ impl Core {
         checked(self, (&folded, &pages), CheckReport::default(), state, each)
     }
 
-    /// Verifies the data of a leaf, in all copies. With `mended` damaged copies are written again
-    /// from whole ones, and told there; without it they are findings.
+    /// Verifies the data of a leaf in slices, in all copies; what lies on devices is for `later`.
+    /// With `mended` damaged copies are written again from whole ones, and told there; without it
+    /// they are findings.
     pub(crate) fn check_leaf(
         &self,
-        ino: Ino,
+        inode: &Inode,
         index: u64,
         report: &mut CheckReport,
-        mut mended: Option<&mut Vec<String>>,
+        mended: &mut Option<&mut Vec<String>>,
+        later: &mut dyn FnMut(u64, SlotView),
     ) {
-        let inode = match self.inode(ino) {
-            Ok(inode) => inode,
-            // removed since
-            Err(Error::NotFound) => return,
-            Err(error) => return report.add(crate::check::inode_place(ino), error.to_string()),
-        };
         let first = index * LEAF_BLOCKS;
         let _range = inode.ranges.lock(first, first + LEAF_BLOCKS - 1);
         // not before the lock: who waits must not keep blocks from being used again
         let _pin = crossbeam_epoch::pin();
         for block in first..first + LEAF_BLOCKS {
-            let place = || format!("inode {}, file offset {}", ino.0, block * BLOCK_BYTES);
-            let view = match self.view_block(&inode, block) {
+            let place = || format!("inode {}, file offset {}", inode.ino.0, block * BLOCK_BYTES);
+            let view = match self.view_block(inode, block) {
                 Ok(view) => view,
                 // the leaf as a whole: once is enough
                 Err(error) => return report.add(place(), error.to_string()),
@@ -101,6 +102,10 @@ impl Core {
                 continue;
             }
             report.blocks += 1;
+            if view.addr.device().is_some() {
+                later(block, view);
+                continue;
+            }
             let patches = view.patches.as_deref();
             let verify = |mend| self.verify_copies(view.addr, patches, view.crc, mend);
             let mut verified = verify(false);
@@ -121,7 +126,7 @@ impl Core {
                     report.add(place(), one_copy(view.addr, which))
                 }
                 Ok(Copies::Lost) => {
-                    report.add(place(), damaged_block(&inode, block, view.addr).to_string());
+                    report.add(place(), damaged_block(inode, block, view.addr).to_string());
                 }
                 Err(error) => report.add(place(), error.to_string()),
             }

@@ -9,6 +9,7 @@ use crate::keys;
 use crate::leaf::LEAF_BLOCKS;
 use crate::patches::Patches;
 use crate::references;
+use crate::tickets;
 use crate::types::Ino;
 use pool::BLOCK_BYTES;
 use pool::tree::{self, Key};
@@ -24,6 +25,16 @@ impl Checker<'_> {
             // a shared block is looked at in each of its places
             let of = all.saturating_sub(free).max(done);
             (self.each)(done * BLOCK_BYTES, of * BLOCK_BYTES);
+        }
+    }
+
+    /// A value of the tree that remembers a request.
+    pub fn ticket(&mut self, slice: u8, key: &Key, value: &[u8]) {
+        self.report.requests += 1;
+        let in_place = slice == keys::TICKETS_SLICE && key.index < tickets::NUMBER_MAX;
+        let new = tickets::decode(value).is_some_and(|id| self.state.requests.insert(id));
+        if !in_place || !new {
+            self.report.add(format!("slice {slice}, tree"), format!("{key:?} makes no sense"));
         }
     }
 

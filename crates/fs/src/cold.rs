@@ -41,6 +41,13 @@ impl ColdLeaf {
         ColdLeaf { inode, index, blocks, twins, reserved, more: false }
     }
 
+    /// One block of it, as it was when it was looked at.
+    pub fn of_block(inode: Arc<Inode>, block: u64, view: SlotView) -> ColdLeaf {
+        let mut cold = ColdLeaf::new(inode, block / LEAF_BLOCKS);
+        cold.blocks.push(Cold { block, view });
+        cold
+    }
+
     fn has_any(&self) -> bool {
         self.more || self.blocks.len() + self.twins.len() + self.reserved.len() > 0
     }

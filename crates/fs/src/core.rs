@@ -68,8 +68,8 @@ pub struct Core {
     pub write_back: WriteBack,
     /// How fast changes may come.
     pub log_pace: LogPace,
-    /// Who copied what, where slices lie on several nodes.
-    pub traffic: Option<Traffic>,
+    /// Who copied what.
+    pub traffic: Traffic,
     /// How stripes lie over the slices.
     pub stripes: Stripes,
     /// Longest payload of a record, apart from the id of a request.

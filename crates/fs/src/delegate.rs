@@ -215,9 +215,7 @@ impl Core {
     /// The caller itself copied so many bytes of a slice.
     #[inline]
     pub fn copied(&self, kind: Kind, slice: u8, bytes: usize) {
-        if let Some(traffic) = &self.traffic {
-            traffic.count(&self.pool, slice, kind, bytes as u64);
-        }
+        self.traffic.count(&self.pool, slice, kind, bytes as u64);
     }
 
     /// Who copies what of these.

@@ -45,6 +45,15 @@ pub struct FileExtent {
     pub at: u64,
 }
 
+/// What a file has beside its extents, bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FileExtras {
+    /// Blocks that are set aside for holes, in slices or on devices.
+    pub reserved: u64,
+    /// Blocks in slices that hold what some of its blocks on devices do: they belong to nobody.
+    pub clean: u64,
+}
+
 /// A slice, and who is near it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NearSlice {
@@ -80,6 +89,17 @@ impl FileSystem {
         let inode = self.core.inode(ino)?;
         match inode.kind {
             FileKind::File => self.core.extents(&inode, offset / BLOCK_BYTES, max),
+            FileKind::Directory => Err(Error::IsDirectory),
+            _ => Err(Error::Invalid("only a regular file holds data")),
+        }
+    }
+
+    /// What a file has beside its extents, from `offset` on, and where to go on; nowhere at its
+    /// end.
+    pub fn extras(&self, ino: Ino, offset: u64) -> Result<(FileExtras, Option<u64>)> {
+        let inode = self.core.inode(ino)?;
+        match inode.kind {
+            FileKind::File => self.core.extras(&inode, offset / BLOCK_BYTES / LEAF_BLOCKS),
             FileKind::Directory => Err(Error::IsDirectory),
             _ => Err(Error::Invalid("only a regular file holds data")),
         }
@@ -142,8 +162,25 @@ impl Core {
         Ok((found, Some(index * LEAF_BLOCKS * BLOCK_BYTES)))
     }
 
+    fn extras(&self, inode: &Inode, first: u64) -> Result<(FileExtras, Option<u64>)> {
+        let has_copy = |addr: BlockAddr| self.tier.as_ref().is_some_and(|tier| tier.has_copy(addr));
+        let mut extras = FileExtras::default();
+        let mut index = self.first_leaf(inode, first)?;
+        for _ in 0..LEAVES_MAX {
+            if index > LEAF_INDEX_MAX {
+                return Ok((extras, None));
+            }
+            for view in self.views_of(inode, index)? {
+                extras.reserved += u64::from(view.reserved) * BLOCK_BYTES;
+                extras.clean += u64::from(has_copy(view.addr)) * BLOCK_BYTES;
+            }
+            index = self.first_leaf(inode, index + 1)?;
+        }
+        Ok((extras, Some(index * LEAF_BLOCKS * BLOCK_BYTES)))
+    }
+
     /// All slots of a leaf as they were at one moment.
-    fn views_of(&self, inode: &Inode, index: u64) -> Result<Vec<SlotView>> {
+    pub fn views_of(&self, inode: &Inode, index: u64) -> Result<Vec<SlotView>> {
         loop {
             let Some(leaf) = self.leaf(inode, index)? else { return Ok(Vec::new()) };
             if let Some(sequence) = leaf.begin_read() {

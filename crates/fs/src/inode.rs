@@ -11,6 +11,7 @@ use crate::layout::Layout;
 use crate::map::BlockMap;
 use crate::mapped::Mappings;
 use crate::range_lock::RangeLock;
+use crate::read_ahead::ReadAhead;
 use crate::types::{Attr, FileKind, Ino, Timestamp};
 use crate::watch::Watched;
 use crate::xattr::Xattrs;
@@ -98,6 +99,8 @@ pub struct Inode {
     pub mappings: Mappings,
     /// Who looks whether they change.
     pub watched: Watched,
+    /// How far ahead it is read from the capacity tier.
+    pub read_ahead: ReadAhead,
     /// Handles.
     pub opens: AtomicU32,
     /// Writes since the last sync, as far as it matters (`inline.rs`).
@@ -145,6 +148,7 @@ impl Inode {
             unsynced: AtomicU32::new(UNSYNCED_MAX),
             mappings: Mappings::default(),
             watched: Watched::default(),
+            read_ahead: ReadAhead::default(),
         }
     }
 

@@ -16,6 +16,7 @@ mod by_slice;
 mod bytes;
 mod calibrate;
 mod check;
+mod check_below;
 mod check_live;
 mod check_names;
 mod check_places;
@@ -71,6 +72,7 @@ mod range_lock;
 #[cfg(test)]
 mod range_lock_tests;
 mod read;
+mod read_ahead;
 mod read_block;
 mod references;
 mod refused;
@@ -114,7 +116,7 @@ pub use check::{CheckReport, Finding, check, check_candidates, check_watched};
 pub use commit::{Expected, Write};
 pub use core::stop_clock;
 pub use error::{Error, Result};
-pub use extents::{ExtentOn, FileExtent, NearSlice};
+pub use extents::{ExtentOn, FileExtent, FileExtras, NearSlice};
 pub use format::{format, format_mappings, format_watched};
 pub use layout::Layout;
 pub use lock_types::{

@@ -1,4 +1,4 @@
-//! Moving blocks from the slices to the capacity tier.
+//! Moving blocks from the slices to the capacity tier; within it those whose place is damaged.
 //!
 //! What is written in which order, and what a crash between leaves:
 //! 1. the block's bytes, to a place on a device that nobody names; the device is synced;
@@ -200,6 +200,8 @@ impl Core {
             plan.push(cold.block, *addr);
             match (is.shared, is.patches) {
                 (_, Some(_)) => {}
+                // it was damaged on its device, and is there no more
+                _ if is.addr.device().is_some() => {}
                 (true, None) => plan.twins.push((is.addr, *addr)),
                 (false, None) => plan.clean.push((is.addr, *addr)),
             }

@@ -62,14 +62,21 @@ impl Core {
         let mut views = VIEWS.take();
         let mut result = self.read_blocks(inode, offset, buffer, &mut views);
         if self.tier.is_some() {
+            let mut is_first = true;
             while let Err(Some(addr)) = result.as_ref().map_err(away) {
                 if buffer.len() > AWAY_BYTES_MAX {
                     keep_room(views);
                     return self.read_by_parts(inode, offset, buffer);
                 }
-                result = self
-                    .fetch_views(addr, &views)
-                    .and_then(|()| self.read_blocks(inode, offset, buffer, &mut views));
+                // what is met then was there, and went meanwhile
+                let fetched = match std::mem::take(&mut is_first) {
+                    true => {
+                        let blocks = blocks_of(offset, buffer.len());
+                        self.fetch_for_read(inode, blocks, addr, &views)
+                    }
+                    false => self.fetch(&[addr]),
+                };
+                result = fetched.and_then(|()| self.read_blocks(inode, offset, buffer, &mut views));
             }
             self.let_go();
         }

@@ -1,11 +1,13 @@
 //! Scrub: everything that is stored is read and verified while the pool is in use, slowly enough
-//! not to be in the way, and what is kept twice is repaired from its other copy.
+//! not to be in the way, and what is kept twice is repaired from its other copy: also blocks of the
+//! capacity tier that lie in slices or in DRAM, too.
 //!
 //! Trees are gone through a few pages at a time, each time those of the last checkpoint; what is
 //! not looked at because it moved meanwhile was written meanwhile. The data is verified leaf by
 //! leaf, as a check of a pool in use does.
 
 use crate::check::{CheckReport, Finding};
+use crate::check_live::BATCH_LEAVES;
 use crate::core::Core;
 use crate::error::Result;
 use crate::keys;
@@ -97,9 +99,9 @@ impl FileSystem {
                 }
             });
             let mut goes_on = pace.step((seen.pages - before) * 2 * BLOCK_BYTES);
-            for (ino, index) in leaves {
+            for batch in leaves.chunks(BATCH_LEAVES) {
                 let before = data.blocks;
-                core.check_leaf(ino, index, &mut data, Some(&mut mended));
+                core.check_leaves(batch, &mut data, Some(&mut mended));
                 goes_on = goes_on && pace.step((data.blocks - before) * BLOCK_BYTES);
                 if !goes_on {
                     break;

@@ -54,8 +54,6 @@ pub struct Stats {
     pub syncs: u64,
     /// DRAM that caches may use, bytes.
     pub cache_limit_bytes: u64,
-    /// Whether `copied` of the slices is counted: they lie on several nodes.
-    pub counts_copied: bool,
     /// The capacity tier, if the pool has one.
     pub tier: Option<TierStats>,
     /// The slices.
@@ -135,7 +133,7 @@ pub struct SliceStats {
     pub cache: CacheStats,
     /// What its workers do.
     pub workers: WorkerStats,
-    /// Bytes that callers copied themselves, where slices lie on several nodes.
+    /// Bytes that callers copied themselves; of one node only what they wrote.
     pub copied: Copied,
     /// Calls that were served on CPUs near it; see [`Meter::counts`].
     pub calls: Vec<CallCount>,
@@ -177,11 +175,7 @@ impl FileSystem {
                 copies: 1 + u32::from(slice.mapping.mirror().is_some()),
                 cache,
                 workers: workers.unwrap_or_default(),
-                copied: core
-                    .traffic
-                    .as_ref()
-                    .map(|it| it.copied(info.index as usize))
-                    .unwrap_or_default(),
+                copied: core.traffic.copied(info.index as usize),
                 calls: core.meter.counts(near),
             }
         });
@@ -196,7 +190,6 @@ impl FileSystem {
             log_waits: core.log_pace.waited(),
             syncs: core.pool.syncs(),
             cache_limit_bytes: core.pool.options().memory(),
-            counts_copied: core.traffic.is_some(),
             tier: core.tier_stats(),
             slices: slices.collect(),
         }

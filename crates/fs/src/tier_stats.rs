@@ -11,6 +11,8 @@ pub struct TierStats {
     pub hits: u64,
     /// Blocks that were read from devices.
     pub read_blocks: u64,
+    /// Of these ahead of who reads in order.
+    pub ahead_blocks: u64,
     /// Blocks that were written to devices; files may have been faster, and not need them there.
     pub written_blocks: u64,
     /// Blocks that files have on devices since, and no longer in slices.
@@ -56,6 +58,7 @@ impl Core {
         Some(TierStats {
             hits: counts.hits,
             read_blocks: counts.read_blocks,
+            ahead_blocks: counts.ahead_blocks,
             written_blocks: counts.written_blocks,
             moved_blocks: self.write_back.blocks.load(Ordering::Relaxed),
             delayed_ns: self.write_back.pace.slept().as_nanos() as u64,

@@ -1,5 +1,6 @@
-//! Bytes that callers copied themselves, by slice, from its node and from others: kept only where
-//! slices lie on several nodes. Each CPU counts for itself, so that counting disturbs nobody.
+//! Bytes that callers copied themselves, by slice, from its node and from others. What they read is
+//! counted only where slices lie on several nodes: elsewhere it tells nothing. Each CPU counts for
+//! itself, so that counting disturbs nobody.
 
 use crossbeam_utils::CachePadded;
 use placement::Kind;
@@ -14,6 +15,8 @@ type Counts = [AtomicU64; 4];
 #[derive(Debug)]
 pub struct Traffic {
     cpus: Box<[CachePadded<Box<[Counts]>>]>,
+    /// Slices lie on several nodes.
+    is_apart: bool,
 }
 
 /// Bytes that callers copied themselves.
@@ -30,18 +33,27 @@ pub struct Copied {
 }
 
 impl Traffic {
-    /// None yet; for pools whose slices lie apart.
-    pub fn of(pool: &Pool) -> Option<Traffic> {
+    /// None yet.
+    pub fn of(pool: &Pool) -> Traffic {
         let slices = || (0..pool.slices().len()).map(|_| Counts::default()).collect();
-        let cpus = || (0..pool.cpus()).map(|_| CachePadded::new(slices())).collect();
-        pool.nodes().are_apart().then(|| Traffic { cpus: cpus() })
+        let cpus = (0..pool.cpus()).map(|_| CachePadded::new(slices())).collect();
+        Traffic { cpus, is_apart: pool.nodes().are_apart() }
     }
 
     /// The calling thread copied so many bytes.
-    #[inline(never)]
+    #[inline]
     pub fn count(&self, pool: &Pool, slice: u8, kind: Kind, bytes: u64) {
-        let cpu = topology::refresh_cpu() as usize;
-        let is_remote = usize::from(!pool.nodes().is_local(cpu, slice));
+        if self.is_apart || kind == Kind::Write {
+            self.add(pool, slice, kind, bytes);
+        }
+    }
+
+    #[inline(never)]
+    fn add(&self, pool: &Pool, slice: u8, kind: Kind, bytes: u64) {
+        // on one node it is all the same who copies
+        let cpu = if self.is_apart { topology::refresh_cpu() } else { topology::recent_cpu() };
+        let cpu = cpu as usize;
+        let is_remote = usize::from(self.is_apart && !pool.nodes().is_local(cpu, slice));
         let kind = if kind == Kind::Read { 0 } else { 2 };
         let counts = self.cpus[place_of(cpu, self.cpus.len())].get(usize::from(slice));
         if let Some(counts) = counts {

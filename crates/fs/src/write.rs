@@ -242,6 +242,7 @@ impl Core {
                 continue;
             }
             let (written, crc) = self.pool.write_block(addr, bytes);
+            self.copied(Kind::Write, addr.slice(), BLOCK);
             in_flight = in_flight.and(written);
             changes.push(SlotChange::Place(Placed { addr, crc }));
         }

@@ -7,9 +7,11 @@
 //! nearside.extents.OFFSET   a line for each extent from there on: offset, bytes, slice, place;
 //!                           `more OFFSET` where to go on, unless that is all; for the slice there
 //!                           is `device:K` where it lies on a device of the capacity tier
+//! nearside.extras.OFFSET    bytes from there on that are reserved for holes, and clean copies in
+//!                           slices of what lies on devices; `more OFFSET` as above
 //! ```
 
-use nearside::files::{ExtentOn, FileExtent, Layout, NearSlice};
+use nearside::files::{ExtentOn, FileExtent, FileExtras, Layout, NearSlice};
 use std::str::FromStr;
 
 /// Where new blocks go.
@@ -18,6 +20,8 @@ pub const LAYOUT: &str = "nearside.layout";
 pub const SLICES: &str = "nearside.slices";
 /// Begins the name of what asks for extents.
 pub const EXTENTS: &str = "nearside.extents.";
+/// Begins the name of what asks for what a file has beside them.
+pub const EXTRAS: &str = "nearside.extras.";
 /// What they all begin with.
 pub(crate) const PREFIX: &[u8] = b"nearside.";
 
@@ -35,6 +39,7 @@ pub(crate) enum Asked {
     Layout,
     Slices,
     Extents(u64),
+    Extras(u64),
 }
 
 impl Asked {
@@ -44,7 +49,10 @@ impl Asked {
         match name {
             LAYOUT => Some(Asked::Layout),
             SLICES => Some(Asked::Slices),
-            _ => name.strip_prefix(EXTENTS)?.parse().ok().map(Asked::Extents),
+            _ => match name.strip_prefix(EXTRAS) {
+                Some(offset) => offset.parse().ok().map(Asked::Extras),
+                None => name.strip_prefix(EXTENTS)?.parse().ok().map(Asked::Extents),
+            },
         }
     }
 }
@@ -61,17 +69,25 @@ pub(crate) fn encode_extents((extents, next): &(Vec<FileExtent>, Option<u64>)) -
             format!("{} {} {DEVICE}{device} {}\n", it.offset, it.bytes, it.at)
         }
     };
-    let next = next.map(|next| format!("{MORE}{next}\n"));
-    extents.iter().map(line).chain(next).collect()
+    extents.iter().map(line).chain(encode_more(*next)).collect()
+}
+
+fn encode_more(next: Option<u64>) -> Option<String> {
+    next.map(|next| format!("{MORE}{next}\n"))
+}
+
+/// A value without its last line, if that says where to go on, and what it says.
+fn split_more(value: &[u8]) -> Option<(&str, Option<u64>)> {
+    let text = std::str::from_utf8(value).ok()?;
+    match text.rsplit_once(MORE) {
+        Some((text, next)) => Some((text, Some(next.trim_end().parse().ok()?))),
+        None => Some((text, None)),
+    }
 }
 
 /// The extents that a value says, and where to go on.
 pub fn extents(value: &[u8]) -> Option<(Vec<FileExtent>, Option<u64>)> {
-    let text = std::str::from_utf8(value).ok()?;
-    let (text, next) = match text.rsplit_once(MORE) {
-        Some((text, next)) => (text, Some(next.trim_end().parse().ok()?)),
-        None => (text, None),
-    };
+    let (text, next) = split_more(value)?;
     let extents = lines(text.as_bytes(), |words| {
         Some(FileExtent {
             offset: number(words)?,
@@ -81,6 +97,20 @@ pub fn extents(value: &[u8]) -> Option<(Vec<FileExtent>, Option<u64>)> {
         })
     })?;
     Some((extents, next))
+}
+
+pub(crate) fn encode_extras((extras, next): &(FileExtras, Option<u64>)) -> String {
+    let line = format!("{} {}\n", extras.reserved, extras.clean);
+    std::iter::once(line).chain(encode_more(*next)).collect()
+}
+
+/// What a value says that a file has beside its extents, and where to go on.
+pub fn extras(value: &[u8]) -> Option<(FileExtras, Option<u64>)> {
+    let (text, next) = split_more(value)?;
+    let extras = lines(text.as_bytes(), |words| {
+        Some(FileExtras { reserved: number(words)?, clean: number(words)? })
+    })?;
+    (extras.len() == 1).then(|| (extras[0], next))
 }
 
 fn lies_on(word: &str) -> Option<ExtentOn> {
@@ -142,6 +172,10 @@ mod tests {
             assert_eq!(extents(value.as_bytes()), Some(told));
         }
         assert_eq!(extents(b"more 7\n"), Some((Vec::new(), Some(7))));
+        for next in [None, Some(7)] {
+            let told = (FileExtras { reserved: u64::MAX, clean: 4096 }, next);
+            assert_eq!(extras(encode_extras(&told).as_bytes()), Some(told));
+        }
         let slice = |slice, cpus: &[u32]| NearSlice { slice, node: 3, cpus: cpus.to_vec() };
         let told = vec![slice(0, &[0, 2]), slice(1, &[])];
         assert_eq!(slices(encode_slices(&told).as_bytes()), Some(told));
@@ -167,9 +201,13 @@ mod tests {
         for value in [&b"1"[..], b"1 2 x", b"256 0"] {
             assert_eq!(slices(value), None, "{value:?}");
         }
+        for value in [&b""[..], b"1", b"1 2 3", b"1 2\n3 4", b"more 7", b"1 2\nmore x"] {
+            assert_eq!(extras(value), None, "{value:?}");
+        }
         for name in ["nearside.", "nearside.extents", "nearside.extents.", "nearside.extents.-1"] {
             assert_eq!(Asked::of(name.as_bytes()), None, "{name}");
         }
         assert_eq!(Asked::of(b"nearside.extents.7"), Some(Asked::Extents(7)));
+        assert_eq!(Asked::of(b"nearside.extras.7"), Some(Asked::Extras(7)));
     }
 }

@@ -120,6 +120,11 @@ impl Cache {
         self.pages() * 8 > self.pages_max * PARTS * 7
     }
 
+    /// Pages that it has room for.
+    pub fn pages_max(&self) -> usize {
+        self.pages_max * PARTS
+    }
+
     /// Pages that are there.
     pub fn pages(&self) -> usize {
         self.parts.iter().map(|(part, _)| part.lock().pages.len()).sum()

@@ -65,6 +65,11 @@ impl Copies {
         self.part(of).lock().get(of).copied()
     }
 
+    /// Whether a block has a copy, for who counts them: it is not used thereby.
+    pub fn has(&self, of: BlockAddr) -> bool {
+        self.len() > 0 && self.part(of).lock().has(of)
+    }
+
     /// A block has a copy from now on, which it had not.
     pub fn put(&self, of: BlockAddr, near: BlockAddr) {
         self.put_if(of, near, || true);

@@ -20,6 +20,7 @@ mod held;
 mod object;
 mod open;
 mod page;
+mod read_blocks;
 mod tier;
 mod uring;
 
@@ -28,5 +29,6 @@ pub use object::{OBJECT_BLOCKS, ObjectDevice};
 pub use object::{make_object_device, open_object_device};
 pub use open::open_devices;
 pub use page::Page;
+pub use read_blocks::ReadBlocks;
 pub use tier::{Tier, TierCounts, read, sync};
 pub use uring::UringDevice;

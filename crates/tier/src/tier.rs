@@ -22,6 +22,8 @@ pub struct TierCounts {
     pub hits: u64,
     /// Blocks that were read from devices.
     pub read_blocks: u64,
+    /// Of these ahead of who reads in order.
+    pub ahead_blocks: u64,
     /// Blocks that were written to them.
     pub written_blocks: u64,
     /// Bytes of DRAM in the caches.
@@ -41,6 +43,7 @@ pub struct Tier {
     reclaim: Arc<Reclaim>,
     hits: AtomicU64,
     read_blocks: AtomicU64,
+    ahead_blocks: AtomicU64,
     written_blocks: AtomicU64,
 }
 
@@ -59,6 +62,7 @@ impl Tier {
             reclaim,
             hits: AtomicU64::new(0),
             read_blocks: AtomicU64::new(0),
+            ahead_blocks: AtomicU64::new(0),
             written_blocks: AtomicU64::new(0),
         }
     }
@@ -133,6 +137,11 @@ impl Tier {
         self.copies.get(addr).is_some()
     }
 
+    /// The same for who counts those: none of them is used thereby.
+    pub fn has_copy(&self, addr: BlockAddr) -> bool {
+        self.copies.has(addr)
+    }
+
     /// A block that has just got this place lies in a slice, too, where nobody owns it any more.
     pub fn keep(&self, addr: BlockAddr, near: BlockAddr) {
         self.copies.put(addr, near);
@@ -168,6 +177,21 @@ impl Tier {
     /// Reads blocks into the caches, and holds them for this thread until [`let_go`](Tier::let_go).
     /// The caller holds no lock.
     pub fn fetch(&self, devices: &[Capacity], addrs: &[BlockAddr]) -> Result<()> {
+        self.fetch_with(devices, addrs, &[])
+    }
+
+    /// Blocks that may be read ahead at one time, so that the caches still hold others.
+    pub fn ahead_max(&self) -> u64 {
+        self.caches.iter().map(Cache::pages_max).min().unwrap_or(0) as u64 / 8
+    }
+
+    /// The same, and in the same calls to the devices those that somebody may want soon.
+    pub fn fetch_with(
+        &self,
+        devices: &[Capacity],
+        addrs: &[BlockAddr],
+        ahead: &[BlockAddr],
+    ) -> Result<()> {
         let (mut to_load, mut of_others) = (Vec::new(), Vec::new());
         for addr in addrs {
             if self.is_near(*addr) {
@@ -179,7 +203,15 @@ impl Tier {
                 Found::Loading => of_others.push(*addr),
             }
         }
+        let wanted = to_load.len();
+        for addr in ahead.iter().filter(|addr| !self.is_near(**addr)) {
+            if let Found::ToLoad(number) = self.cache(*addr).look(*addr) {
+                to_load.push((*addr, number));
+            }
+        }
+        let more = (to_load.len() - wanted) as u64;
         self.load(devices, to_load)?;
+        self.ahead_blocks.fetch_add(more, Ordering::Relaxed);
         for addr in of_others {
             self.cache(addr).wait(addr);
             if let Found::ToLoad(number) = self.cache(addr).look(addr) {
@@ -270,6 +302,7 @@ impl Tier {
         TierCounts {
             hits: self.hits.load(Ordering::Relaxed),
             read_blocks: self.read_blocks.load(Ordering::Relaxed),
+            ahead_blocks: self.ahead_blocks.load(Ordering::Relaxed),
             written_blocks: self.written_blocks.load(Ordering::Relaxed),
             cached_bytes: pages as u64 * BLOCK_BYTES,
         }
@@ -291,7 +324,11 @@ impl Drop for Loads<'_> {
 }
 
 /// Reads or writes blocks of the device that this one is on.
-fn transfer(devices: &[Capacity], addr: BlockAddr, transfers: &mut [Transfer<'_>]) -> Result<()> {
+pub(crate) fn transfer(
+    devices: &[Capacity],
+    addr: BlockAddr,
+    transfers: &mut [Transfer<'_>],
+) -> Result<()> {
     let device = addr.device().and_then(|device| devices.get(device));
     let device =
         device.ok_or_else(|| Error::Device(format!("{addr} is on no device of this pool")))?;

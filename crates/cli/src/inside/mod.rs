@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use nearside::files::{FileExtent, Layout, NearSlice, SetAttr, Timestamp};
+use nearside::files::{FileExtent, FileExtras, Layout, NearSlice, SetAttr, Timestamp};
 use nearside::{FileKind, Metadata, Pool, XattrMode};
 
 pub use failure::Failure;
@@ -184,6 +184,11 @@ impl Inside {
     /// Some extents of a file from `offset` on, and where to go on.
     pub fn extents(&self, path: &Path, offset: u64) -> Result<(Vec<FileExtent>, Option<u64>)> {
         either!(self, way => way.extents(path, offset))
+    }
+
+    /// What a file has beside them from `offset` on, and where to go on.
+    pub fn extras(&self, path: &Path, offset: u64) -> Result<(FileExtras, Option<u64>)> {
+        either!(self, way => way.extras(path, offset))
     }
 
     /// The pool's slices, and who is near them.

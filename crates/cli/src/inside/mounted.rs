@@ -13,7 +13,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use nearside::files::{
-    Attr, Error as FsError, FileExtent, Ino, Layout, NearSlice, SetAttr, Timestamp,
+    Attr, Error as FsError, FileExtent, FileExtras, Ino, Layout, NearSlice, SetAttr, Timestamp,
 };
 use nearside::{FileKind, Metadata, XattrMode};
 use nearside_fuse::mounts::MountEntry;
@@ -281,6 +281,12 @@ impl Mounted {
     pub fn extents(&self, path: &Path, offset: u64) -> Result<(Vec<FileExtent>, Option<u64>)> {
         let found = self.walk(path, OFlags::PATH, 0)?;
         placed::extents(&by_descriptor(&found), offset).map_err(kernel(path))
+    }
+
+    /// What a file has beside them, and where to go on.
+    pub fn extras(&self, path: &Path, offset: u64) -> Result<(FileExtras, Option<u64>)> {
+        let found = self.walk(path, OFlags::PATH, 0)?;
+        placed::extras(&by_descriptor(&found), offset).map_err(kernel(path))
     }
 
     /// The pool's slices.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use nearside::files::{Error as FsError, FileExtent, Ino, Layout, NearSlice, SetAttr};
+use nearside::files::{Error as FsError, FileExtent, FileExtras, Ino, Layout, NearSlice, SetAttr};
 use nearside::{Error, OpenFlags, Pool, Result};
 use nearside_fuse::placed::EXTENTS_MAX;
 
@@ -23,6 +23,8 @@ pub trait Opened {
     fn set_layout(&self, path: &Path, layout: Layout) -> Result<()>;
     /// Some extents of a file, and where to go on.
     fn extents(&self, path: &Path, offset: u64) -> Result<(Vec<FileExtent>, Option<u64>)>;
+    /// What a file has beside them, and where to go on.
+    fn extras(&self, path: &Path, offset: u64) -> Result<(FileExtras, Option<u64>)>;
     /// The pool's slices.
     fn near_slices(&self) -> Result<Vec<NearSlice>>;
 }
@@ -61,6 +63,11 @@ impl Opened for Pool {
     fn extents(&self, path: &Path, offset: u64) -> Result<(Vec<FileExtent>, Option<u64>)> {
         let ino = Ino(self.metadata(path)?.ino());
         self.fs().extents(ino, offset, EXTENTS_MAX).map_err(at(path))
+    }
+
+    fn extras(&self, path: &Path, offset: u64) -> Result<(FileExtras, Option<u64>)> {
+        let ino = Ino(self.metadata(path)?.ino());
+        self.fs().extras(ino, offset).map_err(at(path))
     }
 
     fn near_slices(&self) -> Result<Vec<NearSlice>> {

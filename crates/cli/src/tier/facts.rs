@@ -38,6 +38,9 @@ pub struct TierFacts {
     pub hits: u64,
     /// Blocks that were read from devices.
     pub read_blocks: u64,
+    /// Of these ahead of who reads in order.
+    #[serde(default)]
+    pub ahead_blocks: u64,
     /// Blocks that were written to devices.
     pub written_blocks: u64,
     /// Blocks that files have on devices since, and no longer in slices.
@@ -68,6 +71,7 @@ impl From<TierStats> for TierFacts {
         TierFacts {
             hits: stats.hits,
             read_blocks: stats.read_blocks,
+            ahead_blocks: stats.ahead_blocks,
             written_blocks: stats.written_blocks,
             moved_blocks: stats.moved_blocks,
             delayed_ns: stats.delayed_ns,
@@ -88,6 +92,7 @@ impl TierFacts {
         TierFacts {
             hits: self.hits.saturating_sub(old.hits),
             read_blocks: self.read_blocks.saturating_sub(old.read_blocks),
+            ahead_blocks: self.ahead_blocks.saturating_sub(old.ahead_blocks),
             written_blocks: self.written_blocks.saturating_sub(old.written_blocks),
             moved_blocks: self.moved_blocks.saturating_sub(old.moved_blocks),
             delayed_ns: self.delayed_ns.saturating_sub(old.delayed_ns),

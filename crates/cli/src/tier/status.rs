@@ -28,6 +28,8 @@ struct Status<'a> {
     hits: u64,
     hit_percent: Option<f64>,
     read_bytes: u64,
+    /// Of these ahead of who reads in order.
+    ahead_bytes: u64,
     written_bytes: u64,
     /// What moved from slices to devices.
     written_back_bytes: u64,
@@ -62,6 +64,7 @@ fn status<'a>(pool: &Path, mounted: bool, facts: &'a Facts, tier: TierFacts) -> 
         hits: tier.hits,
         hit_percent: tier.hit_percent(),
         read_bytes: bytes(tier.read_blocks),
+        ahead_bytes: bytes(tier.ahead_blocks),
         written_bytes: bytes(tier.written_blocks),
         written_back_bytes: tier.moved_bytes(),
         delayed_seconds: tier.delayed_ns as f64 / 1e9,
@@ -92,11 +95,13 @@ fn text(status: &Status<'_>) -> String {
         };
         text.push_str(&format!(
             "cache       {} in DRAM; {found}\n\
-             moved       {} written back; {} read from devices, {} written to them\n\
+             moved       {} written back; {} read from devices, {} of it ahead, {} written \
+             there\n\
              changes     delayed by {:.3} s in all, {} times without any room\n",
             show(status.cached_bytes),
             show(status.written_back_bytes),
             show(status.read_bytes),
+            show(status.ahead_bytes),
             show(status.written_bytes),
             status.delayed_seconds,
             status.waits,

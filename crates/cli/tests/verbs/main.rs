@@ -12,6 +12,7 @@ mod live_check;
 mod manual;
 mod names;
 mod places;
+mod regions;
 mod removals;
 mod repairs;
 mod resilvers;

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Scratch, ok, run};
 
-const VERBS: [&str; 25] = [
+const VERBS: [&str; 26] = [
     "format",
     "mount",
     "umount",
@@ -13,6 +13,7 @@ const VERBS: [&str; 25] = [
     "scrub",
     "resilver",
     "tier",
+    "region",
     "df",
     "ls",
     "tree",

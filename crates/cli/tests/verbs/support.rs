@@ -133,6 +133,11 @@ impl Scratch {
         panic!("the mount stays in use");
     }
 
+    /// It was unmounted, and is used without a mount from now on.
+    pub fn is_unmounted(&mut self) {
+        self.mount = None;
+    }
+
     /// The server's process.
     pub fn server(&self) -> nix::unistd::Pid {
         self.processes().pop().unwrap()

@@ -64,7 +64,17 @@ fn calls_and_checkpoints_are_counted() {
         assert!(of_slices > 0 || key == "entry_bytes", "{key}: {after}");
     }
     assert_eq!(after["process"], scratch.server().as_raw());
+    let info = scratch.json(&["info", &mnt, "--json"]);
+    let each = info["bytes_per_user_byte"].as_f64().unwrap();
+    assert!((1.0..1.5).contains(&each), "{info}");
+    for verb in ["info", "stats"] {
+        let text = scratch.ok(&[verb, &mnt]);
+        assert!(text.contains(" PM bytes per user byte\n"), "{text}");
+    }
     scratch.umount();
+    let pool = pool.display().to_string();
+    let info = scratch.json(&["info", &pool, "--json"]);
+    assert_eq!(info["bytes_per_user_byte"], Value::Null, "nobody has written since");
 }
 
 #[test]

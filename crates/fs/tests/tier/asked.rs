@@ -1,6 +1,7 @@
 //! What is done when somebody asks for it: writing back, and emptying the caches.
 
 use crate::common::{TestPool, content, make, pattern};
+use crate::faulty::write_back_all;
 use crate::{MIB, pool, tiered};
 use fs::{ExtentOn, FileSystem, Ino};
 use pool::FormatOptions;
@@ -68,7 +69,7 @@ fn caches_are_emptied_and_filled_again() {
     let file = make(&fs, "file");
     let data = pattern(1, 8 * MIB as usize);
     fs.write(&file, 0, &data).unwrap();
-    fs.write_back_all().unwrap();
+    write_back_all(&fs, 2048);
     assert_eq!(fs.evict_caches(), Some(8 * MIB), "copies in the slices");
     for round in 1..3 {
         assert!(content(&fs, &file) == data);

@@ -8,10 +8,11 @@ use pool::{BLOCK_BYTES, Device, OpenOptions, PlainDevice, Transfer};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Fault {
+pub enum Fault {
     None,
     /// Reads fail.
     Reads,
@@ -29,14 +30,21 @@ enum Fault {
 
 /// A device with a fault.
 #[derive(Debug)]
-struct Faulty {
-    plain: PlainDevice,
+pub struct Faulty {
+    pub plain: PlainDevice,
     fault: Mutex<Fault>,
     changed: Condvar,
+    /// Calls that read.
+    reads: AtomicU64,
 }
 
 impl Faulty {
-    fn set(&self, fault: Fault) {
+    /// How many calls read since this was asked last.
+    pub fn take_reads(&self) -> u64 {
+        self.reads.swap(0, Ordering::Relaxed)
+    }
+
+    pub fn set(&self, fault: Fault) {
         *self.fault.lock() = fault;
         self.changed.notify_all();
     }
@@ -49,6 +57,9 @@ impl Device for Faulty {
 
     fn transfer(&self, transfers: &mut [Transfer<'_>]) -> io::Result<()> {
         let failed = || Err(io::Error::from_raw_os_error(libc::EIO));
+        if transfers.iter().any(|it| matches!(it, Transfer::Read(..))) {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+        }
         for transfer in transfers {
             let is_read = matches!(transfer, Transfer::Read(..));
             let mut fault = self.fault.lock();
@@ -88,18 +99,26 @@ impl Device for Faulty {
 }
 
 /// A pool of 16 MiB over a device of 64 MiB, which has no fault yet.
-fn opened(dir: &Path) -> (FileSystem, Arc<Faulty>) {
+pub fn opened(dir: &Path) -> (FileSystem, Arc<Faulty>) {
     fs::format(dir, &tiered(1, 16 * MIB, &[64 * MIB])).unwrap();
     reopened(dir)
 }
 
-fn reopened(dir: &Path) -> (FileSystem, Arc<Faulty>) {
+pub fn reopened(dir: &Path) -> (FileSystem, Arc<Faulty>) {
     let plain = PlainDevice::open(&dir.join("capacity.0"), false).unwrap();
     let fault = Mutex::new(Fault::None);
-    let device = Arc::new(Faulty { plain, fault, changed: Condvar::new() });
+    let device =
+        Arc::new(Faulty { plain, fault, changed: Condvar::new(), reads: AtomicU64::new(0) });
     let devices: Vec<Arc<dyn Device>> = vec![device.clone()];
     let options = OpenOptions { devices, ..OpenOptions::default() };
     (FileSystem::open_pool(dir, &options).unwrap(), device)
+}
+
+/// Writes back all blocks, so many, with the thread that does so by itself.
+pub fn write_back_all(fs: &FileSystem, blocks: u64) {
+    while fs.tier_stats().unwrap().moved_blocks < blocks {
+        fs.write_back_all().unwrap();
+    }
 }
 
 fn read(fs: &FileSystem, file: &Handle, bytes: usize) -> Result<Vec<u8>, Error> {

@@ -1,6 +1,7 @@
 //! The capacity tier: what does not fit into the slices.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod ahead;
 mod asked;
 #[path = "../common/mod.rs"]
 mod common;
@@ -11,6 +12,7 @@ mod larger;
 mod objects;
 mod refused;
 mod reserved;
+mod rotten;
 mod shared;
 
 use common::{TestPool, options};

@@ -103,6 +103,10 @@ impl Service {
                 let extents = self.fs.extents(ino, from, placed::EXTENTS_MAX).map_err(stale)?;
                 Ok(placed::encode_extents(&extents).into())
             }
+            Some(Asked::Extras(from)) => {
+                let extras = self.fs.extras(ino, from).map_err(stale)?;
+                Ok(placed::encode_extras(&extras).into())
+            }
             None => {
                 supported(name)?;
                 self.fs.getxattr(ino, name).map_err(stale)
