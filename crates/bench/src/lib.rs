@@ -34,6 +34,7 @@ mod lock_model;
 #[cfg(feature = "lock-trace")]
 mod metadata;
 mod options;
+mod peer;
 mod picture;
 mod row;
 mod rows;
@@ -41,6 +42,7 @@ mod scratch;
 mod stage;
 mod stats;
 mod study;
+mod tiered;
 mod ycsb;
 
 pub use error::{Error, Result};
