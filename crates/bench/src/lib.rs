@@ -25,6 +25,7 @@ mod deck;
 mod dice;
 mod door;
 mod duel;
+mod engine;
 mod error;
 mod icount;
 mod interrupt;
