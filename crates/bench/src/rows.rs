@@ -33,6 +33,8 @@ pub type Measure = fn(&Options) -> Result<Row>;
 const ROWS: &[(&str, Measure)] = &[
     ("sparse_1t", memory::sparse_1t),
     ("dram_per_file", memory::dram_per_file),
+    ("tier_cache_memory", memory_settings::tier_cache_memory),
+    ("region_memory", memory_settings::region_memory),
     ("overwrite_4k", overwrite::overwrite_4k),
     ("overwrite_2m", overwrite::overwrite_2m),
     ("read_4k", read::read_4k),
@@ -59,8 +61,6 @@ const ROWS: &[(&str, Measure)] = &[
     ("region_prefetched", first_touch::region_prefetched),
     ("region_from_tier", first_touch::region_from_tier),
     ("region_rewrites_16", region_tier::region_rewrites_16),
-    ("region_memory", memory_settings::region_memory),
-    ("tier_cache_memory", memory_settings::tier_cache_memory),
     ("delegated_write_2m", delegate::delegated_write_2m),
     ("delegated_write_64k", delegate::delegated_write_64k),
     ("delegated_read_2m", delegate::delegated_read_2m),

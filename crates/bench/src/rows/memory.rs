@@ -33,8 +33,7 @@ pub fn grown_bytes() -> Result<u64> {
     Ok(now.saturating_sub(*START.get_or_init(|| now)))
 }
 
-/// Anonymous memory of this process, bytes.
-pub fn anonymous_bytes() -> Result<u64> {
+fn anonymous_bytes() -> Result<u64> {
     let path = Path::new("/proc/self/status");
     let status = std::fs::read_to_string(path).map_err(io(path))?;
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));

@@ -1,7 +1,7 @@
 //! DRAM beside what it is set to: of a region's pages, and of the cache of the tier's blocks. Much
 //! more than that is touched, all of it on the tier.
 
-use super::memory::anonymous_bytes;
+use super::memory::grown_bytes;
 use super::regions::PAGE;
 use crate::dice::Dice;
 use crate::error::{Result, io};
@@ -18,7 +18,7 @@ const SETTING_BYTES: u64 = 64 << 20;
 /// What is touched, by the setting.
 const TOUCHED: u64 = 6;
 /// What the engine's other caches may take.
-const MEMORY_BYTES: u64 = 16 << 20;
+const MEMORY_BYTES: u64 = 4 << 20;
 /// Touches between two looks at the memory.
 const LOOK_EVERY: u64 = 256;
 /// A setting may be exceeded by 5 %.
@@ -94,25 +94,24 @@ pub fn tier_cache_memory(options: &Options) -> Result<Row> {
     let file = pool.fill("file", bytes)?;
     pool.move_down()?;
     let mut buffer = vec![0; PAGE as usize];
-    // block maps are in memory before: they are not the tier's
-    for at in (0..bytes).step_by(512 << 10) {
-        pool.fs.read(&file, at, &mut buffer)?;
-    }
-    pool.forget();
-    let (before, mut highest) = (anonymous_bytes()?, 0);
+    let (filled, mut highest) = (grown_bytes()?, 0);
     let (mut dice, pages) = (Dice::new(42), bytes / PAGE);
     for number in 0..2 * pages {
         let page = if number < pages { number } else { dice.below(pages) };
         pool.fs.read(&file, page * PAGE, &mut buffer)?;
         if number % LOOK_EVERY == 0 {
-            highest = highest.max(anonymous_bytes()?.saturating_sub(before));
+            highest = highest.max(grown_bytes()?);
         }
     }
-    let counted = pool.tier().cached_bytes;
-    Ok(row(options, "tier_cache_memory", highest, setting).note(format!(
-        "anonymous memory that {} MiB of reads add, at its highest; the cache counts {:.1} MiB of \
-         blocks at the end",
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    Ok(row(options, "tier_cache_memory", highest, setting + MEMORY_BYTES).note(format!(
+        "anonymous memory since the start, at its highest, while {} MiB are read twice; {:.1} MiB \
+         before that; the limit is {} MiB for blocks of the tier and {} for all other caches; the \
+         cache counts {:.1} MiB at the end",
         bytes >> 20,
-        counted as f64 / f64::from(1 << 20),
+        mib(filled),
+        setting >> 20,
+        MEMORY_BYTES >> 20,
+        mib(pool.tier().cached_bytes),
     )))
 }
