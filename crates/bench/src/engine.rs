@@ -19,7 +19,7 @@ use crate::row::Spread;
 use crate::scratch::Scratch;
 use crate::stats::spread;
 use serde::Serialize;
-use sides::{Running, Side};
+use sides::Side;
 use std::time::Duration;
 pub use table::{table, tail};
 
@@ -180,8 +180,8 @@ fn measure(
     let mut sides = Vec::new();
     for system in [System::Ours, System::Ext4InMemory, System::Ext4OnDisk] {
         match Side::start(system, options, &load, programs.path())? {
-            Running::Side(side) => sides.push(side),
-            Running::Missing(why) => engine.skipped.push(format!("{}: {why}", system.name())),
+            Ok(side) => sides.push(side),
+            Err(why) => engine.skipped.push(format!("{}: {why}", system.name())),
         }
         if sides.is_empty() {
             // there is nothing to compare with

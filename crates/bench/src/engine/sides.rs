@@ -43,12 +43,7 @@ pub struct Side {
 }
 
 /// A side, or why there is none.
-pub enum Running {
-    /// At work.
-    Side(Side),
-    /// Why there is none.
-    Missing(String),
-}
+pub type Running = std::result::Result<Side, String>;
 
 impl Side {
     /// Starts it; returns when all records are loaded. Called where nobody else sees its mounts.
@@ -67,7 +62,7 @@ impl Side {
         };
         let files = match files {
             Ok(files) => files,
-            Err(why) => return Ok(Running::Missing(why)),
+            Err(why) => return Ok(Err(why)),
         };
         let arguments = [
             load.records.to_string(),
@@ -78,10 +73,8 @@ impl Side {
         ];
         let [records, record, cache, clients, direct] = &arguments;
         let arguments: [&dyn AsRef<std::ffi::OsStr>; 5] = [records, record, cache, clients, direct];
-        Ok(match Peer::start(&ROCKSDB, programs, &files.dir().join("db"), &arguments)? {
-            Ok(peer) => Running::Side(Side { system, peer, files }),
-            Err(why) => Running::Missing(why),
-        })
+        let peer = Peer::start(&ROCKSDB, programs, &files.dir().join("db"), &arguments)?;
+        Ok(peer.map(|peer| Side { system, peer, files }))
     }
 
     /// Which it is.
