@@ -1,26 +1,9 @@
 /* What the programs of the deck's peers have in common. Each makes its array, says "ready NAME",
  * and answers each line "BYTES COUNT" with the nanoseconds that COUNT transactions took, each of
  * which writes BYTES bytes to the next 4 KiB of the array. */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
+#include "peer.h"
 
 enum { PAGE = 4096, SOURCES_BYTES = 128 << 10 };
-
-static void fail(const char *what)
-{
-    fprintf(stderr, "%s\n", what);
-    exit(1);
-}
-
-static uint64_t now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
-}
 
 /* The sources change from write to write, as those of the other sides do. */
 static void serve(const char *name, uint64_t pages,

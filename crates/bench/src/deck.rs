@@ -14,10 +14,11 @@ mod table;
 use crate::clock::Turn;
 use crate::error::Result;
 use crate::options::Options;
+use crate::peer::Program;
 use crate::row::Spread;
 use crate::scratch::Scratch;
 use crate::stats::spread;
-use peer::{LMDB, LMDB_MAPPED, PMEMOBJ, Peer, Program, SQLITE};
+use peer::{LMDB, LMDB_MAPPED, PMEMOBJ, SQLITE};
 use serde::Serialize;
 use sides::{Floor, Ours, PAGE, Scheme, Side};
 pub use table::table;
@@ -141,7 +142,7 @@ impl Sides {
         for (number, (who, program)) in peers.into_iter().enumerate() {
             let bytes = if who == Who::Records { deck.records_bytes } else { bytes };
             let file = dir.join(format!("peer-{number}"));
-            match Peer::start(program, sides._programs.path(), &file, bytes)? {
+            match peer::start(program, sides._programs.path(), &file, bytes)? {
                 Ok(peer) => {
                     let name = format!("{} ({})", program.name, peer.version);
                     sides.present.push((who, name, Box::new(peer)));

@@ -25,6 +25,7 @@ mod deck;
 mod dice;
 mod door;
 mod duel;
+mod engine;
 mod error;
 mod icount;
 mod interrupt;
@@ -34,6 +35,7 @@ mod lock_model;
 #[cfg(feature = "lock-trace")]
 mod metadata;
 mod options;
+mod peer;
 mod picture;
 mod row;
 mod rows;
@@ -41,6 +43,7 @@ mod scratch;
 mod stage;
 mod stats;
 mod study;
+mod tiered;
 mod ycsb;
 
 pub use error::{Error, Result};

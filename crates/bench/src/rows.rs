@@ -5,16 +5,19 @@ mod copies;
 mod copy;
 mod delegate;
 mod emulated;
+mod first_touch;
 mod fuse;
 mod fuse_names;
 mod latency;
 mod memory;
+mod memory_settings;
 mod mirrors;
 mod namespace;
 mod open;
 mod overwrite;
 mod pair;
 mod read;
+mod region_tier;
 mod regions;
 mod sync;
 mod wear;
@@ -30,6 +33,8 @@ pub type Measure = fn(&Options) -> Result<Row>;
 const ROWS: &[(&str, Measure)] = &[
     ("sparse_1t", memory::sparse_1t),
     ("dram_per_file", memory::dram_per_file),
+    ("tier_cache_memory", memory_settings::tier_cache_memory),
+    ("region_memory", memory_settings::region_memory),
     ("overwrite_4k", overwrite::overwrite_4k),
     ("overwrite_2m", overwrite::overwrite_2m),
     ("read_4k", read::read_4k),
@@ -51,6 +56,11 @@ const ROWS: &[(&str, Measure)] = &[
     ("region_commit_64b", regions::region_commit_64b),
     ("region_commit_4k", regions::region_commit_4k),
     ("region_or_file_64b", regions::region_or_file_64b),
+    ("region_load_8b", regions::region_load_8b),
+    ("region_first_touch_4k", first_touch::region_first_touch_4k),
+    ("region_prefetched", first_touch::region_prefetched),
+    ("region_from_tier", first_touch::region_from_tier),
+    ("region_rewrites_16", region_tier::region_rewrites_16),
     ("delegated_write_2m", delegate::delegated_write_2m),
     ("delegated_write_64k", delegate::delegated_write_64k),
     ("delegated_read_2m", delegate::delegated_read_2m),

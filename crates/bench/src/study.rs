@@ -1,6 +1,7 @@
 //! Measurements that are more than a row, as verbs of the command line.
 
 use crate::deck::{self, DeckOptions};
+use crate::engine::{self, EngineOptions};
 use crate::error::{Result, io};
 use crate::interrupt;
 use crate::options::Options;
@@ -48,6 +49,31 @@ Examples:
         #[arg(long, value_name = "COUNT", default_value_t = 3)]
         rounds: usize,
     },
+    /// RocksDB with synced writes on files of a pool with a capacity tier, behind a mount, beside
+    /// the same on ext4 on loop devices: in the slice's memory, and on the tier's disk.
+    #[command(after_help = "\
+Examples:
+  nearside bench engine --quick
+  nearside bench engine --direct --disk /var/tmp --json
+
+RocksDB is used where it is installed with its headers (Debian: librocksdb-dev) and there is a C
+compiler. Mounts take root; nobody else sees them, and they go with the command, as the loop
+devices do. --dir names where the slice lies, --disk where the tier's device does.")]
+    Engine {
+        /// Slice and records so many times as large; 1: a slice of 256 MiB, records of 512 MiB.
+        #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = parse_scale)]
+        scale: f64,
+        /// Turns of each that count.
+        #[arg(long, value_name = "COUNT", default_value_t = 5)]
+        rounds: usize,
+        /// Threads that read and write.
+        #[arg(long, value_name = "COUNT", default_value_t = 4)]
+        #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
+        clients: u32,
+        /// Pass by the page cache: RocksDB opens its tables with O_DIRECT.
+        #[arg(long)]
+        direct: bool,
+    },
 }
 
 /// Bytes: a number, and K, M, G or T behind it for powers of 1024.
@@ -76,7 +102,7 @@ pub fn study(
     options: &Options,
     study: &Study,
     json: bool,
-    print: &mut dyn FnMut(&str),
+    print: &mut (dyn FnMut(&str) + Send),
 ) -> Result<()> {
     interrupt::clean_up_after(options);
     match study {
@@ -102,6 +128,21 @@ pub fn study(
                 ycsb::plot(path, &ycsb)?;
             }
             let text = if json { as_json(&ycsb)? } else { ycsb::summary(&ycsb) };
+            print(&text);
+        }
+        Study::Engine { scale, rounds, clients, direct } => {
+            let asked = EngineOptions {
+                scale: *scale,
+                rounds: *rounds,
+                clients: *clients,
+                direct: *direct,
+            };
+            let engine = engine::engine(options, &asked, &mut |engine, figures| {
+                if !json {
+                    print(&engine::table(engine, figures));
+                }
+            })?;
+            let text = if json { as_json(&engine)? } else { engine::tail(&engine) };
             print(&text);
         }
     }

@@ -19,12 +19,13 @@ use crate::lab::medium;
 use crate::options::Options;
 use crate::row::Spread;
 use crate::stats::spread;
+use crate::tiered::PoolShape;
 use chooser::Chooser;
 pub use chooser::Wanted;
 pub use plot::plot;
 use serde::Serialize;
 use std::time::{Duration, Instant};
-use stores::{InFile, InRegion, PoolShape, Store};
+use stores::{InFile, InRegion, Store};
 pub use table::{summary, table};
 
 /// Bytes of a record.
@@ -190,6 +191,7 @@ fn stores(options: &Options, ycsb: &mut Ycsb, bytes: u64) -> Result<Vec<(System,
         log_bytes: None,
         device_bytes: 2 * bytes + (64 << 20),
         memory_bytes: ycsb.memory_bytes,
+        tier_cache_bytes: None,
     };
     let with_tier = InRegion::new(dir, &disk, &tier, bytes)?;
     let log_bytes = with_tier.log_bytes;

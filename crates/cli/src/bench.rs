@@ -18,6 +18,7 @@ Examples:
   nearside bench --only emulated_write_crowd --emulate my-machine.toml --pictures .
   nearside bench deck --array 512M
   nearside bench ycsb --plot bars.svg
+  nearside bench engine --direct
 
 A ratio above 1 is better than the floor or peer. Every row names its domain and medium; what the
 background does for a call is part of the call's cost.")]

@@ -39,14 +39,11 @@ impl FileSystem {
     /// Reads without ever waiting for a writer's lock: for who serves one that may hold some. What
     /// lies behind the file's end is zeros.
     pub fn read_unlocked(&self, handle: &Handle, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let read = |buffer: &mut [u8]| self.core.read_in_memory(&handle.inode, offset, buffer);
-        let mut result = read(buffer);
-        while let Err(Some(addr)) = result.as_ref().map_err(away) {
-            result = self.core.fetch(&[addr]).and_then(|()| read(buffer));
+        for (index, part) in buffer.chunks_mut(AWAY_BYTES_MAX).enumerate() {
+            let at = offset + (index * AWAY_BYTES_MAX) as u64;
+            let done = self.core.read_and_fetch(&handle.inode, at, part)?;
+            part[done..].fill(0);
         }
-        self.core.let_go();
-        let done = result?;
-        buffer[done..].fill(0);
         Ok(())
     }
 }

@@ -108,9 +108,35 @@ impl Core {
     /// error that says what is not.
     pub fn read_in_memory(&self, inode: &Inode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let mut views = VIEWS.take();
-        let result = self.try_read(inode, offset, buffer, &mut views);
+        let result = self.read_without_lock(inode, offset, buffer, &mut views);
         keep_room(views);
-        match result? {
+        result
+    }
+
+    /// Reads without a lock of any range; what is on the capacity tier is fetched, all of it at
+    /// once. The caller has no more than [`AWAY_BYTES_MAX`] read.
+    pub fn read_and_fetch(&self, inode: &Inode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let mut views = VIEWS.take();
+        let mut result = self.read_without_lock(inode, offset, buffer, &mut views);
+        while let Err(Some(addr)) = result.as_ref().map_err(away) {
+            result = self
+                .fetch_views(addr, &views)
+                .and_then(|()| self.read_without_lock(inode, offset, buffer, &mut views));
+        }
+        self.let_go();
+        keep_room(views);
+        result
+    }
+
+    /// Reads what is in memory without a lock, and block by block where that cannot be.
+    fn read_without_lock(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        buffer: &mut [u8],
+        views: &mut Vec<SlotView>,
+    ) -> Result<usize> {
+        match self.try_read(inode, offset, buffer, views)? {
             Some(read) => Ok(read),
             None => self.read_block_by_block(inode, offset, buffer),
         }

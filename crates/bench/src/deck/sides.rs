@@ -1,6 +1,5 @@
 //! Those who take turns: each writes to the pages of its own array, one transaction a write.
 
-use super::peer::Peer;
 use super::softwrap::Softwrap;
 use crate::clock::Turn;
 use crate::dice::Sources;
@@ -134,12 +133,6 @@ impl Side for Scheme {
             array.write(at, data);
             array.commit()
         })
-    }
-}
-
-impl Side for Peer {
-    fn turn(&mut self, bytes: usize, count: u64) -> Result<Turn> {
-        Peer::turn(self, bytes, count)
     }
 }
 

@@ -4,15 +4,13 @@
 use super::RECORD_BYTES;
 use crate::caller::Aligned;
 use crate::error::{Result, io};
-use crate::lab::{OWNER, PIECE_BYTES};
+use crate::lab::PIECE_BYTES;
 use crate::scratch::Scratch;
-use fs::{FileSystem, Ino, NewNode};
-use pool::{FormatOptions, OpenOptions, SliceSpec};
+use crate::tiered::{PoolShape, Tiered};
 use region::{Region, Regions, Settings};
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Records, each read and written as a whole.
 pub trait Store {
@@ -22,60 +20,26 @@ pub trait Store {
     fn write(&mut self, record: u32, data: &[u8]) -> Result<()>;
 }
 
-/// What a pool for records is to be like.
-#[derive(Clone, Copy, Debug)]
-pub struct PoolShape {
-    /// Bytes of its one slice.
-    pub slice_bytes: u64,
-    /// Bytes of its log; `None`: its own choice.
-    pub log_bytes: Option<u64>,
-    /// Bytes of a device below the slice; 0: there is none.
-    pub device_bytes: u64,
-    /// DRAM for the region's pages, and as much again for the engine's caches.
-    pub memory_bytes: u64,
-}
-
 /// A region over one file with all records.
 pub struct InRegion {
     region: Region,
     regions: Regions,
     /// Bytes of the pool's log.
     pub log_bytes: u64,
-    /// The directories of the pool and its device; the last ones to go.
-    _scratch: (Scratch, Scratch),
+    /// The last one to go.
+    _pool: Tiered,
 }
 
 impl InRegion {
     /// A pool in a directory in `dir`, its device as a file in one in `disk`; all records written.
     pub fn new(dir: &Path, disk: &Path, shape: &PoolShape, bytes: u64) -> Result<InRegion> {
-        let scratch = (Scratch::new(dir)?, Scratch::new(disk)?);
-        let pool = scratch.0.path().join("pool");
-        let device = SliceSpec {
-            path: Some(scratch.1.path().join("device")),
-            bytes: Some(shape.device_bytes),
-        };
-        let format = FormatOptions {
-            slice_bytes: shape.slice_bytes,
-            process: true,
-            log_bytes: shape.log_bytes,
-            capacity: if shape.device_bytes > 0 { vec![device] } else { Vec::new() },
-            ..FormatOptions::default()
-        };
-        fs::format(&pool, &format)?;
-        let open = OpenOptions { memory_bytes: Some(shape.memory_bytes), ..OpenOptions::default() };
-        let fs = Arc::new(FileSystem::open_pool(&pool, &open)?);
-        let log_bytes = fs.info().slices.iter().map(|slice| slice.log_bytes).sum();
-        let ino = fs.create(Ino::ROOT, b"records", NewNode::File, OWNER)?.ino;
-        let file = fs.open(ino)?;
-        let piece = vec![0x5A; PIECE_BYTES as usize];
-        for at in (0..bytes).step_by(PIECE_BYTES as usize) {
-            fs.write(&file, at, &piece[..PIECE_BYTES.min(bytes - at) as usize])?;
-        }
-        fs.checkpoint()?;
+        let pool = Tiered::new(dir, disk, shape)?;
+        let (fs, log_bytes) = (pool.fs.clone(), pool.log_bytes());
+        let file = pool.fill("records", bytes)?;
         let settings = Settings { memory_bytes: shape.memory_bytes, faults: None };
         let regions = Regions::new(&fs, &settings)?;
         let region = Region::map(&regions, &file, 0, bytes)?;
-        Ok(InRegion { region, regions, log_bytes, _scratch: scratch })
+        Ok(InRegion { region, regions, log_bytes, _pool: pool })
     }
 }
 
@@ -194,6 +158,7 @@ mod tests {
             log_bytes: None,
             device_bytes: 64 << 20,
             memory_bytes: 4 << 20,
+            tier_cache_bytes: None,
         };
         keeps_what_was_written(&mut InRegion::new(dir, dir, &shape, BYTES).unwrap());
         let shape = PoolShape { slice_bytes: 80 << 20, device_bytes: 0, ..shape };
