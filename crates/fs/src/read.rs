@@ -17,7 +17,7 @@ use crate::leaves::leaf_of;
 use crate::slot::SlotView;
 use crate::write::blocks_of;
 use placement::Kind;
-use pool::BLOCK_BYTES;
+use pool::{BLOCK_BYTES, BlockAddr};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -61,26 +61,41 @@ impl Core {
         }
         let mut views = VIEWS.take();
         let mut result = self.read_blocks(inode, offset, buffer, &mut views);
-        if self.tier.is_some() {
-            let mut is_first = true;
-            while let Err(Some(addr)) = result.as_ref().map_err(away) {
-                if buffer.len() > AWAY_BYTES_MAX {
-                    keep_room(views);
-                    return self.read_by_parts(inode, offset, buffer);
-                }
-                // what is met then was there, and went meanwhile
-                let fetched = match std::mem::take(&mut is_first) {
-                    true => {
-                        let blocks = blocks_of(offset, buffer.len());
-                        self.fetch_for_read(inode, blocks, addr, &views)
-                    }
-                    false => self.fetch(&[addr]),
-                };
-                result = fetched.and_then(|()| self.read_blocks(inode, offset, buffer, &mut views));
+        if self.tier.is_some()
+            && let Err(Some(addr)) = result.as_ref().map_err(away)
+        {
+            if buffer.len() > AWAY_BYTES_MAX {
+                keep_room(views);
+                return self.read_by_parts(inode, offset, buffer);
             }
-            self.let_go();
+            let again =
+                |buffer: &mut [u8], views: &mut _| self.read_blocks(inode, offset, buffer, views);
+            result = self.read_fetched(inode, offset, buffer, (&mut views, addr), &again);
         }
         keep_room(views);
+        result
+    }
+
+    /// Reads `again` what was refused for `missing`, which is on the capacity tier: that and all
+    /// else that was looked at and is away is fetched at once, and what comes behind it where the
+    /// file is read in order. No more than [`AWAY_BYTES_MAX`].
+    #[cold]
+    fn read_fetched(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        buffer: &mut [u8],
+        (views, missing): (&mut Vec<SlotView>, BlockAddr),
+        again: &dyn Fn(&mut [u8], &mut Vec<SlotView>) -> Result<usize>,
+    ) -> Result<usize> {
+        let blocks = blocks_of(offset, buffer.len());
+        let fetched = self.fetch_for_read(inode, blocks, missing, views);
+        let mut result = fetched.and_then(|()| again(buffer, views));
+        // that was there, and went meanwhile
+        while let Err(Some(addr)) = result.as_ref().map_err(away) {
+            result = self.fetch(&[addr]).and_then(|()| again(buffer, views));
+        }
+        self.let_go();
         result
     }
 
@@ -117,13 +132,12 @@ impl Core {
     /// once. The caller has no more than [`AWAY_BYTES_MAX`] read.
     pub fn read_and_fetch(&self, inode: &Inode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let mut views = VIEWS.take();
-        let mut result = self.read_without_lock(inode, offset, buffer, &mut views);
-        while let Err(Some(addr)) = result.as_ref().map_err(away) {
-            result = self
-                .fetch_views(addr, &views)
-                .and_then(|()| self.read_without_lock(inode, offset, buffer, &mut views));
+        let again =
+            |buffer: &mut [u8], views: &mut _| self.read_without_lock(inode, offset, buffer, views);
+        let mut result = again(buffer, &mut views);
+        if let Err(Some(addr)) = result.as_ref().map_err(away) {
+            result = self.read_fetched(inode, offset, buffer, (&mut views, addr), &again);
         }
-        self.let_go();
         keep_room(views);
         result
     }
