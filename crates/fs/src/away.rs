@@ -6,6 +6,7 @@
 
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::inode::Inode;
 use crate::system::{FileSystem, Handle};
 use pool::{BLOCK_BYTES, BlockAddr, OpenOptions, Pool, Recovery};
 use std::path::Path;
@@ -37,11 +38,17 @@ pub fn away(error: &Error) -> Option<BlockAddr> {
 
 impl FileSystem {
     /// Reads without ever waiting for a writer's lock: for who serves one that may hold some. What
-    /// lies behind the file's end is zeros.
-    pub fn read_unlocked(&self, handle: &Handle, offset: u64, buffer: &mut [u8]) -> Result<()> {
+    /// lies behind the file's end is zeros. Before a device is waited for `waits` is called.
+    pub fn read_unlocked(
+        &self,
+        handle: &Handle,
+        offset: u64,
+        buffer: &mut [u8],
+        waits: &mut dyn FnMut(),
+    ) -> Result<()> {
         for (index, part) in buffer.chunks_mut(AWAY_BYTES_MAX).enumerate() {
             let at = offset + (index * AWAY_BYTES_MAX) as u64;
-            let done = self.core.read_and_fetch(&handle.inode, at, part)?;
+            let done = self.core.read_and_fetch(&handle.inode, at, part, waits)?;
             part[done..].fill(0);
         }
         Ok(())
@@ -49,6 +56,26 @@ impl FileSystem {
 }
 
 impl Core {
+    /// A read of which some blocks are on the capacity tier, and that is too long to hold them all:
+    /// in parts, each of which is atomic.
+    #[cold]
+    pub fn read_by_parts(&self, inode: &Inode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            let at = offset + done as u64;
+            // parts end where blocks do
+            let len = AWAY_BYTES_MAX - (at % BLOCK_BYTES) as usize;
+            let end = buffer.len().min(done + len);
+            let part = &mut buffer[done..end];
+            let read = self.read(inode, at, part)?;
+            done += read;
+            if read < end - (done - read) {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
     /// A whole block as it lies in its slice or on its device, if it is in memory.
     pub fn read_raw(&self, addr: BlockAddr, whole: &mut [u8; BLOCK]) -> Result<()> {
         let Some(tier) = self.tier.as_ref().filter(|_| addr.device().is_some()) else {

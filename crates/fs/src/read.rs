@@ -99,26 +99,6 @@ impl Core {
         result
     }
 
-    /// A read of which some blocks are on the capacity tier, and that is too long to hold them all:
-    /// in parts, each of which is atomic.
-    #[cold]
-    fn read_by_parts(&self, inode: &Inode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let mut done = 0;
-        while done < buffer.len() {
-            let at = offset + done as u64;
-            // parts end where blocks do
-            let len = AWAY_BYTES_MAX - (at % BLOCK_BYTES) as usize;
-            let end = buffer.len().min(done + len);
-            let part = &mut buffer[done..end];
-            let read = self.read(inode, at, part)?;
-            done += read;
-            if read < end - (done - read) {
-                break;
-            }
-        }
-        Ok(done)
-    }
-
     /// The same for who holds the range of these blocks already, of what is in memory; else an
     /// error that says what is not.
     pub fn read_in_memory(&self, inode: &Inode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
@@ -129,13 +109,20 @@ impl Core {
     }
 
     /// Reads without a lock of any range; what is on the capacity tier is fetched, all of it at
-    /// once. The caller has no more than [`AWAY_BYTES_MAX`] read.
-    pub fn read_and_fetch(&self, inode: &Inode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    /// once, after `waits`. The caller has no more than [`AWAY_BYTES_MAX`] read.
+    pub fn read_and_fetch(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        buffer: &mut [u8],
+        waits: &mut dyn FnMut(),
+    ) -> Result<usize> {
         let mut views = VIEWS.take();
         let again =
             |buffer: &mut [u8], views: &mut _| self.read_without_lock(inode, offset, buffer, views);
         let mut result = again(buffer, &mut views);
         if let Err(Some(addr)) = result.as_ref().map_err(away) {
+            waits();
             result = self.read_fetched(inode, offset, buffer, (&mut views, addr), &again);
         }
         keep_room(views);

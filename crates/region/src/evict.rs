@@ -9,6 +9,7 @@ use crate::PAGE_BYTES;
 use crate::page_states::{ABSENT, COLD, EVICTING, RESIDENT};
 use crate::region::Inner;
 use crate::regions::Shared;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 /// Pages that are looked at together: 2 MiB.
@@ -17,6 +18,15 @@ const PAGES: usize = 512;
 const EXTRA_SHARE: usize = 64;
 /// Of a page's entry: it is in the tables.
 const PRESENT: u64 = 1 << 63;
+
+/// What becomes of a page that the hand met.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Stays,
+    /// Its entry goes.
+    Cools,
+    Goes,
+}
 
 /// Takes pages away until so many can come, or all have been looked at often enough.
 pub fn make_room(shared: &Shared, pages: usize) {
@@ -52,52 +62,58 @@ impl Inner {
         };
         let end = (first + PAGES).min(self.pages.len());
         let used = self.in_tables(shared, first, end);
-        let mut run = first;
-        for page in first..end {
-            match self.pages.get(page) {
-                COLD if !used.get(page - first).copied().unwrap_or(true) => {
-                    self.evict(page);
-                }
-                COLD => drop(self.pages.change(page, COLD, RESIDENT)),
-                RESIDENT => {
-                    // its entry goes below
-                    self.pages.change(page, RESIDENT, COLD);
-                    continue;
-                }
-                _ => {}
+        let fates: Vec<Fate> =
+            (first..end).map(|page| self.fate(page, used.get(page - first).copied())).collect();
+        let mut next = first;
+        for run in fates.chunk_by(|one, other| one == other) {
+            let pages = next..next + run.len();
+            next = pages.end;
+            match run[0] {
+                Fate::Stays => {}
+                Fate::Cools => self.forget(pages),
+                Fate::Goes => self.evict(pages),
             }
-            self.forget(run..page);
-            run = page + 1;
         }
-        self.forget(run..end);
         self.hand.store(end, Relaxed);
         true
     }
 
-    fn forget(&self, pages: std::ops::Range<usize>) {
-        if !pages.is_empty()
-            && let Err(error) =
-                self.memory.forget_loads(pages.start * PAGE_BYTES, pages.len() * PAGE_BYTES)
-        {
+    /// What becomes of a page, whose state says so from now on.
+    fn fate(&self, page: usize, is_used: Option<bool>) -> Fate {
+        match self.pages.get(page) {
+            // where the tables cannot be read, all that were met twice go
+            COLD if is_used != Some(true) && self.pages.change(page, COLD, EVICTING) => Fate::Goes,
+            COLD => {
+                self.pages.change(page, COLD, RESIDENT);
+                Fate::Stays
+            }
+            RESIDENT if self.pages.change(page, RESIDENT, COLD) => Fate::Cools,
+            _ => Fate::Stays,
+        }
+    }
+
+    /// Takes the entries of pages out of the tables.
+    fn forget(&self, pages: Range<usize>) {
+        let (at, bytes) = (pages.start * PAGE_BYTES, pages.len() * PAGE_BYTES);
+        if let Err(error) = self.memory.forget_loads(at, bytes) {
             tracing::debug!("pages of a region: {error}");
         }
     }
 
-    /// Takes a cold page away, if nobody was faster.
-    fn evict(&self, page: usize) {
-        if !self.pages.change(page, COLD, EVICTING) {
-            return;
-        }
-        match self.memory.drop_pages(page * PAGE_BYTES, PAGE_BYTES) {
+    /// Takes pages away that are EVICTING.
+    fn evict(&self, pages: Range<usize>) {
+        let (at, bytes) = (pages.start * PAGE_BYTES, pages.len() * PAGE_BYTES);
+        let state = match self.memory.drop_pages(at, bytes) {
             Ok(()) => {
-                self.shared.gone(self, 1);
-                self.pages.set(page, ABSENT);
+                self.shared.gone(self, pages.len());
+                ABSENT
             }
             Err(error) => {
-                tracing::debug!("a page of a region: {error}");
-                self.pages.set(page, RESIDENT);
+                tracing::debug!("pages of a region: {error}");
+                RESIDENT
             }
-        }
+        };
+        pages.for_each(|page| self.pages.set(page, state));
     }
 
     /// Of each page whether it is in the tables; nothing, where that cannot be said.
@@ -109,8 +125,7 @@ impl Inner {
                 let words = entries.as_chunks::<8>().0;
                 words.iter().map(|word| u64::from_ne_bytes(*word) & PRESENT != 0).collect()
             }
-            // then all that were met twice go
-            Err(_) => vec![false; end - first],
+            Err(_) => Vec::new(),
         }
     }
 }

@@ -3,44 +3,96 @@
 use crate::PAGE_BYTES;
 use crate::page_states::{ABSENT, COLD, EVICTING, FILLING, INSTALLING, RESIDENT, STALE, WRITING};
 use crate::region::Inner;
-use crate::regions::{Shared, is_rung};
-use crate::userfault::wait_readable;
+use crate::regions::Shared;
+use crate::source::Source;
+use parking_lot::{Mutex, MutexGuard};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
 use std::ops::Range;
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
-/// Pages that a fault brings at first, and at most where one follows the other.
-const PAGES_FIRST: usize = 8;
-const PAGES_MAX: usize = 128;
-/// How long a thread waits for a fault before it looks whether it is to end.
-const LOOK_EVERY_MS: i32 = 1000;
+/// Pages that a fault brings where it follows another one for the first time, and at most.
+const PAGES_FIRST: usize = 15;
+const PAGES_MAX: usize = 255;
+/// Pages that are read together, and put in place: who waits for the first one goes on then.
+const PAGES_TOGETHER: usize = 128;
+/// Pages that are brought before the lead is handed on.
+const PAGES_ALONE: usize = 32;
 
-/// Serves faults until `stop` rings.
-pub fn serve(shared: &Shared, stop: RawFd) {
-    let mut buffer = vec![0; PAGES_MAX * PAGE_BYTES];
-    loop {
-        wait_readable([shared.faults.descriptor(), stop], LOOK_EVERY_MS);
-        while let Some(address) = shared.faults.next() {
-            if let Some(region) = shared.find(address as usize) {
-                let page = (address as usize - region.addresses().start) / PAGE_BYTES;
-                region.bring(page, &mut buffer);
-            }
+/// What the threads that serve faults wait for, and the lead: one of them has it, and waits; the
+/// others wait for the lead. Who serves a fault for long hands it on before. So a fault wakes one
+/// thread, and one that waits for a device is in nobody's way.
+#[derive(Debug)]
+pub struct Waiting {
+    stop: OwnedFd,
+    events: OwnedFd,
+    lead: Mutex<()>,
+}
+
+/// The lead, until it is handed on.
+struct Lead<'w>(Option<MutexGuard<'w, ()>>);
+
+impl Lead<'_> {
+    fn hand_on(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Waiting {
+    /// For faults that come from there.
+    pub fn new(faults: &Source) -> rustix::io::Result<Waiting> {
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let events = epoll::create(CreateFlags::CLOEXEC)?;
+        for (descriptor, is_stop) in [(faults.descriptor(), 0), (stop.as_fd(), 1)] {
+            epoll::add(&events, descriptor, EventData::new_u64(is_stop), EventFlags::IN)?;
         }
-        if is_rung(stop) {
-            return;
+        Ok(Waiting { stop, events, lead: Mutex::new(()) })
+    }
+
+    /// Ends all threads.
+    pub fn stop(&self) {
+        // no room for one more: it rings
+        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+    }
+
+    /// Waits for a fault; false: for the end.
+    fn wait(&self) -> bool {
+        let mut events = Vec::with_capacity(2);
+        let heard = epoll::wait(&self.events, rustix::buffer::spare_capacity(&mut events), None);
+        heard.is_err() || events.iter().all(|event| event.data.u64() == 0)
+    }
+}
+
+/// Serves faults until it is to stop.
+pub fn serve(shared: &Shared, waiting: &Waiting) {
+    let mut buffer = vec![0; PAGES_TOGETHER * PAGE_BYTES];
+    loop {
+        let mut lead = Lead(Some(waiting.lead.lock()));
+        while lead.0.is_some() {
+            if !waiting.wait() {
+                return;
+            }
+            let fault = shared.faults.next();
+            if let Some(address) = fault.map(|address| address as usize)
+                && let Some(region) = shared.find(address)
+            {
+                let page = (address - region.addresses().start) / PAGE_BYTES;
+                region.bring(page, &mut buffer, &mut lead);
+            }
         }
     }
 }
 
 impl Inner {
     /// Somebody waits for a page.
-    fn bring(&self, page: usize, buffer: &mut [u8]) {
+    fn bring(&self, page: usize, buffer: &mut [u8], lead: &mut Lead<'_>) {
         loop {
             let state = self.pages.get(page);
             match state {
                 ABSENT => {
                     if self.pages.change(page, ABSENT, FILLING) {
-                        return self.fill(page, buffer);
+                        return self.fill(page, buffer, lead);
                     }
                 }
                 EVICTING => std::thread::yield_now(),
@@ -78,39 +130,53 @@ impl Inner {
     }
 
     /// Brings a page that is this thread's to bring, and as many behind it as seem wanted.
-    fn fill(&self, first: usize, buffer: &mut [u8]) {
+    fn fill(&self, first: usize, buffer: &mut [u8], lead: &mut Lead<'_>) {
         let wanted = self.window(first);
-        self.shared.make_room(wanted);
+        if wanted > PAGES_ALONE {
+            lead.hand_on();
+        }
         let mut end = first + 1;
         while end < (first + wanted).min(self.pages.len())
             && self.pages.change(end, ABSENT, FILLING)
         {
             end += 1;
         }
-        let mut left = first..end;
-        while !left.is_empty() {
-            left = self.fill_run(left, buffer);
+        let mut begun = first;
+        while begun < end {
+            let mut left = begun..end.min(begun + PAGES_TOGETHER);
+            begun = left.end;
+            self.shared.make_room(left.len());
+            while !left.is_empty() {
+                left = self.fill_run(left, buffer, lead);
+            }
         }
     }
 
-    /// How many pages to bring: more, where this fault comes right behind the last ones.
+    /// How many pages to bring: one, and more where this fault comes right behind the last ones.
     fn window(&self, page: usize) -> usize {
         // ordering: a guess, of two threads each may be right
         let expected = self.expected.load(Ordering::Relaxed);
         let (next, pages) = ((expected >> 16) as usize, (expected & 0xFFFF) as usize);
         let pages = match expected != u64::MAX && next == page {
-            true => (pages * 2).clamp(PAGES_FIRST, PAGES_MAX),
-            false => PAGES_FIRST,
+            true => (2 * pages + 1).clamp(PAGES_FIRST, PAGES_MAX),
+            false => 1,
         };
         self.expected.store(((page + pages) as u64) << 16 | pages as u64, Ordering::Relaxed);
         pages
     }
 
     /// Reads these pages and puts in place those that did not change meanwhile; gives the others.
-    fn fill_run(&self, pages: Range<usize>, buffer: &mut [u8]) -> Range<usize> {
+    fn fill_run(
+        &self,
+        pages: Range<usize>,
+        buffer: &mut [u8],
+        lead: &mut Lead<'_>,
+    ) -> Range<usize> {
         let bytes = &mut buffer[..pages.len() * PAGE_BYTES];
         let offset = self.offset + (pages.start * PAGE_BYTES) as u64;
-        if let Err(error) = self.shared.fs.read_unlocked(&self.file, offset, bytes) {
+        if let Err(error) =
+            self.shared.fs.read_unlocked(&self.file, offset, bytes, &mut || lead.hand_on())
+        {
             return self.fail(pages, &error);
         }
         // in runs: from the first page on as long as they are whole

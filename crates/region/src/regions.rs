@@ -1,22 +1,21 @@
 //! All regions of one pool in this process: who serves their faults, and how much DRAM they take.
 
 use crate::error::{Error, Result};
+use crate::fill::Waiting;
 use crate::memory::{ForkMark, Memory};
 use crate::region::Inner;
 use crate::source::{Faults, Source};
 use crate::{evict, fill};
 use fs::FileSystem;
 use parking_lot::{Mutex, RwLock};
-use rustix::event::{EventfdFlags, eventfd};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-/// Threads that serve faults.
-const THREADS: usize = 2;
+/// Threads that serve faults: as many can wait for devices.
+const THREADS: usize = 4;
 /// DRAM for pages of regions where nothing else is asked for.
 const MEMORY_BYTES: u64 = 1 << 30;
 
@@ -70,7 +69,7 @@ pub struct Shared {
 pub struct Threads {
     /// A forked child has the descriptor, but not the threads.
     process: u32,
-    stop: OwnedFd,
+    waiting: Arc<Waiting>,
     all: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -225,13 +224,13 @@ impl Shared {
 
 impl Threads {
     fn start(shared: &Arc<Shared>) -> Result<Threads> {
-        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let stop = stop.map_err(|errno| Error::of_kernel("eventfd", &errno.into()))?;
+        let waiting = Waiting::new(&shared.faults);
+        let waiting = waiting.map_err(|errno| Error::of_kernel("epoll_ctl", &errno.into()))?;
         let process = std::process::id();
-        let threads = Threads { process, stop, all: Mutex::default() };
+        let threads = Threads { process, waiting: Arc::new(waiting), all: Mutex::default() };
         for _ in 0..THREADS {
-            let (shared, stop) = (shared.clone(), threads.stop.as_raw_fd());
-            let serve = move || fill::serve(&shared, stop);
+            let (shared, waiting) = (shared.clone(), threads.waiting.clone());
+            let serve = move || fill::serve(&shared, &waiting);
             let started = std::thread::Builder::new().name("ns-region".to_owned()).spawn(serve);
             let thread = started.map_err(|error| Error::of_kernel("clone", &error))?;
             threads.all.lock().push(thread);
@@ -246,17 +245,9 @@ impl Drop for Threads {
             std::mem::take(&mut *self.all.lock()).into_iter().for_each(std::mem::forget);
             return;
         }
-        // no room for one more: it rings
-        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+        self.waiting.stop();
         for thread in std::mem::take(&mut *self.all.lock()) {
             drop(thread.join());
         }
     }
-}
-
-/// Whether somebody rang.
-pub fn is_rung(descriptor: RawFd) -> bool {
-    let mut polled = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
-    // SAFETY: one structure, and no wait.
-    unsafe { libc::poll(&mut polled, 1, 0) == 1 }
 }

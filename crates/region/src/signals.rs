@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::memory::{ForkMark, Memory};
 use parking_lot::Mutex;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
 
@@ -190,8 +190,8 @@ impl Signals {
     }
 
     /// The descriptor, to wait for it to be readable.
-    pub fn descriptor(&self) -> RawFd {
-        self.heard.as_raw_fd()
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.heard.as_fd()
     }
 }
 

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::signals::Signals;
 use crate::userfault::Userfault;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 
 /// How faults of regions come to this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,7 +120,7 @@ impl Source {
     }
 
     /// The descriptor, to wait for it to be readable.
-    pub fn descriptor(&self) -> RawFd {
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
         match self {
             Source::Userfault(userfault) => userfault.descriptor(),
             Source::Signals(signals) => signals.descriptor(),

@@ -5,7 +5,7 @@
 use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::source::Faults;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 const UFFD_API: u64 = 0xAA;
 const UFFDIO_API: libc::c_ulong = 0xC018_AA3F;
@@ -175,18 +175,11 @@ impl Userfault {
     }
 
     /// The descriptor, to wait for it to be readable.
-    pub fn descriptor(&self) -> RawFd {
-        self.descriptor.as_raw_fd()
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
     }
 }
 
 fn range(start: u64, bytes: usize) -> Range {
     Range { start, len: bytes as u64 }
-}
-
-/// Waits until one of the descriptors can be read, or for some time.
-pub fn wait_readable(descriptors: [RawFd; 2], timeout_ms: i32) {
-    let mut polled = descriptors.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
-    // SAFETY: two structures, and their number.
-    unsafe { libc::poll(polled.as_mut_ptr(), 2, timeout_ms) };
 }
