@@ -45,6 +45,9 @@ fn keep_room(mut views: Vec<SlotView>) {
 /// How often a read is tried without a lock.
 const TRIES_MAX: u32 = 8;
 
+/// Reads what is in memory, and notes what it looked at.
+type Read<'r> = dyn Fn(&mut [u8], &mut Vec<SlotView>) -> Result<usize> + 'r;
+
 /// A leaf that was read; none: it was a hole.
 struct Seen {
     index: u64,
@@ -86,7 +89,7 @@ impl Core {
         offset: u64,
         buffer: &mut [u8],
         (views, missing): (&mut Vec<SlotView>, BlockAddr),
-        again: &dyn Fn(&mut [u8], &mut Vec<SlotView>) -> Result<usize>,
+        again: &Read<'_>,
     ) -> Result<usize> {
         let blocks = blocks_of(offset, buffer.len());
         let fetched = self.fetch_for_read(inode, blocks, missing, views);

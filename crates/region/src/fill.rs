@@ -10,57 +10,101 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Pages that a fault brings where it follows another one for the first time, and at most.
 const PAGES_FIRST: usize = 15;
 const PAGES_MAX: usize = 255;
 /// Pages that are read together, and put in place: who waits for the first one goes on then.
-const PAGES_TOGETHER: usize = 128;
+const PAGES_TOGETHER: usize = 64;
 /// Pages that are brought before the lead is handed on.
 const PAGES_ALONE: usize = 32;
 
 /// What the threads that serve faults wait for, and the lead: one of them has it, and waits; the
-/// others wait for the lead. Who serves a fault for long hands it on before. So a fault wakes one
-/// thread, and one that waits for a device is in nobody's way.
+/// others wait for the lead. Who serves a fault for long hands it on before, and most of what he
+/// is to bring. So a fault wakes one thread, and one that waits for a device is in nobody's way.
 #[derive(Debug)]
 pub struct Waiting {
-    stop: OwnedFd,
+    /// Rings for what is to be brought, and at the end.
+    bell: OwnedFd,
     events: OwnedFd,
     lead: Mutex<()>,
+    /// Pages that are FILLING for whoever comes first.
+    to_fill: Mutex<Vec<(Arc<Inner>, Range<usize>)>>,
+    is_ended: AtomicBool,
 }
 
 /// The lead, until it is handed on.
-struct Lead<'w>(Option<MutexGuard<'w, ()>>);
+struct Lead<'w> {
+    waiting: &'w Waiting,
+    held: Option<MutexGuard<'w, ()>>,
+}
 
 impl Lead<'_> {
     fn hand_on(&mut self) {
-        self.0 = None;
+        self.held = None;
     }
+}
+
+/// What a thread with the lead has heard.
+enum Heard {
+    End,
+    Pages(Arc<Inner>, Range<usize>),
+    /// Or nothing.
+    Fault,
 }
 
 impl Waiting {
     /// For faults that come from there.
     pub fn new(faults: &Source) -> rustix::io::Result<Waiting> {
-        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
+        let bell = eventfd(0, flags)?;
         let events = epoll::create(CreateFlags::CLOEXEC)?;
-        for (descriptor, is_stop) in [(faults.descriptor(), 0), (stop.as_fd(), 1)] {
-            epoll::add(&events, descriptor, EventData::new_u64(is_stop), EventFlags::IN)?;
+        for (descriptor, is_bell) in [(faults.descriptor(), 0), (bell.as_fd(), 1)] {
+            epoll::add(&events, descriptor, EventData::new_u64(is_bell), EventFlags::IN)?;
         }
-        Ok(Waiting { stop, events, lead: Mutex::new(()) })
+        let (lead, to_fill, is_ended) =
+            (Mutex::default(), Mutex::default(), AtomicBool::new(false));
+        Ok(Waiting { bell, events, lead, to_fill, is_ended })
     }
 
     /// Ends all threads.
-    pub fn stop(&self) {
-        // no room for one more: it rings
-        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+    pub fn end(&self) {
+        self.is_ended.store(true, Ordering::SeqCst);
+        self.ring(1);
     }
 
-    /// Waits for a fault; false: for the end.
-    fn wait(&self) -> bool {
+    /// Pages that are FILLING are brought by whoever has time.
+    fn hand_out(&self, pages: impl Iterator<Item = (Arc<Inner>, Range<usize>)>) {
+        let mut to_fill = self.to_fill.lock();
+        let before = to_fill.len();
+        to_fill.extend(pages);
+        let more = to_fill.len() - before;
+        drop(to_fill);
+        self.ring(more as u64);
+    }
+
+    fn ring(&self, times: u64) {
+        // no room for more: it rings
+        let _ = rustix::io::write(&self.bell, &times.to_ne_bytes());
+    }
+
+    /// Waits for something to do.
+    fn wait(&self) -> Heard {
         let mut events = Vec::with_capacity(2);
         let heard = epoll::wait(&self.events, rustix::buffer::spare_capacity(&mut events), None);
-        heard.is_err() || events.iter().all(|event| event.data.u64() == 0)
+        if heard.is_err() || events.iter().all(|event| event.data.u64() == 0) {
+            return Heard::Fault;
+        }
+        if self.is_ended.load(Ordering::SeqCst) {
+            return Heard::End;
+        }
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        match self.to_fill.lock().pop() {
+            Some((region, pages)) => Heard::Pages(region, pages),
+            None => Heard::Fault,
+        }
     }
 }
 
@@ -68,17 +112,23 @@ impl Waiting {
 pub fn serve(shared: &Shared, waiting: &Waiting) {
     let mut buffer = vec![0; PAGES_TOGETHER * PAGE_BYTES];
     loop {
-        let mut lead = Lead(Some(waiting.lead.lock()));
-        while lead.0.is_some() {
-            if !waiting.wait() {
-                return;
-            }
-            let fault = shared.faults.next();
-            if let Some(address) = fault.map(|address| address as usize)
-                && let Some(region) = shared.find(address)
-            {
-                let page = (address - region.addresses().start) / PAGE_BYTES;
-                region.bring(page, &mut buffer, &mut lead);
+        let mut lead = Lead { waiting, held: Some(waiting.lead.lock()) };
+        while lead.held.is_some() {
+            match waiting.wait() {
+                Heard::End => return,
+                Heard::Pages(region, pages) => {
+                    lead.hand_on();
+                    region.fill_all(pages, &mut buffer, &mut lead);
+                }
+                Heard::Fault => {
+                    let fault = shared.faults.next();
+                    if let Some(address) = fault.map(|address| address as usize)
+                        && let Some(region) = shared.find(address)
+                    {
+                        let page = (address - region.addresses().start) / PAGE_BYTES;
+                        region.bring(page, &mut buffer, &mut lead);
+                    }
+                }
             }
         }
     }
@@ -86,7 +136,7 @@ pub fn serve(shared: &Shared, waiting: &Waiting) {
 
 impl Inner {
     /// Somebody waits for a page.
-    fn bring(&self, page: usize, buffer: &mut [u8], lead: &mut Lead<'_>) {
+    fn bring(self: &Arc<Inner>, page: usize, buffer: &mut [u8], lead: &mut Lead<'_>) {
         loop {
             let state = self.pages.get(page);
             match state {
@@ -130,25 +180,34 @@ impl Inner {
     }
 
     /// Brings a page that is this thread's to bring, and as many behind it as seem wanted.
-    fn fill(&self, first: usize, buffer: &mut [u8], lead: &mut Lead<'_>) {
+    fn fill(self: &Arc<Inner>, first: usize, buffer: &mut [u8], lead: &mut Lead<'_>) {
         let wanted = self.window(first);
-        if wanted > PAGES_ALONE {
-            lead.hand_on();
-        }
         let mut end = first + 1;
         while end < (first + wanted).min(self.pages.len())
             && self.pages.change(end, ABSENT, FILLING)
         {
             end += 1;
         }
-        let mut begun = first;
-        while begun < end {
-            let mut left = begun..end.min(begun + PAGES_TOGETHER);
-            begun = left.end;
-            self.shared.make_room(left.len());
-            while !left.is_empty() {
-                left = self.fill_run(left, buffer, lead);
+        let own = first..end.min(first + PAGES_TOGETHER);
+        let others = (own.end..end).step_by(PAGES_TOGETHER);
+        if own.end < end {
+            let others = others.map(|at| (self.clone(), at..end.min(at + PAGES_TOGETHER)));
+            lead.waiting.hand_out(others);
+        }
+        if own.len() > PAGES_ALONE {
+            lead.hand_on();
+        }
+        self.fill_all(own, buffer, lead);
+    }
+
+    /// Brings pages that are FILLING, no more than are read together.
+    fn fill_all(&self, mut left: Range<usize>, buffer: &mut [u8], lead: &mut Lead<'_>) {
+        self.shared.make_room(left.len());
+        while !left.is_empty() {
+            if self.is_gone.load(Ordering::Relaxed) {
+                return self.give_up(left);
             }
+            left = self.fill_run(left, buffer, lead);
         }
     }
 
@@ -215,7 +274,9 @@ impl Inner {
             done += pages;
             if pages == 0 {
                 // a page that cannot be loaded from, or no memory: that one is left
-                tracing::error!("a page of a region cannot be put in place: {copied:?}");
+                if !self.is_gone.load(Ordering::Relaxed) {
+                    tracing::error!("a page of a region cannot be put in place: {copied:?}");
+                }
                 let page = first + done;
                 // whatever is there is not what the file holds
                 drop(self.memory.drop_pages(page * PAGE_BYTES, PAGE_BYTES));

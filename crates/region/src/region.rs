@@ -10,7 +10,7 @@ use crate::regions::{Regions, Shared, Threads};
 use crate::source::Faults;
 use fs::{FILE_BYTES_MAX, FileKind, Handle, Mapped};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// What of a region others know: those who fill its pages, and those who change its file.
@@ -31,6 +31,8 @@ pub struct Inner {
     pub(crate) expected: AtomicU64,
     /// Where the evictor goes on.
     pub(crate) hand: AtomicUsize,
+    /// Nobody has it any more: no page is brought for anybody.
+    pub(crate) is_gone: AtomicBool,
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -86,6 +88,7 @@ impl Region {
             resident: AtomicUsize::new(0),
             expected: AtomicU64::new(u64::MAX),
             hand: AtomicUsize::new(0),
+            is_gone: AtomicBool::new(false),
             shared: regions.shared().clone(),
         });
         let mapped: Arc<dyn Mapped> = inner.clone();
@@ -162,6 +165,7 @@ impl Drop for Region {
         if self.check_process().is_err() {
             return;
         }
+        self.inner.is_gone.store(true, Ordering::Relaxed);
         let mapped: Arc<dyn Mapped> = self.inner.clone();
         self.inner.shared.fs.tell_no_more(&self.inner.file, &mapped);
         self.inner.shared.remove(&self.inner);

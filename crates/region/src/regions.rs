@@ -245,7 +245,7 @@ impl Drop for Threads {
             std::mem::take(&mut *self.all.lock()).into_iter().for_each(std::mem::forget);
             return;
         }
-        self.waiting.stop();
+        self.waiting.end();
         for thread in std::mem::take(&mut *self.all.lock()) {
             drop(thread.join());
         }
