@@ -10,7 +10,9 @@
 use crate::core::{Core, now};
 use crate::error::{Error, Result};
 use crate::in_place::IN_PLACE_BYTES_MAX;
+use crate::inline::BLOCKS_MAX as INLINE_BLOCKS_MAX;
 use crate::inode::Inode;
+use crate::item::INLINE_BYTES;
 use crate::leaf::LEAF_BLOCKS;
 use crate::leaves::{LEAF_UNITS, leaf_of};
 use crate::slot::Freed;
@@ -199,11 +201,19 @@ impl Core {
         (record, all): (&mut RecordBuffer, &mut Vec<Vec<Prepared<'d>>>),
         in_flight: &mut InFlight,
     ) -> Result<()> {
+        let lens = || joined.iter().flatten().map(|(_, data)| self.record_bytes(data.len()));
+        let holds_all = lens().sum::<usize>() <= self.payload_max;
+        let mut left = lens().count();
         for (part, pieces) in parts.iter().zip(joined) {
             self.count_unsynced(part.inode);
             all.push(Vec::with_capacity(pieces.len()));
             for (offset, data) in pieces {
-                let mut prepared = self.prepare(part.inode, *offset, data)?;
+                left -= 1;
+                // where the record cannot hold the bytes of all, it names blocks of most
+                let taken = record.payload_len() + left * NAMED_BYTES_MAX;
+                let in_record =
+                    holds_all || taken + self.record_bytes(data.len()) <= self.payload_max;
+                let mut prepared = self.prepare(part.inode, *offset, data, in_record)?;
                 let before = std::mem::replace(in_flight, InFlight::none());
                 let written = std::mem::replace(&mut prepared.in_flight, InFlight::none());
                 *in_flight = before.and(written);
@@ -217,6 +227,17 @@ impl Core {
             }
         }
         Ok(())
+    }
+
+    /// Bytes that a record takes at most for a piece whose bytes it may hold.
+    fn record_bytes(&self, len: usize) -> usize {
+        let blocks = len.div_ceil(BLOCK_BYTES as usize) + 1;
+        let held = match self.stores_in_place {
+            // of a long one what it has in the first block and in the last
+            true => len.min(2 * BLOCK_BYTES as usize),
+            false => blocks.min(INLINE_BLOCKS_MAX) * INLINE_BYTES,
+        };
+        held + NAMED_BYTES_MAX + blocks * RUN_BYTES
     }
 
     /// The pieces of a part, of which no two lie in one block: what is between them there is added.
@@ -242,8 +263,7 @@ impl Core {
 
     /// An error unless a checkpoint can certainly fold what one record changes.
     fn check_length(&self, blocks: u64, leaves: u64) -> Result<()> {
-        // a run of blocks takes 12 bytes for each of them
-        let fits = blocks.saturating_mul(12) < self.payload_max as u64
+        let fits = blocks.saturating_mul(RUN_BYTES as u64) < self.payload_max as u64
             && leaves <= (self.record_units() / LEAF_UNITS).max(LEAVES_MIN);
         if fits { Ok(()) } else { Err(Error::TooLong) }
     }
@@ -279,6 +299,9 @@ impl Core {
     }
 }
 
+/// Bytes that a record takes for a block that it names, and for each more of a run.
+const NAMED_BYTES_MAX: usize = 48;
+const RUN_BYTES: usize = 12;
 /// Leaves that one record may change in any pool.
 const LEAVES_MIN: u64 = 8;
 

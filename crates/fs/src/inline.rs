@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering;
 /// Writes without a sync after which a file is no longer one that is synced often.
 pub const UNSYNCED_MAX: u32 = 16;
 /// Most blocks of one such write.
-const BLOCKS_MAX: usize = 4;
+pub const BLOCKS_MAX: usize = 4;
 
 impl Core {
     /// Whether a write that takes `blocks` blocks puts their data into its record.

@@ -93,7 +93,7 @@ impl Core {
     /// Any number of blocks, and parts of them.
     #[inline(never)]
     fn write_many(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<()> {
-        let mut prepared = self.prepare(inode, offset, data)?;
+        let mut prepared = self.prepare(inode, offset, data, true)?;
         let time = now();
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
         prepared.describe(inode, &mut record);
@@ -190,14 +190,20 @@ impl Core {
     }
 
     /// Takes blocks and sends the data on its way.
-    pub fn prepare<'d>(&self, inode: &Inode, offset: u64, data: &'d [u8]) -> Result<Prepared<'d>> {
+    pub fn prepare<'d>(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        data: &'d [u8],
+        in_record: bool,
+    ) -> Result<Prepared<'d>> {
         let (first, last) = blocks_of(offset, data.len());
         let mut pieces = Vec::with_capacity((last - first + 1) as usize);
         let mut rest = data;
         let mut at = (offset % BLOCK_BYTES) as usize;
         for block in first..=last {
             let (piece, more) = rest.split_at(rest.len().min(BLOCK - at));
-            pieces.push(self.plan(inode, block, at, piece)?);
+            pieces.push(self.plan(inode, block, (at, piece), in_record)?);
             rest = more;
             at = 0;
         }
@@ -205,7 +211,7 @@ impl Core {
         let mut extents = Vec::new();
         let addrs = self.take_blocks(inode, takers.map(|(_, block)| block), &mut extents)?;
         self.count_taken(addrs.len());
-        let inline = self.inlines(inode, addrs.len());
+        let inline = in_record && self.inlines(inode, addrs.len());
         let mut in_flight = InFlight::none();
         let mut changes = Vec::with_capacity(pieces.len());
         let whole = if inline { 0..0 } else { whole_blocks(&pieces) };
@@ -251,18 +257,24 @@ impl Core {
     }
 
     /// What to do to one block for bytes at `at` in it.
-    fn plan<'d>(&self, inode: &Inode, block: u64, at: usize, data: &'d [u8]) -> Result<Piece<'d>> {
+    fn plan<'d>(
+        &self,
+        inode: &Inode,
+        block: u64,
+        (at, data): (usize, &'d [u8]),
+        in_record: bool,
+    ) -> Result<Piece<'d>> {
         if data.len() == BLOCK {
             return Ok(Piece::Full(data));
         }
         let view = self.view_block(inode, block)?;
-        if let Some(change) = self.in_place(inode, block, &view, at, data)? {
+        if in_record && let Some(change) = self.in_place(inode, block, &view, at, data)? {
             return Ok(Piece::InPlace(change));
         }
         // patches may be put into the block later: not where it has other places, not where it is
         // not written, and not on the capacity tier, whose blocks never change
         let is_away = view.addr.device().is_some();
-        let may = !view.shared && !view.reserved && !is_away;
+        let may = in_record && !view.shared && !view.reserved && !is_away;
         let patches = data.len() <= PATCH_PIECE_BYTES_MAX && may;
         if patches && !self.begins_a_block(inode, block, at, &view) {
             let patches = match &view.patches {

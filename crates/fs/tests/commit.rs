@@ -94,6 +94,41 @@ fn a_transaction_that_no_record_can_hold_is_refused() {
     assert_eq!(fs.getattr(file.ino()).unwrap().size, 299 * 8192 + 8);
 }
 
+/// A record names blocks where it cannot hold the bytes of all that is written.
+#[test]
+fn many_small_pieces_are_one_transaction() {
+    for mut pool in [TestPool::new(1, 64 << 20), TestPool::synced(1, 64 << 20)] {
+        let fs = pool.start();
+        let names = ["one", "two"];
+        let mut shadow = vec![pattern(1, 4 << 20); 2];
+        let files = names.map(|name| make(&fs, name));
+        for (file, shadow) in files.iter().zip(&shadow) {
+            fs.write(file, 0, shadow).unwrap();
+            // what is synced often goes into the log whole
+            fs.fsync(file).unwrap();
+        }
+        let pieces: Vec<Vec<u8>> = (0..200).map(|at| pattern(at + 7, 1000)).collect();
+        let place = |at: usize| (at % 2, at / 2 * 8192 + at);
+        let writes: Vec<Write<'_>> = (0..200)
+            .map(|at| write(&files[place(at).0], place(at).1 as u64, &pieces[at]))
+            .collect();
+        fs.commit(&writes, &[]).unwrap();
+        for (at, piece) in pieces.iter().enumerate() {
+            let (file, offset) = place(at);
+            shadow[file][offset..offset + 1000].copy_from_slice(piece);
+        }
+        drop(writes);
+        drop(files);
+        fs.sync().unwrap();
+        let fs = pool.killed(fs);
+        for (name, shadow) in names.iter().zip(&shadow) {
+            assert!(content(&fs, &find(&fs, name)) == *shadow, "{name}");
+        }
+        drop(fs);
+        pool.assert_clean();
+    }
+}
+
 /// Money moves between accounts in two files; whoever reads together never sees it elsewhere.
 #[test]
 fn reads_together_see_whole_transactions() {
