@@ -9,13 +9,16 @@
 //! again; what was fetched for a thread stays until the thread lets go of it, so that it makes
 //! progress however small the caches are.
 //!
-//! `unsafe` is in `uring` and `aligned`.
+//! `unsafe` is in `uring`, `aligned` and `frames`.
 
 mod aligned;
 mod cache;
 mod circle;
 mod copies;
+mod evictor;
+mod frames;
 mod held;
+mod load;
 #[cfg_attr(not(feature = "object-store"), path = "no_object.rs")]
 mod object;
 mod open;
