@@ -3,7 +3,7 @@
 use crate::core::Core;
 use crate::error::{Error, Result};
 use pool::Pool;
-use tier::Tier;
+use tier::{CacheRoom, Tier};
 
 /// Blocks of the capacity tier take a part of the memory for caches.
 const TIER_SHARE: u64 = 4;
@@ -13,12 +13,24 @@ pub fn tier_of(pool: &Pool) -> Option<Tier> {
     if pool.devices().is_empty() {
         return None;
     }
-    let slices = pool.slices().len();
+    let rooms: Vec<CacheRoom> = (0..pool.slices().len())
+        .map(|slice| CacheRoom {
+            bytes: cache_bytes(pool, slice as u8),
+            node: node_of(pool, slice as u8),
+        })
+        .collect();
+    Some(Tier::new(&rooms, pool.reclaim().clone()))
+}
+
+/// What a slice's cache may take: of what was set for a node, a part for each slice on it.
+fn cache_bytes(pool: &Pool, slice: u8) -> u64 {
     let options = pool.options();
-    let share = options.memory() / TIER_SHARE / slices.max(1) as u64;
-    let cache_bytes = options.tier_cache_bytes.unwrap_or(share);
-    let nodes: Vec<Option<u32>> = (0..slices).map(|slice| node_of(pool, slice as u8)).collect();
-    Some(Tier::new(&nodes, cache_bytes, pool.reclaim().clone()))
+    let Some(of_node) = options.tier_cache_bytes else {
+        return options.memory() / TIER_SHARE / pool.slices().len().max(1) as u64;
+    };
+    let nodes = pool.nodes();
+    let there = nodes.of(slice).map_or(1, |node| nodes.slices_on(node).len());
+    of_node / there.max(1) as u64
 }
 
 /// The node on which a slice's cache is to lie, where there is a choice: a machine of one node has

@@ -33,5 +33,5 @@ pub use object::{make_object_device, open_object_device};
 pub use open::open_devices;
 pub use page::Page;
 pub use read_blocks::ReadBlocks;
-pub use tier::{Tier, TierCounts, read, sync};
+pub use tier::{CacheRoom, Tier, TierCounts, read, sync};
 pub use uring::UringDevice;

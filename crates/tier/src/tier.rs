@@ -31,6 +31,15 @@ pub struct TierCounts {
     pub cached_bytes: u64,
 }
 
+/// What the cache of a slice may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CacheRoom {
+    /// DRAM, bytes.
+    pub bytes: u64,
+    /// The node where that is to be, as the kernel numbers nodes; `None`: anywhere.
+    pub node: Option<u32>,
+}
+
 /// The capacity tier of an open pool.
 #[derive(Debug)]
 pub struct Tier {
@@ -53,18 +62,18 @@ pub struct Tier {
 static TIERS: AtomicU64 = AtomicU64::new(0);
 
 impl Tier {
-    /// With a cache of so many bytes for each slice, on the slice's node as far as it is known; the
-    /// free blocks of the slices `reclaim` has.
-    pub fn new(nodes: &[Option<u32>], cache_bytes: u64, reclaim: Arc<Reclaim>) -> Tier {
-        let pages = (cache_bytes / BLOCK_BYTES) as usize;
-        let cache = |node: &Option<u32>| Arc::new(Cache::new(pages, *node));
-        let caches = if nodes.is_empty() { &[None] } else { nodes }.iter().map(cache).collect();
+    /// With such a cache for each slice; the free blocks of the slices `reclaim` has.
+    pub fn new(rooms: &[CacheRoom], reclaim: Arc<Reclaim>) -> Tier {
+        let pages = |room: &CacheRoom| (room.bytes / BLOCK_BYTES) as usize;
+        let cache = |room: &CacheRoom| Arc::new(Cache::new(pages(room), room.node));
+        let none = [CacheRoom::default()];
+        let caches = if rooms.is_empty() { &none } else { rooms }.iter().map(cache).collect();
         Tier {
             // ordering: only uniqueness matters
             number: TIERS.fetch_add(1, Ordering::Relaxed),
             caches,
             evictors: Mutex::default(),
-            copies: Copies::new(nodes.len()),
+            copies: Copies::new(rooms.len()),
             hot: Mutex::default(),
             reclaim,
             hits: AtomicU64::new(0),

@@ -5,7 +5,7 @@ use pool::{BLOCK_BYTES, BlockAddr, Capacity, Device, FormatOptions, OpenOptions,
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
-use tier::Tier;
+use tier::{CacheRoom, Tier};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 const MIB: u64 = 1 << 20;
@@ -67,7 +67,9 @@ fn tried(nodes: &[Option<u32>], cache_bytes: u64) -> Tried {
     let own = &pool.devices()[0];
     let devices =
         vec![Capacity { device: Arc::new(Numbers), uuid: own.uuid, space: own.space.clone() }];
-    let tier = Tier::new(nodes, cache_bytes, pool.reclaim().clone());
+    let room = |node: &Option<u32>| CacheRoom { bytes: cache_bytes, node: *node };
+    let rooms: Vec<CacheRoom> = nodes.iter().map(room).collect();
+    let tier = Tier::new(&rooms, pool.reclaim().clone());
     Tried { tier, devices, _pool: pool, _scratch: scratch }
 }
 
