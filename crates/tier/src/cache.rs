@@ -1,9 +1,9 @@
 //! The DRAM cache of one slice: blocks of the ranges of the tier that are the slice's.
 //!
 //! In parts with a lock each, held for a look or a change, never for a read of the device. In a
-//! part, pages are in a circle (`circle.rs`). Their memory is the cache's own (`frames.rs`), as much
-//! as it may have; a sixteenth of it is kept free, by a thread (`evictor.rs`) where there is one.
-//! Who finds none free makes room himself.
+//! part, pages are in a circle (`circle.rs`). Their memory is the cache's own (`frames.rs`), as
+//! much as it may have; a sixteenth of it is kept free, by a thread (`evictor.rs`) where there is
+//! one. Who finds none free makes room himself.
 //!
 //! A page that somebody has is not let go. So calls that have all pages at once get more from the
 //! heap: they cannot wait for each other, for each keeps what it has until it is done. The cache
@@ -26,6 +26,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 const PARTS: usize = 16;
 /// Of so many frames one is kept free; if only half of those are, more are made so.
 const KEPT_FREE: usize = 16;
+/// Pages that are let go of in one turn with a part's lock: others look there.
+const TURN_PAGES: usize = 64;
 
 #[derive(Debug, Default)]
 struct Part {
@@ -117,8 +119,7 @@ impl Cache {
     pub fn make_room(&self) {
         let share = self.share();
         for (part, _) in &self.parts {
-            let mut part = part.lock();
-            while part.pages.len() > share && part.pages.evict_one(is_unused).is_some() {}
+            while part.lock().evict_to(share) == TURN_PAGES {}
         }
     }
 
@@ -220,6 +221,18 @@ impl Cache {
 impl Part {
     fn get(&mut self, addr: BlockAddr) -> Option<Arc<Page>> {
         self.pages.get(addr).map(|page| page.clone())
+    }
+
+    /// Lets go of what is more than so many pages, in one turn; gives how many it let go of.
+    fn evict_to(&mut self, pages: usize) -> usize {
+        let mut evicted = 0;
+        while evicted < TURN_PAGES
+            && self.pages.len() > pages
+            && self.pages.evict_one(is_unused).is_some()
+        {
+            evicted += 1;
+        }
+        evicted
     }
 }
 

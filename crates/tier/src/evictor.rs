@@ -1,5 +1,5 @@
-//! The thread that keeps frames of one cache free, so that a call which misses a block seldom has to
-//! make room itself.
+//! The thread that keeps frames of one cache free, so that a call which misses a block seldom has
+//! to make room itself.
 //!
 //! It sleeps until somebody who took a frame left few, makes room in the whole cache, and sleeps
 //! again. What it does callers do as well, where it is late or not there at all.
