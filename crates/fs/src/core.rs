@@ -6,6 +6,7 @@
 
 use crate::background::Signals;
 use crate::by_slice::BySlice;
+use crate::caches;
 use crate::delegate::Delegation;
 use crate::dirty::DirtyInodes;
 use crate::error::{Error, Result};
@@ -46,9 +47,6 @@ const UNITS_PER_PAGE: u64 = 32;
 pub const DIRENT_BYTES: u64 = 128;
 /// Entries of directories take an eighth of the memory for caches.
 const MEMORY_PER_DIRENT: u64 = 8 * DIRENT_BYTES;
-
-/// Blocks of the capacity tier take a part of the memory for caches.
-const TIER_SHARE: u64 = 4;
 
 /// The part of what may change before a checkpoint that one record may.
 const RECORD_SHARE: u64 = 8;
@@ -188,16 +186,6 @@ pub fn damaged_value(key: &Key) -> Error {
     ))
 }
 
-/// The capacity tier of a pool that has one.
-fn tier_of(pool: &Pool) -> Option<Tier> {
-    let slices = pool.slices().len();
-    let options = pool.options();
-    let share = options.memory() / TIER_SHARE / slices.max(1) as u64;
-    let cache_bytes = options.tier_cache_bytes.unwrap_or(share);
-    let reclaim = || pool.reclaim().clone();
-    (!pool.devices().is_empty()).then(|| Tier::new(slices, cache_bytes, reclaim()))
-}
-
 impl Core {
     /// The engine over this pool, nothing in DRAM yet.
     pub fn new(pool: Pool) -> Core {
@@ -209,7 +197,7 @@ impl Core {
             hash_key: superblock.map(|s| s.pool_uuid).unwrap_or_default(),
             delegation: Delegation::new(&pool),
             traffic: Traffic::of(&pool),
-            tier: tier_of(&pool),
+            tier: caches::tier_of(&pool),
             write_back: WriteBack::of(&pool),
             log_pace: LogPace::default(),
             stripes: Stripes::of(&pool),

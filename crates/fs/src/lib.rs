@@ -14,6 +14,7 @@ mod away;
 mod background;
 mod by_slice;
 mod bytes;
+mod caches;
 mod calibrate;
 mod check;
 mod check_below;

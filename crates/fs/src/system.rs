@@ -79,6 +79,9 @@ impl FileSystem {
             Error::NotFound => Error::Damaged("there is no root directory".to_owned()),
             error => error,
         })?;
+        if background {
+            core.start_evictors()?;
+        }
         let mut threads = Vec::new();
         if !read_only {
             // damage without a record is cut off, too, or every later open would meet it

@@ -102,8 +102,8 @@ pub struct OpenOptions {
     /// The share of the slices, in percent, above which blocks are written back to the capacity
     /// tier; `None` is [`WRITE_BACK_PERCENT`].
     pub write_back_percent: Option<u8>,
-    /// DRAM for blocks of the capacity tier, bytes for each slice; `None`: a quarter of all that
-    /// caches may use, for all slices together.
+    /// DRAM for blocks of the capacity tier, bytes for each node, shared by the slices on it;
+    /// `None`: a quarter of all that caches may use, for all slices together.
     pub tier_cache_bytes: Option<u64>,
     /// The id of this boot of the machine, for who plays restarts; `None`: the kernel's.
     pub boot: Option<[u8; 16]>,

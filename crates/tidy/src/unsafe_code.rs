@@ -7,7 +7,10 @@ use std::ops::Range;
 pub const ALLOWED: &[(&str, &str)] = &[
     ("crates/pmem/", "all stores to persistent memory, and its mappings, lie here"),
     ("crates/workers/", "rings shared between threads"),
-    ("crates/tier/", "I/O with buffers that the kernel owns meanwhile"),
+    (
+        "crates/tier/",
+        "I/O with buffers that the kernel owns meanwhile, and the mappings of its caches",
+    ),
     ("crates/shm/", "mappings of memory shared with other processes, and words in it"),
     ("crates/region/", "memory mapped for plain loads"),
     ("crates/capi/", "pointers that C hands over"),

@@ -4,8 +4,26 @@ use pool::BLOCK_BYTES;
 
 /// One block.
 #[repr(C, align(4096))]
-#[derive(Clone, Copy)]
-struct Block([u8; BLOCK_BYTES as usize]);
+#[derive(Clone, Copy, Debug)]
+pub struct Block([u8; BLOCK_BYTES as usize]);
+
+impl Block {
+    /// One that is all zero.
+    pub fn zeroed() -> Block {
+        Block([0; BLOCK_BYTES as usize])
+    }
+
+    /// Its bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The same, to be changed.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
 
 /// Neighbouring blocks.
 pub struct Blocks(Vec<Block>);
@@ -13,7 +31,7 @@ pub struct Blocks(Vec<Block>);
 impl Blocks {
     /// So many, all zero.
     pub fn new(count: usize) -> Blocks {
-        Blocks(vec![Block([0; BLOCK_BYTES as usize]); count])
+        Blocks(vec![Block::zeroed(); count])
     }
 
     /// Their bytes.

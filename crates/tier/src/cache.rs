@@ -1,19 +1,33 @@
 //! The DRAM cache of one slice: blocks of the ranges of the tier that are the slice's.
 //!
 //! In parts with a lock each, held for a look or a change, never for a read of the device. In a
-//! part, pages are in a circle (`circle.rs`).
+//! part, pages are in a circle (`circle.rs`). Their memory is the cache's own (`frames.rs`), as
+//! much as it may have; a sixteenth of it is kept free, by a thread (`evictor.rs`) where there is
+//! one. Who finds none free makes room himself.
+//!
+//! A page that somebody has is not let go. So calls that have all pages at once get more from the
+//! heap: they cannot wait for each other, for each keeps what it has until it is done. The cache
+//! knows those pages, too, or nobody could tell who has one that its place was given away; who
+//! fetched one lets the cache forget it as soon as he is done.
 //!
 //! A block that is being read has a place, too: so it is read once, whoever wants it meanwhile, and
 //! if its place on the device is given away before it is there, it is thrown away.
 
 use crate::circle::{Circle, part_of};
+use crate::evictor::Bell;
+use crate::frames::{Frame, Frames};
 use crate::page::Page;
 use parking_lot::{Condvar, Mutex};
 use pool::BlockAddr;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 const PARTS: usize = 16;
+/// Of so many frames one is kept free; if only half of those are, more are made so.
+const KEPT_FREE: usize = 16;
+/// Pages that are let go of in one turn with a part's lock: others look there.
+const TURN_PAGES: usize = 64;
 
 #[derive(Debug, Default)]
 struct Part {
@@ -37,14 +51,84 @@ pub enum Found {
 #[derive(Debug)]
 pub struct Cache {
     parts: Box<[(Mutex<Part>, Condvar)]>,
-    pages_max: usize,
+    frames: Arc<Frames>,
+    bell: Bell,
+    /// The part in which a caller makes room next.
+    hand: AtomicUsize,
+    /// Pages that callers let go of, to have room.
+    evicted_by_callers: AtomicU64,
 }
 
 impl Cache {
-    /// An empty one that has room for so many pages.
-    pub fn new(pages_max: usize) -> Cache {
+    /// An empty one that has room for so many pages, on this node if it is known.
+    pub fn new(pages_max: usize, node: Option<u32>) -> Cache {
         let parts = (0..PARTS).map(|_| Default::default()).collect();
-        Cache { parts, pages_max: (pages_max / PARTS).max(1) }
+        let frames = Frames::new((pages_max / PARTS).max(1) * PARTS, node);
+        let (bell, hand) = (Bell::default(), AtomicUsize::new(0));
+        Cache { parts, frames, bell, hand, evicted_by_callers: AtomicU64::new(0) }
+    }
+
+    /// Wakes the evictor.
+    pub fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    /// Whether the kernel was told on which node the pages are to lie.
+    pub fn is_bound(&self) -> bool {
+        self.frames.is_bound()
+    }
+
+    /// Pages of a part that the evictor leaves there.
+    fn share(&self) -> usize {
+        let most = self.frames.count() / PARTS;
+        most - most / KEPT_FREE
+    }
+
+    /// Memory for a block that the caller is to read; `None`: all of it is in use.
+    pub fn frame(&self) -> Option<Frame> {
+        let few = (self.frames.count() - self.share() * PARTS) / 2;
+        loop {
+            let (frame, free) = self.frames.take();
+            if free < few {
+                self.bell.ring();
+            }
+            if frame.is_some() || !self.evict_one() {
+                return frame;
+            }
+        }
+    }
+
+    /// Lets go of one page, of a part that has more than its share if there is such a one; false:
+    /// somebody has each.
+    fn evict_one(&self) -> bool {
+        // ordering: whichever part
+        let first = self.hand.fetch_add(1, Ordering::Relaxed);
+        for least in [self.share(), 0] {
+            for at in 0..PARTS {
+                let mut part = self.parts[first.wrapping_add(at) % PARTS].0.lock();
+                if part.pages.len() > least && part.pages.evict_one(is_unused).is_some() {
+                    self.evicted_by_callers.fetch_add(1, Ordering::Relaxed);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Leaves no part more than its share, but for what somebody has.
+    pub fn make_room(&self) {
+        let share = self.share();
+        for (part, _) in &self.parts {
+            while part.lock().evict_to(share) == TURN_PAGES {}
+        }
+    }
+
+    /// Lets go of a page that has no frame of the cache's, unless somebody has it.
+    pub fn let_go_of(&self, addr: BlockAddr) {
+        let mut part = self.part(addr).0.lock();
+        if part.pages.get(addr).is_some_and(|page| is_unused(page) && page.is_on_heap()) {
+            part.pages.take(addr);
+        }
     }
 
     fn part(&self, addr: BlockAddr) -> &(Mutex<Part>, Condvar) {
@@ -90,7 +174,7 @@ impl Cache {
             part.loading.remove(&addr);
         }
         match page {
-            Some(page) if is_own => part.put(addr, page.clone(), self.pages_max),
+            Some(page) if is_own => part.pages.put(addr, page.clone()),
             Some(page) => page.kill(),
             None => {}
         }
@@ -110,19 +194,22 @@ impl Cache {
         done.notify_all();
     }
 
-    /// Lets go of all pages that nobody has; gives how many.
+    /// Lets go of all pages that nobody has, and of their memory; gives how many.
     pub fn evict_all(&self) -> usize {
-        self.parts.iter().map(|(part, _)| part.lock().pages.evict_all(is_unused)).sum()
+        let evicted =
+            self.parts.iter().map(|(part, _)| part.lock().pages.evict_all(is_unused)).sum();
+        self.frames.release();
+        evicted
     }
 
     /// Whether there is hardly room for one page more.
     pub fn is_full(&self) -> bool {
-        self.pages() * 8 > self.pages_max * PARTS * 7
+        self.pages() * 8 > self.pages_max() * 7
     }
 
     /// Pages that it has room for.
     pub fn pages_max(&self) -> usize {
-        self.pages_max * PARTS
+        self.frames.count()
     }
 
     /// Pages that are there.
@@ -136,9 +223,16 @@ impl Part {
         self.pages.get(addr).map(|page| page.clone())
     }
 
-    fn put(&mut self, addr: BlockAddr, page: Arc<Page>, pages_max: usize) {
-        while self.pages.len() >= pages_max && self.pages.evict_one(is_unused).is_some() {}
-        self.pages.put(addr, page);
+    /// Lets go of what is more than so many pages, in one turn; gives how many it let go of.
+    fn evict_to(&mut self, pages: usize) -> usize {
+        let mut evicted = 0;
+        while evicted < TURN_PAGES
+            && self.pages.len() > pages
+            && self.pages.evict_one(is_unused).is_some()
+        {
+            evicted += 1;
+        }
+        evicted
     }
 }
 

@@ -6,7 +6,8 @@ use pool::BlockAddr;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-type Held = Vec<(u64, BlockAddr, Arc<Page>)>;
+/// The number of a tier, and a page of it.
+pub type Held = Vec<(u64, BlockAddr, Arc<Page>)>;
 
 thread_local! {
     static HELD: RefCell<Held> = const { RefCell::new(Vec::new()) };
@@ -31,7 +32,7 @@ pub fn is_empty() -> bool {
     HELD.with_borrow(Vec::is_empty)
 }
 
-/// Lets go of all that this thread holds.
-pub fn let_go() {
-    HELD.with_borrow_mut(Vec::clear);
+/// Takes all that this thread holds.
+pub fn take() -> Held {
+    HELD.take()
 }

@@ -9,13 +9,16 @@
 //! again; what was fetched for a thread stays until the thread lets go of it, so that it makes
 //! progress however small the caches are.
 //!
-//! `unsafe` is in `uring` and `aligned`.
+//! `unsafe` is in `uring`, `aligned` and `frames`.
 
 mod aligned;
 mod cache;
 mod circle;
 mod copies;
+mod evictor;
+mod frames;
 mod held;
+mod load;
 #[cfg_attr(not(feature = "object-store"), path = "no_object.rs")]
 mod object;
 mod open;
@@ -30,5 +33,5 @@ pub use object::{make_object_device, open_object_device};
 pub use open::open_devices;
 pub use page::Page;
 pub use read_blocks::ReadBlocks;
-pub use tier::{Tier, TierCounts, read, sync};
+pub use tier::{CacheRoom, Tier, TierCounts, read, sync};
 pub use uring::UringDevice;

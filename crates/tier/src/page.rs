@@ -1,12 +1,12 @@
 //! A block of the tier in DRAM.
 
-use pool::BLOCK_BYTES;
+use crate::frames::Frame;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// A block, as it was read.
 #[derive(Debug)]
 pub struct Page {
-    bytes: Box<[u8]>,
+    frame: Frame,
     crc: u32,
     /// Its place was given to another block.
     is_dead: AtomicBool,
@@ -18,16 +18,21 @@ const HOT_LOOKS: u8 = 4;
 
 impl Page {
     /// What was read.
-    pub fn new(bytes: &[u8]) -> Page {
-        assert!(bytes.len() as u64 == BLOCK_BYTES, "a page is a block");
+    pub(crate) fn new(frame: Frame) -> Page {
         let (is_dead, looks) = (AtomicBool::new(false), AtomicU8::new(0));
-        Page { bytes: bytes.into(), crc: pmem::crc32c(0, bytes), is_dead, looks }
+        let crc = pmem::crc32c(0, frame.bytes());
+        Page { frame, crc, is_dead, looks }
     }
 
     /// The bytes of the block.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+        self.frame.bytes()
+    }
+
+    /// Whether its memory is none of a cache's own.
+    pub(crate) fn is_on_heap(&self) -> bool {
+        matches!(self.frame, Frame::Heap(_))
     }
 
     /// Their checksum.

@@ -1,9 +1,10 @@
 //! The tier of one pool: reading blocks through the caches, and writing them.
 
-use crate::aligned::Blocks;
 use crate::cache::{Cache, Found};
 use crate::copies::Copies;
+use crate::evictor::Evictor;
 use crate::held;
+use crate::load::Load;
 use crate::page::Page;
 use parking_lot::Mutex;
 use pool::{BLOCK_BYTES, BlockAddr, Capacity, Error, Extent, Reclaim, Result, Transfer};
@@ -30,12 +31,23 @@ pub struct TierCounts {
     pub cached_bytes: u64,
 }
 
+/// What the cache of a slice may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CacheRoom {
+    /// DRAM, bytes.
+    pub bytes: u64,
+    /// The node where that is to be, as the kernel numbers nodes; `None`: anywhere.
+    pub node: Option<u32>,
+}
+
 /// The capacity tier of an open pool.
 #[derive(Debug)]
 pub struct Tier {
     /// Tells the tiers of a process apart.
     number: u64,
-    caches: Vec<Cache>,
+    caches: Vec<Arc<Cache>>,
+    /// Those who keep room in the caches.
+    evictors: Mutex<Vec<Evictor>>,
     copies: Copies,
     /// Blocks in DRAM that are looked at often.
     hot: Mutex<Vec<BlockAddr>>,
@@ -50,14 +62,18 @@ pub struct Tier {
 static TIERS: AtomicU64 = AtomicU64::new(0);
 
 impl Tier {
-    /// With a cache of so many bytes for each of the slices, whose free blocks `reclaim` has.
-    pub fn new(slices: usize, cache_bytes: u64, reclaim: Arc<Reclaim>) -> Tier {
-        let pages = (cache_bytes / BLOCK_BYTES) as usize;
+    /// With such a cache for each slice; the free blocks of the slices `reclaim` has.
+    pub fn new(rooms: &[CacheRoom], reclaim: Arc<Reclaim>) -> Tier {
+        let pages = |room: &CacheRoom| (room.bytes / BLOCK_BYTES) as usize;
+        let cache = |room: &CacheRoom| Arc::new(Cache::new(pages(room), room.node));
+        let none = [CacheRoom::default()];
+        let caches = if rooms.is_empty() { &none } else { rooms }.iter().map(cache).collect();
         Tier {
             // ordering: only uniqueness matters
             number: TIERS.fetch_add(1, Ordering::Relaxed),
-            caches: (0..slices.max(1)).map(|_| Cache::new(pages)).collect(),
-            copies: Copies::new(slices),
+            caches,
+            evictors: Mutex::default(),
+            copies: Copies::new(rooms.len()),
             hot: Mutex::default(),
             reclaim,
             hits: AtomicU64::new(0),
@@ -67,8 +83,32 @@ impl Tier {
         }
     }
 
-    fn cache(&self, addr: BlockAddr) -> &Cache {
+    /// Has threads keep room in the caches until this is dropped: one for each slice, on these CPUs
+    /// (on any where there are none).
+    pub fn start_evictors(&self, cpus: impl Fn(u8) -> Vec<u32>) -> std::io::Result<()> {
+        let mut evictors = self.evictors.lock();
+        for (slice, cache) in (0..).zip(&self.caches) {
+            evictors.push(Evictor::start(cache, format!("ns-evict {slice}"), cpus(slice))?);
+        }
+        Ok(())
+    }
+
+    /// Whether the pages of a slice's cache lie on its node, as long as there is memory.
+    pub fn is_bound(&self, slice: usize) -> bool {
+        self.caches.get(slice).is_some_and(|cache| cache.is_bound())
+    }
+
+    pub(crate) fn cache(&self, addr: BlockAddr) -> &Cache {
         &self.caches[self.cache_of(addr)]
+    }
+
+    /// Holds a page for this thread.
+    pub(crate) fn hold(&self, addr: BlockAddr, page: Arc<Page>) {
+        held::hold(self.number, addr, page);
+    }
+
+    pub(crate) fn was_read(&self, blocks: u64) {
+        self.read_blocks.fetch_add(blocks, Ordering::Relaxed);
     }
 
     fn cache_of(&self, addr: BlockAddr) -> usize {
@@ -98,7 +138,7 @@ impl Tier {
     pub fn take_hot(&self) -> Vec<BlockAddr> {
         let mut hot = std::mem::take(&mut *self.hot.lock());
         if !hot.is_empty() {
-            let full: Vec<bool> = self.caches.iter().map(Cache::is_full).collect();
+            let full: Vec<bool> = self.caches.iter().map(|cache| cache.is_full()).collect();
             hot.retain(|addr| full[self.cache_of(*addr)] && !self.is_near(*addr));
         }
         hot
@@ -182,7 +222,7 @@ impl Tier {
 
     /// Blocks that may be read ahead at one time, so that the caches still hold others.
     pub fn ahead_max(&self) -> u64 {
-        self.caches.iter().map(Cache::pages_max).min().unwrap_or(0) as u64 / 8
+        self.caches.iter().map(|cache| cache.pages_max()).min().unwrap_or(0) as u64 / 8
     }
 
     /// The same, and in the same calls to the devices those that somebody may want soon.
@@ -198,15 +238,19 @@ impl Tier {
                 continue;
             }
             match self.cache(*addr).look(*addr) {
-                Found::There(page) => held::hold(self.number, *addr, page),
-                Found::ToLoad(number) => to_load.push((*addr, number)),
+                Found::There(page) => self.hold(*addr, page),
+                Found::ToLoad(number) => to_load.push(self.to_load(*addr, number)),
                 Found::Loading => of_others.push(*addr),
             }
         }
         let wanted = to_load.len();
         for addr in ahead.iter().filter(|addr| !self.is_near(**addr)) {
-            if let Found::ToLoad(number) = self.cache(*addr).look(*addr) {
-                to_load.push((*addr, number));
+            let cache = self.cache(*addr);
+            if let Found::ToLoad(number) = cache.look(*addr) {
+                match cache.frame() {
+                    Some(frame) => to_load.push(Load { addr: *addr, number, frame }),
+                    None => cache.loaded(*addr, number, None),
+                }
             }
         }
         let more = (to_load.len() - wanted) as u64;
@@ -215,11 +259,11 @@ impl Tier {
         for addr in of_others {
             self.cache(addr).wait(addr);
             if let Found::ToLoad(number) = self.cache(addr).look(addr) {
-                self.load(devices, vec![(addr, number)])?;
+                self.load(devices, vec![self.to_load(addr, number)])?;
             }
             // what a third one reads is there when the caller asks again, or is fetched again
             if let Some(page) = self.cache(addr).get(addr) {
-                held::hold(self.number, addr, page);
+                self.hold(addr, page);
             }
         }
         Ok(())
@@ -229,35 +273,19 @@ impl Tier {
     #[inline]
     pub fn let_go(&self) {
         if !held::is_empty() {
-            held::let_go();
+            self.let_go_of(held::take());
         }
     }
 
-    fn load(&self, devices: &[Capacity], mut wanted: Vec<(BlockAddr, u64)>) -> Result<()> {
-        wanted.sort_unstable();
-        let mut loads = Loads { tier: self, left: wanted };
-        while let Some((first, _)) = loads.left.first().copied() {
-            // all that one device has is asked of it at once: it reads side by side
-            let of_device = |(addr, _): &&(BlockAddr, u64)| addr.device() == first.device();
-            let own: Vec<_> = loads.left.iter().take_while(of_device).copied().collect();
-            let mut blocks = Blocks::new(own.len());
-            let mut rest = blocks.bytes_mut();
-            let mut transfers = Vec::new();
-            for run in own.chunk_by(|(one, _), (next, _)| one.bits() + 1 == next.bits()) {
-                let (part, more) = rest.split_at_mut(run.len() * BLOCK_BYTES as usize);
-                rest = more;
-                transfers.push(Transfer::Read(run[0].0.block(), part));
-            }
-            transfer(devices, first, &mut transfers)?;
-            self.read_blocks.fetch_add(own.len() as u64, Ordering::Relaxed);
-            let blocks = blocks.bytes().chunks_exact(BLOCK_BYTES as usize);
-            let pages = blocks.map(|it| Arc::new(Page::new(it)));
-            for ((addr, number), page) in loads.left.drain(..own.len()).zip(pages) {
-                self.cache(addr).loaded(addr, number, Some(&page));
-                held::hold(self.number, addr, page);
+    #[cold]
+    fn let_go_of(&self, held: held::Held) {
+        for (_, addr, page) in held {
+            let is_on_heap = page.is_on_heap();
+            drop(page);
+            if is_on_heap {
+                self.cache(addr).let_go_of(addr);
             }
         }
-        Ok(())
     }
 
     /// The place of a block is given to another: what is known of it is forgotten.
@@ -269,7 +297,7 @@ impl Tier {
     /// Lets go of all that is cached and that nobody reads just now, and of all copies in slices;
     /// gives how many bytes.
     pub fn evict_all(&self) -> u64 {
-        let pages: usize = self.caches.iter().map(Cache::evict_all).sum();
+        let pages: usize = self.caches.iter().map(|cache| cache.evict_all()).sum();
         (pages as u64 + self.evict_copies(u64::MAX)) * BLOCK_BYTES
     }
 
@@ -298,27 +326,13 @@ impl Tier {
 
     /// What was read and written since open.
     pub fn counts(&self) -> TierCounts {
-        let pages: usize = self.caches.iter().map(Cache::pages).sum();
+        let pages: usize = self.caches.iter().map(|cache| cache.pages()).sum();
         TierCounts {
             hits: self.hits.load(Ordering::Relaxed),
             read_blocks: self.read_blocks.load(Ordering::Relaxed),
             ahead_blocks: self.ahead_blocks.load(Ordering::Relaxed),
             written_blocks: self.written_blocks.load(Ordering::Relaxed),
             cached_bytes: pages as u64 * BLOCK_BYTES,
-        }
-    }
-}
-
-/// Reads that are under way: whatever happens, nobody waits for them for ever.
-struct Loads<'t> {
-    tier: &'t Tier,
-    left: Vec<(BlockAddr, u64)>,
-}
-
-impl Drop for Loads<'_> {
-    fn drop(&mut self) {
-        for (addr, number) in &self.left {
-            self.tier.cache(*addr).loaded(*addr, *number, None);
         }
     }
 }

@@ -3,6 +3,7 @@
 
 mod ahead;
 mod asked;
+mod cached;
 #[path = "../common/mod.rs"]
 mod common;
 mod copies;
