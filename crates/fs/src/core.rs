@@ -270,7 +270,7 @@ impl Core {
     #[cold]
     fn hold_back(&self, dirty: u64) -> Result<()> {
         if dirty > self.dirty_max.load(Ordering::Relaxed) {
-            self.log_pace.waits();
+            self.log_pace.brake.waits();
             return self.wait_for_checkpoint();
         }
         self.ask_for_checkpoint();
@@ -355,7 +355,7 @@ impl Core {
         match self.pool.sync_epoch() {
             // a checkpoint that begins now makes it all durable, too
             Err(pool::Error::LogFull) => {
-                self.log_pace.waits();
+                self.log_pace.brake.waits();
                 self.wait_for_checkpoint()
             }
             result => Ok(result?),

@@ -12,6 +12,7 @@ mod append;
 mod attr;
 mod away;
 mod background;
+mod brake;
 mod by_slice;
 mod bytes;
 mod caches;

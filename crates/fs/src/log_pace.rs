@@ -8,8 +8,8 @@
 //! changes are let in as fast as checkpoints make room. All pay, one after the other, as for blocks
 //! (`pace.rs`), when they hold nothing.
 
+use crate::brake::Brake;
 use crate::core::Core;
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -19,45 +19,22 @@ const ALL: u64 = 1 << 20;
 const FROM: u64 = ALL / 10 * 7;
 /// How often it is looked at.
 const LOOK_EVERY: Duration = Duration::from_micros(500);
-/// Shorter sleeps are saved up: the kernel's are not exact.
-const SLEEP_MIN: Duration = Duration::from_micros(200);
-/// The longest one.
-const SLEEP_MAX: Duration = Duration::from_millis(200);
-
 /// How fast changes may come.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct LogPace {
     /// Much is in use: who ends a change is to pay.
     on: AtomicBool,
     /// What a checkpoint takes, ns.
     checkpoint_ns: AtomicU64,
-    state: Mutex<State>,
-    /// Time that was slept in all, ns.
-    slept_ns: AtomicU64,
-    /// How often a change found no room, and waited for a checkpoint.
-    waits: AtomicU64,
+    /// Who pays, or found no room and waited for a checkpoint.
+    pub brake: Brake<Look>,
 }
 
-#[derive(Debug)]
-struct State {
-    looked: Instant,
-    /// What was in use then.
+/// The last look at what is in use.
+#[derive(Debug, Default)]
+pub struct Look {
+    at: Option<Instant>,
     used: u64,
-    /// When the last one who pays may go on.
-    last: Instant,
-}
-
-impl Default for LogPace {
-    fn default() -> LogPace {
-        let now = Instant::now();
-        LogPace {
-            on: AtomicBool::new(false),
-            checkpoint_ns: AtomicU64::new(0),
-            state: Mutex::new(State { looked: now, used: 0, last: now }),
-            slept_ns: AtomicU64::new(0),
-            waits: AtomicU64::new(0),
-        }
-    }
 }
 
 impl LogPace {
@@ -80,21 +57,6 @@ impl LogPace {
         let now = time.as_nanos() as u64;
         let both = if before == 0 { now } else { (before + now) / 2 };
         self.checkpoint_ns.store(both, Ordering::Relaxed);
-    }
-
-    /// A change found no room, and waits for a checkpoint.
-    pub fn waits(&self) {
-        self.waits.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// How often one did.
-    pub fn waited(&self) -> u64 {
-        self.waits.load(Ordering::Relaxed)
-    }
-
-    /// Time that changes were delayed in all.
-    pub fn slept(&self) -> Duration {
-        Duration::from_nanos(self.slept_ns.load(Ordering::Relaxed))
     }
 }
 
@@ -122,25 +84,19 @@ impl Core {
     #[cold]
     pub fn pay_for_log(&self) {
         let pace = &self.log_pace;
-        let now = Instant::now();
-        let mut state = pace.state.lock();
-        if now - state.looked > LOOK_EVERY {
+        pace.brake.pay(|look, now| {
+            if look.at.is_some_and(|at| now - at <= LOOK_EVERY) {
+                return Duration::ZERO;
+            }
             let used = self.log_in_use();
-            let cost = cost_of(used, used.saturating_sub(state.used));
-            let checkpoint = Duration::from_nanos(pace.checkpoint_ns.load(Ordering::Relaxed));
-            let cost = checkpoint.mul_f64(cost.min(1e3));
-            state.last = (state.last.max(now) + cost).min(now + SLEEP_MAX);
-            (state.looked, state.used) = (now, used);
+            let cost = cost_of(used, used.saturating_sub(look.used));
+            (look.at, look.used) = (Some(now), used);
             if used < FROM {
                 pace.on.store(false, Ordering::Relaxed);
             }
-        }
-        let sleep = state.last.saturating_duration_since(now);
-        drop(state);
-        if sleep > SLEEP_MIN {
-            std::thread::sleep(sleep);
-            pace.slept_ns.fetch_add(now.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        }
+            let checkpoint = Duration::from_nanos(pace.checkpoint_ns.load(Ordering::Relaxed));
+            checkpoint.mul_f64(cost.min(1e3))
+        });
     }
 }
 

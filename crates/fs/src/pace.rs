@@ -10,9 +10,9 @@
 //!
 //! Who pays has ended his change: he holds no lock, and is in no gate.
 
+use crate::brake::{Brake, SLEEP_MAX};
 use crate::core::Core;
 use crate::write_back::SliceRoom;
-use parking_lot::Mutex;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -21,11 +21,6 @@ use std::time::{Duration, Instant};
 const COST_FIRST_NS: u64 = 20_000;
 /// How often the delay is reckoned anew.
 const RECKON_EVERY: Duration = Duration::from_millis(2);
-/// Shorter sleeps are saved up: the kernel's are not exact.
-const SLEEP_MIN: Duration = Duration::from_micros(200);
-/// The longest one.
-const SLEEP_MAX: Duration = Duration::from_millis(200);
-
 thread_local! {
     /// Blocks that this thread has taken and not paid for.
     static TAKEN: Cell<u64> = const { Cell::new(0) };
@@ -38,30 +33,23 @@ pub struct Pace {
     on: AtomicBool,
     /// What one takes to be written back, ns.
     cost_ns: AtomicU64,
-    state: Mutex<State>,
-    /// Time that was slept in all, ns.
-    slept_ns: AtomicU64,
-    /// How often somebody had no room, and waited for some.
-    waits: AtomicU64,
+    /// Who pays, or had no room and waited for some.
+    pub brake: Brake<Delay>,
 }
 
-#[derive(Debug)]
-struct State {
+/// What a block costs.
+#[derive(Debug, Default)]
+pub struct Delay {
     reckoned: Option<Instant>,
-    delay: Duration,
-    /// When the last one who pays may go on.
-    last: Instant,
+    each: Duration,
 }
 
 impl Default for Pace {
     fn default() -> Pace {
-        let state = State { reckoned: None, delay: Duration::ZERO, last: Instant::now() };
         Pace {
             on: AtomicBool::new(false),
             cost_ns: AtomicU64::new(COST_FIRST_NS),
-            state: Mutex::new(state),
-            slept_ns: AtomicU64::new(0),
-            waits: AtomicU64::new(0),
+            brake: Brake::default(),
         }
     }
 }
@@ -83,21 +71,6 @@ impl Pace {
         let cost = took.as_nanos() as u64 / blocks.max(1);
         let before = self.cost_ns.load(Ordering::Relaxed);
         self.cost_ns.store((3 * before + cost) / 4, Ordering::Relaxed);
-    }
-
-    /// Somebody had no room, and waits for some.
-    pub fn waits(&self) {
-        self.waits.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// How often somebody had no room, and waited for some.
-    pub fn waited(&self) -> u64 {
-        self.waits.load(Ordering::Relaxed)
-    }
-
-    /// Time that changes were delayed in all.
-    pub fn slept(&self) -> Duration {
-        Duration::from_nanos(self.slept_ns.load(Ordering::Relaxed))
     }
 }
 
@@ -128,24 +101,17 @@ impl Core {
         if taken == 0 {
             return;
         }
-        let now = Instant::now();
-        let mut state = self.write_back.pace.state.lock();
-        if state.reckoned.is_none_or(|reckoned| now - reckoned > RECKON_EVERY) {
-            let from = (self.write_back.percent() + 100) / 2;
-            let below = self.pool.devices().iter().map(|device| device.space.free()).sum();
-            let cost = self.write_back.pace.cost_ns.load(Ordering::Relaxed);
-            state.delay = delay_of(self.slice_room(), below, from, cost);
-            state.reckoned = Some(now);
-        }
-        let cost = state.delay * taken as u32;
-        state.last = (state.last.max(now) + cost).min(now + SLEEP_MAX);
-        let sleep = state.last - now;
-        drop(state);
-        if sleep > SLEEP_MIN {
-            std::thread::sleep(sleep);
-            let slept = now.elapsed().as_nanos() as u64;
-            self.write_back.pace.slept_ns.fetch_add(slept, Ordering::Relaxed);
-        }
+        let pace = &self.write_back.pace;
+        pace.brake.pay(|delay, now| {
+            if delay.reckoned.is_none_or(|reckoned| now - reckoned > RECKON_EVERY) {
+                let from = (self.write_back.percent() + 100) / 2;
+                let below = self.pool.devices().iter().map(|device| device.space.free()).sum();
+                let cost = pace.cost_ns.load(Ordering::Relaxed);
+                delay.each = delay_of(self.slice_room(), below, from, cost);
+                delay.reckoned = Some(now);
+            }
+            delay.each * taken as u32
+        });
     }
 }
 

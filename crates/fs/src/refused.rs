@@ -30,7 +30,7 @@ impl Core {
         match *error {
             _ if is_full && refusals.count > REFUSALS_MAX => Err(Error::NoSpace),
             LogFull => {
-                self.log_pace.waits();
+                self.log_pace.brake.waits();
                 self.wait_for_checkpoint()
             }
             Lent | NoSpace if self.tier.is_some() => self.make_room(refusals),
@@ -55,7 +55,7 @@ impl Core {
             self.pool.reclaim().gather_all();
             return Ok(());
         }
-        self.write_back.pace.waits();
+        self.write_back.pace.brake.waits();
         let moved = self.wait_for_write_back()?;
         if moved == 0 && refusals.gathered {
             return Err(Error::NoSpace);

@@ -136,6 +136,7 @@ impl Region {
 
     /// Loads the bytes at `offset` of the region. They are committed, but not of one moment where
     /// they are more than an aligned word: [`Transaction::read`](crate::Transaction::read) is.
+    #[inline]
     pub fn load(&self, offset: usize, buffer: &mut [u8]) -> Result<()> {
         let end = offset.checked_add(buffer.len());
         end.filter(|end| *end <= self.len()).ok_or(Error::Outside)?;
@@ -144,6 +145,7 @@ impl Region {
     }
 
     /// Loads a value from `offset` of the region; see [`load`](Region::load).
+    #[inline]
     pub fn get<T: FromBytes + IntoBytes>(&self, offset: usize) -> Result<T> {
         let mut value = T::new_zeroed();
         self.load(offset, value.as_mut_bytes())?;
