@@ -14,7 +14,7 @@ fn words(errno: i32) -> &'static CStr {
         libc::EAGAIN => c"another transaction was faster, or somebody holds a lock: try it again",
         libc::EBADF => c"nothing that is open has this number, or it is not open for that",
         libc::EBUSY => c"somebody else has the pool open",
-        libc::E2BIG => c"the transaction is larger than one record of the log",
+        libc::E2BIG => c"the transaction is larger than one checkpoint can fold",
         libc::EEXIST => c"the name exists",
         libc::EFAULT => c"the address is null, or not inside one region",
         libc::EFBIG => c"the file would be larger than 64 TiB",

@@ -9,7 +9,33 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::system::{FileSystem, Handle};
 use pool::{BLOCK_BYTES, BlockAddr, OpenOptions, Pool, Recovery};
+use std::cell::RefCell;
 use std::path::Path;
+
+/// Blocks that a call which meets many of them has fetched at one time.
+pub const AWAY_BLOCKS_MAX: usize = 4096;
+
+thread_local! {
+    /// What the call that this thread makes will meet besides the block that it met.
+    static WANTED: RefCell<Vec<BlockAddr>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Says what the call will meet when it begins again.
+pub fn want(addrs: impl IntoIterator<Item = BlockAddr>) {
+    WANTED.with_borrow_mut(|wanted| {
+        wanted.clear();
+        wanted.extend(addrs);
+    });
+}
+
+/// What it will meet, with the block that it met.
+pub fn wanted_with(addr: BlockAddr) -> Vec<BlockAddr> {
+    let mut wanted = WANTED.take();
+    if !wanted.contains(&addr) {
+        wanted.push(addr);
+    }
+    wanted
+}
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 

@@ -6,7 +6,12 @@
 //! Of each file one range is held, from its first byte to its last: ranges taken one after the
 //! other could wait for each other in a circle, as whoever comes later waits for whoever came
 //! earlier.
+//!
+//! One that changes more than a record of the log holds has its payload in blocks, and one that
+//! changes more than others may before a checkpoint is let in by itself: `long_record.rs`. No more
+//! than one checkpoint can fold can be in one transaction.
 
+use crate::away::{AWAY_BLOCKS_MAX, away};
 use crate::core::{Core, now};
 use crate::error::{Error, Result};
 use crate::in_place::IN_PLACE_BYTES_MAX;
@@ -14,14 +19,16 @@ use crate::inline::BLOCKS_MAX as INLINE_BLOCKS_MAX;
 use crate::inode::Inode;
 use crate::item::INLINE_BYTES;
 use crate::leaf::LEAF_BLOCKS;
-use crate::leaves::{LEAF_UNITS, leaf_of};
+use crate::leaves::leaf_of;
+use crate::long_record::{InRecord, Size, size_of};
+use crate::pieces::{Hull, Part, Piece, parts_of};
 use crate::slot::Freed;
 use crate::system::{FileSystem, Handle};
-use crate::write::{Prepared, blocks_of, check_write, grow};
+use crate::write::{PATCH_PIECE_BYTES_MAX, Prepared, blocks_of, check_write, grow};
 use pmem::InFlight;
-use pool::{BLOCK_BYTES, KIND_CHANGE, RecordBuffer};
+use pool::{BLOCK_BYTES, KIND_CHANGE, RecordBuffer, SPILLED_PAYLOAD_MAX};
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Bytes that are to be at a place of a file.
@@ -46,22 +53,13 @@ pub struct Expected<'d> {
     pub data: &'d [u8],
 }
 
-/// Bytes, and where in a file they go.
-type Piece<'d> = (u64, Cow<'d, [u8]>);
-
-/// What a transaction writes to one file: pieces that do not touch, in their order.
-struct Part<'d> {
-    inode: &'d Arc<Inode>,
-    pieces: Vec<Piece<'d>>,
-}
-
 impl FileSystem {
     /// Makes all of these writes in one atomic change, later ones over earlier ones, if all that is
     /// `expected` is there: else [`Error::Conflict`], and nothing happened. Durable when it returns
     /// (in the `sync` domain: after a sync).
     ///
     /// # Errors
-    /// [`Error::TooLong`]: more than one record can hold.
+    /// [`Error::TooLong`]: more than one checkpoint can fold.
     pub fn commit(&self, writes: &[Write<'_>], expected: &[Expected<'_>]) -> Result<()> {
         for write in writes {
             check_write(&write.file.inode, write.offset, write.data.len())?;
@@ -102,7 +100,10 @@ impl Core {
             return Ok(());
         }
         let (first, last) = blocks_of(offset, data.len());
-        self.check_length(last - first + 1, last / LEAF_BLOCKS - first / LEAF_BLOCKS + 1)?;
+        let leaves = last / LEAF_BLOCKS - first / LEAF_BLOCKS + 1;
+        if !self.is_short(&Size { inodes: 1, leaves, parts: 2 }) {
+            return self.commit(std::slice::from_ref(write), &[]);
+        }
         self.change(|| {
             let range = file.inode.ranges.lock(first, last);
             self.write_locked(&file.inode, &range, offset, data)
@@ -119,39 +120,44 @@ impl Core {
         }
         hulls.extend(expected.iter().map(|it| Hull::of(&it.file.inode, it.offset, it.data.len())));
         let hulls = Hull::join(hulls);
+        let size = size_of(&parts);
+        let is_short = self.is_short(&size);
+        if !is_short && self.units_of(&Size { parts: 0, ..size }) > self.units_max() {
+            return Err(Error::TooLong);
+        }
+        // so that a long one is not for ever behind short ones
+        let _in_line = (!is_short).then(|| self.wait_in_line());
         self.change(|| {
             let _ranges: Vec<_> =
                 hulls.iter().map(|it| it.inode.ranges.lock(it.first, it.last)).collect();
-            for expected in expected {
-                let mut found = vec![0; expected.data.len()];
-                self.read_held(&expected.file.inode, expected.offset, &mut found)?;
-                if found != expected.data {
-                    return Err(Error::Conflict);
-                }
+            let done = self.commit_as_expected(&parts, expected, is_short);
+            if done.as_ref().err().and_then(away).is_some() {
+                self.want_all(&parts, expected)?;
             }
-            self.commit_held(&parts)
+            done
         })
     }
 
-    /// The ranges of all parts are held.
-    fn commit_held(&self, parts: &[Part<'_>]) -> Result<()> {
-        let joined: Vec<Vec<Piece<'_>>> =
-            parts.iter().map(|part| self.joined(part)).collect::<Result<_>>()?;
-        let (mut blocks, mut leaves) = (0, BTreeSet::new());
-        for (part, pieces) in parts.iter().zip(&joined) {
-            for (offset, data) in pieces {
-                let (first, last) = blocks_of(*offset, data.len());
-                blocks += last - first + 1;
-                leaves.extend(
-                    (first / LEAF_BLOCKS..=last / LEAF_BLOCKS).map(|leaf| (part.inode.ino, leaf)),
-                );
+    /// The ranges of all parts, and of all that is expected, are held.
+    fn commit_as_expected(
+        &self,
+        parts: &[Part<'_>],
+        expected: &[Expected<'_>],
+        is_short: bool,
+    ) -> Result<()> {
+        for expected in expected {
+            let mut found = vec![0; expected.data.len()];
+            self.read_held(&expected.file.inode, expected.offset, &mut found)?;
+            if found != expected.data {
+                return Err(Error::Conflict);
             }
         }
-        self.check_length(blocks, leaves.len() as u64)?;
+        let joined: Vec<Vec<Piece<'_>>> =
+            parts.iter().map(|part| self.joined(part)).collect::<Result<_>>()?;
         let time = now();
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
         let mut all: Vec<Vec<Prepared<'_>>> = Vec::new();
-        let result = self.log_parts(parts, &joined, (&mut record, &mut all), time);
+        let result = self.log_parts(parts, &joined, (&mut record, &mut all), is_short, time);
         if result.is_err() {
             for prepared in all.iter_mut().flatten() {
                 self.pool.reclaim().give_extents(&mut prepared.extents);
@@ -160,19 +166,68 @@ impl Core {
         result
     }
 
+    /// The blocks that a transaction must see, and that are away, are fetched together: one by one
+    /// it would begin anew for each.
+    #[cold]
+    fn want_all(&self, parts: &[Part<'_>], expected: &[Expected<'_>]) -> Result<()> {
+        let Some(tier) = &self.tier else { return Ok(()) };
+        let (mut wanted, mut held) = (HashSet::new(), 0);
+        let mut want = |inode: &Inode, block: u64| -> Result<bool> {
+            let addr = self.view_block(inode, block)?.addr;
+            if addr.device().is_some() && !tier.is_near(addr) {
+                match tier.is_held(addr) {
+                    true => held += 1,
+                    false => drop(wanted.insert(addr)),
+                }
+            }
+            Ok(wanted.len() < AWAY_BLOCKS_MAX)
+        };
+        'all: {
+            for it in expected.iter().filter(|it| !it.data.is_empty()) {
+                let (first, last) = blocks_of(it.offset, it.data.len());
+                for block in first..=last {
+                    if !want(&it.file.inode, block)? {
+                        break 'all;
+                    }
+                }
+            }
+            for (part, (offset, data)) in parts.iter().flat_map(Part::each) {
+                // those between are written whole
+                let (first, last) = blocks_of(*offset, data.len());
+                if !want(part.inode, first)? || !want(part.inode, last)? {
+                    break 'all;
+                }
+            }
+        }
+        if held + wanted.len() > HELD_BLOCKS_MAX {
+            return Err(Error::TooLong);
+        }
+        crate::away::want(wanted);
+        Ok(())
+    }
+
     fn log_parts<'d>(
         &self,
         parts: &[Part<'_>],
         joined: &'d [Vec<Piece<'_>>],
         (record, all): (&mut RecordBuffer, &mut Vec<Vec<Prepared<'d>>>),
+        is_short: bool,
         time: i64,
     ) -> Result<()> {
         let mut in_flight = InFlight::none();
-        if let Err(error) = self.prepare_all(parts, joined, (record, all), &mut in_flight) {
-            // what is on its way lands before the blocks are somebody else's
-            let _ = pmem::fence(in_flight);
-            return Err(error);
-        }
+        let prepared = self.prepare_all(parts, joined, (record, all), &mut in_flight);
+        let admitted = prepared.and_then(|()| match is_short {
+            true => Ok(None),
+            false => self.admit(self.units_of_prepared(parts, all)?).map(Some),
+        });
+        let _admitted = match admitted {
+            Ok(admitted) => admitted,
+            Err(error) => {
+                // what is on its way lands before the blocks are somebody else's
+                let _ = pmem::fence(in_flight);
+                return Err(error);
+            }
+        };
         let inodes: Vec<&Arc<Inode>> = parts.iter().map(|part| part.inode).collect();
         let (mut freed, mut published) = (Freed::default(), Ok(()));
         self.log_after(record, &inodes, in_flight, || {
@@ -204,15 +259,23 @@ impl Core {
         let lens = || joined.iter().flatten().map(|(_, data)| self.record_bytes(data.len()));
         let holds_all = lens().sum::<usize>() <= self.payload_max;
         let mut left = lens().count();
+        let mut patches = self.patches_max(&size_of(parts));
         for (part, pieces) in parts.iter().zip(joined) {
             self.count_unsynced(part.inode);
             all.push(Vec::with_capacity(pieces.len()));
             for (offset, data) in pieces {
                 left -= 1;
-                // where the record cannot hold the bytes of all, it names blocks of most
+                // where the log takes whole blocks or none, it names those that do not fit
                 let taken = record.payload_len() + left * NAMED_BYTES_MAX;
-                let in_record =
-                    holds_all || taken + self.record_bytes(data.len()) <= self.payload_max;
+                let fits = taken + self.record_bytes(data.len()) <= self.payload_max;
+                let in_record = match holds_all || data.len() <= PATCH_PIECE_BYTES_MAX || fits {
+                    true if patches >= 2 => InRecord::Bytes,
+                    _ if self.stores_in_place => InRecord::InPlace,
+                    _ => InRecord::Places,
+                };
+                if in_record == InRecord::Bytes {
+                    patches -= 2;
+                }
                 let mut prepared = self.prepare(part.inode, *offset, data, in_record)?;
                 let before = std::mem::replace(in_flight, InFlight::none());
                 let written = std::mem::replace(&mut prepared.in_flight, InFlight::none());
@@ -221,7 +284,7 @@ impl Core {
                 if let Some(last) = all.last_mut() {
                     last.push(prepared);
                 }
-                if record.payload_len() > self.payload_max {
+                if record.payload_len() as u64 > PAYLOAD_MAX {
                     return Err(Error::TooLong);
                 }
             }
@@ -261,13 +324,6 @@ impl Core {
         Ok(joined)
     }
 
-    /// An error unless a checkpoint can certainly fold what one record changes.
-    fn check_length(&self, blocks: u64, leaves: u64) -> Result<()> {
-        let fits = blocks.saturating_mul(RUN_BYTES as u64) < self.payload_max as u64
-            && leaves <= (self.record_units() / LEAF_UNITS).max(LEAVES_MIN);
-        if fits { Ok(()) } else { Err(Error::TooLong) }
-    }
-
     /// Reads bytes whose range the caller holds; zeros behind the file's end. What is away is an
     /// error, to be fetched when nothing is held.
     fn read_held(&self, inode: &Inode, offset: u64, buffer: &mut [u8]) -> Result<()> {
@@ -291,7 +347,7 @@ impl Core {
                 .try_for_each(|(file, offset, buffer)| self.read_held(&file.inode, *offset, buffer))
         };
         let mut result = read();
-        while let Err(Some(addr)) = result.as_ref().map_err(crate::away::away) {
+        while let Err(Some(addr)) = result.as_ref().map_err(away) {
             result = self.fetch(&[addr]).and_then(|()| read());
         }
         self.let_go();
@@ -302,81 +358,7 @@ impl Core {
 /// Bytes that a record takes for a block that it names, and for each more of a run.
 const NAMED_BYTES_MAX: usize = 48;
 const RUN_BYTES: usize = 12;
-/// Leaves that one record may change in any pool.
-const LEAVES_MIN: u64 = 8;
-
-/// The blocks of one file that are held.
-struct Hull<'d> {
-    inode: &'d Arc<Inode>,
-    first: u64,
-    last: u64,
-}
-
-impl<'d> Hull<'d> {
-    fn of(inode: &'d Arc<Inode>, offset: u64, len: usize) -> Hull<'d> {
-        let (first, last) = blocks_of(offset, len);
-        Hull { inode, first, last }
-    }
-
-    /// One for each file, in the order of their numbers.
-    fn join(mut all: Vec<Hull<'d>>) -> Vec<Hull<'d>> {
-        all.sort_by_key(|it| it.inode.ino);
-        let mut joined: Vec<Hull<'d>> = Vec::new();
-        for it in all {
-            match joined.last_mut().filter(|last| last.inode.ino == it.inode.ino) {
-                Some(last) => {
-                    last.first = last.first.min(it.first);
-                    last.last = last.last.max(it.last);
-                }
-                None => joined.push(it),
-            }
-        }
-        joined
-    }
-}
-
-/// What is written to each file, in the order of their numbers: later writes over earlier ones.
-fn parts_of<'d>(writes: &[Write<'d>]) -> Vec<Part<'d>> {
-    let mut sorted: Vec<&Write<'d>> = writes.iter().filter(|it| !it.data.is_empty()).collect();
-    // stable: those of one file stay in the order in which they were made
-    sorted.sort_by_key(|write| write.file.inode.ino);
-    let mut parts: Vec<Part<'d>> = Vec::new();
-    for group in sorted.chunk_by(|a, b| a.file.inode.ino == b.file.inode.ino) {
-        let mut pieces = Pieces::default();
-        group.iter().for_each(|write| pieces.put(write.offset, write.data));
-        parts.push(Part { inode: &group[0].file.inode, pieces: pieces.0 });
-    }
-    parts
-}
-
-/// Pieces of a file that do not touch each other, in their order.
-#[derive(Default)]
-struct Pieces<'d>(Vec<Piece<'d>>);
-
-impl<'d> Pieces<'d> {
-    /// Puts bytes over what is there.
-    fn put(&mut self, offset: u64, data: &'d [u8]) {
-        let end = offset + data.len() as u64;
-        let stop = |(start, bytes): &Piece<'_>| *start + bytes.len() as u64;
-        let first = self.0.partition_point(|piece| stop(piece) < offset);
-        let last = self.0.partition_point(|(start, _)| *start <= end);
-        if first == last {
-            return self.0.insert(first, (offset, Cow::Borrowed(data)));
-        }
-        // what it touches becomes one piece
-        let from = self.0[first].0.min(offset);
-        let to = stop(&self.0[last - 1]).max(end);
-        let mut bytes = vec![0; (to - from) as usize];
-        for (start, piece) in &self.0[first..last] {
-            let at = (start - from) as usize;
-            bytes[at..at + piece.len()].copy_from_slice(piece);
-        }
-        let at = (offset - from) as usize;
-        bytes[at..at + data.len()].copy_from_slice(data);
-        self.0.splice(first..last, [(from, Cow::Owned(bytes))]);
-    }
-}
-
-#[cfg(test)]
-#[path = "commit_tests.rs"]
-mod tests;
+/// Longest payload of a transaction's record, bytes: the id of a request comes to it.
+const PAYLOAD_MAX: u64 = SPILLED_PAYLOAD_MAX - 4096;
+/// Blocks of the capacity tier that one transaction holds in memory, at most.
+const HELD_BLOCKS_MAX: usize = 1 << 16;

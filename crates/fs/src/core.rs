@@ -86,6 +86,8 @@ pub struct Core {
     pub dirty_max: AtomicU64,
     /// Inodes of the last complete checkpoint, to be tidied at the next cut.
     pub folded: Mutex<Vec<Arc<Inode>>>,
+    /// Changes that are to be let in with more than a record's units: others leave them room.
+    pub long_waiting: AtomicU64,
     /// How many places blocks have that may have several.
     pub references: References,
     /// Requests that are done and may not be answered.
@@ -208,6 +210,7 @@ impl Core {
             dirty_units: AtomicU64::new(0),
             dirty_max: AtomicU64::new(dirty_max(&pool)),
             folded: Mutex::default(),
+            long_waiting: AtomicU64::new(0),
             references: References::new(slices),
             tickets: Tickets::new(&[]),
             inherited: Inherited::default(),
@@ -269,7 +272,8 @@ impl Core {
     /// Lets a checkpoint keep up with the changes, before the gate.
     #[cold]
     fn hold_back(&self, dirty: u64) -> Result<()> {
-        if dirty > self.dirty_max.load(Ordering::Relaxed) {
+        let is_full = dirty > self.dirty_max.load(Ordering::Relaxed);
+        if is_full || self.long_waiting.load(Ordering::Relaxed) > 0 {
             self.log_pace.brake.waits();
             return self.wait_for_checkpoint();
         }
@@ -307,10 +311,19 @@ impl Core {
         publish: impl FnOnce(),
     ) -> Result<()> {
         request::mark(record);
+        let (mut in_flight, mut spilled) = (in_flight, None);
+        if record.payload_len() > self.payload_max + REQUEST_BYTES {
+            let (all, blocks) = self.spill(record, in_flight)?;
+            (in_flight, spilled) = (all, Some(blocks));
+        }
         let after = inodes.iter().map(|inode| inode.begin_change()).max().unwrap_or(0);
         let (mut lane, slice) = self.pool.lane();
-        let (stamp, _clean) = lane.append(&slice.mapping, record, after, in_flight)?;
+        let appended = lane.append(&slice.mapping, record, after, in_flight);
         drop(lane);
+        if let Some(spilled) = spilled {
+            self.spilled(spilled, appended.is_ok());
+        }
+        let (stamp, _clean) = appended?;
         publish();
         for inode in inodes {
             inode.stamped(stamp);

@@ -66,7 +66,7 @@ pub enum Error {
     Conflict,
     /// More than one atomic change can hold.
     #[error(
-        "the transaction is larger than one record of the log; make it smaller, or the log larger"
+        "the transaction is larger than one checkpoint can fold; make it smaller, or the pool larger"
     )]
     TooLong,
     /// A wait was cancelled.

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 const SHARDS: usize = 64;
 
 /// Units of an inode's attributes; see `Core::dirty_units`.
-const INODE_UNITS: u64 = 2;
+pub const INODE_UNITS: u64 = 2;
 
 /// A part of the inodes in DRAM, by number.
 type Shard = RwLock<HashMap<u64, Arc<Inode>, InodeHash>>;

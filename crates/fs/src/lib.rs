@@ -63,6 +63,7 @@ mod locks_model_tests;
 #[cfg(test)]
 mod locks_tests;
 mod log_pace;
+mod long_record;
 mod map;
 mod mapped;
 pub mod meter;
@@ -70,6 +71,7 @@ mod moves;
 mod namespace;
 mod pace;
 mod patches;
+mod pieces;
 mod range_lock;
 #[cfg(test)]
 mod range_lock_tests;

@@ -23,7 +23,7 @@ impl Core {
     pub fn make_way(&self, refusals: &mut Refusals, error: Arc<pool::Error>) -> Result<()> {
         use pool::Error::{Away, Lent, LogFull, NoSpace};
         if let Away(addr) = *error {
-            return self.fetch(&[addr]);
+            return self.fetch(&crate::away::wanted_with(addr));
         }
         refusals.count += 1;
         let is_full = matches!(*error, LogFull | NoSpace | Lent);

@@ -8,7 +8,6 @@ use crate::error::{Error, Result};
 use crate::fallocate::PUNCH_BLOCKS_MAX;
 use crate::inode::Inode;
 use crate::item::{Item, Items, Placed};
-use crate::item_decode;
 use crate::keys;
 use crate::patches::Patches;
 use crate::request::RequestId;
@@ -18,11 +17,8 @@ use crate::types::{FILE_BYTES_MAX, FileKind, Ino};
 use crate::write::grow;
 use pmem::Domain;
 use pool::tree::Change;
-use pool::{
-    BLOCK_BYTES, INODE_COUNTER_MAX, KIND_CHANGE, Left, Record, Recovery, STAMP_AT_OPEN_MAX,
-};
+use pool::{BLOCK_BYTES, INODE_COUNTER_MAX, Left, Record, Recovery};
 use smallvec::{SmallVec, smallvec};
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -34,23 +30,10 @@ pub fn damaged_record(record: &Record) -> Error {
     ))
 }
 
-/// The changes that the log holds, but for those that are torn: what each is, if it makes sense.
-pub fn changes_of<'r>(
-    recovery: &'r Recovery,
-    torn: &HashSet<usize>,
-) -> impl Iterator<Item = (&'r Record, Result<Items>)> {
-    let whole = recovery.records.iter().enumerate().filter(|(index, _)| !torn.contains(index));
-    whole.filter(|(_, record)| record.kind == KIND_CHANGE).map(|(_, record)| {
-        let items = item_decode::decode(&record.payload)
-            .filter(|_| record.stamp <= STAMP_AT_OPEN_MAX)
-            .ok_or_else(|| damaged_record(record));
-        (record, items)
-    })
-}
-
 impl Core {
     /// Applies what the log holds. Returns the number of records applied.
     pub fn replay(&self, recovery: &Recovery) -> Result<u64> {
+        self.check_spilled(&recovery.records)?;
         let crashed = recovery.left >= Some(Left::Crashed);
         if crashed && self.pool.domain() == Domain::Sync {
             return self.replay_epoch(recovery);
@@ -76,11 +59,11 @@ impl Core {
         }
         if self.pool.has_mirrors() {
             let decoded = |(record, items): (_, Result<Items>)| Some((record, items.ok()?));
-            let changes: Vec<_> = changes_of(recovery, &torn).filter_map(decoded).collect();
+            let changes: Vec<_> = self.changes_of(recovery, &torn).filter_map(decoded).collect();
             self.settle_data(&changes, false);
         }
         let mut applied = 0;
-        for (record, items) in changes_of(recovery, &torn) {
+        for (record, items) in self.changes_of(recovery, &torn) {
             let items = items?;
             self.apply_all(&items, record)?;
             applied += 1;
@@ -92,12 +75,7 @@ impl Core {
     pub(crate) fn replay_epoch(&self, recovery: &Recovery) -> Result<u64> {
         for tails in recovery.epochs() {
             let records = pool::records_until(&recovery.records, &tails);
-            let mut changes = Vec::new();
-            for record in records.into_iter().filter(|record| record.kind == KIND_CHANGE) {
-                let items =
-                    item_decode::decode(&record.payload).ok_or_else(|| damaged_record(record))?;
-                changes.push((record, items));
-            }
+            let Some(changes) = self.changes_in(&records)? else { continue };
             if self.mismatch(&changes)?.is_some() {
                 continue;
             }
@@ -112,6 +90,10 @@ impl Core {
     }
 
     pub(crate) fn apply_all(&self, items: &[Item], record: &Record) -> Result<()> {
+        if record.is_spilled() {
+            // until it is folded its payload stays where it is
+            self.pool.withhold_spilled(record)?;
+        }
         items.iter().try_for_each(|item| self.apply(item, record))?;
         // a truncation changes the time of the content, unless the record sets attributes itself
         for item in items {

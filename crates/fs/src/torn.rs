@@ -33,7 +33,7 @@ impl Core {
         let whole = recovery.records.iter().enumerate().filter(|(index, _)| !torn.contains(index));
         let changes: Option<Vec<(&Record, Items)>> = whole
             .filter(|(_, record)| record.kind == KIND_CHANGE)
-            .map(|(_, record)| Some((record, item_decode::decode(&record.payload)?)))
+            .map(|(_, record)| Some((record, self.items_of(record).ok()?)))
             .collect();
         // What cannot be decoded is refused when it is applied.
         match self.mismatch(&changes.unwrap_or_default())? {
@@ -75,8 +75,11 @@ impl Core {
             if !record.unsealed || record.kind != KIND_CHANGE {
                 continue;
             }
-            let items =
-                item_decode::decode(&record.payload).ok_or_else(|| damaged_record(record))?;
+            let Some(payload) = self.payload_of(record)? else {
+                torn.insert(index);
+                continue;
+            };
+            let items = item_decode::decode(&payload).ok_or_else(|| damaged_record(record))?;
             if !self.makes_sense(&items) {
                 return Err(damaged_record(record));
             }
@@ -195,7 +198,7 @@ impl Core {
     /// Whether `record` takes away a block that `items` put in place, changes its bytes, or shares
     /// it.
     fn takes_a_block(&self, record: &Record, items: &[Item]) -> bool {
-        let Some(others) = item_decode::decode(&record.payload) else { return false };
+        let Ok(others) = self.items_of(record) else { return false };
         let blocks = items.iter().filter_map(|item| match item {
             Item::Write { ino, block, placed, .. } => {
                 Some((*ino, *block, *block + placed.len() as u64))

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::in_place::IN_PLACE_BYTES_MAX;
 use crate::inode::Inode;
 use crate::item::{self, Placed};
+use crate::long_record::InRecord;
 use crate::patches::{PATCH_BYTES_MAX, Patches};
 use crate::range_lock::RangeGuard;
 use crate::slot::{Freed, InPlace, SlotChange, SlotView};
@@ -22,7 +23,7 @@ use std::sync::atomic::Ordering;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Largest piece of a block that becomes a patch.
-const PATCH_PIECE_BYTES_MAX: usize = 256;
+pub const PATCH_PIECE_BYTES_MAX: usize = 256;
 
 const _: () = assert!(PATCH_PIECE_BYTES_MAX <= PATCH_BYTES_MAX);
 
@@ -93,7 +94,7 @@ impl Core {
     /// Any number of blocks, and parts of them.
     #[inline(never)]
     fn write_many(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<()> {
-        let mut prepared = self.prepare(inode, offset, data, true)?;
+        let mut prepared = self.prepare(inode, offset, data, InRecord::Bytes)?;
         let time = now();
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
         prepared.describe(inode, &mut record);
@@ -195,7 +196,7 @@ impl Core {
         inode: &Inode,
         offset: u64,
         data: &'d [u8],
-        in_record: bool,
+        in_record: InRecord,
     ) -> Result<Prepared<'d>> {
         let (first, last) = blocks_of(offset, data.len());
         let mut pieces = Vec::with_capacity((last - first + 1) as usize);
@@ -211,7 +212,7 @@ impl Core {
         let mut extents = Vec::new();
         let addrs = self.take_blocks(inode, takers.map(|(_, block)| block), &mut extents)?;
         self.count_taken(addrs.len());
-        let inline = in_record && self.inlines(inode, addrs.len());
+        let inline = in_record == InRecord::Bytes && self.inlines(inode, addrs.len());
         let mut in_flight = InFlight::none();
         let mut changes = Vec::with_capacity(pieces.len());
         let whole = if inline { 0..0 } else { whole_blocks(&pieces) };
@@ -262,18 +263,21 @@ impl Core {
         inode: &Inode,
         block: u64,
         (at, data): (usize, &'d [u8]),
-        in_record: bool,
+        in_record: InRecord,
     ) -> Result<Piece<'d>> {
         if data.len() == BLOCK {
             return Ok(Piece::Full(data));
         }
         let view = self.view_block(inode, block)?;
-        if in_record && let Some(change) = self.in_place(inode, block, &view, at, data)? {
+        if in_record != InRecord::Places
+            && let Some(change) = self.in_place(inode, block, &view, at, data)?
+        {
             return Ok(Piece::InPlace(change));
         }
         // patches may be put into the block later: not where it has other places, not where it is
         // not written, and not on the capacity tier, whose blocks never change
         let is_away = view.addr.device().is_some();
+        let in_record = in_record == InRecord::Bytes;
         let may = in_record && !view.shared && !view.reserved && !is_away;
         let patches = data.len() <= PATCH_PIECE_BYTES_MAX && may;
         if patches && !self.begins_a_block(inode, block, at, &view) {
@@ -315,6 +319,9 @@ impl Core {
     }
 }
 
+/// Most blocks of one item of a record.
+const RUN_BLOCKS_MAX: usize = 1 << 15;
+
 impl Prepared<'_> {
     /// The record's items: runs of blocks, and patches.
     pub fn describe(&self, inode: &Inode, record: &mut RecordBuffer) {
@@ -348,8 +355,8 @@ impl Prepared<'_> {
             }
         }
         // patches are only ever the first or the last piece, so that the blocks are one run
-        if !run.is_empty() {
-            item::push_write(record, inode.ino, run_first, &run, self.end);
+        for (first, run) in (run_first..).step_by(RUN_BLOCKS_MAX).zip(run.chunks(RUN_BLOCKS_MAX)) {
+            item::push_write(record, inode.ino, first, run, self.end);
         }
     }
 }

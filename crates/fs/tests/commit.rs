@@ -76,24 +76,6 @@ fn what_is_not_as_expected_changes_nothing() {
     fs.commit(&writes[..1], &behind).unwrap();
 }
 
-#[test]
-fn a_transaction_that_no_record_can_hold_is_refused() {
-    let pool = TestPool::new(1, 32 << 20);
-    let fs = pool.start();
-    let file = make(&fs, "file");
-    let data = [7; 8];
-    let scattered: Vec<Write<'_>> = (0..5000).map(|i| write(&file, i * 8192, &data)).collect();
-    let error = fs.commit(&scattered, &[]).unwrap_err();
-    assert!(matches!(error, Error::TooLong), "{error}");
-    assert_eq!(error.errno(), libc::E2BIG);
-    let large = vec![1; 20 << 20];
-    let error = fs.commit(&[write(&file, 0, &large)], &[]).unwrap_err();
-    assert!(matches!(error, Error::TooLong), "{error}");
-    assert_eq!(fs.getattr(file.ino()).unwrap().size, 0);
-    fs.commit(&scattered[..300], &[]).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(fs.getattr(file.ino()).unwrap().size, 299 * 8192 + 8);
-}
-
 /// A record names blocks where it cannot hold the bytes of all that is written.
 #[test]
 fn many_small_pieces_are_one_transaction() {

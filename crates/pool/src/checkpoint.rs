@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::fold::{DataBlocks, Folded, Pages, SliceBatch};
 use crate::gate::Closed;
 use crate::pool::{Pool, Roots};
+use crate::reclaim::Extent;
 use crate::root::{self, SliceRoot};
 use crate::superblock::BLOCK_BYTES;
 use pmem::{Deferred, InFlight};
@@ -34,6 +35,8 @@ const CHECKSUM_LINE: u64 = (size_of::<SliceRoot>() - pmem::LINE_BYTES) as u64;
 pub struct Cut {
     /// Bytes stored in place before it, by slice, not yet flushed.
     in_place: Vec<Vec<Deferred>>,
+    /// Blocks of the payloads of records before it.
+    spilled: Vec<Extent>,
     floors: Vec<u64>,
     inodes_next: Vec<u64>,
     inodes: u64,
@@ -55,6 +58,7 @@ impl Pool {
         Cut {
             inodes,
             in_place: self.take_in_place(),
+            spilled: self.take_spilled(),
             floors: self.slices.iter().map(|slice| slice.log.cut()).collect(),
             inodes_next: self
                 .slices
@@ -92,8 +96,9 @@ impl Pool {
         }
         let lines = self.flush_in_place(&mut cut, &mut pages);
         let result = folded.and_then(|folded| self.switch(&cut, &folded, &mut pages));
-        if let Err(error) = &result {
-            self.poison(&format!("a checkpoint failed: {error}"));
+        match &result {
+            Ok(()) => self.give_spilled(std::mem::take(&mut cut.spilled)),
+            Err(error) => self.poison(&format!("a checkpoint failed: {error}")),
         }
         let pages_now = self.tree_pages.load(Ordering::Relaxed) + pages.more;
         let pages_now = pages_now.saturating_sub(pages.less);

@@ -38,6 +38,7 @@ mod scan;
 mod scrub;
 mod slice;
 mod space;
+mod spill;
 mod state;
 mod superblock;
 mod sync;
@@ -68,12 +69,14 @@ pub use plain_device::PlainDevice;
 pub use pool::{Pool, Roots};
 pub use reclaim::{Extent, Reclaim};
 pub use record::{
-    KIND_CHANGE, KIND_EPOCH, PAYLOAD_BYTES_MAX, Record, RecordBuffer, STAMP_AT_OPEN_MAX,
+    FLAG_SPILLED, KIND_CHANGE, KIND_EPOCH, PAYLOAD_BYTES_MAX, Record, RecordBuffer,
+    STAMP_AT_OPEN_MAX,
 };
 pub use replace::replace_file;
 pub use root::INODE_COUNTER_MAX;
 pub use scan::Damage;
 pub use scrub::{ScrubPlace, Scrubbed};
 pub use slice::{Candidate, Slice};
+pub use spill::{SPILLED_BYTES_MAX, SPILLED_PAYLOAD_MAX, Spilled};
 pub use state::Left;
 pub use superblock::{BLOCK_BYTES, COPIES_MAX, FORMAT_VERSION, LOG_BLOCK, Superblock};

@@ -12,6 +12,7 @@ use crate::options::{DeviceInfo, OpenOptions, PoolInfo};
 use crate::page_cache::PageCache;
 use crate::reclaim::Reclaim;
 use crate::slice::{Slice, domain_of};
+use crate::spill::SpilledBlocks;
 use crate::state::State;
 use crate::superblock::{BLOCK_BYTES, FORMAT_VERSION};
 use crate::tree::{self, Key, PAGE_BYTES, PageCopy, PagePtr, PageRead, Root, TreeError};
@@ -68,6 +69,8 @@ pub struct Pool {
     /// Pages of all trees.
     pub(crate) tree_pages: AtomicU64,
     pub(crate) page_cache: PageCache,
+    /// Blocks of records that no chunk of the log holds.
+    pub(crate) spilled: SpilledBlocks,
 }
 
 impl Pool {
@@ -103,6 +106,7 @@ impl Pool {
             epochs: Epochs::default(),
             tree_pages: AtomicU64::new(0),
             page_cache,
+            spilled: SpilledBlocks::default(),
         }
     }
 

@@ -4,7 +4,7 @@
 //!  0  u32  CRC-32C of bytes 4..64*units, seeded by slice, lane and chunk (the lap)
 //!  4  u16  units: length in 64-byte units, header and padding included
 //!  6  u8   kind
-//!  7  u8   flags
+//!  7  u8   flags: 1 = the payload lies in blocks (`spill.rs`)
 //!  8  u64  stamp
 //! 16  i64  time, ns since 1970
 //! 24  ..   payload, padded with zeros
@@ -39,6 +39,12 @@ pub const KIND_CHANGE: u8 = 1;
 /// Closes an epoch of the `sync` domain: lists the lanes' tails.
 pub const KIND_EPOCH: u8 = 2;
 
+/// The payload lies in blocks of the slices; the record says where: see `spill.rs`.
+pub const FLAG_SPILLED: u8 = 1;
+
+/// Bytes of a buffer that a thread keeps, at most.
+const SPARE_BYTES_MAX: usize = 1 << 20;
+
 /// Bytes of a record that are kept where it is built, without a buffer of the thread's.
 const SHORT_BYTES: usize = 3 * UNIT_BYTES;
 
@@ -65,6 +71,22 @@ impl RecordBuffer {
         short[6] = kind;
         short[16..24].copy_from_slice(&time_ns.to_le_bytes());
         RecordBuffer { short, len: HEADER_BYTES, long: Vec::new() }
+    }
+
+    /// An empty record that says where the payload of `long` lies.
+    pub(crate) fn spilled(long: &RecordBuffer) -> RecordBuffer {
+        let from = if long.len <= SHORT_BYTES { &long.short[..] } else { &long.long[..] };
+        let mut short = [0; SHORT_BYTES];
+        short[6] = from[6];
+        short[7] = FLAG_SPILLED;
+        short[16..24].copy_from_slice(&from[16..24]);
+        RecordBuffer { short, len: HEADER_BYTES, long: Vec::new() }
+    }
+
+    /// The payload so far.
+    pub(crate) fn payload(&self) -> &[u8] {
+        let bytes = if self.len <= SHORT_BYTES { &self.short[..] } else { &self.long[..] };
+        bytes.get(HEADER_BYTES..self.len).unwrap_or_default()
     }
 
     /// Adds to the payload.
@@ -157,7 +179,9 @@ impl Drop for RecordBuffer {
 /// The buffer of a long record is the thread's again.
 #[cold]
 fn give_back(long: Vec<u8>) {
-    SPARE.set(long);
+    if long.capacity() <= SPARE_BYTES_MAX {
+        SPARE.set(long);
+    }
 }
 
 /// A whole record found in the log.
@@ -175,6 +199,8 @@ pub struct Record {
     pub end: u32,
     /// [`KIND_CHANGE`] or another.
     pub kind: u8,
+    /// 0, or [`FLAG_SPILLED`].
+    pub flags: u8,
     /// Its stamp.
     pub stamp: u64,
     /// When the change was made, ns since 1970.

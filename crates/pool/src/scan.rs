@@ -204,6 +204,7 @@ impl LaneReader<'_> {
                 position: at as u32,
                 end: (at + len) as u32,
                 kind,
+                flags: bytes.get(at + 7).copied().unwrap_or_default(),
                 stamp,
                 time_ns,
                 unsealed: false,

@@ -16,6 +16,7 @@ mod error;
 mod evict;
 mod fill;
 mod memory;
+mod overlay;
 mod page_states;
 mod region;
 mod regions;

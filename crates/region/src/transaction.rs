@@ -1,6 +1,7 @@
 //! Transactions: writes that happen together or not at all, and reads that see them before.
 
 use crate::error::{Error, Result};
+use crate::overlay::Overlay;
 use crate::region::{Inner, Region};
 use crate::regions::Regions;
 use fs::{Expected, FileSystem, Handle, Watch, Write};
@@ -48,7 +49,13 @@ struct Room {
     /// The files that were read, and how far they had changed when all that was read was there.
     watches: Vec<(Watch, u64)>,
     bytes: Vec<u8>,
+    /// Of a long transaction: so many of its writes by place.
+    overlay: Overlay,
+    in_overlay: usize,
 }
+
+/// Writes that a read looks at one by one.
+const LINEAR_MAX: usize = 32;
 
 /// Memory that is kept, at most.
 const ROOM_BYTES_MAX: usize = 1 << 20;
@@ -75,6 +82,9 @@ impl<R: Borrow<Regions>> Drop for Transaction<R> {
         room.reads.clear();
         room.watches.clear();
         room.bytes.clear();
+        if room.in_overlay > 0 {
+            (room.overlay, room.in_overlay) = (Overlay::default(), 0);
+        }
         if room.bytes.capacity() <= ROOM_BYTES_MAX {
             ROOM.set(Some(room));
         }
@@ -256,7 +266,10 @@ impl<R: Borrow<Regions>> Transaction<R> {
     }
 
     /// Puts what was written over what was read.
-    fn add_own(&self, region: &Arc<Inner>, place: u64, buffer: &mut [u8]) {
+    fn add_own(&mut self, region: &Arc<Inner>, place: u64, buffer: &mut [u8]) {
+        if self.room.writes.len() > LINEAR_MAX {
+            return self.add_from_overlay(region, place, buffer);
+        }
         let end = place + buffer.len() as u64;
         for write in &self.room.writes {
             let stop = write.offset + write.at.len() as u64;
@@ -267,6 +280,21 @@ impl<R: Borrow<Regions>> Transaction<R> {
                 buffer[(low - place) as usize..(high - place) as usize].copy_from_slice(bytes);
             }
         }
+    }
+
+    #[cold]
+    fn add_from_overlay(&mut self, region: &Arc<Inner>, place: u64, buffer: &mut [u8]) {
+        let Room { writes, bytes, overlay, in_overlay, .. } = &mut self.room;
+        for write in &writes[*in_overlay..] {
+            let range = write.offset..write.offset + write.at.len() as u64;
+            overlay.put(write.region.file.ino().0, range, write.at.start);
+        }
+        *in_overlay = writes.len();
+        let range = place..place + buffer.len() as u64;
+        overlay.within(region.file.ino().0, range, &mut |part, at| {
+            let to = (part.start - place) as usize..(part.end - place) as usize;
+            buffer[to.clone()].copy_from_slice(&bytes[at..at + to.len()]);
+        });
     }
 
     /// Reads bytes that are to be of the same moment as all that were read before.
@@ -281,7 +309,7 @@ impl<R: Borrow<Regions>> Transaction<R> {
         let at = from..from + len;
         let place = region.offset + offset as u64;
         let fs = &region.shared.fs;
-        let Room { writes: _, reads, watches, bytes } = &mut self.room;
+        let Room { reads, watches, bytes, .. } = &mut self.room;
         if !watches.iter().any(|(watch, _)| watch.is_of(&region.file)) {
             let watch = fs.watch(&region.file);
             let changes = watch.changes();
@@ -319,7 +347,7 @@ impl<R: Borrow<Regions>> Transaction<R> {
     }
 
     fn apply(&mut self) -> Result<()> {
-        let Room { writes, reads, watches: _, bytes } = &self.room;
+        let Room { writes, reads, bytes, .. } = &self.room;
         let fs = self.regions.borrow().fs();
         let write = |piece: &'_ Piece| -> Range<usize> { piece.at.clone() };
         if let ([one], []) = (&writes[..], &reads[..]) {

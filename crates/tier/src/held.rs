@@ -4,35 +4,35 @@
 use crate::page::Page;
 use pool::BlockAddr;
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The number of a tier, and a page of it.
-pub type Held = Vec<(u64, BlockAddr, Arc<Page>)>;
+/// Pages by the number of their tier and where they lie there.
+pub type Held = HashMap<(u64, BlockAddr), Arc<Page>>;
 
 thread_local! {
-    static HELD: RefCell<Held> = const { RefCell::new(Vec::new()) };
+    static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
-/// Holds a page of the tier that has this number.
+/// Holds a page of the tier that has this number, instead of one that was there before.
 pub fn hold(tier: u64, addr: BlockAddr, page: Arc<Page>) {
-    HELD.with_borrow_mut(|held| held.push((tier, addr, page)));
+    HELD.with_borrow_mut(|held| held.get_or_insert_default().insert((tier, addr), page));
 }
 
 /// A page that this thread holds, if its place was not given away since.
 pub fn find(tier: u64, addr: BlockAddr) -> Option<Arc<Page>> {
     HELD.with_borrow(|held| {
-        let mut own =
-            held.iter().filter(|(of, at, page)| *of == tier && *at == addr && !page.is_dead());
-        own.next().map(|(_, _, page)| page.clone())
+        let page = held.as_ref()?.get(&(tier, addr))?;
+        (!page.is_dead()).then(|| page.clone())
     })
 }
 
 /// Whether this thread holds nothing.
 pub fn is_empty() -> bool {
-    HELD.with_borrow(Vec::is_empty)
+    HELD.with_borrow(|held| held.as_ref().is_none_or(HashMap::is_empty))
 }
 
 /// Takes all that this thread holds.
 pub fn take() -> Held {
-    HELD.take()
+    HELD.take().unwrap_or_default()
 }

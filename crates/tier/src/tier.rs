@@ -279,7 +279,7 @@ impl Tier {
 
     #[cold]
     fn let_go_of(&self, held: held::Held) {
-        for (_, addr, page) in held {
+        for ((_, addr), page) in held {
             let is_on_heap = page.is_on_heap();
             drop(page);
             if is_on_heap {

@@ -3,11 +3,9 @@
 use crate::core::Core;
 use crate::error::Result;
 use crate::item::{BlockRun, Item};
-use crate::item_decode;
 use crate::keys;
 use crate::leaf_value;
 use crate::repair::{Lost, Repair};
-use crate::replay::changes_of;
 use crate::types::Ino;
 use pmem::Domain;
 use pool::tree::{Change, Key, Met};
@@ -89,7 +87,11 @@ impl Repair {
         }
         self.take_spaces(&mut pages);
         for record in recovery.records.iter().filter(|record| record.kind == KIND_CHANGE) {
-            data.extend(item_decode::decode(&record.payload).iter().flatten().flat_map(named));
+            data.extend(self.core.items_of(record).iter().flatten().flat_map(named));
+            if record.is_spilled() {
+                // one whose places make no sense is left out when it is to be applied
+                let _ = self.core.pool.spilled_blocks(record, &mut |addr| data.push(addr));
+            }
         }
         for addr in pages.into_iter().chain(data) {
             self.core.pool.take(addr);
@@ -168,7 +170,7 @@ impl Core {
         }
         let torn = self.torn_tails(&recovery.records).unwrap_or_default();
         let mut applied = 0;
-        for (record, items) in changes_of(recovery, &torn) {
+        for (record, items) in self.changes_of(recovery, &torn) {
             match items.and_then(|items| self.apply_all(&items, record)) {
                 Ok(()) => applied += 1,
                 Err(error) => left_out(format!("the change with stamp {}: {error}", record.stamp)),

@@ -1,7 +1,7 @@
 //! Reading ahead: who reads in order waits for few calls, and others for what they asked.
 
 use crate::MIB;
-use crate::common::{make, pattern, random, scratch};
+use crate::common::{content, make, pattern, random, scratch};
 use crate::faulty::{Fault, Faulty, opened, write_back_all};
 use fs::{FileSystem, Handle};
 use std::sync::Arc;
@@ -85,4 +85,29 @@ fn what_is_read_ahead_fails_nobody() {
     device.set(Fault::None);
     (9..64).for_each(|block| assert_block(&fs, &file, &data, block));
     assert!(fs.tier_stats().unwrap().cached_bytes <= MIB);
+}
+
+/// A transaction that must see much of the tier waits for few calls, not for one a block.
+#[test]
+fn a_transaction_over_blocks_that_are_away_waits_for_few_calls() {
+    let (_scratch, fs, device, file, mut data) = away(3000);
+    let before = data.clone();
+    let places: Vec<usize> = (0..1400).map(|at| at * 2 * 4096 + at).collect();
+    let writes: Vec<fs::Write<'_>> = places
+        .iter()
+        .map(|at| fs::Write { file: &file, offset: *at as u64, data: b"replaced" })
+        .collect();
+    let expected: Vec<fs::Expected<'_>> = places[..700]
+        .iter()
+        .map(|at| fs::Expected {
+            file: &file,
+            offset: *at as u64 + 8,
+            data: &before[at + 8..at + 9],
+        })
+        .collect();
+    fs.commit(&writes, &expected).unwrap();
+    let calls = device.take_reads();
+    assert!(calls < 40, "{calls} calls");
+    places.iter().for_each(|at| data[*at..*at + 8].copy_from_slice(b"replaced"));
+    assert!(content(&fs, &file) == data);
 }

@@ -8,6 +8,9 @@
 //!        link u8: 0 as it is, 1 none, others the lane's chunk before, u64, and its length, u32
 //! 1      a record of any kind: kind u8, stamp u64, time i64, length u16, its payload
 //! 2      bytes that are no record: length u8
+//! 4      a change whose payload lies in blocks, its stamp as below: how u8, number u8 of the
+//!        first, length u16, the payload; how: 1 its checksum is another one, 2 through a table of
+//!        places, which lies behind, 4 what follows is what the record itself says
 //! 7      a block of data: number u8, byte u8, how often u16; zeros follow
 //! others a change, its stamp as far above the last one as the upper bits say: length u16, payload
 //! ```
@@ -109,7 +112,7 @@ impl Writer {
             1 => {
                 let (kind, stamp, time) = (input.byte(), input.number(8), input.number(8));
                 let payload = long(input);
-                self.record(kind, stamp, time, payload);
+                self.record((kind, 0), stamp, time, payload);
             }
             2 => {
                 let len = usize::from(input.byte());
@@ -121,10 +124,15 @@ impl Writer {
                 bytes[..len.min(BLOCK)].fill(byte);
                 self.data.insert(block.into(), bytes);
             }
+            4 => {
+                self.stamp = self.stamp.saturating_add(u64::from(what >> 3) + 1);
+                let (how, first) = (input.byte(), u64::from(input.byte()));
+                self.spilled(how, first, long(input));
+            }
             _ => {
                 self.stamp = self.stamp.saturating_add(u64::from(what >> 3) + 1);
                 let payload = long(input);
-                self.record(pool::KIND_CHANGE, self.stamp, 1, payload);
+                self.record((pool::KIND_CHANGE, 0), self.stamp, 1, payload);
             }
         }
     }
@@ -153,11 +161,42 @@ impl Writer {
         self.current = place;
     }
 
-    fn record(&mut self, kind: u8, stamp: u64, time: u64, payload: &[u8]) {
+    fn spilled(&mut self, how: u8, first: u64, payload: &[u8]) {
+        let mut says = payload.to_vec();
+        if how & 4 == 0 {
+            let mut place = self.put_blocks(first, payload, how & 1 != 0);
+            if how & 2 != 0 {
+                let behind = first + payload.len().div_ceil(BLOCK) as u64;
+                place = self.put_blocks(behind, &place, how & 1 != 0);
+            }
+            let levels = 1 + u32::from(how >> 1 & 1);
+            says = (payload.len() as u64).to_le_bytes().to_vec();
+            says.extend([levels, 1].map(u32::to_le_bytes).as_flattened());
+            says.extend(place);
+        }
+        self.record((pool::KIND_CHANGE, pool::FLAG_SPILLED), self.stamp, 1, &says);
+    }
+
+    /// Puts bytes into blocks; gives the place that a record names.
+    fn put_blocks(&mut self, first: u64, bytes: &[u8], is_wrong: bool) -> Vec<u8> {
+        let mut whole = bytes.to_vec();
+        whole.resize(bytes.len().next_multiple_of(BLOCK), 0);
+        for (number, block) in (first as usize..).zip(whole.chunks(BLOCK)) {
+            let mut data = [0; BLOCK];
+            data.copy_from_slice(block);
+            self.data.insert(number, data);
+        }
+        let blocks = (whole.len() / BLOCK) as u32;
+        let crc = crc32c(0, &whole) ^ u32::from(is_wrong);
+        let addr = pool::BlockAddr::new(0, first).bits();
+        [&addr.to_le_bytes()[..], &blocks.to_le_bytes(), &crc.to_le_bytes()].concat()
+    }
+
+    fn record(&mut self, (kind, flags): (u8, u8), stamp: u64, time: u64, payload: &[u8]) {
         let mut bytes = vec![0; (24 + payload.len()).next_multiple_of(self.line)];
         let units = (bytes.len() / UNIT) as u16;
         bytes[4..6].copy_from_slice(&units.to_le_bytes());
-        bytes[6] = kind;
+        (bytes[6], bytes[7]) = (kind, flags);
         bytes[8..16].copy_from_slice(&stamp.to_le_bytes());
         bytes[16..24].copy_from_slice(&time.to_le_bytes());
         bytes[24..24 + payload.len()].copy_from_slice(payload);
@@ -193,6 +232,17 @@ pub fn seeds() -> Vec<Vec<u8>> {
         let pieces = pieces_of(&Arena::new(), story);
         for how in [1, 2, 1 | CHANGE, 1 | CHANGE | KILL, 1 | LONG_LINES] {
             seeds.push([&[how][..], &pieces.concat()].concat());
+        }
+        // all of them with their payloads in blocks, and through a table
+        for how in [0, 1, 2] {
+            let spilled = pieces[1..].iter().enumerate().map(|(at, one)| match one[0] {
+                3 => [&[4, how, 200 + at as u8 * 2][..], &one[1..]].concat(),
+                _ => one.clone(),
+            });
+            let spilled: Vec<Vec<u8>> = spilled.collect();
+            for kill in [1, 1 | CHANGE | KILL] {
+                seeds.push([&[kill][..], &pieces[0], &spilled.concat()].concat());
+            }
         }
         // each change alone
         seeds.extend(pieces[1..].iter().map(|one| [&[1][..], &pieces[0], one].concat()));

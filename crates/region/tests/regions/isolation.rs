@@ -130,3 +130,36 @@ fn a_snapshot_of_many_reads_ends() {
     let error = tx.read(&region, 0, &mut [0; 6]).unwrap_err();
     assert!(error.is_conflict(), "{error}");
 }
+
+/// One transaction over places all over a region, which reads its own writes meanwhile.
+#[test]
+fn a_transaction_may_write_a_hundred_thousand_places() {
+    let pool = TestPool::new(512 * MIB, None);
+    let fs = pool.open();
+    let file = make(&fs, "file");
+    let bytes: usize = 64 << 20;
+    let regions = Regions::new(&fs, &Settings::default()).unwrap();
+    let region = Region::map(&regions, &file, 0, bytes as _).unwrap();
+    let (mut shadow, mut state) = (pattern(1, bytes), 9);
+    fs.write(&file, 0, &shadow).unwrap();
+    let mut tx = regions.begin().unwrap();
+    for step in 0..100_000u64 {
+        // 8 bytes to 71, over each other now and then
+        let at = random(&mut state) as usize % (bytes - 80);
+        let data = pattern(step, 8 + step as usize % 64);
+        tx.write(&region, at, &data).unwrap();
+        shadow[at..at + data.len()].copy_from_slice(&data);
+        if step % 10 == 0 {
+            let from = at.saturating_sub(100);
+            let mut seen = vec![0; 300.min(bytes - from)];
+            tx.read(&region, from, &mut seen).unwrap();
+            assert!(seen == shadow[from..from + seen.len()], "step {step}");
+        }
+    }
+    tx.commit().unwrap();
+    let mut read = vec![0; bytes];
+    region.load(0, &mut read).unwrap();
+    assert!(read == shadow, "in the region");
+    assert_eq!(fs.read(&file, 0, &mut read).unwrap(), bytes);
+    assert!(read == shadow, "in the file");
+}
