@@ -215,12 +215,33 @@ fn stay_on_one_cpu() {
     rustix::thread::sched_setaffinity(None, &own).unwrap();
 }
 
+/// The first file that is made in a pool.
+const FIRST: Ino = Ino(256);
+
+/// Turns one bit of the first copy of a payload that is about the first file.
+fn flip_payload(pool: &TestPool, data_copies: usize) {
+    // first copies lie in the first part of each file
+    let found = slices(&pool.dir()).into_iter().find_map(|path| {
+        let mut image = std::fs::read(&path).unwrap();
+        image.truncate(image.len() / data_copies);
+        let blocks = blocks_about(&image, FIRST);
+        // far behind the log
+        let is_payload = blocks.len() > 30 && blocks[0] > 32 << 20;
+        is_payload.then(|| (path, blocks[blocks.len() / 2] + 1000, image))
+    });
+    let (path, at, image) = found.expect("blocks of a payload");
+    let slice = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    slice.write_all_at(&[image[at] ^ 4], at as u64).unwrap();
+}
+
 /// A pool whose log ends with a record in blocks, or goes on behind it; of the payload one bit is
 /// wrong. What the file held before, and with the record.
-fn damaged_payload(goes_on: bool, data_copies: u32) -> (TestPool, Vec<u8>, Vec<u8>) {
+fn damaged_payload(goes_on: bool, data_copies: usize) -> (TestPool, Vec<u8>, Vec<u8>) {
     stay_on_one_cpu();
-    let mut pool =
-        TestPool::with(&FormatOptions { data_copies, ..options(data_copies as usize, 192 << 20) });
+    let mut pool = TestPool::with(&FormatOptions {
+        data_copies: data_copies as u32,
+        ..options(data_copies, 192 << 20)
+    });
     let fs = pool.start_alone();
     let (file, before) = filled(&fs, "file", 56 << 20);
     let mut after = before.clone();
@@ -235,23 +256,12 @@ fn damaged_payload(goes_on: bool, data_copies: u32) -> (TestPool, Vec<u8>, Vec<u
         // on the same lane
         drop(make(&fs, "more"));
     }
-    let ino = file.ino();
+    assert_eq!(file.ino(), FIRST);
     drop(writes);
     drop(file);
     pool.kill();
     drop(fs);
-    // first copies lie in the first part of each file
-    let found = slices(&pool.dir()).into_iter().find_map(|path| {
-        let mut image = std::fs::read(&path).unwrap();
-        image.truncate(image.len() / data_copies as usize);
-        let blocks = blocks_about(&image, ino);
-        // far behind the log
-        let is_payload = blocks.len() > 30 && blocks[0] > 32 << 20;
-        is_payload.then(|| (path, blocks[blocks.len() / 2] + 1000, image))
-    });
-    let (path, at, image) = found.expect("blocks of a payload");
-    let slice = std::fs::OpenOptions::new().write(true).open(path).unwrap();
-    slice.write_all_at(&[image[at] ^ 4], at as u64).unwrap();
+    flip_payload(&pool, data_copies);
     (pool, before, after)
 }
 
@@ -349,4 +359,28 @@ fn expectations_of_a_long_transaction_hold_or_nothing_happens() {
     assert!(content(&fs, &file) == shadow);
     assert!(matches!(fs.commit(&writes, &all), Err(Error::Conflict)));
     assert!(content(&fs, &file) == shadow);
+}
+
+/// A repair leaves out a record whose payload is damaged, and keeps what came later; one that is
+/// whole is applied.
+#[test]
+fn a_repair_leaves_out_damaged_payloads_only() {
+    let (pool, before, after) = damaged_payload(true, 1);
+    let undo = pool.dir().with_extension("undo");
+    fs::repair(&pool.dir(), &mut |_, _| ()).unwrap().unwrap().write(&undo).unwrap();
+    pool.assert_clean();
+    let holds = |want: &[u8]| {
+        let fs = pool.start_alone();
+        assert!(content(&fs, &find(&fs, "file")) == want);
+        assert!(fs.lookup(Ino::ROOT, b"more").is_ok(), "what came later");
+    };
+    holds(&before);
+    let (pool, ..) = damaged_payload(true, 1);
+    flip_payload(&pool, 1);
+    let report = fs::repair_candidates(common::candidates(&pool.dir(), false).unwrap()).unwrap();
+    assert!(report.left.is_empty(), "{report:?}");
+    let said = format!("{:?}", report.done);
+    assert!(!said.contains("left out"), "{said}");
+    let fs = pool.start_alone();
+    assert!(content(&fs, &find(&fs, "file")) == after);
 }
