@@ -6,6 +6,7 @@
 
 use crate::PAGE_BYTES;
 use crate::error::{Error, Result};
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
@@ -73,6 +74,12 @@ impl Memory {
     /// Where users load from.
     pub fn start(&self) -> NonNull<u8> {
         self.view
+    }
+
+    /// The addresses that users load from.
+    pub fn addresses(&self) -> Range<usize> {
+        let start = self.view.as_ptr() as usize;
+        start..start + self.bytes
     }
 
     /// Its length.

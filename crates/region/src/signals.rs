@@ -140,13 +140,13 @@ impl Signals {
             ENTRIES.store(std::ptr::from_ref(new).cast_mut(), Ordering::Release);
             new
         });
-        entry.set(addresses(memory), self.said.as_raw_fd());
+        entry.set(memory.addresses(), self.said.as_raw_fd());
     }
 
     /// From now on they do not.
     pub fn unregister(&self, memory: &Memory) {
         let _one = CHANGING.lock();
-        let start = addresses(memory).start;
+        let start = memory.addresses().start;
         let own = entries().find(|entry| entry.start.load(Ordering::Relaxed) == start);
         if let Some(entry) = own {
             entry.set(0..0, -1);
@@ -193,11 +193,6 @@ impl Signals {
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.heard.as_fd()
     }
-}
-
-fn addresses(memory: &Memory) -> Range<usize> {
-    let start = memory.start().as_ptr() as usize;
-    start..start + memory.len()
 }
 
 fn install() -> Option<Handler> {

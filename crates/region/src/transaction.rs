@@ -242,6 +242,9 @@ impl<R: Borrow<Regions>> Transaction<R> {
         if buffer.is_empty() {
             return Ok(());
         }
+        if fs::is_region_memory(buffer) {
+            return Err(Error::File(fs::Error::RegionMemory));
+        }
         let place = region.offset + offset as u64;
         if self.isolation == Isolation::Committed {
             let read = region.shared.fs.read(&region.file, place, buffer)?;

@@ -1,0 +1,33 @@
+//! An open inode.
+
+use crate::core::Core;
+use crate::inode::Inode;
+use crate::types::Ino;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// An open inode: keeps it (also unlinked) until dropped.
+#[derive(Debug)]
+pub struct Handle {
+    pub(crate) core: Arc<Core>,
+    pub(crate) inode: Arc<Inode>,
+    /// The key of its locks; 0: it has none.
+    pub(crate) lock_key: AtomicU64,
+}
+
+impl Handle {
+    /// The inode's number.
+    pub fn ino(&self) -> Ino {
+        self.inode.ino
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.unlock();
+        if let Err(error) = self.core.release(&self.inode) {
+            // the orphan stays on the medium's list, and the next open of the pool drops it
+            tracing::warn!("closing inode {}: {error}", self.inode.ino.0);
+        }
+    }
+}
