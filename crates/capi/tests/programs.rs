@@ -109,6 +109,13 @@ fn what_is_used_wrongly_is_refused() {
     said(&run(&program, None, Some(&pool)), "fine\n");
 }
 
+#[test]
+fn a_forked_child_is_refused_and_harms_nobody() {
+    let scratch = scratch();
+    let program = compiled("forked", scratch.path());
+    said(&run(&program, Some(&scratch.path().join("pool")), None), "fine\n");
+}
+
 /// `nearside.h` is made from the source; with NEARSIDE_WRITE_HEADER set it is written anew.
 #[test]
 fn the_header_is_that_of_the_source() {

@@ -24,6 +24,10 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if !self.core.process.is_here() {
+            // it is the parent's to close; and what has threads is never dropped here
+            return std::mem::forget(self.core.clone());
+        }
         self.unlock();
         if let Err(error) = self.core.release(&self.inode) {
             // the orphan stays on the medium's list, and the next open of the pool drops it

@@ -130,6 +130,7 @@ pub use lock_types::{
 pub use mapped::Mapped;
 pub use meter::{Call, CallCount, Meter};
 pub use placement::{Calibration, Kind, Place, Point, Policy, Side};
+pub use pmem::Process;
 pub use range_lock::{RangeGuard, RangeLock};
 pub use region_memory::{RegionMemory, is_region_memory};
 pub use repair::{Repair, RepairReport, repair, repair_candidates, undo};

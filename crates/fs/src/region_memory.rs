@@ -12,6 +12,7 @@ use crate::inode::Inode;
 use crate::system::FileSystem;
 use crate::types::ATOMIC_WRITE_BYTES_MAX;
 use parking_lot::RwLock;
+use pmem::Process;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -28,7 +29,7 @@ static COUNT: AtomicUsize = AtomicUsize::new(0);
 pub struct RegionMemory {
     start: usize,
     /// Who noted them: a forked child may find the list locked for ever.
-    process: u32,
+    process: Process,
 }
 
 impl RegionMemory {
@@ -37,13 +38,13 @@ impl RegionMemory {
         RANGES.write().insert(addresses.start, addresses.end);
         // ordering: who is given an address of the region comes after this
         COUNT.fetch_add(1, Ordering::Release);
-        RegionMemory { start: addresses.start, process: std::process::id() }
+        RegionMemory { start: addresses.start, process: Process::here() }
     }
 }
 
 impl Drop for RegionMemory {
     fn drop(&mut self) {
-        if self.process == std::process::id() {
+        if self.process.is_here() {
             RANGES.write().remove(&self.start);
             COUNT.fetch_sub(1, Ordering::Release);
         }

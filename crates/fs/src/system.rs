@@ -7,6 +7,7 @@ use crate::inode::Inode;
 use crate::region_memory::check_buffer;
 use crate::take_over::{self, TakeOver};
 use crate::types::*;
+use pmem::Process;
 use pool::{Candidate, OpenOptions, Pool, PoolInfo, Recovery};
 use std::path::Path;
 use std::sync::Arc;
@@ -112,6 +113,18 @@ impl FileSystem {
             self.core.stop_background();
             threads.into_iter().for_each(|thread| drop(thread.join()));
         }
+    }
+
+    /// The process that opened it. A forked child has the memory, but neither threads nor locks:
+    /// it must not call anything else, and dropping what it has does nothing.
+    pub fn process(&self) -> Process {
+        self.core.process
+    }
+
+    /// Whether that is this process.
+    #[inline]
+    pub fn is_own(&self) -> bool {
+        self.core.process.is_here()
     }
 
     /// What the pool says about itself.
@@ -371,6 +384,11 @@ fn holds_data(inode: &Inode) -> Result<()> {
 
 impl Drop for FileSystem {
     fn drop(&mut self) {
+        if !self.is_own() {
+            // threads, locks and pool are the parent's
+            std::mem::take(self.background.get_mut()).into_iter().for_each(std::mem::forget);
+            return std::mem::forget(self.core.clone());
+        }
         self.end_background();
         self.core.locks.clear();
     }

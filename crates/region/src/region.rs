@@ -143,6 +143,7 @@ impl Region {
     pub fn load(&self, offset: usize, buffer: &mut [u8]) -> Result<()> {
         let end = offset.checked_add(buffer.len());
         end.filter(|end| *end <= self.len()).ok_or(Error::Outside)?;
+        self.check_process()?;
         self.inner.memory.load(offset, buffer);
         Ok(())
     }
@@ -156,6 +157,7 @@ impl Region {
     }
 
     /// An error in a forked child: the region is its parent's.
+    #[inline]
     pub fn check_process(&self) -> Result<()> {
         self.inner.shared.check_process()
     }

@@ -165,6 +165,7 @@ impl<R: Borrow<Regions>> Transaction<R> {
 
     /// The same at an address inside a region.
     pub fn write_at(&mut self, address: *const u8, data: &[u8]) -> Result<()> {
+        self.regions.borrow().check_process()?;
         let (region, at) = self.regions.borrow().find(address as usize).ok_or(Error::Outside)?;
         self.write_in(&region, at, data)
     }
@@ -209,6 +210,7 @@ impl<R: Borrow<Regions>> Transaction<R> {
     }
 
     fn check(&self, region: &Arc<Inner>, offset: usize, len: usize) -> Result<()> {
+        self.regions.borrow().check_process()?;
         if !Arc::ptr_eq(&region.shared, self.regions.borrow().shared()) {
             return Err(Error::OtherPool);
         }
@@ -226,6 +228,7 @@ impl<R: Borrow<Regions>> Transaction<R> {
 
     /// The same at an address inside a region.
     pub fn read_at(&mut self, address: *const u8, buffer: &mut [u8]) -> Result<()> {
+        self.regions.borrow().check_process()?;
         let (region, at) = self.regions.borrow().find(address as usize).ok_or(Error::Outside)?;
         self.read_in(&region, at, buffer)
     }
