@@ -58,8 +58,9 @@ pub struct Shared {
     /// Pages of all of them that are there.
     resident: AtomicUsize,
     pub(crate) pages_max: usize,
-    /// Which of this process's pages were loaded from.
-    pub(crate) pagemap: File,
+    /// Which of this process's pages were loaded from; nothing, where the kernel does not tell it: a
+    /// process that gave up its user may not look.
+    pub(crate) pagemap: Option<File>,
     /// One takes pages away at a time; the number of the region where it goes on.
     pub(crate) evicting: Mutex<usize>,
     process: Process,
@@ -85,16 +86,13 @@ impl Regions {
     /// Regions of the files of `fs`: none yet.
     pub fn new(fs: &Arc<FileSystem>, settings: &Settings) -> Result<Regions> {
         let faults = Source::new(settings.faults)?;
-        let pagemap = File::open("/proc/self/pagemap");
-        let pagemap =
-            pagemap.map_err(|error| Error::of_kernel("open /proc/self/pagemap", &error))?;
         let shared = Arc::new(Shared {
             fs: fs.clone(),
             faults,
             regions: RwLock::default(),
             resident: AtomicUsize::new(0),
             pages_max: ((settings.memory_bytes / crate::PAGE_BYTES as u64) as usize).max(64),
-            pagemap,
+            pagemap: File::open("/proc/self/pagemap").ok(),
             evicting: Mutex::new(0),
             process: Process::here(),
         });

@@ -4,6 +4,7 @@
 mod isolation;
 mod signals;
 mod sources;
+mod unprivileged;
 
 use fs::{Creation, FileSystem, Handle, Ino, NewNode};
 use pool::{FormatOptions, OpenOptions, SliceSpec};
