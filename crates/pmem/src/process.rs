@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Process(NonZeroU64);
 
-/// A word that a forked child finds to be zero; none, where the kernel does not know of such.
+/// A word that a forked child finds to be zero, by the kernel or, where that only says so (qemu-user),
+/// by the C library; none, where there is no such.
 static WORD: OnceLock<Option<&'static AtomicU64>> = OnceLock::new();
 
 impl Process {
@@ -56,8 +57,17 @@ fn wiped_word() -> Option<&'static AtomicU64> {
         unsafe { libc::munmap(page, bytes) };
         return None;
     }
+    // SAFETY: the function only stores to a word; forks without the C library do not call it.
+    unsafe { libc::pthread_atfork(None, None, Some(forget)) };
     // SAFETY: zeros, aligned to a page, and there for ever.
     Some(unsafe { &*page.cast::<AtomicU64>() })
+}
+
+/// In a forked child: it has not been asked for.
+extern "C" fn forget() {
+    if let Some(Some(word)) = WORD.get() {
+        word.store(0, Ordering::Relaxed);
+    }
 }
 
 /// Asks the kernel. Calls nothing that a handler of signals may not.
