@@ -92,3 +92,42 @@ pub unsafe fn give<T>(to: *mut T, value: T) -> Answer<()> {
     unsafe { to.write(value) };
     Ok(())
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    extern "C" fn breaks(number: c_int) -> c_int {
+        done(|| Err::<(), _>(Errno([1, 2][number as usize])))
+    }
+
+    #[test]
+    fn a_panic_is_an_answer() {
+        assert_eq!((breaks(0), breaks(1)), (-1, -2));
+        assert_eq!(breaks(7), -libc::EIO);
+        assert_eq!(answer(|| panic!("inside")), -i64::from(libc::EIO));
+    }
+
+    /// Whoever is called from C begins by answering, so that nothing unwinds past him.
+    #[test]
+    fn every_call_from_c_answers() {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let mut calls = 0;
+        for source in std::fs::read_dir(sources).unwrap() {
+            let path = source.unwrap().path();
+            let text = std::fs::read_to_string(&path).unwrap();
+            for call in text.split("#[unsafe(no_mangle)]\n").skip(1) {
+                let body = call.split_once(" {\n").unwrap().1;
+                let lines = body.lines().map(str::trim);
+                let first = lines.clone().find(|line| !line.starts_with("//")).unwrap();
+                let answers = ["done(|| ", "answer(|| ", "match answer(|| "];
+                let is_safe = path.ends_with("strerror.rs");
+                let answers = answers.iter().any(|begin| first.starts_with(begin));
+                assert!(answers || is_safe, "{}: {first}", path.display());
+                calls += 1;
+            }
+        }
+        assert!(calls > 25, "{calls} calls");
+    }
+}

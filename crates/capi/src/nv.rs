@@ -5,10 +5,11 @@
 
 use crate::answer::{Answer, Errno, answer, bytes, done, path};
 use crate::region::{begin, ended, map_whole, unmap, within};
-use engine::{Isolation, OpenFlags, Pool};
+use engine::{Isolation, OpenFlags, Pool, Process};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The variable that names the pool's directory.
@@ -31,7 +32,20 @@ struct Open {
     free: Vec<usize>,
 }
 
+/// The process that opened the pool; 0: none did.
+static OPENED_BY: AtomicU64 = AtomicU64::new(0);
+
+/// Refuses a child that was forked since, before it takes any lock.
+fn check_process() -> Answer<()> {
+    // ordering: a child finds what was stored before the fork
+    match OPENED_BY.load(Ordering::Relaxed) {
+        process if process != 0 && process != Process::here().number() => Err(Errno(libc::EPERM)),
+        _ => Ok(()),
+    }
+}
+
 fn pool() -> Answer<Arc<Pool>> {
+    check_process()?;
     static POOL: OnceLock<Arc<Pool>> = OnceLock::new();
     static OPENING: Mutex<()> = Mutex::new(());
     let _one = OPENING.lock();
@@ -40,6 +54,7 @@ fn pool() -> Answer<Arc<Pool>> {
     }
     let dir = std::env::var_os(POOL_VARIABLE).ok_or(Errno(libc::ENOENT))?;
     let opened = Arc::new(Pool::open(dir)?);
+    OPENED_BY.store(Process::here().number(), Ordering::Relaxed);
     Ok(POOL.get_or_init(|| opened).clone())
 }
 
@@ -84,6 +99,7 @@ pub unsafe extern "C" fn nv_allocate(
 }
 
 fn number_of(tid: c_int) -> Answer<u64> {
+    check_process()?;
     let index = usize::try_from(tid).map_err(|_| Errno(libc::EINVAL))?;
     let number = OPEN.lock().numbers.get(index).copied().unwrap_or(0);
     if number == 0 { Err(Errno(libc::EINVAL)) } else { Ok(number) }
@@ -158,6 +174,7 @@ pub extern "C" fn nv_abort(tid: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn nv_free(ptr: *mut c_void) -> c_int {
     done(|| {
+        check_process()?;
         let mut mapped = MAPPED.lock();
         let number = *mapped.get(&(ptr as usize)).ok_or(Errno(libc::EINVAL))?;
         unmap(number)?;

@@ -50,16 +50,21 @@ pub fn begin(pool: &Arc<Pool>, isolation: Isolation) -> Answer<u64> {
     TRANSACTIONS.add(Mutex::new(Some(transaction)))
 }
 
+/// What is said of a transaction that is not there.
+fn has_ended(errno: Errno) -> Errno {
+    if errno == Errno(libc::EBADF) { Errno(libc::EINVAL) } else { errno }
+}
+
 /// Does something in a transaction that has not ended.
 pub fn within<T>(number: u64, act: impl FnOnce(&mut Open) -> Result<T, RegionError>) -> Answer<T> {
-    let transaction = TRANSACTIONS.get(number).map_err(|_| Errno(libc::EINVAL))?;
+    let transaction = TRANSACTIONS.get(number).map_err(has_ended)?;
     let mut transaction = transaction.lock();
     Ok(act(transaction.as_mut().ok_or(Errno(libc::EINVAL))?)?)
 }
 
 /// Takes a transaction that ends.
 pub fn ended(number: u64) -> Answer<Open> {
-    let transaction = TRANSACTIONS.remove(number).map_err(|_| Errno(libc::EINVAL))?;
+    let transaction = TRANSACTIONS.remove(number).map_err(has_ended)?;
     transaction.lock().take().ok_or(Errno(libc::EINVAL))
 }
 
@@ -175,6 +180,5 @@ pub fn map_whole(pool: &Pool, of: &engine::File, bytes: u64) -> Answer<(u64, usi
 
 /// Unmaps a region.
 pub fn unmap(number: u64) -> Answer<()> {
-    REGIONS.get(number)?.check_process()?;
     REGIONS.remove(number).map(drop)
 }

@@ -3,6 +3,7 @@
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
+use crate::region_memory;
 use crate::request;
 use crate::types::ATOMIC_WRITE_BYTES_MAX;
 use crate::write::check_write;
@@ -24,6 +25,7 @@ impl Core {
             rest => rest,
         };
         let (front, tail) = data.split_at(data.len() - last);
+        let tail = &*region_memory::outside(tail);
         let start = self.change(|| {
             loop {
                 let from = inode.size.load(Ordering::Acquire) / BLOCK_BYTES;

@@ -6,8 +6,9 @@
 
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::handle::Handle;
 use crate::inode::Inode;
-use crate::system::{FileSystem, Handle};
+use crate::system::FileSystem;
 use pool::{BLOCK_BYTES, BlockAddr, OpenOptions, Pool, Recovery};
 use std::cell::RefCell;
 use std::path::Path;

@@ -14,6 +14,7 @@
 use crate::away::{AWAY_BLOCKS_MAX, away};
 use crate::core::{Core, now};
 use crate::error::{Error, Result};
+use crate::handle::Handle;
 use crate::in_place::IN_PLACE_BYTES_MAX;
 use crate::inline::BLOCKS_MAX as INLINE_BLOCKS_MAX;
 use crate::inode::Inode;
@@ -22,8 +23,9 @@ use crate::leaf::LEAF_BLOCKS;
 use crate::leaves::leaf_of;
 use crate::long_record::{InRecord, Size, size_of};
 use crate::pieces::{Hull, Part, Piece, parts_of};
+use crate::region_memory::is_region_memory;
 use crate::slot::Freed;
-use crate::system::{FileSystem, Handle};
+use crate::system::FileSystem;
 use crate::write::{PATCH_PIECE_BYTES_MAX, Prepared, blocks_of, check_write, grow};
 use pmem::InFlight;
 use pool::{BLOCK_BYTES, KIND_CHANGE, RecordBuffer, SPILLED_PAYLOAD_MAX};
@@ -63,6 +65,10 @@ impl FileSystem {
     pub fn commit(&self, writes: &[Write<'_>], expected: &[Expected<'_>]) -> Result<()> {
         for write in writes {
             check_write(&write.file.inode, write.offset, write.data.len())?;
+        }
+        let data = writes.iter().map(|it| it.data).chain(expected.iter().map(|it| it.data));
+        if data.into_iter().any(is_region_memory) {
+            return self.commit_region_memory(writes, expected);
         }
         if let ([one], []) = (writes, expected) {
             return self.core.commit_one(one);

@@ -27,7 +27,7 @@ use crate::tickets::Tickets;
 use crate::traffic::Traffic;
 use crate::write_back::WriteBack;
 use ::locks::Mutex;
-use pmem::InFlight;
+use pmem::{InFlight, Process};
 use pool::tree::Key;
 use pool::{Atime, BlockAddr, Pool, RecordBuffer, Slice};
 use std::cell::Cell;
@@ -54,6 +54,8 @@ const RECORD_SHARE: u64 = 8;
 /// The engine of one file system.
 #[derive(Debug)]
 pub struct Core {
+    /// Who opened the pool.
+    pub process: Process,
     /// The pool below.
     pub pool: Pool,
     /// Key of the hash of names.
@@ -196,6 +198,7 @@ impl Core {
         let payload_max = payload_max.min().unwrap_or(0).saturating_sub(REQUEST_BYTES);
         let (memory, slices) = (pool.options().memory(), pool.slices().len());
         Core {
+            process: Process::here(),
             hash_key: superblock.map(|s| s.pool_uuid).unwrap_or_default(),
             delegation: Delegation::new(&pool),
             traffic: Traffic::of(&pool),

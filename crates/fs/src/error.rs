@@ -69,6 +69,9 @@ pub enum Error {
         "the transaction is larger than one checkpoint can fold; make it smaller, or the pool larger"
     )]
     TooLong,
+    /// What was to be read to is memory that nobody may store to.
+    #[error("the buffer lies in a region, where nobody may store; read to other memory")]
+    RegionMemory,
     /// A wait was cancelled.
     #[error("the wait was interrupted")]
     Interrupted,
@@ -113,6 +116,7 @@ impl Error {
             Error::Deadlock => libc::EDEADLK,
             Error::Conflict => libc::EAGAIN,
             Error::TooLong => libc::E2BIG,
+            Error::RegionMemory => libc::EFAULT,
             Error::Interrupted => libc::EINTR,
             Error::Damaged(_) | Error::Poisoned(_) => libc::EIO,
             Error::Pool(error) => error.errno(),

@@ -1,10 +1,11 @@
 //! The file system's interface for locks on files; what they mean is in `locks.rs`.
 
 use crate::error::Result;
+use crate::handle::Handle;
 use crate::lock_types::{
     LIBRARY_DOOR, LockChange, LockClass, LockDone, LockKind, LockObserver, LockOwner, LockTicket,
 };
-use crate::system::{FileSystem, Handle};
+use crate::system::FileSystem;
 use crate::types::Ino;
 use std::sync::atomic::Ordering;
 

@@ -1,8 +1,9 @@
 //! Files that are mapped as memory: who keeps copies of their bytes learns of each change before
 //! the call that made it returns.
 
+use crate::handle::Handle;
 use crate::inode::Inode;
-use crate::system::{FileSystem, Handle};
+use crate::system::FileSystem;
 use arc_swap::ArcSwap;
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -2,9 +2,12 @@
 
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::handle::Handle;
 use crate::inode::Inode;
+use crate::region_memory::check_buffer;
 use crate::take_over::{self, TakeOver};
 use crate::types::*;
+use pmem::Process;
 use pool::{Candidate, OpenOptions, Pool, PoolInfo, Recovery};
 use std::path::Path;
 use std::sync::Arc;
@@ -20,32 +23,6 @@ pub struct FileSystem {
     pub(crate) core: Arc<Core>,
     background: parking_lot::Mutex<Vec<JoinHandle<()>>>,
     replayed: u64,
-}
-
-/// An open inode: keeps it (also unlinked) until dropped.
-#[derive(Debug)]
-pub struct Handle {
-    pub(crate) core: Arc<Core>,
-    pub(crate) inode: Arc<Inode>,
-    /// The key of its locks; 0: it has none.
-    pub(crate) lock_key: AtomicU64,
-}
-
-impl Handle {
-    /// The inode's number.
-    pub fn ino(&self) -> Ino {
-        self.inode.ino
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.unlock();
-        if let Err(error) = self.core.release(&self.inode) {
-            // the orphan stays on the medium's list, and the next open of the pool drops it
-            tracing::warn!("closing inode {}: {error}", self.inode.ino.0);
-        }
-    }
 }
 
 impl FileSystem {
@@ -136,6 +113,18 @@ impl FileSystem {
             self.core.stop_background();
             threads.into_iter().for_each(|thread| drop(thread.join()));
         }
+    }
+
+    /// The process that opened it. A forked child has the memory, but neither threads nor locks:
+    /// it must not call anything else, and dropping what it has does nothing.
+    pub fn process(&self) -> Process {
+        self.core.process
+    }
+
+    /// Whether that is this process.
+    #[inline]
+    pub fn is_own(&self) -> bool {
+        self.core.process.is_here()
     }
 
     /// What the pool says about itself.
@@ -234,6 +223,7 @@ impl FileSystem {
     /// Reads at `offset`; returns bytes read, fewer than asked only at the end of the file.
     pub fn read(&self, handle: &Handle, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         holds_data(&handle.inode)?;
+        check_buffer(buffer)?;
         let read = self.core.read(&handle.inode, offset, buffer)?;
         self.core.was_read(&handle.inode);
         Ok(read)
@@ -394,6 +384,11 @@ fn holds_data(inode: &Inode) -> Result<()> {
 
 impl Drop for FileSystem {
     fn drop(&mut self) {
+        if !self.is_own() {
+            // threads, locks and pool are the parent's
+            std::mem::take(self.background.get_mut()).into_iter().for_each(std::mem::forget);
+            return std::mem::forget(self.core.clone());
+        }
         self.end_background();
         self.core.locks.clear();
     }

@@ -1,8 +1,9 @@
 //! Watching a file's bytes: whether any may have changed since they were read, without reading them
 //! again.
 
+use crate::handle::Handle;
 use crate::inode::Inode;
-use crate::system::{FileSystem, Handle};
+use crate::system::FileSystem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -3,6 +3,7 @@
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
+use crate::region_memory::is_region_memory;
 use crate::request;
 use crate::types::ATOMIC_WRITE_BYTES_MAX;
 use crate::write::{blocks_of, check_write};
@@ -18,6 +19,9 @@ impl Core {
     /// Writes all of `data`, in pieces that are each atomic; returns bytes written.
     pub fn write(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<usize> {
         check_write(inode, offset, data.len())?;
+        if is_region_memory(data) {
+            return self.write_region_memory(inode, offset, data);
+        }
         // the short ways know no requests: this look is all that they pay for them
         if data.len() > ATOMIC_WRITE_BYTES_MAX || request::is_current() {
             return self.write_pieces(inode, offset, data, ATOMIC_WRITE_BYTES_MAX);

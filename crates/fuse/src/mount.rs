@@ -21,6 +21,8 @@ const READ_AHEAD_KIB: u32 = 1024;
 pub struct Mount {
     session: Option<Session>,
     unmounter: Unmounter,
+    /// Whose it is: a forked child has none of its threads, and leaves it alone.
+    process: u32,
 }
 
 /// Ends a mount from any thread.
@@ -80,7 +82,7 @@ pub fn serve_by<S: Server>(
     // Now, for the kernel takes the lower of two while it agrees.
     raise_read_ahead(connection.place.device);
     let unmounter = Unmounter { place: connection.place };
-    Ok(Mount { session: Some(session), unmounter })
+    Ok(Mount { session: Some(session), unmounter, process: std::process::id() })
 }
 
 impl Mount {
@@ -122,6 +124,10 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            // what the threads would have been asked is theirs
+            return std::mem::forget(self.session.take());
+        }
         if self.session.is_some()
             && let Err(error) = self.unmounter.detach()
         {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fs::{Error as FsError, Fallocate, FileSystem, Handle, SetAttr};
 
-use crate::{Error, Metadata, OpenFlags, Result};
+use crate::{Error, Metadata, OpenFlags, Result, owner};
 
 /// Bytes that are copied at once between two pools.
 const COPY_BYTES: u64 = 1 << 20;
@@ -155,6 +155,7 @@ impl File {
     /// Everything that was written to the file before is durable when this returns. Only the
     /// `sync` domain needs it; elsewhere every write is durable when it returns.
     pub fn sync(&self) -> Result<()> {
+        self.own()?;
         Ok(self.fs.fsync(&self.handle)?)
     }
 
@@ -173,20 +174,31 @@ impl File {
 
     /// Offset of the first data at or after `offset`; ENXIO when there is none.
     pub fn seek_data(&self, offset: u64) -> Result<u64> {
+        self.own()?;
         Ok(self.fs.seek(&self.handle, offset, true)?)
     }
 
     /// Offset of the first hole at or after `offset`; the end of the file counts as one.
     pub fn seek_hole(&self, offset: u64) -> Result<u64> {
+        self.own()?;
         Ok(self.fs.seek(&self.handle, offset, false)?)
     }
 
     /// Attributes.
     pub fn metadata(&self) -> Result<Metadata> {
+        self.own()?;
         Ok(Metadata(self.fs.getattr(self.handle.ino())?))
     }
 
+    /// Refuses a forked child.
+    #[inline]
+    pub(crate) fn own(&self) -> Result<()> {
+        owner::check(&self.fs)
+    }
+
+    /// The same, and whoever did not open the file for this.
     pub(crate) fn need(&self, allowed: bool, what: &'static str) -> Result<()> {
+        self.own()?;
         if allowed { Ok(()) } else { Err(Error::NotOpenedFor(what)) }
     }
 }

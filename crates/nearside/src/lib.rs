@@ -32,8 +32,8 @@
 //!
 //! What this is not: it checks no permission bits, for the process owns the pool and could read
 //! its bytes anyway (the mount checks them); it has no working directory and no umask; it does
-//! not lock a pool against a forked child by force: a child gets [`Error::Forked`] from every
-//! call that takes a path, and must not use the [`File`]s that it inherited.
+//! not share a pool with a forked child: a child gets [`Error::Forked`] (EPERM) from every call,
+//! and what it inherited can be dropped there without harm.
 #![forbid(unsafe_code)]
 
 mod attributes;
@@ -44,6 +44,7 @@ mod lock;
 mod metadata;
 mod names;
 mod open;
+mod owner;
 mod pool_door;
 mod read_dir;
 mod regions;
@@ -53,8 +54,8 @@ pub use error::{Error, Result};
 pub use file::File;
 pub use flags::OpenFlags;
 pub use fs::{
-    self as files, CheckReport, FileKind, FileSystem, Finding, LockKind, RenameMode, Repair,
-    RepairReport, Resilvered, ScrubReport, XattrMode,
+    self as files, CheckReport, FileKind, FileSystem, Finding, LockKind, Process, RenameMode,
+    Repair, RepairReport, Resilvered, ScrubReport, XattrMode,
 };
 pub use metadata::Metadata;
 pub use pool::{

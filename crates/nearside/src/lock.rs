@@ -66,6 +66,7 @@ impl File {
     }
 
     fn lock_change(&self, kind: LockKind, range: impl RangeBounds<u64>) -> Result<LockChange> {
+        self.own()?;
         match kind {
             LockKind::Read => self.need(self.flags.read, "reading")?,
             LockKind::Write => self.need(self.flags.changes(), "writing")?,

@@ -27,6 +27,7 @@ impl Pool {
     /// Makes a directory and those above it, where they are missing.
     pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
+        self.own()?;
         let mut missing = PathBuf::new();
         for component in path.components() {
             missing.push(component);

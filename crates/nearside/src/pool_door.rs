@@ -7,7 +7,7 @@ use fs::{CheckReport, FileSystem, Repair, Resilvered, ScrubReport, StatFs, TakeO
 use pool::{FormatOptions, OpenOptions, PoolInfo};
 use region::Regions;
 
-use crate::{Error, Result};
+use crate::{Result, owner};
 
 /// An open pool. Share it between threads by reference or in an [`Arc`].
 #[derive(Debug)]
@@ -18,9 +18,6 @@ pub struct Pool {
     /// Owner and group of what this process makes.
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// The process that opened it: a forked child shares the mapping but not the threads, the
-    /// locks or the state in DRAM, and would write over its parent's changes.
-    process: u32,
 }
 
 impl Pool {
@@ -66,7 +63,6 @@ impl Pool {
             regions: OnceLock::new(),
             uid: nix::unistd::geteuid().as_raw(),
             gid: nix::unistd::getegid().as_raw(),
-            process: std::process::id(),
         }
     }
 
@@ -80,7 +76,7 @@ impl Pool {
         Ok(self.fs.close()?)
     }
 
-    /// What the pool says about itself.
+    /// What the pool says about itself; in a forked child, what it said.
     pub fn info(&self) -> PoolInfo {
         self.fs.info()
     }
@@ -118,7 +114,7 @@ impl Pool {
         Ok(self.fs.resilver(each))
     }
 
-    /// Space in blocks, and inodes.
+    /// Space in blocks, and inodes; in a forked child, as they were.
     pub fn statfs(&self) -> StatFs {
         self.fs.statfs()
     }
@@ -128,14 +124,10 @@ impl Pool {
         &self.fs
     }
 
-    /// Refuses a forked child. Asked by every call that takes a path, not by reads and writes:
-    /// the question is a system call.
+    /// Refuses a forked child.
+    #[inline]
     pub(crate) fn own(&self) -> Result<()> {
-        if std::process::id() == self.process {
-            Ok(())
-        } else {
-            Err(Error::Forked { owner: self.process })
-        }
+        owner::check(&self.fs)
     }
 }
 
@@ -175,37 +167,4 @@ pub fn replace_slice(
     each: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<()> {
     Ok(fs::replace_slice(dir, slice, path, each)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use pool::SliceSpec;
-
-    #[test]
-    fn a_forked_child_is_refused() {
-        let dir = tempfile::tempdir().unwrap();
-        let options = FormatOptions {
-            slices: vec![SliceSpec::default()],
-            slice_bytes: 32 << 20,
-            process: true,
-            ..FormatOptions::default()
-        };
-        Pool::format(dir.path(), &options).unwrap();
-        let mut pool = Pool::open(dir.path()).unwrap();
-        pool.create_dir("/mine").unwrap();
-        // What a child would find in its copy.
-        pool.process = std::process::id() + 1;
-        let refused = [
-            pool.create_dir("/theirs"),
-            pool.metadata("/mine").map(drop),
-            pool.read("/mine").map(drop),
-            pool.remove_dir("/mine"),
-            pool.checkpoint(),
-            pool.close(),
-        ];
-        for result in refused {
-            assert!(matches!(result, Err(Error::Forked { .. })), "{result:?}");
-        }
-    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fs::{FileKind, FileSystem, Handle, Ino};
 
-use crate::{Error, Metadata, Result};
+use crate::{Error, Metadata, Result, owner};
 
 /// Entries that one call to the engine brings.
 const BATCH_ENTRIES: usize = 128;
@@ -61,6 +61,7 @@ impl ReadDir {
 
     /// Attributes of the directory itself.
     pub fn metadata(&self) -> Result<Metadata> {
+        owner::check(&self.fs)?;
         Ok(Metadata(self.fs.getattr(self.handle.ino())?))
     }
 
@@ -84,6 +85,10 @@ impl Iterator for ReadDir {
     type Item = Result<DirEntry>;
 
     fn next(&mut self) -> Option<Result<DirEntry>> {
+        if let Err(error) = owner::check(&self.fs) {
+            self.batch = Vec::new().into_iter();
+            return (!std::mem::replace(&mut self.ended, true)).then_some(Err(error));
+        }
         if let Some(entry) = self.batch.next() {
             return Some(Ok(entry));
         }

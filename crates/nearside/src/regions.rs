@@ -57,6 +57,7 @@ impl Pool {
 
     /// How regions are served from now on: before the first one is mapped.
     pub fn set_region_settings(&self, settings: &Settings) -> Result<()> {
+        self.own()?;
         let regions = Regions::new(&self.fs, settings)?;
         match self.regions.set(regions) {
             Ok(()) => Ok(()),
@@ -72,6 +73,7 @@ impl Pool {
     /// Its regions, for who begins transactions that outlive a borrow of the pool.
     pub fn regions(&self) -> Result<&Regions> {
         if let Some(regions) = self.regions.get() {
+            // their calls refuse a forked child themselves
             return Ok(regions);
         }
         self.own()?;

@@ -54,6 +54,7 @@ mod open;
 #[cfg(feature = "recorder")]
 mod poison;
 mod private;
+mod process;
 #[cfg(feature = "recorder")]
 pub mod recorder;
 mod state;
@@ -75,6 +76,7 @@ pub use media::pass_on;
 pub use memory::Memory;
 pub use mirror::sync_all;
 pub use open::MapOptions;
+pub use process::Process;
 pub use state::{Clean, Deferred, Dirty, InFlight, fence};
 pub use sysfs::Sysfs;
 

@@ -118,9 +118,10 @@ impl Inner {
 
     /// Of each page whether it is in the tables; nothing, where that cannot be said.
     fn in_tables(&self, shared: &Shared, first: usize, end: usize) -> Vec<bool> {
+        let Some(pagemap) = &shared.pagemap else { return Vec::new() };
         let mut entries = vec![0; (end - first) * 8];
         let at = (self.addresses().start / PAGE_BYTES + first) as u64 * 8;
-        match shared.pagemap.read_exact_at(&mut entries, at) {
+        match pagemap.read_exact_at(&mut entries, at) {
             Ok(()) => {
                 let words = entries.as_chunks::<8>().0;
                 words.iter().map(|word| u64::from_ne_bytes(*word) & PRESENT != 0).collect()

@@ -6,6 +6,8 @@
 
 use crate::PAGE_BYTES;
 use crate::error::{Error, Result};
+use pmem::Process;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
@@ -23,7 +25,7 @@ pub struct Memory {
     bytes: usize,
     is_guarded: bool,
     /// Whose mappings they are: a forked child has none of them.
-    process: u32,
+    process: Process,
 }
 
 // SAFETY: the mappings are memory like any other; no part of them belongs to a thread.
@@ -62,7 +64,7 @@ impl Memory {
         }
         let access = if is_guarded { libc::PROT_NONE } else { libc::PROT_READ };
         let view = map(&object, bytes, access)?;
-        let process = std::process::id();
+        let process = Process::here();
         let mut memory = Memory { object, view, own: None, bytes, is_guarded, process };
         if bytes <= TWICE_BYTES_MAX {
             memory.own = Some(map(&memory.object, bytes, libc::PROT_READ | libc::PROT_WRITE)?);
@@ -73,6 +75,12 @@ impl Memory {
     /// Where users load from.
     pub fn start(&self) -> NonNull<u8> {
         self.view
+    }
+
+    /// The addresses that users load from.
+    pub fn addresses(&self) -> Range<usize> {
+        let start = self.view.as_ptr() as usize;
+        start..start + self.bytes
     }
 
     /// Its length.
@@ -222,56 +230,13 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if self.process != std::process::id() {
+        if !self.process.is_here() {
             return;
         }
         for start in [Some(self.view), self.own].into_iter().flatten() {
             // SAFETY: what one mmap call gave, and nobody has a reference into it any more.
             unsafe { libc::munmap(start.as_ptr().cast(), self.bytes) };
         }
-    }
-}
-
-/// Says whether this process is the one that made it, without a system call.
-#[derive(Debug)]
-pub struct ForkMark(NonNull<u8>);
-
-// SAFETY: a page of memory that is stored to once, before anybody else knows of it.
-unsafe impl Send for ForkMark {}
-// SAFETY: as above.
-unsafe impl Sync for ForkMark {}
-
-impl ForkMark {
-    /// A mark of this process.
-    pub fn new() -> Result<ForkMark> {
-        let (access, flags) =
-            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: the kernel chooses the place, so that no mapping of this process is replaced.
-        let page = unsafe { libc::mmap(std::ptr::null_mut(), PAGE_BYTES, access, flags, -1, 0) };
-        if page == libc::MAP_FAILED {
-            return Err(Error::kernel("mmap"));
-        }
-        let mark = NonNull::new(page.cast()).map(ForkMark);
-        // SAFETY: the page was mapped just now. A forked child finds zeros there.
-        let wiped = unsafe { libc::madvise(page, PAGE_BYTES, libc::MADV_WIPEONFORK) };
-        let mark = mark.filter(|_| wiped == 0).ok_or_else(|| Error::kernel("madvise"))?;
-        // SAFETY: the page is this mark's, and can be stored to.
-        unsafe { mark.0.as_ptr().write_volatile(1) };
-        Ok(mark)
-    }
-
-    /// Whether this is that process.
-    #[inline]
-    pub fn is_here(&self) -> bool {
-        // SAFETY: the page is mapped as long as `self` lives.
-        unsafe { self.0.as_ptr().read_volatile() == 1 }
-    }
-}
-
-impl Drop for ForkMark {
-    fn drop(&mut self) {
-        // SAFETY: what the mmap call gave, and nobody refers to it any more.
-        unsafe { libc::munmap(self.0.as_ptr().cast(), PAGE_BYTES) };
     }
 }
 

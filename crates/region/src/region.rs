@@ -8,7 +8,7 @@ use crate::page_states::{
 };
 use crate::regions::{Regions, Shared, Threads};
 use crate::source::Faults;
-use fs::{FILE_BYTES_MAX, FileKind, Handle, Mapped};
+use fs::{FILE_BYTES_MAX, FileKind, Handle, Mapped, RegionMemory};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use zerocopy::{FromBytes, IntoBytes};
@@ -16,6 +16,8 @@ use zerocopy::{FromBytes, IntoBytes};
 /// What of a region others know: those who fill its pages, and those who change its file.
 #[derive(Debug)]
 pub struct Inner {
+    /// That its addresses are such: before the memory, which is dropped after it.
+    _addresses: RegionMemory,
     pub(crate) memory: Memory,
     pub(crate) pages: PageStates,
     pub(crate) file: Arc<Handle>,
@@ -79,6 +81,7 @@ impl Region {
         let is_guarded = regions.shared().faults.way() == Faults::Signals;
         let memory = Memory::new(len.next_multiple_of(PAGE_BYTES), is_guarded)?;
         let inner = Arc::new(Inner {
+            _addresses: RegionMemory::new(memory.addresses()),
             pages: PageStates::new(memory.len() / PAGE_BYTES),
             memory,
             file: file.clone(),
@@ -140,6 +143,7 @@ impl Region {
     pub fn load(&self, offset: usize, buffer: &mut [u8]) -> Result<()> {
         let end = offset.checked_add(buffer.len());
         end.filter(|end| *end <= self.len()).ok_or(Error::Outside)?;
+        self.check_process()?;
         self.inner.memory.load(offset, buffer);
         Ok(())
     }
@@ -153,6 +157,7 @@ impl Region {
     }
 
     /// An error in a forked child: the region is its parent's.
+    #[inline]
     pub fn check_process(&self) -> Result<()> {
         self.inner.shared.check_process()
     }
@@ -184,8 +189,7 @@ impl Drop for Inner {
 impl Inner {
     /// The addresses that it takes.
     pub(crate) fn addresses(&self) -> std::ops::Range<usize> {
-        let start = self.memory.start().as_ptr() as usize;
-        start..start + self.memory.len()
+        self.memory.addresses()
     }
 
     /// Whether the page is there; then it is this thread's, until it is made RESIDENT or ABSENT. If

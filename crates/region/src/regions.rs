@@ -2,12 +2,13 @@
 
 use crate::error::{Error, Result};
 use crate::fill::Waiting;
-use crate::memory::{ForkMark, Memory};
+use crate::memory::Memory;
 use crate::region::Inner;
 use crate::source::{Faults, Source};
 use crate::{evict, fill};
 use fs::FileSystem;
 use parking_lot::{Mutex, RwLock};
+use pmem::Process;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::Arc;
@@ -57,18 +58,19 @@ pub struct Shared {
     /// Pages of all of them that are there.
     resident: AtomicUsize,
     pub(crate) pages_max: usize,
-    /// Which of this process's pages were loaded from.
-    pub(crate) pagemap: File,
+    /// Which of this process's pages were loaded from; nothing, where the kernel does not tell it: a
+    /// process that gave up its user may not look.
+    pub(crate) pagemap: Option<File>,
     /// One takes pages away at a time; the number of the region where it goes on.
     pub(crate) evicting: Mutex<usize>,
-    mark: ForkMark,
+    process: Process,
 }
 
 /// The threads that serve faults; they end when nobody has any of the regions.
 #[derive(Debug)]
 pub struct Threads {
     /// A forked child has the descriptor, but not the threads.
-    process: u32,
+    process: Process,
     waiting: Arc<Waiting>,
     all: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -84,18 +86,15 @@ impl Regions {
     /// Regions of the files of `fs`: none yet.
     pub fn new(fs: &Arc<FileSystem>, settings: &Settings) -> Result<Regions> {
         let faults = Source::new(settings.faults)?;
-        let pagemap = File::open("/proc/self/pagemap");
-        let pagemap =
-            pagemap.map_err(|error| Error::of_kernel("open /proc/self/pagemap", &error))?;
         let shared = Arc::new(Shared {
             fs: fs.clone(),
             faults,
             regions: RwLock::default(),
             resident: AtomicUsize::new(0),
             pages_max: ((settings.memory_bytes / crate::PAGE_BYTES as u64) as usize).max(64),
-            pagemap,
+            pagemap: File::open("/proc/self/pagemap").ok(),
             evicting: Mutex::new(0),
-            mark: ForkMark::new()?,
+            process: Process::here(),
         });
         let threads = Threads::start(&shared)?;
         Ok(Regions { shared, threads: Arc::new(threads) })
@@ -127,6 +126,7 @@ impl Regions {
     }
 
     /// An error in a forked child: it has neither the pool nor the threads.
+    #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
         self.shared.check_process()
     }
@@ -141,8 +141,9 @@ impl Regions {
 }
 
 impl Shared {
+    #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
-        if self.mark.is_here() { Ok(()) } else { Err(Error::Forked) }
+        if self.process.is_here() { Ok(()) } else { Err(Error::Forked) }
     }
 
     pub(crate) fn add(&self, region: &Arc<Inner>) -> Result<()> {
@@ -226,7 +227,7 @@ impl Threads {
     fn start(shared: &Arc<Shared>) -> Result<Threads> {
         let waiting = Waiting::new(&shared.faults);
         let waiting = waiting.map_err(|errno| Error::of_kernel("epoll_ctl", &errno.into()))?;
-        let process = std::process::id();
+        let process = Process::here();
         let threads = Threads { process, waiting: Arc::new(waiting), all: Mutex::default() };
         for _ in 0..THREADS {
             let (shared, waiting) = (shared.clone(), threads.waiting.clone());
@@ -241,7 +242,7 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        if self.process != std::process::id() {
+        if !self.process.is_here() {
             std::mem::take(&mut *self.all.lock()).into_iter().for_each(std::mem::forget);
             return;
         }

@@ -6,8 +6,9 @@
 //! them. What is no fault of a region's page goes to the handler that was there before.
 
 use crate::error::{Error, Result};
-use crate::memory::{ForkMark, Memory};
+use crate::memory::Memory;
 use parking_lot::Mutex;
+use pmem::Process;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
@@ -54,7 +55,7 @@ static HANDLER: OnceLock<Option<Handler>> = OnceLock::new();
 /// What the handler knows.
 struct Handler {
     before: libc::sigaction,
-    mark: ForkMark,
+    process: Process,
 }
 
 // SAFETY: numbers, and functions that any thread may call.
@@ -140,13 +141,13 @@ impl Signals {
             ENTRIES.store(std::ptr::from_ref(new).cast_mut(), Ordering::Release);
             new
         });
-        entry.set(addresses(memory), self.said.as_raw_fd());
+        entry.set(memory.addresses(), self.said.as_raw_fd());
     }
 
     /// From now on they do not.
     pub fn unregister(&self, memory: &Memory) {
         let _one = CHANGING.lock();
-        let start = addresses(memory).start;
+        let start = memory.addresses().start;
         let own = entries().find(|entry| entry.start.load(Ordering::Relaxed) == start);
         if let Some(entry) = own {
             entry.set(0..0, -1);
@@ -195,13 +196,7 @@ impl Signals {
     }
 }
 
-fn addresses(memory: &Memory) -> Range<usize> {
-    let start = memory.start().as_ptr() as usize;
-    start..start + memory.len()
-}
-
 fn install() -> Option<Handler> {
-    let mark = ForkMark::new().ok()?;
     // SAFETY: a structure of numbers, for which zeros are good.
     let (mut ours, mut before): (libc::sigaction, libc::sigaction) =
         unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
@@ -211,7 +206,7 @@ fn install() -> Option<Handler> {
     ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
     // SAFETY: both structures are whole; until this returns nobody has a region.
     let done = unsafe { libc::sigaction(libc::SIGSEGV, &ours, &mut before) };
-    (done == 0).then_some(Handler { before, mark })
+    (done == 0).then_some(Handler { before, process: Process::here() })
 }
 
 extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
@@ -221,7 +216,7 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
         let errno = *libc::__errno_location();
         // what somebody sent has a code that is not positive, and no address
         let is_load = (*info).si_code > 0 && !is_store(context);
-        let is_served = is_load && handler.mark.is_here() && wait((*info).si_addr() as usize);
+        let is_served = is_load && handler.process.is_here() && wait((*info).si_addr() as usize);
         *libc::__errno_location() = errno;
         if !is_served {
             pmem::pass_on(signal, Some(&handler.before), info, context);

@@ -20,6 +20,12 @@ pub enum Faults {
 }
 
 impl Faults {
+    /// The best way that this process may have now.
+    pub fn best() -> Faults {
+        let userfault = Userfault::all().or_else(Userfault::own);
+        userfault.map_or(Faults::Signals, |userfault| userfault.way)
+    }
+
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {

@@ -175,6 +175,7 @@ impl<R: Borrow<Regions>> Transaction<R> {
 
     /// The same at an address inside a region.
     pub fn write_at(&mut self, address: *const u8, data: &[u8]) -> Result<()> {
+        self.regions.borrow().check_process()?;
         let (region, at) = self.regions.borrow().find(address as usize).ok_or(Error::Outside)?;
         self.write_in(&region, at, data)
     }
@@ -219,6 +220,7 @@ impl<R: Borrow<Regions>> Transaction<R> {
     }
 
     fn check(&self, region: &Arc<Inner>, offset: usize, len: usize) -> Result<()> {
+        self.regions.borrow().check_process()?;
         if !Arc::ptr_eq(&region.shared, self.regions.borrow().shared()) {
             return Err(Error::OtherPool);
         }
@@ -236,6 +238,7 @@ impl<R: Borrow<Regions>> Transaction<R> {
 
     /// The same at an address inside a region.
     pub fn read_at(&mut self, address: *const u8, buffer: &mut [u8]) -> Result<()> {
+        self.regions.borrow().check_process()?;
         let (region, at) = self.regions.borrow().find(address as usize).ok_or(Error::Outside)?;
         self.read_in(&region, at, buffer)
     }
@@ -251,6 +254,9 @@ impl<R: Borrow<Regions>> Transaction<R> {
         self.check(region, offset, buffer.len())?;
         if buffer.is_empty() {
             return Ok(());
+        }
+        if fs::is_region_memory(buffer) {
+            return Err(Error::File(fs::Error::RegionMemory));
         }
         let place = region.offset + offset as u64;
         if self.isolation == Isolation::Committed {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use nearside::files::{ExtentOn, FileExtent, FileExtras, NearSlice};
+use nearside::{Faults, RegionSettings};
 use serde::Serialize;
 
 use super::{At, refused};
@@ -21,8 +22,8 @@ Examples:
   nearside region info /mnt/near /counters --json
 
 What lies in slices or on devices counts in whole blocks, and holes in bytes; what a small file
-holds may lie in a log or a tree, and is in neither. How regions are mapped is told of a pool that
-is not mounted: one process at a time has a pool, and maps its regions.")]
+holds may lie in a log or a tree, and is in neither. Which way faults of regions come is that of this
+user's programs; one process at a time has a pool, so they map none of it while it is mounted.")]
 pub struct InfoArgs {
     #[command(flatten)]
     at: At,
@@ -91,7 +92,11 @@ pub fn run(args: &InfoArgs) -> Result<()> {
     let pool = access::reading(&at.pool)?;
     let mut info = info(&at, &look(&pool, &at)?);
     match &pool {
-        Inside::Mounted(_) => info.mounted = true,
+        Inside::Mounted(_) => {
+            let memory_bytes = RegionSettings::default().memory_bytes;
+            info.mounted = true;
+            info.mapping = Some(Mapping { faults: Faults::best().name(), memory_bytes });
+        }
         Inside::Opened(pool) => match pool.regions().map(|regions| regions.info()) {
             Ok(regions) => {
                 let (faults, memory_bytes) = (regions.faults.name(), regions.memory_bytes);
@@ -208,10 +213,11 @@ fn text(info: &Info) -> String {
     }
     let mapping = match (&info.mapping, &info.unmappable) {
         (Some(mapping), _) => {
-            format!("{}; {} of DRAM for pages", mapping.faults, show(mapping.memory_bytes))
+            let once = if info.mounted { ", once the pool is unmounted" } else { "" };
+            format!("{}; {} of DRAM for pages{once}", mapping.faults, show(mapping.memory_bytes))
         }
         (None, Some(why)) => format!("not by this user: {why}"),
-        (None, None) => "by the process that opens the pool once it is unmounted".to_owned(),
+        (None, None) => "unknown".to_owned(),
     };
     text.push_str(&format!("mapping     {mapping}\n"));
     text

@@ -3,6 +3,8 @@
 
 mod isolation;
 mod signals;
+mod sources;
+mod unprivileged;
 
 use fs::{Creation, FileSystem, Handle, Ino, NewNode};
 use pool::{FormatOptions, OpenOptions, SliceSpec};
@@ -24,12 +26,26 @@ impl TestPool {
             true => tempfile::tempdir_in(memory).unwrap(),
             false => tempfile::tempdir().unwrap(),
         };
+        TestPool::format(scratch, true, slice_bytes, capacity_bytes)
+    }
+
+    /// In plain files: in the `sync` domain.
+    fn synced(slice_bytes: u64) -> TestPool {
+        TestPool::format(tempfile::tempdir().unwrap(), false, slice_bytes, None)
+    }
+
+    fn format(
+        scratch: tempfile::TempDir,
+        process: bool,
+        slice_bytes: u64,
+        capacity_bytes: Option<u64>,
+    ) -> TestPool {
         let pool = TestPool { scratch };
         let device = |bytes| SliceSpec { path: None, bytes: Some(bytes) };
         let options = FormatOptions {
             slices: vec![SliceSpec::default()],
             slice_bytes,
-            process: true,
+            process,
             capacity: capacity_bytes.map(device).into_iter().collect(),
             ..FormatOptions::default()
         };

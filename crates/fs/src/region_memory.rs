@@ -1,0 +1,154 @@
+//! Memory of this process whose pages are brought when they are touched: regions, of any pool.
+//!
+//! A call must not read its caller's bytes from there while it holds anything. To bring a page the
+//! file is read, which waits for leaves that a change holds; the bytes change as soon as the file
+//! does; and the kernel does not wait for such pages in every way. So they are copied before the
+//! call takes anything. Nor may anybody store there, so that nothing is read to there.
+
+use crate::commit::{Expected, Write};
+use crate::core::Core;
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::system::FileSystem;
+use crate::types::ATOMIC_WRITE_BYTES_MAX;
+use parking_lot::RwLock;
+use pmem::Process;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// By their first address, where they end.
+static RANGES: RwLock<BTreeMap<usize, usize>> = RwLock::new(BTreeMap::new());
+/// How many there are: without any, this is all that a call looks at.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+/// Addresses that are a region's, until it is dropped: before they are anything else's.
+#[derive(Debug)]
+pub struct RegionMemory {
+    start: usize,
+    /// Who noted them: a forked child may find the list locked for ever.
+    process: Process,
+}
+
+impl RegionMemory {
+    /// Notes them.
+    pub fn new(addresses: Range<usize>) -> RegionMemory {
+        RANGES.write().insert(addresses.start, addresses.end);
+        // ordering: who is given an address of the region comes after this
+        COUNT.fetch_add(1, Ordering::Release);
+        RegionMemory { start: addresses.start, process: Process::here() }
+    }
+}
+
+impl Drop for RegionMemory {
+    fn drop(&mut self) {
+        if self.process.is_here() {
+            RANGES.write().remove(&self.start);
+            COUNT.fetch_sub(1, Ordering::Release);
+        }
+    }
+}
+
+/// Whether any of these bytes lies in a region of this process.
+#[inline]
+pub fn is_region_memory(bytes: &[u8]) -> bool {
+    // ordering: see `new`
+    COUNT.load(Ordering::Acquire) > 0 && lies_in_region(bytes)
+}
+
+#[cold]
+fn lies_in_region(bytes: &[u8]) -> bool {
+    let start = bytes.as_ptr() as usize;
+    let end = start + bytes.len();
+    let ranges = RANGES.read();
+    // regions do not overlap: of those that begin before the end, the last one ends last
+    ranges.range(..end).next_back().is_some_and(|(_, stop)| *stop > start)
+}
+
+/// Bytes that lie in no region: these, or a copy of them.
+#[inline]
+pub fn outside(bytes: &[u8]) -> Cow<'_, [u8]> {
+    match is_region_memory(bytes) {
+        true => Cow::Owned(bytes.to_vec()),
+        false => Cow::Borrowed(bytes),
+    }
+}
+
+/// An error where this is memory that nobody may store to.
+#[inline]
+pub fn check_buffer(buffer: &[u8]) -> Result<()> {
+    if is_region_memory(buffer) { Err(Error::RegionMemory) } else { Ok(()) }
+}
+
+impl Core {
+    /// A write of bytes of which some lie in a region: no more of them are copied at one time than
+    /// are atomic.
+    #[cold]
+    pub fn write_region_memory(
+        &self,
+        inode: &Arc<Inode>,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
+        let mut done = 0;
+        for piece in data.chunks(ATOMIC_WRITE_BYTES_MAX) {
+            let copy = outside(piece);
+            match self.write(inode, offset + done as u64, &copy) {
+                Ok(written) => done += written,
+                Err(Error::NoSpace) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+            if !done.is_multiple_of(ATOMIC_WRITE_BYTES_MAX) {
+                break;
+            }
+        }
+        Ok(done)
+    }
+}
+
+impl FileSystem {
+    /// A transaction with bytes of which some lie in regions.
+    #[cold]
+    pub(crate) fn commit_region_memory(
+        &self,
+        writes: &[Write<'_>],
+        expected: &[Expected<'_>],
+    ) -> Result<()> {
+        let data: Vec<_> = writes.iter().map(|it| outside(it.data)).collect();
+        let writes: Vec<_> =
+            writes.iter().zip(&data).map(|(it, data)| Write { data, ..*it }).collect();
+        let data: Vec<_> = expected.iter().map(|it| outside(it.data)).collect();
+        let expected: Vec<_> =
+            expected.iter().zip(&data).map(|(it, data)| Expected { data, ..*it }).collect();
+        self.commit(&writes, &expected)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_touch_a_region_are_found_and_its_neighbours_are_not() {
+        let memory = vec![0u8; 4096];
+        let start = memory.as_ptr() as usize;
+        let near = RegionMemory::new(start + 100..start + 200);
+        let far = RegionMemory::new(start + 300..start + 400);
+        let found = |range: Range<usize>| is_region_memory(&memory[range]);
+        for inside in [100..200, 0..101, 199..300, 150..160, 0..4096, 250..301, 399..500] {
+            assert!(found(inside.clone()), "{inside:?}");
+        }
+        for outside in [0..100, 200..300, 400..4096, 250..251] {
+            assert!(!found(outside.clone()), "{outside:?}");
+        }
+        assert!(matches!(outside(&memory[0..150]), Cow::Owned(_)));
+        assert!(matches!(outside(&memory[0..100]), Cow::Borrowed(_)));
+        assert_eq!(check_buffer(&memory[300..]).unwrap_err().errno(), libc::EFAULT);
+        drop(near);
+        assert!(!found(100..200) && found(300..301));
+        drop(far);
+        assert!(!found(0..4096));
+    }
+}
