@@ -99,13 +99,14 @@ impl Copies {
         Some(near)
     }
 
-    /// Lets go of up to so many that nobody read lately: the caller is to retire them.
-    pub fn evict(&self, count: u64) -> Vec<BlockAddr> {
+    /// Lets go of up to so many that nobody read lately and that `may` go: the caller is to retire
+    /// them.
+    pub fn evict(&self, count: u64, may: impl Fn(&BlockAddr) -> bool) -> Vec<BlockAddr> {
         let mut evicted = Vec::new();
         let mut empty = 0;
         while (evicted.len() as u64) < count && empty < PARTS {
             let next = self.hand.fetch_add(1, Ordering::Relaxed) as usize % PARTS;
-            match self.parts[next].lock().evict_one(|_| true) {
+            match self.parts[next].lock().evict_one(&may) {
                 Some((_, near)) => {
                     self.let_go(near);
                     evicted.push(near);

@@ -133,10 +133,10 @@ impl Tier {
         Some(page)
     }
 
-    /// Blocks in DRAM that many looked at, where a cache has no room for more. The caller is to
-    /// [`promote`](Tier::promote) them.
-    pub fn take_hot(&self) -> Vec<BlockAddr> {
-        let mut hot = std::mem::take(&mut *self.hot.lock());
+    /// Blocks in DRAM that many looked at, where a cache has no room for more, and that are the
+    /// caller's `own`: he is to [`promote`](Tier::promote) them.
+    pub fn take_hot(&self, own: impl Fn(BlockAddr) -> bool) -> Vec<BlockAddr> {
+        let mut hot: Vec<BlockAddr> = self.hot.lock().extract_if(.., |addr| own(*addr)).collect();
         if !hot.is_empty() {
             let full: Vec<bool> = self.caches.iter().map(|cache| cache.is_full()).collect();
             hot.retain(|addr| full[self.cache_of(*addr)] && !self.is_near(*addr));
@@ -199,7 +199,15 @@ impl Tier {
 
     /// Lets go of up to so many of those that nobody read lately; gives how many.
     pub fn evict_copies(&self, count: u64) -> u64 {
-        let evicted = self.copies.evict(count);
+        let evicted = self.copies.evict(count, |_| true);
+        self.reclaim.retire(&evicted);
+        evicted.len() as u64
+    }
+
+    /// The same of those in one slice.
+    pub fn evict_copies_in(&self, slice: usize, count: u64) -> u64 {
+        let count = count.min(self.copies_in(slice));
+        let evicted = self.copies.evict(count, |near| usize::from(near.slice()) == slice);
         self.reclaim.retire(&evicted);
         evicted.len() as u64
     }
@@ -358,7 +366,12 @@ pub fn read(devices: &[Capacity], first: BlockAddr, bytes: &mut [u8]) -> Result<
     transfer(devices, first, &mut [Transfer::Read(first.block(), bytes)])
 }
 
-/// What was written before is durable when this returns.
-pub fn sync(devices: &[Capacity]) -> Result<()> {
-    devices.iter().try_for_each(|device| device.device.sync().map_err(|source| io(device, source)))
+/// What was written before to the devices of these places is durable when this returns.
+pub fn sync(devices: &[Capacity], places: &[Extent]) -> Result<()> {
+    for (number, device) in devices.iter().enumerate() {
+        if places.iter().any(|place| place.addr.device() == Some(number)) {
+            device.device.sync().map_err(|source| io(device, source))?;
+        }
+    }
+    Ok(())
 }
