@@ -31,16 +31,19 @@ impl SliceRoom {
 }
 
 impl Core {
+    /// Whether so little of a slice is free that clean copies are to go.
+    pub fn is_crowded(&self, slice: u8) -> bool {
+        self.room_in(slice.into()).is_crowded()
+    }
+
     /// Keeps blocks of slices as copies of those that took their places, while there is room.
     pub fn keep_clean(&self, pairs: &[(BlockAddr, BlockAddr)], freed: &mut Vec<BlockAddr>) {
         let Some(tier) = &self.tier else { return };
         let mut kept = HashSet::new();
         for pairs in pairs.chunk_by(|(one, _), (next, _)| one.slice() == next.slice()) {
-            if !self.room_in(pairs[0].0.slice().into()).is_crowded() {
-                for (near, far) in pairs {
-                    tier.keep(*far, *near);
-                    kept.insert(*near);
-                }
+            if !self.is_crowded(pairs[0].0.slice()) {
+                let own = pairs.iter().filter(|(near, far)| tier.keep(*far, *near));
+                kept.extend(own.map(|(near, _)| *near));
             }
         }
         freed.retain(|addr| !kept.contains(addr));

@@ -190,10 +190,20 @@ impl Core {
         let shared_max = self.shared_blocks_max();
         for ((cold, addr), copied) in pairs.iter().zip(bytes.chunks_exact(BLOCK)) {
             let is = self.unchanged(inode, cold, copied)?;
-            let Some(is) = is.filter(|is| !is.shared || plan.counted.len() < shared_max) else {
+            let shared = plan.counted.len() + plan.borrowed.len();
+            let Some(is) = is.filter(|is| !is.shared || shared < shared_max) else {
                 unused.push(*addr);
                 continue;
             };
+            if is.shared
+                && is.patches.is_none()
+                && let Some(far) = self.refer_to_twin(is.addr)?
+            {
+                // another of its places has moved since this one was looked at
+                plan.push_borrowed(cold.block, far);
+                unused.push(*addr);
+                continue;
+            }
             if is.shared {
                 self.refer(*addr, 1)?;
                 plan.counted.push(*addr);

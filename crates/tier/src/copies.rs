@@ -70,12 +70,8 @@ impl Copies {
         self.len() > 0 && self.part(of).lock().has(of)
     }
 
-    /// A block has a copy from now on, which it had not.
-    pub fn put(&self, of: BlockAddr, near: BlockAddr) {
-        self.put_if(of, near, || true);
-    }
-
-    /// The same if it has none, and it still `is` what was copied; false: nobody has the copy.
+    /// A block has a copy from now on, if it has none, and still `is` what was copied; false:
+    /// nobody has the copy.
     pub fn put_if(&self, of: BlockAddr, near: BlockAddr, is: impl FnOnce() -> bool) -> bool {
         let mut part = self.part(of).lock();
         let is_to_be = !part.has(of) && is();

@@ -182,9 +182,10 @@ impl Tier {
         self.copies.has(addr)
     }
 
-    /// A block that has just got this place lies in a slice, too, where nobody owns it any more.
-    pub fn keep(&self, addr: BlockAddr, near: BlockAddr) {
-        self.copies.put(addr, near);
+    /// A block that is on the tier lies in a slice, too, where nobody owns it any more. False: it
+    /// has a copy already, and the caller is to retire that block.
+    pub fn keep(&self, addr: BlockAddr, near: BlockAddr) -> bool {
+        self.copies.put_if(addr, near, || true)
     }
 
     /// How many blocks lie in slices, too.
