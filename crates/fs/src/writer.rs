@@ -105,16 +105,22 @@ impl Core {
         let start = |slice: usize| {
             let core = self.clone();
             let run = move || {
-                let cpus = core.pool.nodes().cpus_near(slice as u8);
-                if !cpus.is_empty() {
-                    // where that cannot be, it runs where it is
-                    let _ = topology::pin_current_thread(cpus);
-                }
+                core.move_near(slice as u8);
                 core.run_writer(slice);
             };
             crate::system::spawn(&format!("ns-writer {slice}"), run)
         };
         (0..self.pool.slices().len()).map(start).collect()
+    }
+
+    /// Has the thread run on a slice's node; where that cannot be, it runs where it is.
+    fn move_near(&self, slice: u8) {
+        let cpus = self.pool.nodes().cpus_near(slice);
+        if self.pool.options().emulated.is_some() {
+            cpus.first().into_iter().for_each(|cpu| topology::assume_cpu(*cpu));
+        } else if let Err(error) = topology::pin_current_thread(cpus) {
+            tracing::warn!("who writes back slice {slice} runs anywhere: {error}");
+        }
     }
 
     /// The thread that writes back blocks of a slice, until `stop_write_back`.

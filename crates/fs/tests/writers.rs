@@ -262,6 +262,26 @@ fn a_flush_waits_for_what_a_writer_has_in_its_hands() {
     assert_eq!((slices[0], devices[0]), (0, MUCH as u64));
 }
 
+/// Or clean copies would be left of it.
+#[test]
+fn who_empties_the_caches_waits_for_what_a_writer_has_in_its_hands() {
+    let _alone = alone();
+    let pool = made(1, true);
+    let (fs, gates) = opened(&pool.dir(), 1);
+    gates.0[0].set(Holds::Next);
+    let (_file, _) = written(&fs, "file", Layout::Near, MUCH);
+    gates.0[0].wait();
+    let evict = {
+        let fs = fs.clone();
+        std::thread::spawn(move || fs.evict_caches())
+    };
+    // time for one that does not wait
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(!evict.is_finished());
+    gates.0[0].open();
+    assert!(evict.join().unwrap().is_some());
+}
+
 /// Whoever reads and writes meanwhile, and whatever the writers do.
 #[test]
 fn what_was_written_before_a_flush_is_below_when_it_ends() {
