@@ -35,6 +35,8 @@ pub struct TierStats {
     pub device_blocks: u64,
     /// Of these free.
     pub device_blocks_free: u64,
+    /// Of these damaged ones, which are not used again until the pool is opened anew.
+    pub blocks_withdrawn: u64,
 }
 
 impl FileSystem {
@@ -72,6 +74,7 @@ impl Core {
             slice_blocks_clean: room.copies,
             device_blocks: spaces().map(|space| space.blocks()).sum(),
             device_blocks_free: spaces().map(|space| space.free()).sum(),
+            blocks_withdrawn: spaces().map(|space| space.withdrawn.len()).sum(),
         })
     }
 }

@@ -44,6 +44,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 pub mod tree;
+mod withdrawn;
 
 pub use addr::BlockAddr;
 pub use bitmap::GROUP_BLOCKS;

@@ -189,6 +189,8 @@ pub struct DeviceInfo {
     pub blocks: u64,
     /// Data blocks free.
     pub blocks_free: u64,
+    /// Damaged ones, which are not used again until the pool is opened anew.
+    pub blocks_withdrawn: u64,
 }
 
 /// The second copy of a slice.

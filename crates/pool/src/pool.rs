@@ -368,6 +368,7 @@ fn device_info(index: u32, it: &Capacity) -> DeviceInfo {
         node: it.device.node(),
         blocks: it.space.blocks(),
         blocks_free: it.space.free(),
+        blocks_withdrawn: it.space.withdrawn.len(),
     }
 }
 
