@@ -35,6 +35,7 @@ mod replace;
 mod root;
 mod salvage;
 mod scan;
+mod scatter;
 mod scrub;
 mod slice;
 mod space;
@@ -74,6 +75,7 @@ pub use record::{
 pub use replace::replace_file;
 pub use root::INODE_COUNTER_MAX;
 pub use scan::Damage;
+pub use scatter::{Scatter, scatter_by_copy};
 pub use scrub::{ScrubPlace, Scrubbed};
 pub use slice::{Candidate, Slice};
 pub use state::Left;

@@ -7,7 +7,7 @@ use crate::held;
 use crate::load::Load;
 use crate::page::Page;
 use parking_lot::Mutex;
-use pool::{BLOCK_BYTES, BlockAddr, Capacity, Error, Extent, Reclaim, Result, Transfer};
+use pool::{BLOCK_BYTES, BlockAddr, Capacity, Error, Extent, Reclaim, Result, Scatter, Transfer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -352,10 +352,23 @@ pub(crate) fn transfer(
     addr: BlockAddr,
     transfers: &mut [Transfer<'_>],
 ) -> Result<()> {
-    let device = addr.device().and_then(|device| devices.get(device));
-    let device =
-        device.ok_or_else(|| Error::Device(format!("{addr} is on no device of this pool")))?;
+    let device = device_of(devices, addr)?;
     device.device.transfer(transfers).map_err(|source| io(device, source))
+}
+
+/// Reads blocks of the device that this one is on into memory in pieces.
+pub(crate) fn scatter(
+    devices: &[Capacity],
+    addr: BlockAddr,
+    runs: &mut [Scatter<'_>],
+) -> Result<()> {
+    let device = device_of(devices, addr)?;
+    device.device.scatter(runs).map_err(|source| io(device, source))
+}
+
+fn device_of(devices: &[Capacity], addr: BlockAddr) -> Result<&Capacity> {
+    let device = addr.device().and_then(|device| devices.get(device));
+    device.ok_or_else(|| Error::Device(format!("{addr} is on no device of this pool")))
 }
 
 fn io(device: &Capacity, source: std::io::Error) -> Error {
