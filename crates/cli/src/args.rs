@@ -210,8 +210,8 @@ pub struct MountArgs {
     /// by the node's CPUs].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=256))]
     pub workers: Option<u16>,
-    /// Write blocks back to the capacity tier when more than so many percent of the slices are in
-    /// use [default: 30].
+    /// Write blocks back to the capacity tier when more than so many percent of a slice are in use
+    /// [default: 30].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=90))]
     pub write_back_at: Option<u8>,
     /// Memory of each node for blocks of the capacity tier [default: a quarter of --memory, shared

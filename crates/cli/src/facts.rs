@@ -260,10 +260,14 @@ impl Facts {
         }
     }
 
-    /// Free blocks of all slices and devices; some are kept for checkpoints and are not for files.
+    /// Free blocks of all slices and devices, clean copies among them; some are kept for
+    /// checkpoints and are not for files.
     pub fn blocks_free_in_all(&self) -> u64 {
         let below: u64 = self.devices.iter().map(|device| device.blocks_free).sum();
-        self.slices.iter().map(|slice| slice.blocks_free).sum::<u64>() + below
+        let copies = self.tier.map_or(0, |tier| tier.slice_blocks_clean);
+        let free = self.slices.iter().map(|slice| slice.blocks_free).sum::<u64>() + below + copies;
+        // what is between two owners is free for files, too
+        free.max(self.blocks_free)
     }
 
     /// Blocks in use.

@@ -176,6 +176,7 @@ fn tier(page: &mut Page, sample: &Sample) {
         ("slice_blocks_clean", "gauge", "Copies of devices' blocks.", tier.slice_blocks_clean),
         ("device_blocks", "gauge", "Data blocks of all devices.", tier.device_blocks),
         ("device_blocks_free", "gauge", "Free ones.", tier.device_blocks_free),
+        ("blocks_withdrawn", "gauge", "Damaged places, not used again.", tier.blocks_withdrawn),
     ];
     for (name, kind, help, value) in rows {
         page.one(&format!("tier_{name}"), kind, help, value);

@@ -145,6 +145,16 @@ impl Core {
         }
     }
 
+    /// What a device gives back of a block does not match its checksum: nobody else is to get its
+    /// place, until the pool is opened anew.
+    #[cold]
+    pub fn withdraw(&self, addr: BlockAddr) {
+        if self.pool.withdraw(addr) {
+            let place = addr.place();
+            tracing::warn!("the data at {place} is damaged: its place is not used again");
+        }
+    }
+
     /// What is cached of a block does not match its checksum: the next one who wants it reads it
     /// anew. True if that may help: it was not read for this very call.
     #[cold]

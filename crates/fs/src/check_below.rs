@@ -165,7 +165,10 @@ impl Core {
         let wrong = match fits(read, view.addr, view.patches.as_deref(), view.crc) {
             Some(Ok(true)) => return false,
             Some(Err(error)) => error,
-            _ => damaged_block(&late.inode, late.block, view.addr).to_string(),
+            _ => {
+                self.withdraw(view.addr);
+                damaged_block(&late.inode, late.block, view.addr).to_string()
+            }
         };
         drop(range);
         match mended {

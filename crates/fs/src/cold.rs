@@ -1,15 +1,19 @@
-//! Which blocks of a leaf can be moved to the capacity tier, and have been left alone for a while.
+//! Which blocks of a leaf can be moved from one slice to the capacity tier, and have been left
+//! alone for a while.
 
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::leaf::{LEAF_BLOCKS, Leaf};
+use crate::lines::Place;
 use crate::slot::SlotView;
 use crate::types::{FileKind, Ino};
 use pool::BLOCK_BYTES;
 use std::sync::Arc;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
+/// How often a block is looked at while its leaf changes each time.
+const LOOKS_MAX: usize = 8;
 
 /// A block that is to move: as it was when it was looked at.
 pub struct Cold {
@@ -25,6 +29,8 @@ pub struct ColdLeaf {
     pub inode: Arc<Inode>,
     /// Which leaf of it.
     pub index: u64,
+    /// The slice in which its blocks lie.
+    pub slice: Option<u8>,
     /// Blocks whose bytes were copied.
     pub blocks: Vec<Cold>,
     /// Shared ones that lie on the tier already.
@@ -32,94 +38,109 @@ pub struct ColdLeaf {
     /// Blocks that are set aside, not written.
     pub reserved: Vec<u64>,
     /// There are others, for another time.
-    more: bool,
+    pub more: bool,
 }
 
 impl ColdLeaf {
-    fn new(inode: Arc<Inode>, index: u64) -> ColdLeaf {
+    fn new(inode: Arc<Inode>, index: u64, slice: Option<u8>) -> ColdLeaf {
         let (blocks, twins, reserved) = (Vec::new(), Vec::new(), Vec::new());
-        ColdLeaf { inode, index, blocks, twins, reserved, more: false }
+        ColdLeaf { inode, index, slice, blocks, twins, reserved, more: false }
     }
 
     /// One block of it, as it was when it was looked at.
     pub fn of_block(inode: Arc<Inode>, block: u64, view: SlotView) -> ColdLeaf {
-        let mut cold = ColdLeaf::new(inode, block / LEAF_BLOCKS);
+        let slice = view.addr.device().is_none().then(|| view.addr.slice());
+        let mut cold = ColdLeaf::new(inode, block / LEAF_BLOCKS, slice);
         cold.blocks.push(Cold { block, view });
         cold
     }
 
-    fn has_any(&self) -> bool {
-        self.more || self.blocks.len() + self.twins.len() + self.reserved.len() > 0
+    /// How many of its blocks can be moved.
+    pub fn len(&self) -> usize {
+        self.blocks.len() + self.twins.len() + self.reserved.len()
     }
 }
 
 impl Core {
-    /// The blocks of a leaf that can be moved and that nobody used since it came by last, with
-    /// their bytes behind `data`. `None`: it has none in slices that ever could be.
-    pub fn cold_blocks(
-        &self,
-        ino: Ino,
-        index: u64,
-        data: &mut Vec<u8>,
-    ) -> Result<Option<ColdLeaf>> {
-        let inode = match self.inode(ino) {
-            Ok(inode) if inode.kind == FileKind::File => inode,
-            Ok(_) | Err(Error::NotFound) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let Some(leaf) = self.leaf(&inode, index)? else { return Ok(None) };
-        let mut cold = ColdLeaf::new(inode, index);
-        match leaf.lock() {
-            Some(_lock) => leaf.unlist(),
-            // the one that took its place has its marks
-            None => {
-                cold.more = true;
-                return Ok(Some(cold));
-            }
+    /// The file, if there is one that may have blocks to be written back.
+    pub fn inode_to_cool(&self, ino: Ino) -> Result<Option<Arc<Inode>>> {
+        match self.inode(ino) {
+            Ok(inode) if inode.kind == FileKind::File => Ok(Some(inode)),
+            Ok(_) | Err(Error::NotFound) => Ok(None),
+            Err(error) => Err(error),
         }
-        for slot in 0..leaf.room() {
-            self.look_at(&leaf, slot, &mut cold, data);
-        }
-        Ok(cold.has_any().then_some(cold))
     }
 
-    /// Adds one slot of a leaf to what can be moved, if it can.
-    fn look_at(&self, leaf: &Leaf, slot: usize, cold: &mut ColdLeaf, data: &mut Vec<u8>) {
+    /// The blocks of a leaf in this slice that can be moved and that nobody used since it came by
+    /// last (or `all`), with their bytes behind `data`. `None`: it has none there that ever could
+    /// be.
+    pub fn cold_blocks(
+        &self,
+        (ino, index): Place,
+        slice: u8,
+        all: bool,
+        data: &mut Vec<u8>,
+    ) -> Result<Option<ColdLeaf>> {
+        let Some(inode) = self.inode_to_cool(ino)? else { return Ok(None) };
+        let before = data.len();
+        loop {
+            let Some(leaf) = self.leaf(&inode, index)? else { return Ok(None) };
+            let mut cold = ColdLeaf::new(inode.clone(), index, Some(slice));
+            let mut slots = 0..leaf.room();
+            if slots.all(|slot| self.look_at(&leaf, slot, all, &mut cold, data).is_some()) {
+                return Ok((cold.more || cold.len() > 0).then_some(cold));
+            }
+            // the leaf is dead: there is another one in its place, or none
+            data.truncate(before);
+        }
+    }
+
+    /// Adds one slot of a leaf to what can be moved, if it can. `None`: the leaf is dead.
+    fn look_at(
+        &self,
+        leaf: &Leaf,
+        slot: usize,
+        all: bool,
+        cold: &mut ColdLeaf,
+        data: &mut Vec<u8>,
+    ) -> Option<()> {
         let block = cold.index * LEAF_BLOCKS + slot as u64;
         // the pin keeps the block from being used again while it is copied
         let _pin = crossbeam_epoch::pin();
-        let Some(sequence) = leaf.begin_read() else {
-            cold.more = true;
-            return;
-        };
-        let view = leaf.view(slot);
-        if view.reserved {
-            if leaf.reserved(slot).is_some_and(|addr| addr.device().is_none()) {
+        for _ in 0..LOOKS_MAX {
+            let sequence = leaf.begin_read()?;
+            let view = leaf.view(slot);
+            let addr = leaf.reserved(slot).filter(|_| view.reserved).unwrap_or(view.addr);
+            if addr.is_none() || Some(addr.slice()) != cold.slice {
+                return Some(());
+            }
+            if view.reserved {
                 cold.reserved.push(block);
+                return Some(());
             }
-            return;
-        }
-        if view.addr.is_none() || view.addr.device().is_some() {
-            return;
-        }
-        // one that is not written yet is the next checkpoint's to write
-        if leaf.unwritten(slot).is_some() || leaf.cool(slot) {
-            cold.more = true;
-            return;
-        }
-        if view.shared && view.patches.is_none() && self.references.twins.has(view.addr) {
-            cold.twins.push(block);
-            return;
-        }
-        let bytes = self.read_under(view.addr, view.patches.as_deref());
-        let is_whole = |bytes: &[u8; BLOCK]| pmem::crc_fits(pmem::crc32c(0, bytes), view.crc);
-        match bytes {
-            Ok(bytes) if leaf.still(sequence) && is_whole(&bytes) => {
-                data.extend_from_slice(&bytes);
-                cold.blocks.push(Cold { block, view });
+            // one that is not written yet is the next checkpoint's to write
+            if leaf.unwritten(slot).is_some() || leaf.cool(slot) && !all {
+                break;
             }
-            // it changed meanwhile, or is damaged: then it stays for those who mend it
-            _ => cold.more = true,
+            if view.shared && view.patches.is_none() && self.references.twins.has(view.addr) {
+                cold.twins.push(block);
+                return Some(());
+            }
+            let bytes = self.read_under(view.addr, view.patches.as_deref());
+            let is_whole = |bytes: &[u8; BLOCK]| pmem::crc_fits(pmem::crc32c(0, bytes), view.crc);
+            match bytes {
+                Ok(bytes) if leaf.still(sequence) && is_whole(&bytes) => {
+                    data.extend_from_slice(&bytes);
+                    cold.blocks.push(Cold { block, view });
+                    return Some(());
+                }
+                // it is damaged: then it stays for those who mend it
+                _ if leaf.still(sequence) => break,
+                // it changed meanwhile, or others of the leaf did
+                _ => {}
+            }
         }
+        cold.more = true;
+        Some(())
     }
 }

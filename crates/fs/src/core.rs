@@ -261,7 +261,7 @@ impl Core {
             };
             if let Some(ended) = ended {
                 self.let_go();
-                if self.write_back.pace.is_on() {
+                if self.write_back.is_paced() {
                     self.pay();
                 }
                 if self.log_pace.is_on() {

@@ -54,7 +54,7 @@ const USED: u64 = 1 << 56;
 
 /// Of a leaf: it changed since the last cut.
 pub const DIRTY: u8 = 1;
-/// Of a leaf: it is listed as one that may have blocks to be written back (`write_back.rs`).
+/// Of a leaf: it is listed as one that changed and may have blocks to be written back (`lines.rs`).
 const LISTED: u8 = 2;
 const BOTH: u8 = DIRTY | LISTED;
 
@@ -121,8 +121,8 @@ impl Leaf {
         self.state.fetch_and(!DIRTY, Ordering::Relaxed);
     }
 
-    /// It is no longer among those that may have blocks to be written back. Under its lock: what
-    /// was published before is seen by who looks now, and what comes later lists it again.
+    /// It is no longer listed as one that changed. Under its lock: what was published before is
+    /// seen by who looks now, and what comes later lists it again.
     pub fn unlist(&self) {
         self.state.fetch_and(!LISTED, Ordering::Relaxed);
     }
@@ -313,6 +313,12 @@ impl Leaf {
         let word = slot.word.load(Ordering::Relaxed);
         let patches = if word & UNWRITTEN == 0 { None } else { slot.patches.load_full() };
         Some((addr_in(word), patches?))
+    }
+
+    /// Where its blocks lie that are in slices: written or reserved, in the order of its slots.
+    pub fn slices(&self) -> impl Iterator<Item = u8> {
+        let addrs = self.slots.iter().map(|slot| addr_in(slot.word.load(Ordering::Relaxed)));
+        addrs.filter(|addr| !addr.is_none() && addr.device().is_none()).map(|addr| addr.slice())
     }
 
     /// Calls `each` with what the tree must change about patches: slot, and the patches or nothing

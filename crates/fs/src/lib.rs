@@ -54,6 +54,7 @@ mod layout;
 mod leaf;
 mod leaf_value;
 mod leaves;
+mod lines;
 mod lock_calls;
 mod lock_held;
 mod lock_types;

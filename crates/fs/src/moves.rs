@@ -87,7 +87,7 @@ impl Core {
     pub fn move_batch(&self, tier: &tier::Tier, batch: &[ColdLeaf], data: &[u8]) -> Result<u64> {
         let mut moved = 0;
         for cold in batch.iter().filter(|cold| !cold.reserved.is_empty()) {
-            moved += self.reserve_below(&cold.inode, &cold.reserved)?;
+            moved += self.reserve_below(&cold.inode, &cold.reserved, cold.slice)?;
         }
         for cold in batch {
             for twins in cold.twins.chunks(self.shared_blocks_max()) {
@@ -111,14 +111,15 @@ impl Core {
         extents: &mut Vec<Extent>,
     ) -> Result<u64> {
         let wanted = (data.len() / BLOCK) as u64;
-        let taken = self.find_below(wanted, extents) as usize * BLOCK;
+        let near = batch.first().and_then(|cold| cold.slice);
+        let taken = self.find_below(near, wanted, extents) as usize * BLOCK;
         if taken == 0 {
             return Ok(0);
         }
         let devices = self.pool.devices();
         tier.write(devices, extents, &data[..taken])?;
         if self.pool.domain() != Domain::Process {
-            tier::sync(devices)?;
+            tier::sync(devices, extents)?;
         }
         let places: Vec<BlockAddr> = extents.iter().flat_map(Extent::blocks).collect();
         let mut given = places.iter().copied();
@@ -189,10 +190,20 @@ impl Core {
         let shared_max = self.shared_blocks_max();
         for ((cold, addr), copied) in pairs.iter().zip(bytes.chunks_exact(BLOCK)) {
             let is = self.unchanged(inode, cold, copied)?;
-            let Some(is) = is.filter(|is| !is.shared || plan.counted.len() < shared_max) else {
+            let shared = plan.counted.len() + plan.borrowed.len();
+            let Some(is) = is.filter(|is| !is.shared || shared < shared_max) else {
                 unused.push(*addr);
                 continue;
             };
+            if is.shared
+                && is.patches.is_none()
+                && let Some(far) = self.refer_to_twin(is.addr)?
+            {
+                // another of its places has moved since this one was looked at
+                plan.push_borrowed(cold.block, far);
+                unused.push(*addr);
+                continue;
+            }
             if is.shared {
                 self.refer(*addr, 1)?;
                 plan.counted.push(*addr);
@@ -299,26 +310,30 @@ impl Core {
         Ok(bytes.is_ok_and(|bytes| bytes.as_slice() == copied).then_some(is))
     }
 
-    /// Up to so many blocks of devices, of all in turn.
-    pub fn take_below(&self, count: u64, extents: &mut Vec<Extent>) -> u64 {
-        let devices = self.pool.devices().len();
-        let first = self.write_back.blocks.load(Ordering::Relaxed) as usize;
-        let mut left = count;
-        for step in 0..devices {
-            left -= self.pool.reclaim().take_below((first + step) % devices, left, extents);
-        }
-        count - left
+    /// Up to so many blocks of devices, of all in turn: those on this slice's node first.
+    pub fn take_below(&self, near: Option<u8>, count: u64, extents: &mut Vec<Extent>) -> u64 {
+        let (nodes, devices) = (self.pool.nodes(), self.pool.devices());
+        let node = near.and_then(|slice| nodes.of(slice));
+        // ordering: whichever device
+        let first = self.write_back.turn.fetch_add(1, Ordering::Relaxed);
+        let turn = |step: usize| first.wrapping_add(step) % devices.len();
+        let mut order: Vec<usize> = (0..devices.len()).map(turn).collect();
+        order.sort_by_key(|at| node.is_none() || devices[*at].device.node() != node);
+        let take = |left, at| left - self.pool.reclaim().take_below(at, left, extents);
+        count - order.into_iter().fold(count, take)
     }
 
-    /// The same; where there are none, those that wait for a reader are waited for. The caller
+    /// The same; where there are too few, those that wait for a reader are waited for. The caller
     /// holds no lock.
-    pub fn find_below(&self, count: u64, extents: &mut Vec<Extent>) -> u64 {
-        let taken = self.take_below(count, extents);
-        if taken > 0 || count == 0 || self.pool.reclaim().held() == 0 {
+    pub fn find_below(&self, near: Option<u8>, count: u64, extents: &mut Vec<Extent>) -> u64 {
+        let taken = self.take_below(near, count, extents);
+        let slices = self.pool.slices().len();
+        let held = || self.pool.reclaim().held_in().split_off(slices);
+        if taken == count || held().iter().all(|held| *held == 0) {
             return taken;
         }
         self.pool.reclaim().gather_all();
-        self.take_below(count, extents)
+        taken + self.take_below(near, count - taken, extents)
     }
 }
 

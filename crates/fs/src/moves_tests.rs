@@ -39,7 +39,7 @@ fn file(fs: &FileSystem) -> Arc<Handle> {
 
 /// What can be moved of the file; the first look lets it off.
 fn cold(fs: &FileSystem, file: &Handle, data: &mut Vec<u8>) -> ColdLeaf {
-    let looks = [0, 1].map(|_| fs.core.cold_blocks(file.inode.ino, 0, data).unwrap());
+    let looks = [0, 1].map(|_| fs.core.cold_blocks((file.inode.ino, 0), 0, false, data).unwrap());
     looks.into_iter().flatten().last().unwrap()
 }
 

@@ -2,7 +2,8 @@
 //! take them are slowed down, the more the less is left, so that nobody ever meets a full pool all
 //! of a sudden and waits for as long as a device likes.
 //!
-//! Above a share of the slices that is in use (`from`), each block that is taken costs a delay of
+//! Each slice has a pace of its own. Above a share of it that is in use (`from`), each block of it
+//! that is taken costs a delay of
 //! `cost * (used - from) / (all - used)`, where `cost` is what a block takes to be written back:
 //! half-way to full, blocks are taken as fast as they are written back. What the tier has no room
 //! for counts for nothing. All who take blocks pay one after another, however many they are. The
@@ -12,8 +13,9 @@
 
 use crate::brake::{Brake, SLEEP_MAX};
 use crate::core::Core;
-use crate::write_back::SliceRoom;
-use std::cell::Cell;
+use crate::write_back::{SliceRoom, WriteBack};
+use pool::BlockAddr;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -22,18 +24,18 @@ const COST_FIRST_NS: u64 = 20_000;
 /// How often the delay is reckoned anew.
 const RECKON_EVERY: Duration = Duration::from_millis(2);
 thread_local! {
-    /// Blocks that this thread has taken and not paid for.
-    static TAKEN: Cell<u64> = const { Cell::new(0) };
+    /// Blocks of each slice that this thread has taken and not paid for.
+    static TAKEN: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// How fast blocks may be taken.
+/// How fast blocks of a slice may be taken.
 #[derive(Debug)]
 pub struct Pace {
     /// Blocks are written back: who takes some is to count them.
     on: AtomicBool,
     /// What one takes to be written back, ns.
     cost_ns: AtomicU64,
-    /// Who pays, or had no room and waited for some.
+    /// Who pays.
     pub brake: Brake<Delay>,
 }
 
@@ -56,14 +58,8 @@ impl Default for Pace {
 
 impl Pace {
     /// Whether blocks are to be counted.
-    #[inline]
-    pub fn is_on(&self) -> bool {
+    fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
-    }
-
-    /// Blocks are to be counted from now on, or no more.
-    pub fn set(&self, on: bool) {
-        self.on.store(on, Ordering::Relaxed);
     }
 
     /// So many blocks were written back in this time.
@@ -74,7 +70,7 @@ impl Pace {
     }
 }
 
-/// What a block costs while `room` is what the slices have, and they are not slowed down below
+/// What a block costs while `room` is what the slice has, and nobody is slowed down below
 /// `from` percent; `below` blocks of the tier are free.
 fn delay_of(room: SliceRoom, below: u64, from: u64, cost_ns: u64) -> Duration {
     let start = room.blocks * from / 100;
@@ -85,32 +81,75 @@ fn delay_of(room: SliceRoom, below: u64, from: u64, cost_ns: u64) -> Duration {
         .min(SLEEP_MAX)
 }
 
-impl Core {
-    /// The thread has taken so many blocks of slices.
-    #[inline]
-    pub fn count_taken(&self, blocks: usize) {
-        if self.write_back.pace.is_on() {
-            TAKEN.set(TAKEN.get() + blocks as u64);
+impl WriteBack {
+    /// Blocks of a slice are to be counted from now on, or no more. One thread says so for each.
+    pub fn set_pace(&self, slice: usize, on: bool) {
+        // ordering: a hint
+        if self.slices[slice].pace.on.swap(on, Ordering::Relaxed) != on {
+            match on {
+                true => self.paced.fetch_add(1, Ordering::Relaxed),
+                false => self.paced.fetch_sub(1, Ordering::Relaxed),
+            };
         }
+    }
+
+    /// Whether blocks of any slice are to be counted.
+    #[inline]
+    pub fn is_paced(&self) -> bool {
+        self.paced.load(Ordering::Relaxed) > 0
+    }
+
+    /// Time that changes were delayed by in all.
+    pub fn delayed(&self) -> Duration {
+        self.slices.iter().map(|slice| slice.pace.brake.slept()).sum()
+    }
+}
+
+impl Core {
+    /// The thread has taken these blocks of slices.
+    #[inline]
+    pub fn count_taken(&self, blocks: &[BlockAddr]) {
+        if self.write_back.is_paced() {
+            self.note_taken(blocks);
+        }
+    }
+
+    #[cold]
+    fn note_taken(&self, blocks: &[BlockAddr]) {
+        TAKEN.with_borrow_mut(|taken| {
+            for addr in blocks.iter().filter(|addr| addr.device().is_none()) {
+                let slice = usize::from(addr.slice());
+                if taken.len() <= slice {
+                    taken.resize(slice + 1, 0);
+                }
+                taken[slice] += 1;
+            }
+        });
     }
 
     /// Pays for the blocks that the thread has taken. It holds nothing.
     #[cold]
     pub fn pay(&self) {
-        let taken = TAKEN.take();
-        if taken == 0 {
-            return;
+        for (slice, own) in self.write_back.slices.iter().enumerate() {
+            let taken = TAKEN.with_borrow_mut(|taken| taken.get_mut(slice).map(std::mem::take));
+            match taken {
+                Some(taken) if taken > 0 && own.pace.is_on() => self.pay_for(slice, taken),
+                _ => {}
+            }
         }
-        let pace = &self.write_back.pace;
+    }
+
+    fn pay_for(&self, slice: usize, taken: u32) {
+        let pace = &self.write_back.slices[slice].pace;
         pace.brake.pay(|delay, now| {
             if delay.reckoned.is_none_or(|reckoned| now - reckoned > RECKON_EVERY) {
                 let from = (self.write_back.percent() + 100) / 2;
                 let below = self.pool.devices().iter().map(|device| device.space.free()).sum();
                 let cost = pace.cost_ns.load(Ordering::Relaxed);
-                delay.each = delay_of(self.slice_room(), below, from, cost);
+                delay.each = delay_of(self.room_in(slice), below, from, cost);
                 delay.reckoned = Some(now);
             }
-            delay.each * taken as u32
+            delay.each * taken
         });
     }
 }

@@ -111,7 +111,10 @@ impl Core {
         let bad = match crc {
             Ok(crc) if pmem::crc_fits(crc, view.crc) => None,
             Ok(_) if self.forget_page(view.addr) => Some(pool::Error::Away(view.addr).into()),
-            Ok(_) => Some(damaged_block(inode, block, view.addr)),
+            Ok(_) => {
+                self.withdraw(view.addr);
+                Some(damaged_block(inode, block, view.addr))
+            }
             Err(error) => Some(error),
         };
         if let Some(bad) = bad {

@@ -282,6 +282,7 @@ impl Core {
                 Err(error) => self.pool.note(format!("{error}; the block stays taken")),
             }
         }
+        self.keep_twins(&mut last);
         self.references.twins.forget(&last);
         self.free(&last);
     }

@@ -55,7 +55,7 @@ impl Core {
             self.pool.reclaim().gather_all();
             return Ok(());
         }
-        self.write_back.pace.brake.waits();
+        self.write_back.waits.fetch_add(1, Ordering::Relaxed);
         let moved = self.wait_for_write_back()?;
         if moved == 0 && refusals.gathered {
             return Err(Error::NoSpace);

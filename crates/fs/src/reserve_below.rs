@@ -22,18 +22,23 @@ impl Core {
         holes: &[u64],
         extents: &mut Vec<Extent>,
     ) -> Result<Vec<BlockAddr>> {
-        let below = self.take_below(holes.len() as u64, extents) as usize;
+        let below = self.take_below(None, holes.len() as u64, extents) as usize;
         let mut addrs: Vec<BlockAddr> = extents.iter().flat_map(Extent::blocks).collect();
         addrs.extend(self.take_placed(inode, &holes[below..], extents)?);
-        self.count_taken(addrs.len() - below);
+        self.count_taken(&addrs);
         Ok(addrs)
     }
 
-    /// Reserves holes on the tier that are reserved in slices, as far as it has room; gives how
-    /// many.
-    pub fn reserve_below(&self, inode: &Arc<Inode>, blocks: &[u64]) -> Result<u64> {
+    /// Reserves holes on the tier that are reserved in slices, as far as it has room, on the
+    /// devices near this slice first; gives how many.
+    pub fn reserve_below(
+        &self,
+        inode: &Arc<Inode>,
+        blocks: &[u64],
+        near: Option<u8>,
+    ) -> Result<u64> {
         let mut extents = Vec::new();
-        self.find_below(blocks.len() as u64, &mut extents);
+        self.find_below(near, blocks.len() as u64, &mut extents);
         let places: Vec<BlockAddr> = extents.iter().flat_map(Extent::blocks).collect();
         let done = self.change(|| self.reserve_there(inode, blocks, &places));
         let moved = *done.as_ref().unwrap_or(&0);

@@ -71,10 +71,7 @@ impl FileSystem {
                 core.background.store(true, Ordering::Relaxed);
                 let runner = core.clone();
                 threads.push(spawn("ns-checkpoint", move || runner.run_background())?);
-                if core.tier.is_some() {
-                    let runner = core.clone();
-                    threads.push(spawn("ns-write-back", move || runner.run_write_back())?);
-                }
+                threads.extend(core.start_writers()?);
                 let runner = core.clone();
                 if !core.pool.stale_slices().is_empty() {
                     threads.push(spawn("ns-resilver", move || runner.resilver(None))?);
@@ -367,7 +364,7 @@ impl FileSystem {
     }
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     std::thread::Builder::new().name(name.to_owned()).spawn(run).map_err(|source| {
         let path = format!("the thread {name}").into();
         Error::from(pool::Error::Io { path, source })

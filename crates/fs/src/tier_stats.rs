@@ -35,6 +35,8 @@ pub struct TierStats {
     pub device_blocks: u64,
     /// Of these free.
     pub device_blocks_free: u64,
+    /// Of these damaged ones, which are not used again until the pool is opened anew.
+    pub blocks_withdrawn: u64,
 }
 
 impl FileSystem {
@@ -44,8 +46,11 @@ impl FileSystem {
     }
 
     /// Lets go of what is cached of the capacity tier, if the pool has one; gives how many bytes.
+    /// What is being written back just now is waited for, so that its clean copies go, too.
     pub fn evict_caches(&self) -> Option<u64> {
-        self.core.tier.as_ref().map(tier::Tier::evict_all)
+        let tier = self.core.tier.as_ref()?;
+        self.core.write_back.wait();
+        Some(tier.evict_all())
     }
 }
 
@@ -61,14 +66,15 @@ impl Core {
             ahead_blocks: counts.ahead_blocks,
             written_blocks: counts.written_blocks,
             moved_blocks: self.write_back.blocks.load(Ordering::Relaxed),
-            delayed_ns: self.write_back.pace.brake.slept().as_nanos() as u64,
-            waits: self.write_back.pace.brake.waited(),
+            delayed_ns: self.write_back.delayed().as_nanos() as u64,
+            waits: self.write_back.waits.load(Ordering::Relaxed),
             cached_bytes: counts.cached_bytes,
             slice_blocks: room.blocks,
             slice_blocks_used: room.used(),
             slice_blocks_clean: room.copies,
             device_blocks: spaces().map(|space| space.blocks()).sum(),
             device_blocks_free: spaces().map(|space| space.free()).sum(),
+            blocks_withdrawn: spaces().map(|space| space.withdrawn.len()).sum(),
         })
     }
 }

@@ -1,6 +1,8 @@
 //! Where blocks that have several places have moved to: so that the others who name such a block
 //! name the one on the tier then, and it is not written there again for each.
 //!
+//! When the last place of one that moved is gone, it may stay as a clean copy (`clean.rs`).
+//!
 //! Known in DRAM only, for as long as both live: what is forgotten costs a block of the tier for
 //! each place, and nothing else. A block on the tier lives while its count is not none, and is
 //! forgotten before it is free. So under the lock of these, one that is known and has a count is
@@ -12,7 +14,7 @@ use crate::inode::Inode;
 use crate::moves::{Alive, Plan};
 use parking_lot::Mutex;
 use pool::BlockAddr;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -86,6 +88,34 @@ impl Core {
         self.log_moves(&alive, plan, planned)
     }
 
+    /// Keeps blocks of slices that nobody names any more as clean copies of those on the tier that
+    /// are the same, while there is room; the others stay in `last`.
+    ///
+    /// Who frees such a block of the tier has it forgotten here first, and lets go of its copy
+    /// then: he finds one that was kept before.
+    pub fn keep_twins(&self, last: &mut Vec<BlockAddr>) {
+        let twins = &self.references.twins;
+        let Some(tier) = self.tier.as_ref().filter(|_| twins.any.load(Ordering::Acquire)) else {
+            return;
+        };
+        let mut kept = HashSet::new();
+        for own in last.chunk_by(|one, next| one.slice() == next.slice()) {
+            if own[0].device().is_some() || self.is_crowded(own[0].slice()) {
+                continue;
+            }
+            let Pairs { below, above } = &mut *twins.pairs.lock();
+            for near in own {
+                let Some(far) = below.get(near).copied() else { continue };
+                if tier.keep(far, *near) {
+                    below.remove(near);
+                    above.remove(&far);
+                    kept.insert(*near);
+                }
+            }
+        }
+        last.retain(|addr| !kept.contains(addr));
+    }
+
     fn plan_twins(&self, inode: &Inode, blocks: &[u64], plan: &mut Plan) -> Result<()> {
         for block in blocks {
             let is = self.view_block(inode, *block)?;
@@ -100,7 +130,7 @@ impl Core {
     }
 
     /// The block on the tier that is the same as this shared one, with one more reference counted.
-    fn refer_to_twin(&self, near: BlockAddr) -> Result<Option<BlockAddr>> {
+    pub fn refer_to_twin(&self, near: BlockAddr) -> Result<Option<BlockAddr>> {
         let pairs = self.references.twins.pairs.lock();
         let Some(far) = pairs.below.get(&near).copied() else { return Ok(None) };
         Ok(self.refer_again(far)?.then_some(far))

@@ -113,7 +113,7 @@ impl Core {
         let end = offset + BLOCK_BYTES;
         let time = now();
         let (addr, was_reserved) = self.take_one(inode, block)?;
-        self.count_taken(1);
+        self.count_taken(&[addr]);
         let Some(turn) = self.delegation.turn(addr.slice(), Kind::Write) else {
             if !was_reserved {
                 self.pool.reclaim().give_one(addr);
@@ -211,7 +211,7 @@ impl Core {
         let takers = pieces.iter().zip(first..).filter(|(piece, _)| piece.takes_a_block());
         let mut extents = Vec::new();
         let addrs = self.take_blocks(inode, takers.map(|(_, block)| block), &mut extents)?;
-        self.count_taken(addrs.len());
+        self.count_taken(&addrs);
         let inline = in_record == InRecord::Bytes && self.inlines(inode, addrs.len());
         let mut in_flight = InFlight::none();
         let mut changes = Vec::with_capacity(pieces.len());

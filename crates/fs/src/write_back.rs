@@ -1,30 +1,34 @@
 //! Writing back: blocks that nobody wants soon move from the slices to the capacity tier.
 //! How they move is said in `moves.rs`.
 //!
-//! Who is cold: leaves with blocks in slices are in a line, those that changed longest ago first. A
-//! block that was written or read since its leaf came by last is let off once (a clock).
+//! Each slice is written back for itself: it has a line of leaves (`lines.rs`), a share of its
+//! blocks that may be in use, a pace for those who take some, and a thread on its node
+//! (`writer.rs`). A block that was written or read since its leaf came by last is let off once (a
+//! clock).
 
+use crate::cold::ColdLeaf;
 use crate::core::Core;
 use crate::error::Result;
 use crate::keys;
 use crate::leaf::LEAF_INDEX_MAX;
 use crate::leaf_value;
+use crate::lines::{Line, Place, Queue};
 use crate::pace::Pace;
 use crate::types::Ino;
 use crate::writer::Signals;
 use parking_lot::Mutex;
 use pool::Pool;
 use pool::tree::Key;
-use std::collections::{HashSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
+use tier::Tier;
 
 /// Blocks that are written together.
 pub const BATCH_BLOCKS: usize = 256;
 /// Leaves that are looked at before what was found in them is written.
 const BATCH_LEAVES: usize = 4096;
 
-/// What the slices hold, in blocks.
+/// What slices hold, in blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct SliceRoom {
     /// All of them.
@@ -36,90 +40,104 @@ pub struct SliceRoom {
 }
 
 impl SliceRoom {
+    fn new((blocks, free): (u64, u64), copies: u64) -> SliceRoom {
+        SliceRoom { blocks, free: free.min(blocks), copies: copies.min(blocks) }
+    }
+
     /// Those that are neither.
     pub fn used(&self) -> u64 {
         self.blocks.saturating_sub(self.free + self.copies)
     }
 }
 
-/// A leaf of a file.
-type Place = (Ino, u64);
-
-/// Leaves that may have blocks in slices: each once, the longest unchanged first.
+/// What is to be written back of one slice.
 #[derive(Debug, Default)]
-struct Line {
-    leaves: VecDeque<Place>,
-    listed: HashSet<Place>,
-    /// All that the trees had at open is in it.
-    is_filled: bool,
+pub struct SliceWriteBack {
+    /// Leaves with blocks there.
+    pub line: Line,
+    /// How fast its blocks may be taken meanwhile.
+    pub pace: Pace,
 }
 
 /// What is to be written back, and who waits for it.
 #[derive(Debug)]
 pub struct WriteBack {
-    /// The share of the slices' blocks, in percent, above which blocks are written back.
+    /// The share of a slice's blocks, in percent, above which some are written back.
     percent: u64,
-    /// How fast blocks may be taken meanwhile.
-    pub pace: Pace,
-    line: Mutex<Line>,
-    /// One fills it.
-    filling: Mutex<()>,
-    /// What its thread and those who wait for it tell each other.
+    /// By slice.
+    pub slices: Box<[SliceWriteBack]>,
+    /// Leaves that changed, and are not in the lines yet.
+    changed: Mutex<Queue>,
+    /// One deals them. Whether all that the trees had at open is dealt.
+    dealing: Mutex<bool>,
+    /// Slices whose blocks are to be counted when they are taken.
+    pub paced: AtomicUsize,
+    /// What the threads and those who wait for them tell each other.
     pub signals: Signals,
     /// Blocks that were written back, since open.
     pub blocks: AtomicU64,
+    /// How often a change found no room at all, and waited for some.
+    pub waits: AtomicU64,
+    /// Whose turn it is among the devices.
+    pub turn: AtomicUsize,
 }
 
 impl WriteBack {
     /// Nothing yet, in this pool.
     pub fn of(pool: &Pool) -> WriteBack {
+        let slices = pool.slices().len();
         WriteBack {
             percent: pool.options().write_back_percent().into(),
-            pace: Pace::default(),
-            line: Mutex::default(),
-            filling: Mutex::default(),
-            signals: Signals::default(),
+            slices: (0..slices).map(|_| SliceWriteBack::default()).collect(),
+            changed: Mutex::default(),
+            dealing: Mutex::default(),
+            paced: AtomicUsize::new(0),
+            signals: Signals::new(slices),
             blocks: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
+            turn: AtomicUsize::new(0),
         }
     }
 
-    /// The share of the slices' blocks, in percent, above which blocks are written back.
+    /// The share of a slice's blocks, in percent, above which some are written back.
     pub fn percent(&self) -> u64 {
         self.percent
     }
 
     /// A leaf changed.
     pub fn list(&self, ino: Ino, index: u64) {
-        let mut line = self.line.lock();
-        if line.listed.insert((ino, index)) {
-            line.leaves.push_back((ino, index));
+        self.changed.lock().add((ino, index));
+    }
+
+    /// A leaf may have blocks in this slice.
+    fn deal_to(&self, slice: u8, place: Place) {
+        if let Some(slice) = self.slices.get(usize::from(slice)) {
+            slice.line.list(place);
         }
     }
 
-    fn next(&self) -> Option<Place> {
-        let mut line = self.line.lock();
-        let place = line.leaves.pop_front()?;
-        line.listed.remove(&place);
-        Some(place)
-    }
-
-    fn len(&self) -> usize {
-        self.line.lock().leaves.len()
+    /// Waits for what is being written back just now. The caller holds nothing.
+    pub fn wait(&self) {
+        self.slices.iter().for_each(|slice| slice.line.wait());
     }
 }
 
 impl Core {
-    /// Whether more of the slices is in use, and not only on the tier's behalf, than is to be.
-    pub fn is_dirty(&self) -> bool {
-        let room = self.slice_room();
+    /// Whether more of a slice is in use, and not only on the tier's behalf, than is to be.
+    pub fn is_dirty(&self, slice: usize) -> bool {
+        let room = self.room_in(slice);
         room.used() * 100 > room.blocks * self.write_back.percent
     }
 
     /// What the slices hold.
     pub fn slice_room(&self) -> SliceRoom {
-        let (blocks, free) = self.pool.slice_blocks();
-        let copies = self.tier.as_ref().map_or(0, tier::Tier::copies);
-        SliceRoom { blocks, free: free.min(blocks), copies: copies.min(blocks) }
+        SliceRoom::new(self.pool.slice_blocks(), self.tier.as_ref().map_or(0, Tier::copies))
+    }
+
+    /// What one of them holds.
+    pub fn room_in(&self, slice: usize) -> SliceRoom {
+        let copies = self.tier.as_ref().map_or(0, |tier| tier.copies_in(slice));
+        SliceRoom::new(self.pool.blocks_in(slice), copies)
     }
 
     /// Blocks in all, and those that files can have, over all slices and devices.
@@ -128,75 +146,168 @@ impl Core {
         (all, free + self.slice_room().copies)
     }
 
-    /// Moves at least `want` blocks to the tier, if there are as many that can be moved and the
-    /// tier has room; gives how many it moved.
+    /// Moves at least `want` blocks of any slices to the tier, if there are as many that can be
+    /// moved and the tier has room; gives how many it moved.
     pub fn write_back(&self, want: u64) -> Result<u64> {
-        let Some(tier) = &self.tier else { return Ok(0) };
-        self.pool.check_writable()?;
-        self.fill_line()?;
         let mut moved = 0;
-        let mut begun = Instant::now();
-        // the second time round those that were let off are cold
-        let mut left = 2 * self.write_back.len();
-        while moved < want && left > 0 {
-            let (mut batch, mut count) = (Vec::new(), 0);
-            let mut data = Vec::new();
-            while count < BATCH_BLOCKS && batch.len() < BATCH_LEAVES && left > 0 {
-                let Some((ino, index)) = self.write_back.next() else { break };
-                left -= 1;
-                let (before, found) = (data.len(), self.cold_blocks(ino, index, &mut data));
-                let cold = match found {
-                    Ok(Some(cold)) => cold,
-                    Ok(None) => continue,
-                    Err(error) => {
-                        // others can be moved for all that
-                        tracing::warn!("looking for blocks to write back: {error}");
-                        data.truncate(before);
-                        continue;
-                    }
-                };
-                count += cold.blocks.len();
-                batch.push(cold);
+        for slice in 0..self.write_back.slices.len() {
+            if moved < want {
+                moved += self.write_back_of(slice, want - moved)?;
             }
-            if batch.is_empty() {
-                break;
-            }
-            let result = self.move_batch(tier, &batch, &data);
-            // there are more in these leaves, or not all may have been moved
-            batch.iter().for_each(|cold| self.write_back.list(cold.inode.ino, cold.index));
-            let done = result?;
-            if done == 0 && self.pool.devices().iter().all(|it| it.space.free() == 0) {
-                break;
-            }
-            moved += done;
-            let ended = Instant::now();
-            if done > 0 {
-                self.write_back.pace.wrote_back(done, ended - begun);
-            }
-            begun = ended;
-            self.write_back.blocks.fetch_add(done, Ordering::Relaxed);
         }
         Ok(moved)
     }
 
-    /// Lists all leaves that the trees have with blocks in slices, once after open.
-    fn fill_line(&self) -> Result<()> {
-        let _one = self.write_back.filling.lock();
-        if self.write_back.line.lock().is_filled {
+    /// The same with blocks of one slice.
+    pub fn write_back_of(&self, slice: usize, want: u64) -> Result<u64> {
+        let Some(tier) = &self.tier else { return Ok(0) };
+        self.pool.check_writable()?;
+        let line = &self.write_back.slices[slice].line;
+        let mut moved = 0;
+        // the second time round those that were let off are cold
+        for _ in 0..2 {
+            self.deal_until(|| !line.is_empty())?;
+            let end = line.end();
+            while moved < want {
+                match self.write_batch(tier, slice, end)? {
+                    Some(0) if self.is_full_below() => return Ok(moved),
+                    Some(done) => moved += done,
+                    None => break,
+                }
+                self.deal()?;
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Whether the tier has no room.
+    pub fn is_full_below(&self) -> bool {
+        self.pool.devices().iter().all(|it| it.space.free() == 0)
+    }
+
+    /// Writes some blocks of a slice back that are in leaves before this end of its line; gives how
+    /// many. `None`: there are no such leaves.
+    pub fn write_batch(&self, tier: &Tier, slice: usize, end: u64) -> Result<Option<u64>> {
+        let own = &self.write_back.slices[slice];
+        let begun = Instant::now();
+        let mut batch = own.line.begin();
+        let (mut found, mut data, mut count) = (Vec::new(), Vec::new(), 0);
+        for _ in 0..BATCH_LEAVES {
+            if count >= BATCH_BLOCKS {
+                break;
+            }
+            let Some((ino, index)) = batch.take(end) else { break };
+            let before = data.len();
+            match self.cold_blocks((ino, index), slice as u8, batch.takes_all, &mut data) {
+                Ok(Some(cold)) => {
+                    count += cold.blocks.len();
+                    found.push(cold);
+                }
+                Ok(None) => batch.forget_last(),
+                Err(error) => {
+                    // others can be moved for all that
+                    tracing::warn!("looking for blocks to write back: {error}");
+                    data.truncate(before);
+                    batch.forget_last();
+                }
+            }
+        }
+        if found.is_empty() {
+            return Ok(None);
+        }
+        let wanted: usize = found.iter().map(ColdLeaf::len).sum();
+        let is_all = !batch.takes_all || found.iter().all(|cold| !cold.more);
+        let done = self.move_batch(tier, &found, &data)?;
+        if done == wanted as u64 && is_all {
+            batch.end_whole();
+        }
+        if done > 0 {
+            own.pace.wrote_back(done, begun.elapsed());
+            self.write_back.blocks.fetch_add(done, Ordering::Relaxed);
+        }
+        Ok(Some(done))
+    }
+
+    /// Deals all leaves that have changed so far.
+    pub fn deal_all(&self) -> Result<()> {
+        self.deal_until(|| false)
+    }
+
+    /// The same until it is enough.
+    fn deal_until(&self, is_enough: impl Fn() -> bool) -> Result<()> {
+        let end = self.write_back.changed.lock().end();
+        loop {
+            let mut is_filled = self.write_back.dealing.lock();
+            self.deal_some(&mut is_filled)?;
+            // who deals is the only one: those that were taken are dealt
+            if is_enough() || self.write_back.changed.lock().taken() >= end {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Deals some.
+    fn deal(&self) -> Result<()> {
+        self.deal_some(&mut self.write_back.dealing.lock())
+    }
+
+    /// Deals some of the leaves that changed to the lines of the slices where they have blocks;
+    /// after open first of all those that the trees have.
+    fn deal_some(&self, is_filled: &mut bool) -> Result<()> {
+        if !*is_filled {
+            self.fill_lines()?;
+            *is_filled = true;
+        }
+        let mut places = Vec::new();
+        let mut changed = self.write_back.changed.lock();
+        while places.len() < BATCH_LEAVES
+            && let Some(place) = changed.take()
+        {
+            places.push(place);
+        }
+        drop(changed);
+        for place in places {
+            if let Err(error) = self.deal_leaf(place) {
+                // others can be moved for all that
+                tracing::warn!("looking for blocks to write back: {error}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Deals a leaf to the lines of the slices where it has blocks.
+    fn deal_leaf(&self, (ino, index): Place) -> Result<()> {
+        let Some(inode) = self.inode_to_cool(ino)? else { return Ok(()) };
+        loop {
+            let Some(leaf) = self.leaf(&inode, index)? else { return Ok(()) };
+            // one that is dead has got another one in its place, or none
+            let Some(lock) = leaf.lock() else { continue };
+            leaf.unlist();
+            drop(lock);
+            let mut last = None;
+            for slice in leaf.slices() {
+                if last.replace(slice) != Some(slice) {
+                    self.write_back.deal_to(slice, (ino, index));
+                }
+            }
             return Ok(());
         }
+    }
+
+    fn fill_lines(&self) -> Result<()> {
         for slice in 0..self.pool.slices().len() as u8 {
             self.pool.scan(slice, Key::MIN, Key::MAX, &mut |key, value| {
                 if key.object != 0 && key.kind == keys::MAP && key.index <= LEAF_INDEX_MAX {
-                    let named = leaf_value::decode(value).unwrap_or_default();
-                    if named.iter().any(|named| named.placed.addr.device().is_none()) {
-                        self.write_back.list(Ino(key.object), key.index);
+                    for named in leaf_value::decode(value).unwrap_or_default() {
+                        if named.placed.addr.device().is_none() {
+                            let place = (Ino(key.object), key.index);
+                            self.write_back.deal_to(named.placed.addr.slice(), place);
+                        }
                     }
                 }
                 true
             })?;
         }
-        self.write_back.line.lock().is_filled = true;
         Ok(())
     }
 }

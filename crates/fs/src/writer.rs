@@ -1,97 +1,179 @@
-//! The thread that writes back, and those who wait for it.
+//! The threads that write back, one for each slice on its node, and those who wait for them.
+//!
+//! Who found no room at all asks all of them, and goes on as soon as one has made some: a device
+//! that is slow, or hangs, keeps nobody waiting who could have a block of another slice.
 
 use crate::core::Core;
 use crate::error::Result;
 use crate::write_back::BATCH_BLOCKS;
 use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long the thread sleeps between looks at how much is in use.
+/// How long a thread sleeps between looks at how much is in use.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// What the thread and those who wait tell each other.
-#[derive(Debug, Default)]
+/// What the threads and those who wait tell each other.
+#[derive(Debug)]
 pub struct Signals {
     state: Mutex<State>,
-    asked: Condvar,
+    /// By slice.
+    asked: Box<[Condvar]>,
     done: Condvar,
 }
 
 #[derive(Debug)]
 struct State {
-    wanted: bool,
     stop: bool,
+    /// By slice.
+    rounds: Vec<Rounds>,
+}
+
+/// The rounds of one thread.
+#[derive(Debug)]
+struct Rounds {
+    wanted: bool,
     begun: u64,
     finished: u64,
-    /// Blocks that the last round moved, or why it moved none.
+    /// Blocks that the last one moved, or why it moved none.
     last: Result<u64>,
 }
 
-impl Default for State {
-    fn default() -> State {
-        State { wanted: false, stop: false, begun: 0, finished: 0, last: Ok(0) }
+impl Default for Rounds {
+    fn default() -> Rounds {
+        Rounds { wanted: false, begun: 0, finished: 0, last: Ok(0) }
+    }
+}
+
+impl Signals {
+    /// Nobody waits yet, for so many threads.
+    pub fn new(slices: usize) -> Signals {
+        let rounds = (0..slices).map(|_| Rounds::default()).collect();
+        Signals {
+            state: Mutex::new(State { stop: false, rounds }),
+            asked: (0..slices).map(|_| Condvar::new()).collect(),
+            done: Condvar::new(),
+        }
+    }
+}
+
+impl State {
+    /// What came of the rounds up to these, if it is known: some blocks, or nothing of any.
+    fn outcome(&self, targets: &[u64]) -> Option<Result<u64>> {
+        let ended = || {
+            let rounds = self.rounds.iter().zip(targets);
+            rounds.filter(|(own, target)| own.finished >= **target).map(|(own, _)| &own.last)
+        };
+        if let Some(moved) = ended().find(|last| last.as_ref().is_ok_and(|moved| *moved > 0)) {
+            return Some(moved.clone());
+        }
+        let is_over = self.stop || ended().count() == targets.len();
+        is_over.then(|| ended().find(|last| last.is_err()).cloned().unwrap_or(Ok(0)))
     }
 }
 
 impl Core {
-    /// Waits for blocks to be written back; gives how many were. Holding no lock.
+    /// Waits for blocks to be written back; gives how many were, of one slice at least. Holding no
+    /// lock.
     pub fn wait_for_write_back(&self) -> Result<u64> {
         if !self.background.load(Ordering::Relaxed) {
             return self.write_back(BATCH_BLOCKS as u64);
         }
-        let mut signal = self.write_back.signals.state.lock();
-        let target = signal.begun + 1;
-        while signal.finished < target && !signal.stop {
-            signal.wanted = true;
-            self.write_back.signals.asked.notify_one();
-            self.write_back.signals.done.wait(&mut signal);
+        let signals = &self.write_back.signals;
+        let mut state = signals.state.lock();
+        let targets: Vec<u64> = state.rounds.iter().map(|own| own.begun + 1).collect();
+        loop {
+            if let Some(outcome) = state.outcome(&targets) {
+                return outcome;
+            }
+            let own = state.rounds.iter_mut().zip(&targets).zip(&signals.asked);
+            for ((own, _), asked) in own.filter(|((own, target), _)| own.begun < **target) {
+                own.wanted = true;
+                asked.notify_one();
+            }
+            signals.done.wait(&mut state);
         }
-        signal.last.clone()
     }
 
-    /// The thread that writes back, until `stop_write_back`.
-    pub fn run_write_back(&self) {
+    /// Starts the threads that write back, if the pool has a capacity tier.
+    pub fn start_writers(self: &Arc<Core>) -> Result<Vec<JoinHandle<()>>> {
+        if self.tier.is_none() {
+            return Ok(Vec::new());
+        }
+        let start = |slice: usize| {
+            let core = self.clone();
+            let run = move || {
+                core.move_near(slice as u8);
+                core.run_writer(slice);
+            };
+            crate::system::spawn(&format!("ns-writer {slice}"), run)
+        };
+        (0..self.pool.slices().len()).map(start).collect()
+    }
+
+    /// Has the thread run on a slice's node; where that cannot be, it runs where it is.
+    fn move_near(&self, slice: u8) {
+        let cpus = self.pool.nodes().cpus_near(slice);
+        if self.pool.options().emulated.is_some() {
+            cpus.first().into_iter().for_each(|cpu| topology::assume_cpu(*cpu));
+        } else if let Err(error) = topology::pin_current_thread(cpus) {
+            tracing::warn!("who writes back slice {slice} runs anywhere: {error}");
+        }
+    }
+
+    /// The thread that writes back blocks of a slice, until `stop_write_back`.
+    fn run_writer(&self, slice: usize) {
+        let signals = &self.write_back.signals;
         loop {
-            self.tend_copies();
-            let mut signal = self.write_back.signals.state.lock();
-            if !signal.wanted && !signal.stop {
-                self.write_back.signals.asked.wait_for(&mut signal, LOOK_EVERY);
+            self.tend_copies(slice);
+            let mut state = signals.state.lock();
+            if !state.rounds[slice].wanted && !state.stop {
+                signals.asked[slice].wait_for(&mut state, LOOK_EVERY);
             }
-            if signal.stop {
+            if state.stop {
                 return;
             }
-            let is_wanted = std::mem::take(&mut signal.wanted);
-            if !is_wanted && !self.is_dirty() {
+            let is_wanted = std::mem::take(&mut state.rounds[slice].wanted);
+            drop(state);
+            if !is_wanted && !self.is_dirty(slice) {
                 continue;
             }
-            self.write_back.pace.set(true);
-            signal.begun += 1;
-            let own = signal.begun;
-            drop(signal);
-            let last = self.write_back(BATCH_BLOCKS as u64);
-            if let Err(error) = &last {
-                tracing::error!("writing back to the capacity tier: {error}");
-            }
-            let moved = *last.as_ref().unwrap_or(&0);
-            if moved == 0 || !self.is_dirty() {
-                // nothing that anybody could wait for
-                self.write_back.pace.set(false);
-            }
-            let mut signal = self.write_back.signals.state.lock();
-            (signal.finished, signal.last) = (own, last);
-            self.write_back.signals.done.notify_all();
-            if moved == 0 && !signal.stop {
+            let last = self.write_round(slice);
+            let mut state = signals.state.lock();
+            let is_idle = last.as_ref().is_ok_and(|moved| *moved == 0) || last.is_err();
+            let own = &mut state.rounds[slice];
+            (own.finished, own.last) = (own.begun, last);
+            signals.done.notify_all();
+            if is_idle && !state.stop {
                 // nothing can be moved now: not to be looked for without a pause
-                self.write_back.signals.asked.wait_for(&mut signal, LOOK_EVERY);
+                signals.asked[slice].wait_for(&mut state, LOOK_EVERY);
             }
         }
     }
 
-    /// Ends the thread that writes back.
+    fn write_round(&self, slice: usize) -> Result<u64> {
+        self.write_back.signals.state.lock().rounds[slice].begun += 1;
+        self.write_back.set_pace(slice, true);
+        let last = self.write_back_of(slice, BATCH_BLOCKS as u64);
+        if let Err(error) = &last {
+            tracing::error!("writing back to the capacity tier: {error}");
+        }
+        if *last.as_ref().unwrap_or(&0) == 0 || !self.is_dirty(slice) {
+            // nothing that anybody could wait for
+            self.write_back.set_pace(slice, false);
+        }
+        last
+    }
+
+    /// Ends the threads that write back.
     pub fn stop_write_back(&self) {
-        self.write_back.signals.state.lock().stop = true;
-        self.write_back.signals.asked.notify_all();
-        self.write_back.signals.done.notify_all();
+        let signals = &self.write_back.signals;
+        signals.state.lock().stop = true;
+        for asked in &signals.asked {
+            asked.notify_all();
+        }
+        signals.done.notify_all();
     }
 }

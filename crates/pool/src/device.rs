@@ -7,6 +7,7 @@
 
 use crate::addr::BlockAddr;
 use crate::error::{Error, Result};
+use crate::scatter::{Scatter, scatter_by_copy};
 use crate::space::Space;
 use crate::superblock::BLOCK_BYTES;
 use pmem::{Mapping, crc_fits};
@@ -49,6 +50,12 @@ pub trait Device: Debug + Send + Sync {
     /// Makes all transfers, in any order and side by side, and returns when they are done. On an
     /// error any of them may be.
     fn transfer(&self, transfers: &mut [Transfer<'_>]) -> io::Result<()>;
+
+    /// Reads runs of blocks into memory in pieces, side by side, and returns when all are read. On
+    /// an error any of them may be.
+    fn scatter(&self, runs: &mut [Scatter<'_>]) -> io::Result<()> {
+        scatter_by_copy(self, runs)
+    }
 
     /// What was written before is durable when this returns.
     fn sync(&self) -> io::Result<()>;

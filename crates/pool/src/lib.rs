@@ -35,6 +35,7 @@ mod replace;
 mod root;
 mod salvage;
 mod scan;
+mod scatter;
 mod scrub;
 mod slice;
 mod space;
@@ -45,6 +46,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 pub mod tree;
+mod withdrawn;
 
 pub use addr::BlockAddr;
 pub use bitmap::GROUP_BLOCKS;
@@ -75,6 +77,7 @@ pub use record::{
 pub use replace::replace_file;
 pub use root::INODE_COUNTER_MAX;
 pub use scan::Damage;
+pub use scatter::{Scatter, scatter_by_copy};
 pub use scrub::{ScrubPlace, Scrubbed};
 pub use slice::{Candidate, Slice};
 pub use spill::{SPILLED_BYTES_MAX, SPILLED_PAYLOAD_MAX, Spilled};

@@ -99,7 +99,7 @@ pub struct OpenOptions {
     pub salvage: bool,
     /// The devices of the capacity tier that were found.
     pub devices: Vec<Arc<dyn Device>>,
-    /// The share of the slices, in percent, above which blocks are written back to the capacity
+    /// The share of a slice, in percent, above which blocks of it are written back to the capacity
     /// tier; `None` is [`WRITE_BACK_PERCENT`].
     pub write_back_percent: Option<u8>,
     /// DRAM for blocks of the capacity tier, bytes for each node, shared by the slices on it;
@@ -122,14 +122,14 @@ pub enum Atime {
 /// DRAM that caches may use where nothing else is asked for.
 pub const MEMORY_BYTES: u64 = 1 << 30;
 
-/// The share of the slices, in percent, above which blocks are written back where nothing else is
-/// asked for.
+/// The share of a slice, in percent, above which blocks of it are written back where nothing else
+/// is asked for.
 pub const WRITE_BACK_PERCENT: u8 = 30;
 /// Most that can be asked for: what is behind it is for trees, and for who writes meanwhile.
 pub const WRITE_BACK_PERCENT_MAX: u8 = 90;
 
 impl OpenOptions {
-    /// The share of the slices, in percent, above which blocks are written back.
+    /// The share of a slice, in percent, above which blocks of it are written back.
     pub fn write_back_percent(&self) -> u8 {
         self.write_back_percent.unwrap_or(WRITE_BACK_PERCENT).min(WRITE_BACK_PERCENT_MAX)
     }
@@ -189,6 +189,8 @@ pub struct DeviceInfo {
     pub blocks: u64,
     /// Data blocks free.
     pub blocks_free: u64,
+    /// Damaged ones, which are not used again until the pool is opened anew.
+    pub blocks_withdrawn: u64,
 }
 
 /// The second copy of a slice.

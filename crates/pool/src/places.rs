@@ -21,6 +21,13 @@ impl Pool {
         }
     }
 
+    /// What is read of a block of a device is not what was written there: nobody else is to get
+    /// its place, until the pool is opened anew. Whether that is new.
+    pub fn withdraw(&self, addr: BlockAddr) -> bool {
+        let space = self.space_of(addr).filter(|_| addr.device().is_some());
+        space.is_some_and(|space| space.withdraw(addr.block()))
+    }
+
     /// The slice whose trees say of a block whether it is free, and how many places it has.
     pub fn home_of(&self, addr: BlockAddr) -> usize {
         addr.home(self.slices.len())

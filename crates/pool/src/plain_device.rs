@@ -3,13 +3,17 @@
 
 use crate::device::{Device, Transfer};
 use crate::error::{Error, Result};
+use crate::scatter::Scatter;
 use crate::superblock::BLOCK_BYTES;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Seek, SeekFrom};
+use std::io::{self, IoSliceMut, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+
+/// Pieces of memory that the kernel takes in one call.
+const PIECES_MAX: usize = 1024;
 
 /// A file or block device.
 #[derive(Debug)]
@@ -51,6 +55,27 @@ impl Device for PlainDevice {
             Transfer::Read(block, bytes) => self.file.read_exact_at(bytes, *block * BLOCK_BYTES),
             Transfer::Write(block, bytes) => self.file.write_all_at(bytes, *block * BLOCK_BYTES),
         })
+    }
+
+    fn scatter(&self, runs: &mut [Scatter<'_>]) -> io::Result<()> {
+        for run in runs {
+            let mut offset = run.block * BLOCK_BYTES;
+            let mut pieces: Vec<_> = run.into.iter_mut().map(|it| IoSliceMut::new(it)).collect();
+            let mut rest = &mut pieces[..];
+            while !rest.is_empty() {
+                let most = rest.len().min(PIECES_MAX);
+                match rustix::io::preadv(&self.file, &mut rest[..most], offset) {
+                    Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                    Ok(read) => {
+                        offset += read as u64;
+                        IoSliceMut::advance_slices(&mut rest, read);
+                    }
+                    Err(Errno::INTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        Ok(())
     }
 
     fn sync(&self) -> io::Result<()> {

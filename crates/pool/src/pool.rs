@@ -313,17 +313,32 @@ impl Pool {
 
     /// Blocks in all, and free ones, over all slices and devices.
     pub fn blocks(&self) -> (u64, u64) {
-        let (all, free) = self.slice_blocks();
-        let below = self.devices.iter().map(|device| &device.space);
-        below.fold((all, free), |(all, free), space| (all + space.blocks(), free + space.free()))
+        let held = self.reclaim.held_in();
+        let (slices, devices) = held.split_at(self.slices.len());
+        let below = self.devices.iter().zip(devices).map(|(device, held)| {
+            let space = &device.space;
+            (space.blocks(), (space.free() + held).min(space.blocks()))
+        });
+        sum(self.slices_held(slices).chain(below))
     }
 
     /// The same over all slices.
     pub fn slice_blocks(&self) -> (u64, u64) {
-        let all = self.slices.iter().map(|slice| slice.space.blocks()).sum();
-        let reserve: u64 = self.slices.iter().map(|slice| slice.space.reserve_min()).sum();
-        let free: u64 = self.slices.iter().map(|slice| slice.space.free()).sum();
-        (all, (free + self.reclaim.held()).saturating_sub(reserve))
+        sum(self.slices_held(&self.reclaim.held_in()))
+    }
+
+    /// The same of one slice.
+    pub fn blocks_in(&self, slice: usize) -> (u64, u64) {
+        self.slices_held(&self.reclaim.held_in()).nth(slice).unwrap_or_default()
+    }
+
+    /// Blocks of each slice, and its free ones, `held` of them between owners.
+    fn slices_held(&self, held: &[u64]) -> impl Iterator<Item = (u64, u64)> {
+        self.slices.iter().zip(held).map(|(slice, held)| {
+            let space = &slice.space;
+            let free = (space.free() + held).saturating_sub(space.reserve_min());
+            (space.blocks(), free.min(space.blocks()))
+        })
     }
 
     /// What the pool says about itself.
@@ -344,6 +359,11 @@ impl Pool {
     }
 }
 
+/// Blocks in all, and free ones, of these together.
+fn sum(parts: impl Iterator<Item = (u64, u64)>) -> (u64, u64) {
+    parts.fold((0, 0), |(all, free), part| (all + part.0, free + part.1))
+}
+
 fn device_info(index: u32, it: &Capacity) -> DeviceInfo {
     DeviceInfo {
         path: it.device.path(),
@@ -352,6 +372,7 @@ fn device_info(index: u32, it: &Capacity) -> DeviceInfo {
         node: it.device.node(),
         blocks: it.space.blocks(),
         blocks_free: it.space.free(),
+        blocks_withdrawn: it.space.withdrawn.len(),
     }
 }
 

@@ -17,6 +17,7 @@ use crate::space::{Purpose, Run, Space};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, epoch, recent_cpu, sleep, yield_now};
 use crossbeam_utils::CachePadded;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64 as Account;
 use topology::place_of;
 
 /// Blocks that go through an epoch together.
@@ -47,6 +48,9 @@ pub struct Reclaim {
     cpus: Box<[CachePadded<Mutex<CpuBlocks>>]>,
     /// Blocks that wait for readers.
     waiting: AtomicU64,
+    /// The same for each slice, and behind these for each device. Nobody waits for what they say,
+    /// so they are in no model.
+    waiting_in: Box<[Account]>,
     /// `sync` domain: blocks that wait for the open epoch to close; `None` in the other domains.
     open_epoch: Option<Mutex<Vec<BlockAddr>>>,
 }
@@ -78,7 +82,20 @@ impl Reclaim {
         let none = || CpuBlocks { free: vec![Vec::new(); spaces.len()], retired: Vec::new() };
         let cpus = (0..cpus.max(1)).map(|_| CachePadded::new(Mutex::new(none()))).collect();
         let open_epoch = synced.then(Mutex::default);
-        Reclaim { spaces, below, cpus, waiting: AtomicU64::new(0), open_epoch }
+        let waiting_in = (0..spaces.len() + below.len()).map(|_| Account::new(0)).collect();
+        Reclaim { spaces, below, cpus, waiting: AtomicU64::new(0), waiting_in, open_epoch }
+    }
+
+    /// Where what is kept for each slice, and behind these for each device, has a block's.
+    fn place(&self, addr: BlockAddr) -> usize {
+        match addr.device() {
+            Some(device) => self.spaces.len() + device,
+            None => usize::from(addr.slice()),
+        }
+    }
+
+    fn waiting_in(&self, addr: BlockAddr) -> &Account {
+        &self.waiting_in[self.place(addr)]
     }
 
     #[inline]
@@ -266,6 +283,9 @@ impl Reclaim {
             return;
         }
         self.waiting.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        for own in batch.chunk_by(|one, next| one.slice() == next.slice()) {
+            self.waiting_in(own[0]).fetch_add(own.len() as u64, Ordering::Relaxed);
+        }
         let reclaim = self.clone();
         let guard = epoch::pin();
         guard.defer(move || reclaim.free(batch));
@@ -285,7 +305,8 @@ impl Reclaim {
                 batch.shrink_to_fit();
             }
             // most are of one slice: their numbers take the addresses' place in memory
-            let blocks = batch.into_iter().map(BlockAddr::block).collect();
+            let blocks: Vec<u64> = batch.into_iter().map(BlockAddr::block).collect();
+            self.waiting_in(last).fetch_sub(blocks.len() as u64, Ordering::Relaxed);
             self.space(last).give_batch(blocks);
             batch = rest;
         }
@@ -320,6 +341,23 @@ impl Reclaim {
             .sum();
         let epoch = self.open_epoch.as_ref().map_or(0, |held| held.lock().len());
         cached as u64 + epoch as u64 + self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// The same of each slice, and behind these of each device.
+    pub fn held_in(&self) -> Vec<u64> {
+        let mut held: Vec<u64> =
+            self.waiting_in.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+        for cpu in &self.cpus {
+            let cpu = cpu.lock();
+            for (held, free) in held.iter_mut().zip(&cpu.free) {
+                *held += free.len() as u64;
+            }
+            cpu.retired.iter().for_each(|addr| held[self.place(*addr)] += 1);
+        }
+        if let Some(epoch) = &self.open_epoch {
+            epoch.lock().iter().for_each(|addr| held[self.place(*addr)] += 1);
+        }
+        held
     }
 
     /// Gathers all free blocks in the groups: the caches', and what no reader holds any more.

@@ -8,6 +8,7 @@
 //! checkpoint itself work on a full pool.
 
 use crate::bitmap::{GROUP_BLOCKS, GroupBits, WORDS};
+use crate::withdrawn::Withdrawn;
 use locks::Mutex;
 use pmem::{Fault, fails};
 use std::ops::Range;
@@ -77,6 +78,8 @@ pub struct Space {
     /// Free blocks in the groups, as of the last change.
     free_hint: AtomicU64,
     freed_twice: AtomicBool,
+    /// Blocks that nobody is to get any more.
+    pub withdrawn: Withdrawn,
 }
 
 impl Space {
@@ -94,6 +97,7 @@ impl Space {
             returned: Mutex::default(),
             free_hint,
             freed_twice: AtomicBool::new(false),
+            withdrawn: Withdrawn::default(),
         }
     }
 
@@ -263,7 +267,7 @@ impl Space {
     /// Gives blocks back to their groups.
     pub fn give(&self, blocks: &[u64]) {
         let mut groups = self.groups.lock();
-        for &block in blocks {
+        for block in blocks.iter().copied().filter(|block| !self.withdrawn.has(*block)) {
             if !groups.clear(self, block) {
                 // two owners let go of it: the trees were damaged before
                 self.freed_twice.store(true, Ordering::Relaxed);

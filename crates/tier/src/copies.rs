@@ -70,12 +70,8 @@ impl Copies {
         self.len() > 0 && self.part(of).lock().has(of)
     }
 
-    /// A block has a copy from now on, which it had not.
-    pub fn put(&self, of: BlockAddr, near: BlockAddr) {
-        self.put_if(of, near, || true);
-    }
-
-    /// The same if it has none, and it still `is` what was copied; false: nobody has the copy.
+    /// A block has a copy from now on, if it has none, and still `is` what was copied; false:
+    /// nobody has the copy.
     pub fn put_if(&self, of: BlockAddr, near: BlockAddr, is: impl FnOnce() -> bool) -> bool {
         let mut part = self.part(of).lock();
         let is_to_be = !part.has(of) && is();
@@ -99,13 +95,14 @@ impl Copies {
         Some(near)
     }
 
-    /// Lets go of up to so many that nobody read lately: the caller is to retire them.
-    pub fn evict(&self, count: u64) -> Vec<BlockAddr> {
+    /// Lets go of up to so many that nobody read lately and that `may` go: the caller is to retire
+    /// them.
+    pub fn evict(&self, count: u64, may: impl Fn(&BlockAddr) -> bool) -> Vec<BlockAddr> {
         let mut evicted = Vec::new();
         let mut empty = 0;
         while (evicted.len() as u64) < count && empty < PARTS {
             let next = self.hand.fetch_add(1, Ordering::Relaxed) as usize % PARTS;
-            match self.parts[next].lock().evict_one(|_| true) {
+            match self.parts[next].lock().evict_one(&may) {
                 Some((_, near)) => {
                     self.let_go(near);
                     evicted.push(near);

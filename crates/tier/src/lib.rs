@@ -9,7 +9,7 @@
 //! again; what was fetched for a thread stays until the thread lets go of it, so that it makes
 //! progress however small the caches are.
 //!
-//! `unsafe` is in `uring`, `aligned` and `frames`.
+//! `unsafe` is in `uring`, `part`, `aligned` and `frames`.
 
 mod aligned;
 mod cache;
@@ -23,6 +23,7 @@ mod load;
 mod object;
 mod open;
 mod page;
+mod part;
 mod read_blocks;
 mod tier;
 mod uring;

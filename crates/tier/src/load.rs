@@ -1,10 +1,9 @@
 //! Reading blocks of the devices into the memory of the caches.
 
-use crate::aligned::Blocks;
 use crate::frames::Frame;
 use crate::page::Page;
-use crate::tier::{Tier, transfer};
-use pool::{BLOCK_BYTES, BlockAddr, Capacity, Result, Transfer};
+use crate::tier::{Tier, scatter};
+use pool::{BlockAddr, Capacity, Result, Scatter};
 use std::sync::Arc;
 
 /// A block that is to be read, and its memory.
@@ -56,27 +55,16 @@ impl Tier {
     }
 }
 
-/// Reads blocks of one device, in the order in which they lie there, in one call. One block goes to
-/// its frame by itself; neighbours are one transfer, which frames anywhere in memory cannot take.
+/// Reads blocks of one device, in the order in which they lie there, in one call: neighbours
+/// together, and each straight into its frame.
 fn fill(devices: &[Capacity], loads: &mut [Load]) -> Result<()> {
     let Some(first) = loads.first().map(|load| load.addr) else { return Ok(()) };
-    let is_next = |one: &Load, next: &Load| one.addr.bits() + 1 == next.addr.bits();
-    let together = loads.chunk_by(is_next).map(<[Load]>::len).filter(|len| *len > 1);
-    let mut blocks = Blocks::new(together.sum());
-    let (mut rest, mut transfers) = (blocks.bytes_mut(), Vec::new());
-    for run in loads.chunk_by_mut(is_next) {
-        let (block, len) = (run[0].addr.block(), run.len());
-        let into = match run {
-            [load] => load.frame.bytes_mut(),
-            _ => rest.split_off_mut(..len * BLOCK_BYTES as usize).unwrap_or_default(),
-        };
-        transfers.push(Transfer::Read(block, into));
-    }
-    transfer(devices, first, &mut transfers)?;
-    let mut read = blocks.bytes().chunks_exact(BLOCK_BYTES as usize);
-    let runs = loads.chunk_by_mut(is_next).filter(|run| run.len() > 1);
-    for (load, bytes) in runs.flatten().zip(&mut read) {
-        load.frame.bytes_mut().copy_from_slice(bytes);
-    }
-    Ok(())
+    let runs = loads.chunk_by_mut(|one, next| one.addr.bits() + 1 == next.addr.bits());
+    let mut runs: Vec<Scatter<'_>> = runs
+        .map(|run| Scatter {
+            block: run[0].addr.block(),
+            into: run.iter_mut().map(|load| load.frame.bytes_mut()).collect(),
+        })
+        .collect();
+    scatter(devices, first, &mut runs)
 }

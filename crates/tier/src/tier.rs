@@ -7,7 +7,7 @@ use crate::held;
 use crate::load::Load;
 use crate::page::Page;
 use parking_lot::Mutex;
-use pool::{BLOCK_BYTES, BlockAddr, Capacity, Error, Extent, Reclaim, Result, Transfer};
+use pool::{BLOCK_BYTES, BlockAddr, Capacity, Error, Extent, Reclaim, Result, Scatter, Transfer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -133,10 +133,10 @@ impl Tier {
         Some(page)
     }
 
-    /// Blocks in DRAM that many looked at, where a cache has no room for more. The caller is to
-    /// [`promote`](Tier::promote) them.
-    pub fn take_hot(&self) -> Vec<BlockAddr> {
-        let mut hot = std::mem::take(&mut *self.hot.lock());
+    /// Blocks in DRAM that many looked at, where a cache has no room for more, and that are the
+    /// caller's `own`: he is to [`promote`](Tier::promote) them.
+    pub fn take_hot(&self, own: impl Fn(BlockAddr) -> bool) -> Vec<BlockAddr> {
+        let mut hot: Vec<BlockAddr> = self.hot.lock().extract_if(.., |addr| own(*addr)).collect();
         if !hot.is_empty() {
             let full: Vec<bool> = self.caches.iter().map(|cache| cache.is_full()).collect();
             hot.retain(|addr| full[self.cache_of(*addr)] && !self.is_near(*addr));
@@ -182,9 +182,10 @@ impl Tier {
         self.copies.has(addr)
     }
 
-    /// A block that has just got this place lies in a slice, too, where nobody owns it any more.
-    pub fn keep(&self, addr: BlockAddr, near: BlockAddr) {
-        self.copies.put(addr, near);
+    /// A block that is on the tier lies in a slice, too, where nobody owns it any more. False: it
+    /// has a copy already, and the caller is to retire that block.
+    pub fn keep(&self, addr: BlockAddr, near: BlockAddr) -> bool {
+        self.copies.put_if(addr, near, || true)
     }
 
     /// How many blocks lie in slices, too.
@@ -199,7 +200,15 @@ impl Tier {
 
     /// Lets go of up to so many of those that nobody read lately; gives how many.
     pub fn evict_copies(&self, count: u64) -> u64 {
-        let evicted = self.copies.evict(count);
+        let evicted = self.copies.evict(count, |_| true);
+        self.reclaim.retire(&evicted);
+        evicted.len() as u64
+    }
+
+    /// The same of those in one slice.
+    pub fn evict_copies_in(&self, slice: usize, count: u64) -> u64 {
+        let count = count.min(self.copies_in(slice));
+        let evicted = self.copies.evict(count, |near| usize::from(near.slice()) == slice);
         self.reclaim.retire(&evicted);
         evicted.len() as u64
     }
@@ -343,10 +352,23 @@ pub(crate) fn transfer(
     addr: BlockAddr,
     transfers: &mut [Transfer<'_>],
 ) -> Result<()> {
-    let device = addr.device().and_then(|device| devices.get(device));
-    let device =
-        device.ok_or_else(|| Error::Device(format!("{addr} is on no device of this pool")))?;
+    let device = device_of(devices, addr)?;
     device.device.transfer(transfers).map_err(|source| io(device, source))
+}
+
+/// Reads blocks of the device that this one is on into memory in pieces.
+pub(crate) fn scatter(
+    devices: &[Capacity],
+    addr: BlockAddr,
+    runs: &mut [Scatter<'_>],
+) -> Result<()> {
+    let device = device_of(devices, addr)?;
+    device.device.scatter(runs).map_err(|source| io(device, source))
+}
+
+fn device_of(devices: &[Capacity], addr: BlockAddr) -> Result<&Capacity> {
+    let device = addr.device().and_then(|device| devices.get(device));
+    device.ok_or_else(|| Error::Device(format!("{addr} is on no device of this pool")))
 }
 
 fn io(device: &Capacity, source: std::io::Error) -> Error {
@@ -358,7 +380,12 @@ pub fn read(devices: &[Capacity], first: BlockAddr, bytes: &mut [u8]) -> Result<
     transfer(devices, first, &mut [Transfer::Read(first.block(), bytes)])
 }
 
-/// What was written before is durable when this returns.
-pub fn sync(devices: &[Capacity]) -> Result<()> {
-    devices.iter().try_for_each(|device| device.device.sync().map_err(|source| io(device, source)))
+/// What was written before to the devices of these places is durable when this returns.
+pub fn sync(devices: &[Capacity], places: &[Extent]) -> Result<()> {
+    for (number, device) in devices.iter().enumerate() {
+        if places.iter().any(|place| place.addr.device() == Some(number)) {
+            device.device.sync().map_err(|source| io(device, source))?;
+        }
+    }
+    Ok(())
 }

@@ -6,9 +6,10 @@
 //! nothing is under way.
 
 use crate::aligned::{Blocks, is_aligned};
+use crate::part::{Call, Part};
 use io_uring::{IoUring, opcode, squeue, types};
-use parking_lot::{Condvar, Mutex};
-use pool::{BLOCK_BYTES, Device, Error, PlainDevice, Result, Transfer};
+use parking_lot::Mutex;
+use pool::{BLOCK_BYTES, Device, Error, PlainDevice, Result, Scatter, Transfer, scatter_by_copy};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::VecDeque;
 use std::fs::File;
@@ -21,6 +22,8 @@ use std::thread::JoinHandle;
 
 /// Transfers that are under way at one time.
 const DEPTH: u32 = 128;
+/// Pieces of memory that the kernel takes in one transfer.
+const PIECES_MAX: usize = 1024;
 /// The number of the wait that new work ends.
 const BELL: u64 = u64::MAX;
 
@@ -44,45 +47,6 @@ struct Queue {
 struct Waiting {
     parts: VecDeque<Part>,
     stop: bool,
-}
-
-/// A transfer, or what is left of it.
-#[derive(Debug)]
-struct Part {
-    writes: bool,
-    offset: u64,
-    memory: *mut u8,
-    len: usize,
-    call: Arc<Call>,
-}
-
-// SAFETY: the memory is the caller's, who waits until the part is done.
-unsafe impl Send for Part {}
-
-/// One call, and how much of it is not done.
-#[derive(Debug)]
-struct Call {
-    left: Mutex<(usize, Option<i32>)>,
-    done: Condvar,
-}
-
-impl Call {
-    fn part_done(&self, errno: Option<i32>) {
-        let mut left = self.left.lock();
-        left.0 -= 1;
-        left.1 = left.1.or(errno);
-        if left.0 == 0 {
-            self.done.notify_all();
-        }
-    }
-
-    fn wait(&self) -> io::Result<()> {
-        let mut left = self.left.lock();
-        while left.0 > 0 {
-            self.done.wait(&mut left);
-        }
-        left.1.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
-    }
 }
 
 /// Opens the file past the page cache; as it is where its file system does not know that.
@@ -184,8 +148,7 @@ impl Device for UringDevice {
                 })
             })
             .collect();
-        let left = Mutex::new((transfers.len(), None));
-        let call = Arc::new(Call { left, done: Condvar::new() });
+        let call = Call::of(transfers.len());
         let mut parts = Vec::with_capacity(transfers.len());
         for (transfer, detour) in transfers.iter_mut().zip(&mut detours) {
             let (block, writes, memory, len) = match transfer {
@@ -197,7 +160,8 @@ impl Device for UringDevice {
                 None => (memory, len),
             };
             let offset = block * BLOCK_BYTES;
-            parts.push(Part { writes, offset, memory, len, call: call.clone() });
+            let pieces = vec![libc::iovec { iov_base: memory.cast(), iov_len: len }];
+            parts.push(Part { writes, offset, pieces, call: call.clone() });
         }
         if parts.is_empty() {
             return Ok(());
@@ -211,6 +175,35 @@ impl Device for UringDevice {
             }
         }
         Ok(())
+    }
+
+    fn scatter(&self, runs: &mut [Scatter<'_>]) -> io::Result<()> {
+        if !runs.iter().all(|run| run.into.iter().all(|piece| is_aligned(piece))) {
+            // what does not lie as the device likes it goes by a detour
+            return scatter_by_copy(self, runs);
+        }
+        let parts = runs.iter().map(|run| run.into.len().div_ceil(PIECES_MAX));
+        let call = Call::of(parts.sum());
+        let mut parts = Vec::new();
+        for run in runs {
+            let mut offset = run.block * BLOCK_BYTES;
+            for pieces in run.into.chunks_mut(PIECES_MAX) {
+                let piece = |piece: &mut &mut [u8]| libc::iovec {
+                    iov_base: piece.as_mut_ptr().cast(),
+                    iov_len: piece.len(),
+                };
+                let pieces: Vec<_> = pieces.iter_mut().map(piece).collect();
+                let bytes: usize = pieces.iter().map(|piece| piece.iov_len).sum();
+                parts.push(Part { writes: false, offset, pieces, call: call.clone() });
+                offset += bytes as u64;
+            }
+        }
+        if parts.is_empty() {
+            return Ok(());
+        }
+        self.queue.add(parts);
+        // nothing between here and the end of the wait can unwind: the memory is lent
+        call.wait()
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -288,17 +281,26 @@ impl Worker {
             }
         };
         let file = types::Fd(self.file.as_raw_fd());
-        let len = part.len.min(1 << 30) as u32;
-        let entry = match part.writes {
-            true => opcode::Write::new(file, part.memory, len).offset(part.offset).build(),
-            false => opcode::Read::new(file, part.memory, len).offset(part.offset).build(),
+        let entry = match &part.pieces[..] {
+            [piece] => {
+                let (memory, len) = (piece.iov_base.cast(), piece.iov_len.min(1 << 30) as u32);
+                match part.writes {
+                    true => opcode::Write::new(file, memory, len).offset(part.offset).build(),
+                    false => opcode::Read::new(file, memory, len).offset(part.offset).build(),
+                }
+            }
+            pieces => {
+                let (list, count) = (pieces.as_ptr(), pieces.len() as u32);
+                opcode::Readv::new(file, list, count).offset(part.offset).build()
+            }
         };
         self.under_way[number] = Some(part);
         self.push(&entry.user_data(number as u64), number);
     }
 
     fn push(&mut self, entry: &squeue::Entry, number: usize) {
-        // SAFETY: the memory belongs to a call that waits until this part is done.
+        // SAFETY: the memory belongs to a call that waits until this part is done; the list of its
+        // pieces to the part, which stays among those under way so long.
         let pushed = unsafe { self.ring.submission().push(entry) };
         if pushed.is_err()
             && let Some(part) = self.under_way[number].take()
@@ -340,14 +342,10 @@ impl Worker {
             // the end of the file: of a device there is more
             0 => part.call.part_done(Some(libc::EIO)),
             errno @ ..0 => part.call.part_done(Some(-errno)),
-            bytes if (bytes as usize) < part.len => {
-                part.offset += bytes as u64;
-                // SAFETY: so many bytes of it are done, and there are more.
-                part.memory = unsafe { part.memory.add(bytes as usize) };
-                part.len -= bytes as usize;
-                self.start(part);
-            }
-            _ => part.call.part_done(None),
+            bytes => match part.advance(bytes as usize) {
+                true => part.call.part_done(None),
+                false => self.start(part),
+            },
         }
     }
 

@@ -1,7 +1,9 @@
 //! How much memory the caches take, and on which node it is.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use pool::{BLOCK_BYTES, BlockAddr, Capacity, Device, FormatOptions, OpenOptions, Pool, Transfer};
+use pool::{
+    BLOCK_BYTES, BlockAddr, Capacity, Device, FormatOptions, OpenOptions, Pool, Scatter, Transfer,
+};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
@@ -84,6 +86,56 @@ impl Tried {
             assert!(page.bytes().as_chunks().0.iter().all(|it| *it == addr.block().to_le_bytes()));
         }
     }
+}
+
+/// A device that is asked for pieces only.
+#[derive(Debug, Default)]
+struct Pieces {
+    /// Runs of each call: the first block, and how many pieces of one block each.
+    asked: Mutex<Vec<Vec<(u64, usize)>>>,
+}
+
+impl Device for Pieces {
+    fn bytes(&self) -> u64 {
+        1 << 40
+    }
+
+    fn transfer(&self, _: &mut [Transfer<'_>]) -> io::Result<()> {
+        Err(io::Error::other("what was read was to be copied"))
+    }
+
+    fn scatter(&self, runs: &mut [Scatter<'_>]) -> io::Result<()> {
+        let mut asked = Vec::new();
+        for run in runs {
+            asked.push((run.block, run.into.len()));
+            for (block, piece) in (run.block..).zip(&mut run.into) {
+                assert_eq!(piece.len(), BLOCK);
+                piece.as_chunks_mut().0.fill(block.to_le_bytes());
+            }
+        }
+        self.asked.lock().unwrap().push(asked);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn path(&self) -> String {
+        "pieces".to_owned()
+    }
+}
+
+/// Neighbours are one run of one call, and nothing lies between the device and the frames.
+#[test]
+fn blocks_are_read_straight_into_the_frames_of_the_cache() {
+    let mut tried = tried(&[None], MIB);
+    let device = Arc::new(Pieces::default());
+    tried.devices[0].device = device.clone();
+    tried.fetch(100, 1);
+    tried.fetch(98, 20);
+    let asked = std::mem::take(&mut *device.asked.lock().unwrap());
+    assert_eq!(asked, [vec![(100, 1)], vec![(98, 2), (101, 17)]]);
 }
 
 /// Memory of this process that is no file's, bytes.

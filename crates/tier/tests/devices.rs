@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{BLOCK, everybody_finds_his_own, filled};
+use common::{BLOCK, everybody_finds_his_own, filled, neighbours_find_their_pieces};
 use pool::{BLOCK_BYTES, Device, PlainDevice, Transfer};
 use std::path::Path;
 use tier::UringDevice;
@@ -50,6 +50,17 @@ fn what_lies_behind_the_end_is_an_error() {
         assert!(device.transfer(&mut [Transfer::Read(BLOCKS + 5, &mut room)]).is_err());
         device.transfer(&mut [Transfer::Read(BLOCKS - 2, &mut room)]).unwrap();
         device.transfer(&mut []).unwrap();
+    }
+}
+
+#[test]
+fn neighbours_are_read_into_memory_in_pieces() {
+    for scratch in scratches() {
+        let path = file(&scratch);
+        neighbours_find_their_pieces(&PlainDevice::open(&path, false).unwrap());
+        if let Some(device) = UringDevice::open(&path, false).unwrap() {
+            neighbours_find_their_pieces(&device);
+        }
     }
 }
 

@@ -22,12 +22,15 @@ pub struct DeviceFacts {
     pub blocks: u64,
     /// Data blocks free.
     pub blocks_free: u64,
+    /// Damaged ones, which are not used again until the pool is opened anew.
+    #[serde(default)]
+    pub blocks_withdrawn: u64,
 }
 
 impl From<DeviceInfo> for DeviceFacts {
     fn from(info: DeviceInfo) -> DeviceFacts {
-        let DeviceInfo { path, index, bytes, node, blocks, blocks_free } = info;
-        DeviceFacts { index, path, node, bytes, blocks, blocks_free }
+        let DeviceInfo { path, index, bytes, node, blocks, blocks_free, blocks_withdrawn } = info;
+        DeviceFacts { index, path, node, bytes, blocks, blocks_free, blocks_withdrawn }
     }
 }
 
@@ -64,6 +67,9 @@ pub struct TierFacts {
     pub device_blocks: u64,
     /// Of these free.
     pub device_blocks_free: u64,
+    /// Of these damaged ones, which are not used again until the pool is opened anew.
+    #[serde(default)]
+    pub blocks_withdrawn: u64,
 }
 
 impl From<TierStats> for TierFacts {
@@ -82,6 +88,7 @@ impl From<TierStats> for TierFacts {
             slice_blocks_used: stats.slice_blocks_used,
             device_blocks: stats.device_blocks,
             device_blocks_free: stats.device_blocks_free,
+            blocks_withdrawn: stats.blocks_withdrawn,
         }
     }
 }

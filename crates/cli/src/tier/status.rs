@@ -24,6 +24,8 @@ struct Status<'a> {
     device_bytes: u64,
     device_used_bytes: u64,
     used_percent: f64,
+    /// Damaged places, which are not used again until the pool is opened anew.
+    withdrawn_bytes: u64,
     cached_bytes: u64,
     hits: u64,
     hit_percent: Option<f64>,
@@ -60,6 +62,7 @@ fn status<'a>(pool: &Path, mounted: bool, facts: &'a Facts, tier: TierFacts) -> 
         device_bytes: bytes(tier.device_blocks),
         device_used_bytes: bytes(tier.device_blocks.saturating_sub(tier.device_blocks_free)),
         used_percent: tier.used_percent(),
+        withdrawn_bytes: bytes(tier.blocks_withdrawn),
         cached_bytes: tier.cached_bytes,
         hits: tier.hits,
         hit_percent: tier.hit_percent(),
@@ -87,6 +90,10 @@ fn text(status: &Status<'_>) -> String {
         show(status.device_bytes),
         status.used_percent,
     );
+    if status.withdrawn_bytes > 0 {
+        let withdrawn = show(status.withdrawn_bytes);
+        text.push_str(&format!("withdrawn   {withdrawn} of damaged places on devices\n"));
+    }
     // who opened the pool for this has done nothing yet
     if status.mounted {
         let found = match status.hit_percent {

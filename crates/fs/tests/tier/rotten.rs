@@ -4,7 +4,7 @@
 use crate::MIB;
 use crate::common::{content, find, make, pattern, scratch, snapshot, watched};
 use crate::faulty::{Fault, Faulty, opened, reopened, write_back_all};
-use fs::{CheckReport, ExtentOn, FileSystem, Handle, ScrubReport};
+use fs::{CheckReport, ExtentOn, FileSystem, Handle, Ino, ScrubReport};
 use pool::{BLOCK_BYTES, Device, Transfer};
 use std::sync::Arc;
 use std::time::Duration;
@@ -131,6 +131,49 @@ fn without_a_whole_copy_it_stays_damaged() {
     fs.write(&file, 9 * BLOCK_BYTES, &data[9 * 4096..10 * 4096]).unwrap();
     assert!(scrub(&fs).findings.is_empty());
     assert!(content(&fs, &file) == data);
+}
+
+/// Not until the pool is opened anew.
+#[test]
+fn a_damaged_place_is_not_used_again() {
+    for by_scrub in [false, true] {
+        let scratch = scratch();
+        let dir = scratch.path().join("pool");
+        let (fs, device) = opened(&dir);
+        let (file, data) = written_back(&fs, MIB);
+        fs.evict_caches();
+        let at = place(&fs, &file, 9);
+        rot(&device, at);
+        match by_scrub {
+            true => assert_eq!(scrub(&fs).findings.len(), 1),
+            false => drop(fs.read(&file, 9 * BLOCK_BYTES, &mut [0; 4096]).unwrap_err()),
+        }
+        let stats = || fs.tier_stats().unwrap();
+        assert_eq!((stats().blocks_withdrawn, fs.info().devices[0].blocks_withdrawn), (1, 1));
+        drop(file);
+        fs.unlink(Ino::ROOT, b"file").unwrap();
+        // all that the device has, whoever had it before
+        let full = make(&fs, "full");
+        let (mut written, mut moved) = (0, 1);
+        while moved > 0 {
+            fs.write(&full, written, &data).unwrap();
+            written += MIB;
+            moved = fs.write_back_all().unwrap();
+        }
+        let (extents, _) = fs.extents(full.ino(), 0, usize::MAX).unwrap();
+        let below = extents.iter().filter(|extent| extent.on == ExtentOn::Device(0));
+        let below: Vec<_> =
+            below.map(|it| it.at / BLOCK_BYTES..(it.at + it.bytes) / BLOCK_BYTES).collect();
+        let count: u64 = below.iter().map(|blocks| blocks.end - blocks.start).sum();
+        assert_eq!(count, stats().device_blocks - 1, "all others");
+        assert!(!below.iter().any(|blocks| blocks.contains(&at)), "by scrub: {by_scrub}");
+        fs.close().unwrap();
+        drop((full, fs, device));
+        assert!(fs::check(&dir).unwrap().findings.is_empty());
+        let (fs, _device) = reopened(&dir);
+        let stats = fs.tier_stats().unwrap();
+        assert_eq!((stats.blocks_withdrawn, stats.device_blocks_free), (0, 1), "it is free");
+    }
 }
 
 /// Each of the places of a block gets a whole one.

@@ -1,6 +1,7 @@
 //! Blocks that several places have, on the tier.
 
 use crate::common::{TestPool, make, pattern, random};
+use crate::faulty::write_back_all;
 use crate::larger::Shadow;
 use crate::{MIB, pool, tiered};
 use fs::{FileSystem, Ino};
@@ -59,6 +60,41 @@ fn a_block_with_many_places_takes_one_on_the_tier() {
         let fs = pool.start();
         assert_eq!(used(&fs).0, 0, "every place came back");
     }
+}
+
+/// One for all places: it is read for each of them, counts once, and ends with the last.
+#[test]
+fn a_block_with_many_places_leaves_one_clean_copy() {
+    let pool = pool(2, 32 * MIB, &[64 * MIB]);
+    let fs = pool.start();
+    let before = fs.statfs();
+    let mut first = Shadow::make(&fs, "first");
+    first.write(&fs, 0, &pattern(1, 4 * MIB as usize));
+    let mut second = clone(&fs, &first, "second");
+    let third = clone(&fs, &second, "third");
+    write_back_all(&fs, 3 * 1024);
+    let stats = || fs.tier_stats().unwrap();
+    assert_eq!((used(&fs).0, stats().slice_blocks_clean), (1024, 1024), "{:?}", stats());
+    let taken = before.blocks_free - fs.statfs().blocks_free;
+    assert!((1024..1400).contains(&taken), "{taken} blocks: the copies are as good as free");
+    [&first, &second, &third].iter().for_each(|shadow| shadow.assert_all(&fs));
+    assert_eq!((stats().read_blocks, stats().cached_bytes), (0, 0), "{:?}", stats());
+    second.write(&fs, 0, &pattern(2, MIB as usize));
+    assert_eq!(stats().slice_blocks_clean, 1024, "others have those still");
+    drop((first, third));
+    for name in ["first", "third"] {
+        fs.unlink(Ino::ROOT, name.as_bytes()).unwrap();
+    }
+    assert_eq!(stats().slice_blocks_clean, 768, "nobody has what 256 are copies of");
+    second.assert_all(&fs);
+    drop(second);
+    fs.unlink(Ino::ROOT, b"second").unwrap();
+    assert_eq!(stats().slice_blocks_clean, 0);
+    fs.close().unwrap();
+    drop(fs);
+    pool.assert_clean();
+    let fs = pool.start();
+    assert_eq!(used(&fs).0, 0, "every place came back");
 }
 
 /// Copies on a pool whose slices could not hold one of them; where they are forgotten to be the
