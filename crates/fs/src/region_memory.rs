@@ -11,33 +11,46 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::system::FileSystem;
 use crate::types::ATOMIC_WRITE_BYTES_MAX;
-use parking_lot::RwLock;
+use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
 use pmem::Process;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// By their first address, where they end.
-static RANGES: RwLock<BTreeMap<usize, usize>> = RwLock::new(BTreeMap::new());
-/// How many there are: without any, this is all that a call looks at.
-static COUNT: AtomicUsize = AtomicUsize::new(0);
+/// First address and end of each, ascending: who looks takes no lock, as every call does.
+static RANGES: ArcSwapOption<Vec<(usize, usize)>> = ArcSwapOption::const_empty();
+/// One changes them at a time.
+static CHANGES: Mutex<()> = Mutex::new(());
+/// All that there ever were lie between these: most bytes of callers do not.
+static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
+static HIGHEST: AtomicUsize = AtomicUsize::new(0);
+
+/// Changes the list.
+fn change(act: impl FnOnce(&mut Vec<(usize, usize)>)) {
+    let _one = CHANGES.lock();
+    let mut ranges = RANGES.load_full().map_or_else(Vec::new, |ranges| ranges.to_vec());
+    act(&mut ranges);
+    ranges.sort_unstable();
+    RANGES.store(Some(Arc::new(ranges)));
+}
 
 /// Addresses that are a region's, until it is dropped: before they are anything else's.
 #[derive(Debug)]
 pub struct RegionMemory {
     start: usize,
-    /// Who noted them: a forked child may find the list locked for ever.
+    /// Who noted them: a forked child may find the list locked for ever, and keeps its copy.
     process: Process,
 }
 
 impl RegionMemory {
     /// Notes them.
     pub fn new(addresses: Range<usize>) -> RegionMemory {
-        RANGES.write().insert(addresses.start, addresses.end);
+        change(|ranges| ranges.push((addresses.start, addresses.end)));
         // ordering: who is given an address of the region comes after this
-        COUNT.fetch_add(1, Ordering::Release);
+        LOWEST.fetch_min(addresses.start, Ordering::Release);
+        HIGHEST.fetch_max(addresses.end, Ordering::Release);
         RegionMemory { start: addresses.start, process: Process::here() }
     }
 }
@@ -45,8 +58,7 @@ impl RegionMemory {
 impl Drop for RegionMemory {
     fn drop(&mut self) {
         if self.process.is_here() {
-            RANGES.write().remove(&self.start);
-            COUNT.fetch_sub(1, Ordering::Release);
+            change(|ranges| ranges.retain(|(start, _)| *start != self.start));
         }
     }
 }
@@ -55,16 +67,21 @@ impl Drop for RegionMemory {
 #[inline]
 pub fn is_region_memory(bytes: &[u8]) -> bool {
     // ordering: see `new`
-    COUNT.load(Ordering::Acquire) > 0 && lies_in_region(bytes)
+    let start = bytes.as_ptr() as usize;
+    start < HIGHEST.load(Ordering::Acquire)
+        && start + bytes.len() > LOWEST.load(Ordering::Acquire)
+        && lies_in_region(bytes)
 }
 
 #[cold]
 fn lies_in_region(bytes: &[u8]) -> bool {
     let start = bytes.as_ptr() as usize;
     let end = start + bytes.len();
-    let ranges = RANGES.read();
+    let ranges = RANGES.load();
+    let Some(ranges) = ranges.as_deref() else { return false };
     // regions do not overlap: of those that begin before the end, the last one ends last
-    ranges.range(..end).next_back().is_some_and(|(_, stop)| *stop > start)
+    let before = ranges.partition_point(|(from, _)| *from < end);
+    before.checked_sub(1).and_then(|last| ranges.get(last)).is_some_and(|(_, stop)| *stop > start)
 }
 
 /// Bytes that lie in no region: these, or a copy of them.
