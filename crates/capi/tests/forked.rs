@@ -5,7 +5,13 @@ use engine::{File, FormatOptions, LockKind, OpenFlags, Pool, ReadDir, Region, Re
 use engine::{RegionSettings, SliceSpec, Transaction};
 use std::borrow::Borrow;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A child has a copy of all descriptors, those of other tests' pools among them.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The regions of a pool, for a transaction that has the pool itself.
 #[derive(Debug)]
@@ -147,6 +153,7 @@ fn stored(dir: &Path) -> Vec<Vec<u8>> {
 
 #[test]
 fn every_call_of_a_forked_child_is_refused() {
+    let _one = alone();
     let scratch = scratch();
     let mut all = All::of(&scratch.path().join("pool"));
     in_child(|| all.is_refused());
@@ -158,6 +165,7 @@ fn every_call_of_a_forked_child_is_refused() {
 
 #[test]
 fn what_a_forked_child_drops_stays_with_its_parent() {
+    let _one = alone();
     let scratch = scratch();
     let dir = scratch.path().join("pool");
     let all = All::of(&dir);
@@ -182,6 +190,7 @@ fn what_a_forked_child_drops_stays_with_its_parent() {
 /// Its threads are not there: who waited for them would wait for ever.
 #[test]
 fn the_last_of_a_pool_can_be_dropped_in_a_forked_child() {
+    let _one = alone();
     let scratch = scratch();
     let dir = scratch.path().join("pool");
     let All { pool, orphan, list, region, transaction } = All::of(&dir);

@@ -12,7 +12,7 @@ use pmem::Process;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// Answers to a load that waits.
 const NO_ANSWER: u32 = 0;
@@ -44,6 +44,8 @@ struct Entry {
     start: AtomicUsize,
     end: AtomicUsize,
     pipe: AtomicI32,
+    /// Whose memory it is: a forked child may have regions of its own, but none of its parent's.
+    process: AtomicU64,
     next: AtomicPtr<Entry>,
 }
 
@@ -55,7 +57,6 @@ static HANDLER: OnceLock<Option<Handler>> = OnceLock::new();
 /// What the handler knows.
 struct Handler {
     before: libc::sigaction,
-    process: Process,
 }
 
 // SAFETY: numbers, and functions that any thread may call.
@@ -70,9 +71,11 @@ impl Entry {
         let version = self.version.load(Ordering::Acquire);
         let range = self.start.load(Ordering::Relaxed)..self.end.load(Ordering::Relaxed);
         let pipe = self.pipe.load(Ordering::Relaxed);
+        let process = self.process.load(Ordering::Relaxed);
         fence(Ordering::Acquire);
         let is_whole = version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version;
-        (is_whole && range.contains(&address)).then_some(pipe)
+        let is_ours = || process == Process::here().number();
+        (is_whole && range.contains(&address) && is_ours()).then_some(pipe)
     }
 
     /// Whose memory it is from now on. The caller has the list.
@@ -83,6 +86,7 @@ impl Entry {
         self.start.store(memory.start, Ordering::Relaxed);
         self.end.store(memory.end, Ordering::Relaxed);
         self.pipe.store(pipe, Ordering::Relaxed);
+        self.process.store(Process::here().number(), Ordering::Relaxed);
         self.version.store(version.wrapping_add(2), Ordering::Release);
     }
 }
@@ -206,7 +210,7 @@ fn install() -> Option<Handler> {
     ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
     // SAFETY: both structures are whole; until this returns nobody has a region.
     let done = unsafe { libc::sigaction(libc::SIGSEGV, &ours, &mut before) };
-    (done == 0).then_some(Handler { before, process: Process::here() })
+    (done == 0).then_some(Handler { before })
 }
 
 extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
@@ -216,7 +220,7 @@ extern "C" fn handle(signal: libc::c_int, info: *mut libc::siginfo_t, context: *
         let errno = *libc::__errno_location();
         // what somebody sent has a code that is not positive, and no address
         let is_load = (*info).si_code > 0 && !is_store(context);
-        let is_served = is_load && handler.process.is_here() && wait((*info).si_addr() as usize);
+        let is_served = is_load && wait((*info).si_addr() as usize);
         *libc::__errno_location() = errno;
         if !is_served {
             pmem::pass_on(signal, Some(&handler.before), info, context);
