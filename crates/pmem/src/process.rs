@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Process(NonZeroU64);
 
-/// A word that a forked child finds to be zero, by the kernel or, where that only says so (qemu-user),
-/// by the C library; none, where there is no such.
+/// A word that a forked child finds to be zero, by the kernel or, where that only says so
+/// (qemu-user), by the C library; none, where there is no such.
 static WORD: OnceLock<Option<&'static AtomicU64>> = OnceLock::new();
 
 impl Process {

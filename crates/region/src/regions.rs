@@ -58,8 +58,8 @@ pub struct Shared {
     /// Pages of all of them that are there.
     resident: AtomicUsize,
     pub(crate) pages_max: usize,
-    /// Which of this process's pages were loaded from; nothing, where the kernel does not tell it: a
-    /// process that gave up its user may not look.
+    /// Which of this process's pages were loaded from; nothing, where the kernel does not tell it:
+    /// a process that gave up its user may not look.
     pub(crate) pagemap: Option<File>,
     /// One takes pages away at a time; the number of the region where it goes on.
     pub(crate) evicting: Mutex<usize>,

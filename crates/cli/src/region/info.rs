@@ -22,8 +22,8 @@ Examples:
   nearside region info /mnt/near /counters --json
 
 What lies in slices or on devices counts in whole blocks, and holes in bytes; what a small file
-holds may lie in a log or a tree, and is in neither. Which way faults of regions come is that of this
-user's programs; one process at a time has a pool, so they map none of it while it is mounted.")]
+holds may lie in a log or a tree, and is in neither. Which way faults of regions come is that of
+this user's programs; one process at a time has a pool: they map none of it while it is mounted.")]
 pub struct InfoArgs {
     #[command(flatten)]
     at: At,

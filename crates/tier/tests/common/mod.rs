@@ -1,4 +1,5 @@
 //! What all devices are tried with.
+#![allow(dead_code)] // not each of the programs tries all
 
 use pool::{BLOCK_BYTES, Device, Scatter, Transfer};
 
