@@ -63,11 +63,11 @@ impl Core {
         let room = self.room_in(slice);
         if room.is_crowded() {
             tier.evict_copies_in(slice, room.lacking().max(BATCH_BLOCKS as u64));
-            return;
         }
         let slices = self.pool.slices().len() as u64;
         let is_own = |addr: BlockAddr| addr.block() / LEAF_BLOCKS % slices == slice as u64;
-        let spare = room.free - room.kept_free();
+        // taken where there is no room, too: the list is everybody's, and no longer than it may be
+        let spare = room.free.saturating_sub(room.kept_free());
         for addr in tier.take_hot(is_own).into_iter().take(spare as usize) {
             let Ok(near) = self.pool.reclaim().allocate_one(slice as u8) else { return };
             // others see the copy only when it is there

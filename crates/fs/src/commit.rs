@@ -107,7 +107,7 @@ impl Core {
         }
         let (first, last) = blocks_of(offset, data.len());
         let leaves = last / LEAF_BLOCKS - first / LEAF_BLOCKS + 1;
-        if !self.is_short(&Size { inodes: 1, leaves, parts: 2 }) {
+        if !self.is_short(&Size { inodes: 1, leaves, blocks: last - first + 1, parts: 2 }) {
             return self.commit(std::slice::from_ref(write), &[]);
         }
         self.change(|| {
@@ -130,6 +130,9 @@ impl Core {
         let is_short = self.is_short(&size);
         if !is_short && self.units_of(&Size { parts: 0, ..size }) > self.units_max() {
             return Err(Error::TooLong);
+        }
+        if !is_short {
+            self.make_room_for(size.blocks)?;
         }
         // so that a long one is not for ever behind short ones
         let _in_line = (!is_short).then(|| self.wait_in_line());

@@ -243,7 +243,21 @@ impl Core {
 
     /// Makes one change: `op` runs inside the gate; again after a checkpoint if the log was full.
     #[inline]
-    pub fn change<T>(&self, mut op: impl FnMut() -> Result<T>) -> Result<T> {
+    pub fn change<T>(&self, op: impl FnMut() -> Result<T>) -> Result<T> {
+        let ended = self.change_unpaid(op);
+        if self.write_back.is_paced() {
+            self.pay();
+        }
+        if self.log_pace.is_on() {
+            self.pay_for_log();
+        }
+        ended
+    }
+
+    /// The same for who makes room for others, and is not to be slowed down for what little of it
+    /// he takes himself.
+    #[inline]
+    pub fn change_unpaid<T>(&self, mut op: impl FnMut() -> Result<T>) -> Result<T> {
         let mut refusals = Refusals::default();
         loop {
             let dirty = self.dirty_units.load(Ordering::Relaxed);
@@ -261,12 +275,6 @@ impl Core {
             };
             if let Some(ended) = ended {
                 self.let_go();
-                if self.write_back.is_paced() {
-                    self.pay();
-                }
-                if self.log_pace.is_on() {
-                    self.pay_for_log();
-                }
                 return ended;
             }
         }

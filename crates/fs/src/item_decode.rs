@@ -8,6 +8,11 @@ use smallvec::{SmallVec, smallvec};
 
 /// The items of a payload; `None` if it makes no sense.
 pub fn decode(payload: &[u8]) -> Option<Items> {
+    decode_some(payload, &|_| true)
+}
+
+/// The same; `None`, too, if there is one that is not to be.
+pub fn decode_some(payload: &[u8], may_be: &dyn Fn(&Item) -> bool) -> Option<Items> {
     let mut bytes = Bytes(payload);
     let mut items = Items::new();
     while !bytes.is_empty() {
@@ -18,7 +23,7 @@ pub fn decode(payload: &[u8]) -> Option<Items> {
         let kind = bytes.u8()?;
         let short = bytes.u16()?;
         let long = bytes.u32()?;
-        items.push(decode_one(&mut bytes, tag, kind, short, long)?);
+        items.push(decode_one(&mut bytes, tag, kind, short, long).filter(|item| may_be(item))?);
     }
     Some(items)
 }

@@ -4,7 +4,7 @@
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::inode_table::INODE_UNITS;
-use crate::item::Items;
+use crate::item::{Item, Items};
 use crate::item_decode;
 use crate::keys;
 use crate::leaf::LEAF_BLOCKS;
@@ -45,6 +45,8 @@ pub struct Size {
     pub inodes: u64,
     /// Leaves of their maps.
     pub leaves: u64,
+    /// Blocks that it may take.
+    pub blocks: u64,
     /// Blocks of which it writes a part, at most.
     pub parts: u64,
 }
@@ -56,7 +58,7 @@ pub fn size_of(parts: &[Part<'_>]) -> Size {
         let mut behind = 0;
         for (offset, data) in &part.pieces {
             let (first, last) = blocks_of(*offset, data.len());
-            size.parts += 1 + u64::from(first != last);
+            size.blocks += last - first + 1;
             let (first, end) = ((first / LEAF_BLOCKS).max(behind), last / LEAF_BLOCKS + 1);
             size.leaves += end - first.min(end);
             size.parts += 1 + u64::from(first != last);
@@ -198,7 +200,21 @@ impl Core {
     /// The items of a record.
     pub fn items_of(&self, record: &Record) -> Result<Items> {
         let payload = self.payload_of(record)?.ok_or_else(|| damaged_record(record))?;
-        item_decode::decode(&payload).ok_or_else(|| damaged_record(record))
+        self.decode(record, &payload)
+    }
+
+    /// The items of a record whose payload was read. One that is long has those of transactions:
+    /// what any other one does is bounded by the length of records.
+    pub fn decode(&self, record: &Record, payload: &[u8]) -> Result<Items> {
+        let items = match record.is_spilled() {
+            true => item_decode::decode_some(payload, &|item| match item {
+                Item::Patch { data, .. } => !data.is_empty(),
+                Item::Write { .. } | Item::Inline { .. } | Item::Request { .. } => true,
+                _ => false,
+            }),
+            false => item_decode::decode(payload),
+        };
+        items.ok_or_else(|| damaged_record(record))
     }
 
     /// The changes that the log holds, but for those that are torn: what each is, if it makes
@@ -226,20 +242,25 @@ impl Core {
         let mut changes = Vec::new();
         for record in records.iter().filter(|record| record.kind == KIND_CHANGE) {
             let Some(payload) = self.payload_of(record)? else { return Ok(None) };
-            let items = item_decode::decode(&payload).ok_or_else(|| damaged_record(record))?;
-            changes.push((*record, items));
+            changes.push((*record, self.decode(record, &payload)?));
         }
         Ok(Some(changes))
     }
 
-    /// An error if the records have more in blocks than any Nearside lets there be.
+    /// An error if the records have more in blocks than any Nearside lets there be, or two have the
+    /// same.
     pub fn check_spilled(&self, records: &[Record]) -> Result<()> {
-        let bytes = records.iter().map(Record::spilled_len);
-        let all = bytes.fold(0u64, |all, bytes| all.saturating_add(bytes));
-        match records.last() {
-            Some(last) if all > SPILLED_BYTES_MAX => Err(damaged_record(last)),
-            _ => Ok(()),
+        let (mut all, mut blocks) = (0u64, HashSet::new());
+        for record in records.iter().filter(|record| record.is_spilled()) {
+            all = all.saturating_add(record.spilled_len());
+            let mut is_twice = all > SPILLED_BYTES_MAX;
+            // one whose places make no sense is met when it is applied
+            let _ = self.pool.spilled_blocks(record, &mut |addr| is_twice |= !blocks.insert(addr));
+            if is_twice {
+                return Err(damaged_record(record));
+            }
         }
+        Ok(())
     }
 }
 

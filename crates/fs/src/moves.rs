@@ -91,7 +91,7 @@ impl Core {
         }
         for cold in batch {
             for twins in cold.twins.chunks(self.shared_blocks_max()) {
-                moved += self.change(|| self.move_to_twins(&cold.inode, twins))?;
+                moved += self.change_unpaid(|| self.move_to_twins(&cold.inode, twins))?;
             }
         }
         let mut extents = Vec::new();
@@ -129,7 +129,8 @@ impl Core {
             let pairs: Vec<(&Cold, BlockAddr)> = blocks.iter().zip(given.by_ref()).collect();
             let bytes = &data[from..from + pairs.len() * BLOCK];
             from += pairs.len() * BLOCK;
-            let done = self.change(|| self.move_blocks(&cold.inode, &pairs, bytes, &mut unused));
+            let done =
+                self.change_unpaid(|| self.move_blocks(&cold.inode, &pairs, bytes, &mut unused));
             match done {
                 Ok(done) => moved += done,
                 Err(error) => {

@@ -10,6 +10,9 @@ use std::time::Duration;
 /// How often, at most, a change waits for a checkpoint before it gives up.
 const REFUSALS_MAX: u32 = 100;
 
+/// How often one that takes many blocks has some moved for it.
+const ROUNDS_MAX: u32 = 10_000;
+
 /// How often a change was refused, and whether all free blocks were gathered for it.
 #[derive(Debug, Default)]
 pub struct Refusals {
@@ -62,6 +65,23 @@ impl Core {
         }
         refusals.gathered = moved == 0;
         self.gather()
+    }
+
+    /// Where there is a capacity tier, waits until so many blocks of the slices are free, or nothing
+    /// more can be moved: for a change that takes many at once, and would begin anew each time that
+    /// a few more are. The caller holds nothing.
+    pub fn make_room_for(&self, blocks: u64) -> Result<()> {
+        let has_room = || {
+            let (all, free) = self.pool.slice_blocks();
+            self.tier.is_none() || blocks <= free || blocks > all
+        };
+        for _ in 0..ROUNDS_MAX {
+            if has_room() || (self.let_go_of_copies() == 0 && self.wait_for_write_back()? == 0) {
+                break;
+            }
+            self.gather()?;
+        }
+        Ok(())
     }
 
     /// Waits for what is lent to come back.

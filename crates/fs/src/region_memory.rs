@@ -12,35 +12,44 @@ use crate::inode::Inode;
 use crate::system::FileSystem;
 use crate::types::ATOMIC_WRITE_BYTES_MAX;
 use arc_swap::ArcSwapOption;
-use parking_lot::Mutex;
 use pmem::Process;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// First address and end of each, ascending: who looks takes no lock, as every call does.
-static RANGES: ArcSwapOption<Vec<(usize, usize)>> = ArcSwapOption::const_empty();
-/// One changes them at a time.
-static CHANGES: Mutex<()> = Mutex::new(());
+/// Those of a process.
+#[derive(Clone, Debug)]
+struct Ranges {
+    /// A forked child has none of its parent's: the kernel leaves them out of it.
+    process: Process,
+    /// First address and end of each, ascending.
+    all: Vec<(usize, usize)>,
+}
+
+/// Who looks takes no lock, as every call does; nor does who changes them, that no child may find
+/// it locked for ever.
+static RANGES: ArcSwapOption<Ranges> = ArcSwapOption::const_empty();
 /// All that there ever were lie between these: most bytes of callers do not.
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 
 /// Changes the list.
-fn change(act: impl FnOnce(&mut Vec<(usize, usize)>)) {
-    let _one = CHANGES.lock();
-    let mut ranges = RANGES.load_full().map_or_else(Vec::new, |ranges| ranges.to_vec());
-    act(&mut ranges);
-    ranges.sort_unstable();
-    RANGES.store(Some(Arc::new(ranges)));
+fn change(act: impl Fn(&mut Vec<(usize, usize)>)) {
+    RANGES.rcu(|before| {
+        let own = before.as_deref().filter(|ranges| ranges.process.is_here());
+        let mut all = own.map_or_else(Vec::new, |ranges| ranges.all.clone());
+        act(&mut all);
+        all.sort_unstable();
+        Some(Arc::new(Ranges { process: Process::here(), all }))
+    });
 }
 
 /// Addresses that are a region's, until it is dropped: before they are anything else's.
 #[derive(Debug)]
 pub struct RegionMemory {
     start: usize,
-    /// Who noted them: a forked child may find the list locked for ever, and keeps its copy.
+    /// Who noted them.
     process: Process,
 }
 
@@ -78,10 +87,11 @@ fn lies_in_region(bytes: &[u8]) -> bool {
     let start = bytes.as_ptr() as usize;
     let end = start + bytes.len();
     let ranges = RANGES.load();
-    let Some(ranges) = ranges.as_deref() else { return false };
+    let own = ranges.as_deref().filter(|ranges| ranges.process.is_here());
+    let Some(Ranges { all, .. }) = own else { return false };
     // regions do not overlap: of those that begin before the end, the last one ends last
-    let before = ranges.partition_point(|(from, _)| *from < end);
-    before.checked_sub(1).and_then(|last| ranges.get(last)).is_some_and(|(_, stop)| *stop > start)
+    let before = all.partition_point(|(from, _)| *from < end);
+    before.checked_sub(1).and_then(|last| all.get(last)).is_some_and(|(_, stop)| *stop > start)
 }
 
 /// Bytes that lie in no region: these, or a copy of them.

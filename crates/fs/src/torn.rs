@@ -12,11 +12,10 @@
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::item::{BlockRun, Item, Items, Placed};
-use crate::item_decode;
 use crate::replay::damaged_record;
 use crate::types::{FILE_BYTES_MAX, FileKind, Ino};
 use pool::{BLOCK_BYTES, KIND_CHANGE, Record, Recovery, Which};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 impl Core {
@@ -69,7 +68,8 @@ impl Core {
 
     /// Which of the lanes' last records did not complete.
     pub fn torn_tails(&self, records: &[Record]) -> Result<HashSet<usize>> {
-        let mut torn = HashSet::new();
+        // long ones are read once: of each that is torn all later ones are looked at
+        let (mut torn, mut long) = (HashSet::new(), HashMap::new());
         // from the highest stamp down: whether a record vouches for another is known by then
         for (index, record) in records.iter().enumerate().rev() {
             if !record.unsealed || record.kind != KIND_CHANGE {
@@ -79,7 +79,7 @@ impl Core {
                 torn.insert(index);
                 continue;
             };
-            let items = item_decode::decode(&payload).ok_or_else(|| damaged_record(record))?;
+            let items = self.decode(record, &payload)?;
             if !self.makes_sense(&items) {
                 return Err(damaged_record(record));
             }
@@ -90,7 +90,7 @@ impl Core {
             let vouched = later.any(|(other, at)| {
                 !torn.contains(&at)
                     && other.stamp > record.stamp
-                    && self.takes_a_block(other, &items)
+                    && self.record_takes_a_block((other, at), &items, &mut long)
             });
             if !vouched {
                 torn.insert(index);
@@ -195,10 +195,23 @@ impl Core {
         !places.is_empty()
     }
 
-    /// Whether `record` takes away a block that `items` put in place, changes its bytes, or shares
-    /// it.
-    fn takes_a_block(&self, record: &Record, items: &[Item]) -> bool {
-        let Ok(others) = self.items_of(record) else { return false };
+    /// Whether a record, the one at this place of the log, takes away a block that `items` put in
+    /// place, changes its bytes, or shares it. `long` are the items of those that were read.
+    fn record_takes_a_block(
+        &self,
+        (record, at): (&Record, usize),
+        items: &[Item],
+        long: &mut HashMap<usize, Items>,
+    ) -> bool {
+        // one that makes no sense takes nothing
+        let read = || self.items_of(record).unwrap_or_default();
+        match record.is_spilled() {
+            true => self.takes_a_block(long.entry(at).or_insert_with(read), items),
+            false => self.takes_a_block(&read(), items),
+        }
+    }
+
+    fn takes_a_block(&self, others: &[Item], items: &[Item]) -> bool {
         let blocks = items.iter().filter_map(|item| match item {
             Item::Write { ino, block, placed, .. } => {
                 Some((*ino, *block, *block + placed.len() as u64))

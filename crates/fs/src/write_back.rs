@@ -192,10 +192,9 @@ impl Core {
         let begun = Instant::now();
         let mut batch = own.line.begin();
         let (mut found, mut data, mut count) = (Vec::new(), Vec::new(), 0);
-        for _ in 0..BATCH_LEAVES {
-            if count >= BATCH_BLOCKS {
-                break;
-            }
+        let mut has_failed = false;
+        // leaves without blocks are not counted: where none is found, none is there
+        while found.len() < BATCH_LEAVES && count < BATCH_BLOCKS {
             let Some((ino, index)) = batch.take(end) else { break };
             let before = data.len();
             match self.cold_blocks((ino, index), slice as u8, batch.takes_all, &mut data) {
@@ -205,18 +204,21 @@ impl Core {
                 }
                 Ok(None) => batch.forget_last(),
                 Err(error) => {
-                    // others can be moved for all that
+                    // others can be moved for all that, and this one may be later
                     tracing::warn!("looking for blocks to write back: {error}");
                     data.truncate(before);
-                    batch.forget_last();
+                    has_failed = true;
                 }
             }
         }
         if found.is_empty() {
+            if !has_failed {
+                batch.end_whole();
+            }
             return Ok(None);
         }
         let wanted: usize = found.iter().map(ColdLeaf::len).sum();
-        let is_all = !batch.takes_all || found.iter().all(|cold| !cold.more);
+        let is_all = !has_failed && (!batch.takes_all || found.iter().all(|cold| !cold.more));
         let done = self.move_batch(tier, &found, &data)?;
         if done == wanted as u64 && is_all {
             batch.end_whole();

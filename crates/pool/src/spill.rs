@@ -30,9 +30,9 @@ use pmem::InFlight;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Longest payload of a record that is spilled, bytes.
-pub const SPILLED_PAYLOAD_MAX: u64 = 256 << 20;
+pub const SPILLED_PAYLOAD_MAX: u64 = 128 << 20;
 /// Bytes of the blocks of all records that no checkpoint has folded, at most.
-pub const SPILLED_BYTES_MAX: u64 = 1 << 30;
+pub const SPILLED_BYTES_MAX: u64 = 256 << 20;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Most blocks of a place.
@@ -182,11 +182,13 @@ impl Pool {
         spilled: &mut Spilled,
         in_flight: &mut InFlight,
     ) -> Result<Vec<u8>> {
-        let from = spilled.extents.len();
+        // apart from those of before, which it would give back if there are not enough
+        let mut extents = Vec::new();
         let blocks = bytes.len().div_ceil(BLOCK) as u64;
-        self.reclaim.allocate(blocks, self.near_slice(), &mut spilled.extents)?;
+        self.reclaim.allocate(blocks, self.near_slice(), &mut extents)?;
+        spilled.extents.extend(&extents);
         let (mut places, mut rest) = (Vec::new(), bytes);
-        for extent in &spilled.extents[from..] {
+        for extent in &extents {
             for first in (0..extent.count).step_by(PLACE_BLOCKS_MAX as usize) {
                 let count = (extent.count - first).min(PLACE_BLOCKS_MAX);
                 let addr = BlockAddr::new(extent.addr.slice(), extent.addr.block() + first);
@@ -305,8 +307,9 @@ impl Pool {
             let place = Place::decode(bytes)?;
             let few = (1..=PLACE_BLOCKS_MAX).contains(&u64::from(place.blocks));
             let inside = place.addr.device().is_none() && self.contains(place.addr);
-            let last = few.then(|| place.blocks().last()).flatten()?;
-            (inside && self.contains(last)).then_some(place)
+            // only those behind a block of the pool have addresses for certain
+            let last = (few && inside).then(|| place.blocks().last()).flatten()?;
+            self.contains(last).then_some(place)
         };
         bytes.chunks_exact(PLACE_BYTES).map(place).collect()
     }

@@ -258,3 +258,25 @@ fn files_are_removed_while_their_blocks_move() {
     let stats = fs.tier_stats().unwrap();
     assert_eq!(stats.device_blocks, stats.device_blocks_free, "every place came back");
 }
+
+/// A transaction that takes half of the slices gets them, with the rest of the pool in its way.
+#[test]
+fn a_long_transaction_gets_the_room_that_the_tier_makes() {
+    let pool = pool(1, 64 * MIB, &[256 * MIB]);
+    let fs = pool.start();
+    let mut full = Shadow::make(&fs, "full");
+    for piece in 0..100 {
+        full.write(&fs, piece * MIB as usize, &pattern(piece as u64, MIB as usize));
+    }
+    let file = make(&fs, "long");
+    for round in 0..3 {
+        let data = pattern(500 + round, 24 * MIB as usize);
+        fs.commit(&[fs::Write { file: &file, offset: 77, data: &data }], &[]).unwrap();
+        assert!(content(&fs, &file)[77..] == data, "round {round}");
+    }
+    full.assert_all(&fs);
+    drop((full, file));
+    fs.close().unwrap();
+    drop(fs);
+    pool.assert_clean();
+}

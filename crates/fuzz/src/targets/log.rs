@@ -224,6 +224,9 @@ fn long<'i>(input: &mut Input<'i>) -> &'i [u8] {
     input.take(len)
 }
 
+/// Two blocks from the last one on that a slice could have.
+const BEHIND_ALL: [u8; 16] = [255, 255, 255, 255, 255, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0];
+
 /// What the log holds after some calls.
 pub fn seeds() -> Vec<Vec<u8>> {
     let stories: [fn(&FileSystem) -> fs::Result<()>; 4] = [names, data, values, requests];
@@ -244,6 +247,10 @@ pub fn seeds() -> Vec<Vec<u8>> {
                 seeds.push([&[kill][..], &pieces[0], &spilled.concat()].concat());
             }
         }
+        // a place behind all that there is
+        let place = [&1u64.to_le_bytes()[..], &[1, 0, 0, 0, 1, 0, 0, 0], &BEHIND_ALL].concat();
+        let what = [&[4, 4, 0, 32, 0][..], &place].concat();
+        seeds.push([&[1][..], &pieces[0], &what].concat());
         // each change alone
         seeds.extend(pieces[1..].iter().map(|one| [&[1][..], &pieces[0], one].concat()));
         let pieces = pieces_of(&Arena::of(Domain::Sync), story).concat();
