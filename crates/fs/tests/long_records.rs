@@ -384,3 +384,40 @@ fn a_repair_leaves_out_damaged_payloads_only() {
     let fs = pool.start_alone();
     assert!(content(&fs, &find(&fs, "file")) == after);
 }
+
+/// Free blocks that lie one by one, and hardly more of them than a payload takes with the table of
+/// its places: it has them all, or nothing happens.
+#[test]
+fn a_payload_and_its_table_have_blocks_or_nothing_happens() {
+    let (bytes, mut outcomes) = (16 << 20, Vec::new());
+    for left in [330, 310, 302, 301, 300, 299, 298, 250] {
+        let mut pool = TestPool::new(1, 64 << 20);
+        let fs = pool.start_alone();
+        let (file, mut shadow) = filled(&fs, "file", bytes);
+        let full = make(&fs, "full");
+        fill(&fs, &full, 0);
+        fs.checkpoint().unwrap();
+        for block in 0..left {
+            let hole = fs::Fallocate::PunchHole;
+            fs.fallocate(&full, hole, block * 2 * BLOCK as u64, BLOCK as u64).unwrap();
+        }
+        fs.checkpoint().unwrap();
+        let data = pattern(left, 250);
+        let places: Vec<usize> = (0..bytes / BLOCK).map(|block| block * BLOCK + 9).collect();
+        let writes: Vec<_> = places.iter().map(|at| write(&file, *at as u64, &data)).collect();
+        let done = fs.commit(&writes, &[]);
+        outcomes.push(done.is_ok());
+        match done {
+            Ok(()) => places.iter().for_each(|at| shadow[*at..*at + 250].copy_from_slice(&data)),
+            Err(error) => assert!(matches!(error, Error::NoSpace), "{left}: {error}"),
+        }
+        drop(writes);
+        drop((file, full));
+        pool.kill();
+        drop(fs);
+        pool.assert_clean();
+        let fs = pool.start_alone();
+        assert!(content(&fs, &find(&fs, "file")) == shadow, "{left}");
+    }
+    assert!(outcomes.contains(&true) && outcomes.contains(&false), "{outcomes:?}");
+}
