@@ -390,7 +390,7 @@ fn a_repair_leaves_out_damaged_payloads_only() {
 #[test]
 fn a_payload_and_its_table_have_blocks_or_nothing_happens() {
     let (bytes, mut outcomes) = (16 << 20, Vec::new());
-    for left in [330, 310, 302, 301, 300, 299, 298, 250] {
+    for left in (290..302).chain([330]) {
         let mut pool = TestPool::new(1, 64 << 20);
         let fs = pool.start_alone();
         let (file, mut shadow) = filled(&fs, "file", bytes);
