@@ -18,7 +18,7 @@ use tier::Tier;
 const LOOK_BLOCKS: u64 = 4 * BATCH_BLOCKS as u64;
 /// How often a line is gone through again, of which something was left: it changed while it was
 /// moved, or the device failed.
-const ROUNDS_MAX: u32 = 32;
+const ROUNDS_MAX: u32 = 8;
 
 /// How far a flush is, and who is told.
 struct Progress<'e> {
