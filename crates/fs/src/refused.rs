@@ -67,9 +67,9 @@ impl Core {
         self.gather()
     }
 
-    /// Where there is a capacity tier, waits until so many blocks of the slices are free, or nothing
-    /// more can be moved: for a change that takes many at once, and would begin anew each time that
-    /// a few more are. The caller holds nothing.
+    /// Where there is a capacity tier, waits until so many blocks of the slices are free, or
+    /// nothing more can be moved: for a change that takes many at once, and would begin anew each
+    /// time that a few more are. The caller holds nothing.
     pub fn make_room_for(&self, blocks: u64) -> Result<()> {
         let has_room = || {
             let (all, free) = self.pool.slice_blocks();

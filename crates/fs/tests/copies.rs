@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{TestPool, content, find, make, pattern};
+use common::{TestPool, content, find, free, make, pattern};
 use fs::{ATOMIC_WRITE_BYTES_MAX, Fallocate, FileSystem, Ino, SetAttr};
 
 const BLOCK: u64 = 4096;
@@ -38,14 +38,6 @@ fn killed(pool: &mut TestPool, fs: FileSystem) -> FileSystem {
     drop(fs);
     pool.assert_clean();
     pool.start_alone()
-}
-
-/// Free blocks once everything is folded and given back.
-fn free(fs: &FileSystem) -> u64 {
-    fs.checkpoint().unwrap();
-    fs.setattr(Ino::ROOT, &SetAttr::default()).unwrap();
-    fs.checkpoint().unwrap();
-    fs.statfs().blocks_free
 }
 
 #[test]

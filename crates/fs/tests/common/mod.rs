@@ -1,7 +1,9 @@
 //! What the tests of the file system share: pools to play with, and ways to end them.
 #![allow(dead_code)]
 
-use fs::{CheckReport, Creation, FileSystem, Handle, Ino, NewNode, Policy, Side, TakeOver};
+use fs::{
+    CheckReport, Creation, FileSystem, Handle, Ino, NewNode, Policy, SetAttr, Side, TakeOver,
+};
 use pool::{Candidate, FormatOptions, OpenOptions, SliceSpec};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -173,6 +175,14 @@ pub fn content(fs: &FileSystem, handle: &Handle) -> Vec<u8> {
     let read = fs.read(handle, 0, &mut bytes).unwrap();
     assert_eq!(read, bytes.len());
     bytes
+}
+
+/// Free blocks once everything is folded and given back.
+pub fn free(fs: &FileSystem) -> u64 {
+    fs.checkpoint().unwrap();
+    fs.setattr(Ino::ROOT, &SetAttr::default()).unwrap();
+    fs.checkpoint().unwrap();
+    fs.statfs().blocks_free
 }
 
 /// Names in a directory.
