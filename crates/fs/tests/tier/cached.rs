@@ -25,7 +25,8 @@ fn caches_take_what_was_set_for_each_node() {
         });
         let stats = fs.tier_stats().unwrap();
         let cached = stats.cached_bytes * 8 / MIB;
-        assert!((28..=32).contains(&cached), "{cached} eighths of a MiB: {stats:?}");
+        // of 4 MiB: the evictors keep an eighth free, and may just have made more so
+        assert!((20..=32).contains(&cached), "{cached} eighths of a MiB: {stats:?}");
         fs.close().unwrap();
     }
     pool.assert_clean();
