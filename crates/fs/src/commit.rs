@@ -127,19 +127,19 @@ impl Core {
         hulls.extend(expected.iter().map(|it| Hull::of(&it.file.inode, it.offset, it.data.len())));
         let hulls = Hull::join(hulls);
         let size = size_of(&parts);
-        let is_short = self.is_short(&size);
-        if !is_short && self.units_of(&Size { parts: 0, ..size }) > self.units_max() {
-            return Err(Error::TooLong);
-        }
-        if !is_short {
+        let long = (!self.is_short(&size)).then_some(&size);
+        if let Some(size) = long {
+            if self.units_of(&Size { parts: 0, ..*size }) > self.units_max() {
+                return Err(Error::TooLong);
+            }
             self.make_room_for(size.blocks)?;
         }
         // so that a long one is not for ever behind short ones
-        let _in_line = (!is_short).then(|| self.wait_in_line());
+        let _in_line = long.map(|_| self.wait_in_line());
         self.change(|| {
             let _ranges: Vec<_> =
                 hulls.iter().map(|it| it.inode.ranges.lock(it.first, it.last)).collect();
-            let done = self.commit_as_expected(&parts, expected, is_short);
+            let done = self.commit_as_expected(&parts, expected, long);
             if done.as_ref().err().and_then(away).is_some() {
                 self.want_all(&parts, expected)?;
             }
@@ -147,12 +147,13 @@ impl Core {
         })
     }
 
-    /// The ranges of all parts, and of all that is expected, are held.
+    /// The ranges of all parts, and of all that is expected, are held. `long`: the size of one that
+    /// is let in by itself.
     fn commit_as_expected(
         &self,
         parts: &[Part<'_>],
         expected: &[Expected<'_>],
-        is_short: bool,
+        long: Option<&Size>,
     ) -> Result<()> {
         for expected in expected {
             let mut found = vec![0; expected.data.len()];
@@ -166,7 +167,7 @@ impl Core {
         let time = now();
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
         let mut all: Vec<Vec<Prepared<'_>>> = Vec::new();
-        let result = self.log_parts(parts, &joined, (&mut record, &mut all), is_short, time);
+        let result = self.log_parts(parts, &joined, (&mut record, &mut all), long, time);
         if result.is_err() {
             for prepared in all.iter_mut().flatten() {
                 self.pool.reclaim().give_extents(&mut prepared.extents);
@@ -181,7 +182,16 @@ impl Core {
     fn want_all(&self, parts: &[Part<'_>], expected: &[Expected<'_>]) -> Result<()> {
         let Some(tier) = &self.tier else { return Ok(()) };
         let (mut wanted, mut held) = (HashSet::new(), 0);
-        let mut want = |inode: &Inode, block: u64| -> Result<bool> {
+        let expected = expected.iter().filter(|it| !it.data.is_empty()).flat_map(|it| {
+            let (first, last) = blocks_of(it.offset, it.data.len());
+            (first..=last).map(|block| (&it.file.inode, block))
+        });
+        let changed = parts.iter().flat_map(Part::each).flat_map(|(part, (offset, data))| {
+            // those between are written whole
+            let (first, last) = blocks_of(*offset, data.len());
+            [first, last].map(|block| (part.inode, block))
+        });
+        for (inode, block) in expected.chain(changed) {
             let addr = self.view_block(inode, block)?.addr;
             if addr.device().is_some() && !tier.is_near(addr) {
                 match tier.is_held(addr) {
@@ -189,23 +199,8 @@ impl Core {
                     false => drop(wanted.insert(addr)),
                 }
             }
-            Ok(wanted.len() < AWAY_BLOCKS_MAX)
-        };
-        'all: {
-            for it in expected.iter().filter(|it| !it.data.is_empty()) {
-                let (first, last) = blocks_of(it.offset, it.data.len());
-                for block in first..=last {
-                    if !want(&it.file.inode, block)? {
-                        break 'all;
-                    }
-                }
-            }
-            for (part, (offset, data)) in parts.iter().flat_map(Part::each) {
-                // those between are written whole
-                let (first, last) = blocks_of(*offset, data.len());
-                if !want(part.inode, first)? || !want(part.inode, last)? {
-                    break 'all;
-                }
+            if wanted.len() >= AWAY_BLOCKS_MAX {
+                break;
             }
         }
         if held + wanted.len() > HELD_BLOCKS_MAX {
@@ -220,14 +215,15 @@ impl Core {
         parts: &[Part<'_>],
         joined: &'d [Vec<Piece<'_>>],
         (record, all): (&mut RecordBuffer, &mut Vec<Vec<Prepared<'d>>>),
-        is_short: bool,
+        long: Option<&Size>,
         time: i64,
     ) -> Result<()> {
         let mut in_flight = InFlight::none();
-        let prepared = self.prepare_all(parts, joined, (record, all), &mut in_flight);
-        let admitted = prepared.and_then(|()| match is_short {
-            true => Ok(None),
-            false => self.admit(self.units_of_prepared(parts, all)?).map(Some),
+        let patches = long.map_or(u64::MAX, |size| self.patches_max(size));
+        let prepared = self.prepare_all(parts, joined, (record, all), patches, &mut in_flight);
+        let admitted = prepared.and_then(|()| match long {
+            None => Ok(None),
+            Some(size) => self.admit(self.units_of_prepared(size, parts, all)?).map(Some),
         });
         let _admitted = match admitted {
             Ok(admitted) => admitted,
@@ -257,18 +253,19 @@ impl Core {
         self.published(published)
     }
 
-    /// Takes blocks for all pieces, sends their data on its way, and describes them.
+    /// Takes blocks for all pieces, sends their data on its way, and describes them, with no more
+    /// than so many `patches`.
     fn prepare_all<'d>(
         &self,
         parts: &[Part<'_>],
         joined: &'d [Vec<Piece<'_>>],
         (record, all): (&mut RecordBuffer, &mut Vec<Vec<Prepared<'d>>>),
+        mut patches: u64,
         in_flight: &mut InFlight,
     ) -> Result<()> {
         let lens = || joined.iter().flatten().map(|(_, data)| self.record_bytes(data.len()));
         let holds_all = lens().sum::<usize>() <= self.payload_max;
         let mut left = lens().count();
-        let mut patches = self.patches_max(&size_of(parts));
         for (part, pieces) in parts.iter().zip(joined) {
             self.count_unsynced(part.inode);
             all.push(Vec::with_capacity(pieces.len()));

@@ -105,15 +105,18 @@ impl Core {
     /// How many blocks of a transaction may be patched: of one that is let in by itself, patches
     /// take half of what the leaves leave.
     pub fn patches_max(&self, size: &Size) -> u64 {
-        if self.is_short(size) {
-            return u64::MAX;
-        }
         let leaves = self.units_of(&Size { parts: 0, ..*size });
         self.units_max().saturating_sub(leaves) / 2 / PATCH_UNITS
     }
 
-    /// The units that these parts add, now that it is known what is done to each block.
-    pub fn units_of_prepared(&self, parts: &[Part<'_>], all: &[Vec<Prepared<'_>>]) -> Result<u64> {
+    /// The units that these parts, of this size, add: now that it is known what is done to each
+    /// block.
+    pub fn units_of_prepared(
+        &self,
+        size: &Size,
+        parts: &[Part<'_>],
+        all: &[Vec<Prepared<'_>>],
+    ) -> Result<u64> {
         let (mut counts, mut patches) = (HashSet::new(), 0);
         for (part, prepared) in parts.iter().zip(all) {
             for (block, change) in prepared.iter().flat_map(|it| (it.first..).zip(&it.changes)) {
@@ -125,7 +128,7 @@ impl Core {
                 }
             }
         }
-        let size = Size { parts: patches, ..size_of(parts) };
+        let size = Size { parts: patches, ..*size };
         Ok(self.units_of(&size) + counts.len() as u64 * COUNTS_UNITS)
     }
 

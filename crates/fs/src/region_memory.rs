@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Those of a process.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Ranges {
     /// A forked child has none of its parent's: the kernel leaves them out of it.
     process: Process,
