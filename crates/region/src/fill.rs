@@ -202,7 +202,11 @@ impl Inner {
 
     /// Brings pages that are FILLING, no more than are read together.
     fn fill_all(&self, mut left: Range<usize>, buffer: &mut [u8], lead: &mut Lead<'_>) {
-        self.shared.make_room(left.len());
+        let end = left.start + self.shared.take_room(left.len());
+        if end < left.end {
+            self.leave(end..left.end);
+            left.end = end;
+        }
         while !left.is_empty() {
             if self.is_gone.load(Ordering::Relaxed) {
                 return self.give_up(left);
@@ -217,7 +221,8 @@ impl Inner {
         let expected = self.expected.load(Ordering::Relaxed);
         let (next, pages) = ((expected >> 16) as usize, (expected & 0xFFFF) as usize);
         let pages = match expected != u64::MAX && next == page {
-            true => (2 * pages + 1).clamp(PAGES_FIRST, PAGES_MAX),
+            // of what may be there, others are to stay
+            true => (2 * pages + 1).clamp(PAGES_FIRST, PAGES_MAX.min(self.shared.pages_max / 4)),
             false => 1,
         };
         self.expected.store(((page + pages) as u64) << 16 | pages as u64, Ordering::Relaxed);
@@ -261,14 +266,13 @@ impl Inner {
     fn install(&self, first: usize, bytes: &[u8]) {
         let count = bytes.len() / PAGE_BYTES;
         let mut done = 0;
+        // counted before somebody can see them, and unmap the region for it
+        self.resident.fetch_add(count, Ordering::Relaxed);
         while done < count {
-            // counted before somebody can see them, and unmap the region for it
-            self.shared.came(self, count - done);
             let rest = &bytes[done * PAGE_BYTES..];
             let at = (first + done) * PAGE_BYTES;
             let copied = self.shared.put(&self.memory, at, rest);
             let pages = copied.as_ref().map_or(0, |bytes| bytes / PAGE_BYTES);
-            self.shared.gone(self, count - done - pages);
             (done..done + pages).for_each(|page| self.pages.set(first + page, RESIDENT));
             self.shared.faults.settled(&self.memory, at, pages * PAGE_BYTES);
             done += pages;
@@ -280,17 +284,24 @@ impl Inner {
                 let page = first + done;
                 // whatever is there is not what the file holds
                 drop(self.memory.drop_pages(page * PAGE_BYTES, PAGE_BYTES));
+                self.shared.gone(self, 1);
                 match self.memory.is_guarded() {
                     true => self.refuse(page),
-                    false => self.give_up(page..page + 1),
+                    false => self.leave(page..page + 1),
                 }
                 done += 1;
             }
         }
     }
 
-    /// These pages, which were this thread's, are absent again; who waits for them asks again.
+    /// These pages, which were this thread's and had room, are absent again.
     fn give_up(&self, pages: Range<usize>) {
+        self.shared.give_back(pages.len());
+        self.leave(pages);
+    }
+
+    /// These pages, which were this thread's, are absent again; who waits for them asks again.
+    fn leave(&self, pages: Range<usize>) {
         pages.clone().for_each(|page| self.pages.set(page, ABSENT));
         self.wake(pages);
     }
@@ -306,6 +317,7 @@ impl Inner {
             "a page of a region cannot be read ({error}): file offset {}",
             self.offset + (pages.start * PAGE_BYTES) as u64
         );
+        self.shared.give_back(1);
         self.refuse(pages.start);
         pages.end..pages.end
     }

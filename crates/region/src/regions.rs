@@ -40,9 +40,9 @@ impl Default for Settings {
 pub struct RegionsInfo {
     /// How many there are.
     pub regions: usize,
-    /// Bytes of DRAM in pages of them.
+    /// Bytes of DRAM in pages of them, and in those that are being brought.
     pub resident_bytes: u64,
-    /// Most bytes that they may take.
+    /// Most bytes that they may take, but for one page of each thread that serves faults.
     pub memory_bytes: u64,
     /// How faults come.
     pub faults: Faults,
@@ -55,8 +55,8 @@ pub struct Shared {
     pub(crate) faults: Source,
     /// By their first address.
     regions: RwLock<BTreeMap<usize, Arc<Inner>>>,
-    /// Pages of all of them that are there.
-    resident: AtomicUsize,
+    /// Pages of all of them that are there, or have room to come.
+    taken: AtomicUsize,
     pub(crate) pages_max: usize,
     /// Which of this process's pages were loaded from; nothing, where the kernel does not tell it:
     /// a process that gave up its user may not look.
@@ -90,7 +90,7 @@ impl Regions {
             fs: fs.clone(),
             faults,
             regions: RwLock::default(),
-            resident: AtomicUsize::new(0),
+            taken: AtomicUsize::new(0),
             pages_max: ((settings.memory_bytes / crate::PAGE_BYTES as u64) as usize).max(64),
             pagemap: File::open("/proc/self/pagemap").ok(),
             evicting: Mutex::new(0),
@@ -112,7 +112,7 @@ impl Regions {
         RegionsInfo {
             regions: shared.regions.read().len(),
             // ordering: a count for people
-            resident_bytes: shared.resident.load(Ordering::Relaxed) as u64 * page_bytes,
+            resident_bytes: shared.taken.load(Ordering::Relaxed) as u64 * page_bytes,
             memory_bytes: shared.pages_max as u64 * page_bytes,
             faults: shared.faults.way(),
         }
@@ -196,10 +196,22 @@ impl Shared {
         })
     }
 
-    /// Pages came.
-    pub(crate) fn came(&self, region: &Inner, pages: usize) {
-        region.resident.fetch_add(pages, Ordering::Relaxed);
-        self.resident.fetch_add(pages, Ordering::Relaxed);
+    /// Takes room for so many pages, or for fewer where there is less: but for one at least, as
+    /// somebody waits for it. Gives for how many.
+    pub(crate) fn take_room(&self, pages: usize) -> usize {
+        if self.too_many(pages) > 0 {
+            evict::make_room(self, pages);
+        }
+        let room = |taken: usize| self.pages_max.saturating_sub(taken).clamp(1, pages);
+        let take = |taken: usize| Some(taken + room(taken));
+        // ordering: a count
+        let order = Ordering::Relaxed;
+        self.taken.fetch_update(order, order, take).map_or(1, room)
+    }
+
+    /// Gives back room that pages did not come to.
+    pub(crate) fn give_back(&self, pages: usize) {
+        self.taken.fetch_sub(pages, Ordering::Relaxed);
     }
 
     /// Pages went.
@@ -207,19 +219,12 @@ impl Shared {
         let count = |now: usize| Some(now.saturating_sub(pages));
         let order = Ordering::Relaxed;
         let before = region.resident.fetch_update(order, order, count).unwrap_or(0);
-        self.resident.fetch_sub(before.min(pages), order);
+        self.give_back(before.min(pages));
     }
 
     /// Pages that are to go before so many can come.
     pub(crate) fn too_many(&self, more: usize) -> usize {
-        (self.resident.load(Ordering::Relaxed) + more).saturating_sub(self.pages_max)
-    }
-
-    /// Makes room for so many pages, as far as can be.
-    pub(crate) fn make_room(&self, pages: usize) {
-        if self.too_many(pages) > 0 {
-            evict::make_room(self, pages);
-        }
+        (self.taken.load(Ordering::Relaxed) + more).saturating_sub(self.pages_max)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Faults that end a process, or come as signals: each in a process of its own, which this program
 //! starts anew for one test.
 
-use super::{MIB, TestPool, find, make, ways};
+use super::{MIB, TestPool, alone, find, make, ways};
 use libc::{c_int, c_void, siginfo_t};
 use pool::BLOCK_BYTES;
 use region::{Faults, PAGE_BYTES, Region, Regions, Settings};
@@ -134,6 +134,13 @@ extern "C" fn allow(_signal: c_int, info: *mut siginfo_t, _context: *mut c_void)
 
 #[test]
 fn other_faults_go_to_the_handler_that_was_there_before() {
+    alone(
+        "signals::other_faults_go_to_the_handler_that_was_there_before",
+        other_faults_go_to_another_handler,
+    );
+}
+
+fn other_faults_go_to_another_handler() {
     // SAFETY: a page of its own, and a handler for it.
     unsafe {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -176,6 +183,10 @@ fn take_all_mappings() {
 /// Each run of pages that can be loaded from is a mapping.
 #[test]
 fn a_process_without_mappings_left_goes_on() {
+    alone("signals::a_process_without_mappings_left_goes_on", a_process_goes_on_without_mappings);
+}
+
+fn a_process_goes_on_without_mappings() {
     const PAGES: usize = 128 << 10;
     let pool = TestPool::new(64 * MIB, None);
     let fs = pool.open();

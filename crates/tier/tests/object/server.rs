@@ -16,12 +16,17 @@ struct Server {
     child: Child,
     port: u16,
     dir: tempfile::TempDir,
+    /// Sockets that it makes elsewhere.
+    sockets: [String; 4],
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.child.kill());
         drop(self.child.wait());
+        for socket in &self.sockets {
+            drop(std::fs::remove_file(socket));
+        }
     }
 }
 
@@ -54,11 +59,12 @@ impl Server {
             free_ports();
         // it is told to die with this thread: a test that is killed leaves nothing behind
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL"]).arg(program);
+        command.args(["--pdeathsig", "KILL"]).arg(program).arg("-logdir=.");
         command.args(["server", "-dir=.", "-ip=127.0.0.1", "-ip.bind=127.0.0.1"]);
         command.args(["-master.telemetry=false", "-master.volumeSizeLimitMB=64", "-volume.max=8"]);
         command.args(["-filer", "-s3", "-s3.config=s3.json", "-s3.iam=false"]);
         command.args(["-s3.port.iceberg=0", "-s3.port.lance=0"]);
+        command.args(["-filer.localSocket=filer.sock", "-s3.localSocket=s3.sock"]);
         for (name, port) in [
             ("s3.port", s3),
             ("s3.port.grpc", s3_grpc),
@@ -75,7 +81,14 @@ impl Server {
         command.current_dir(dir.path()).stdin(Stdio::null());
         command.stdout(log.try_clone().unwrap()).stderr(log);
         let child = command.spawn().unwrap();
-        let mut server = Server { child, port: s3, dir };
+        let sockets = [
+            ("s3", s3_grpc),
+            ("master", master_grpc),
+            ("volume", volume_grpc),
+            ("filer", filer_grpc),
+        ]
+        .map(|(of, port)| format!("/tmp/seaweedfs-{of}-grpc-{port}.sock"));
+        let mut server = Server { child, port: s3, dir, sockets };
         server.answers().then_some(server)
     }
 

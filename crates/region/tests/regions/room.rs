@@ -1,0 +1,57 @@
+//! How much DRAM pages take.
+
+use super::{MIB, TestPool, make, pattern, ways};
+use region::{Faults, PAGE_BYTES, Region, Regions, RegionsInfo, Settings};
+use std::time::{Duration, Instant};
+
+/// Pages take no more than they may, but for one of each thread that brings them.
+#[track_caller]
+pub fn assert_within(info: &RegionsInfo) {
+    let most = info.memory_bytes + 4 * PAGE_BYTES as u64;
+    assert!(info.resident_bytes <= most, "{info:?}");
+}
+
+/// Whoever reads on is brought pages ahead, by several threads at one time.
+#[test]
+fn pages_take_no_more_than_they_may() {
+    ways().into_iter().for_each(pages_are_within);
+}
+
+fn pages_are_within(faults: Option<Faults>) {
+    const READERS: usize = 4;
+    let pool = TestPool::new(64 * MIB, None);
+    let fs = pool.open();
+    let file = make(&fs, "file");
+    let data = pattern(3, 8 * MIB as usize);
+    fs.write(&file, 0, &data).unwrap();
+    let regions = Regions::new(&fs, &Settings { memory_bytes: 0, faults }).unwrap();
+    let region = &Region::map(&regions, &file, 0, data.len() as u64).unwrap();
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..READERS)
+            .map(|reader| {
+                let part = reader * data.len() / READERS;
+                let data = &data[part..part + data.len() / READERS];
+                scope.spawn(move || {
+                    for at in (0..data.len()).step_by(PAGE_BYTES) {
+                        assert_eq!(region.get::<u8>(part + at).unwrap(), data[at]);
+                    }
+                })
+            })
+            .collect();
+        while !readers.iter().all(|reader| reader.is_finished()) {
+            assert_within(&regions.info());
+        }
+    });
+    // in the end all room is of pages that came
+    let started = Instant::now();
+    let resident = || (region.resident_pages() * PAGE_BYTES) as u64;
+    while regions.info().resident_bytes != resident() {
+        assert!(
+            started.elapsed() < Duration::from_secs(30),
+            "{:?}, {}",
+            regions.info(),
+            resident()
+        );
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
