@@ -115,11 +115,18 @@ impl Cache {
         false
     }
 
-    /// Leaves no part more than its share, but for what somebody has.
+    /// Lets go of pages until as many frames are free as are to be, but for what somebody has: of
+    /// parts that have more than their share, and no more of each than it has above that.
     pub fn make_room(&self) {
         let share = self.share();
+        let kept_free = self.frames.count() - share * PARTS;
         for (part, _) in &self.parts {
-            while part.lock().evict_to(share) == TURN_PAGES {}
+            loop {
+                let wanted = kept_free.saturating_sub(self.frames.free()).min(TURN_PAGES);
+                if wanted == 0 || part.lock().evict_to(share, wanted) < wanted {
+                    break;
+                }
+            }
         }
     }
 
@@ -223,10 +230,10 @@ impl Part {
         self.pages.get(addr).map(|page| page.clone())
     }
 
-    /// Lets go of what is more than so many pages, in one turn; gives how many it let go of.
-    fn evict_to(&mut self, pages: usize) -> usize {
+    /// Lets go of what is more than so many pages, `most` at most; gives how many it let go of.
+    fn evict_to(&mut self, pages: usize, most: usize) -> usize {
         let mut evicted = 0;
-        while evicted < TURN_PAGES
+        while evicted < most
             && self.pages.len() > pages
             && self.pages.evict_one(is_unused).is_some()
         {

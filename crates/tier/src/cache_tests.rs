@@ -1,5 +1,6 @@
 use super::*;
 use crate::evictor::Evictor;
+use std::hash::{Hash, Hasher};
 use std::time::{Duration, Instant};
 
 /// One for so many pages.
@@ -134,6 +135,23 @@ fn callers_make_room_where_nobody_else_does() {
     (1024..3000).for_each(|block| load(&cache, block));
     assert_eq!(cache.evicted_by_callers.load(Ordering::Relaxed), 3000 - 1024);
     assert_eq!(cache.pages(), 1024);
+}
+
+#[test]
+fn room_is_made_for_what_is_to_be_free_and_no_more() {
+    let cache = cache(1024);
+    // not as many in each part
+    let scattered = |count: u64| {
+        let mut hash = std::hash::DefaultHasher::new();
+        count.hash(&mut hash);
+        hash.finish() >> 30
+    };
+    (0..1024).for_each(|count| load(&cache, scattered(count)));
+    cache.make_room();
+    assert_eq!((cache.pages(), cache.frames.free()), (960, 64));
+    (2000..2030).for_each(|count| load(&cache, scattered(count)));
+    cache.make_room();
+    assert_eq!((cache.pages(), cache.frames.free()), (960, 64));
 }
 
 #[test]

@@ -69,7 +69,6 @@ impl Frames {
     }
 
     /// How many are free.
-    #[cfg(test)]
     pub fn free(&self) -> usize {
         self.free.lock().count(self.count)
     }

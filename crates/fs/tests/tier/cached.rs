@@ -25,9 +25,8 @@ fn caches_take_what_was_set_for_each_node() {
         });
         let stats = fs.tier_stats().unwrap();
         let cached = stats.cached_bytes * 8 / MIB;
-        // of 4 MiB: an evictor that has just made room leaves each part of its cache no more than
-        // 15 of 16 pages, whatever the others have, and blocks lie unevenly in the parts
-        assert!((20..=32).contains(&cached), "{cached} eighths of a MiB: {stats:?}");
+        // of 4 MiB: evictors keep a sixteenth free
+        assert!((29..=32).contains(&cached), "{cached} eighths of a MiB: {stats:?}");
         fs.close().unwrap();
     }
     pool.assert_clean();
