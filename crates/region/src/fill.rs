@@ -8,14 +8,12 @@ use crate::source::Source;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Pages that a fault brings where it follows another one for the first time, and at most.
-const PAGES_FIRST: usize = 15;
-const PAGES_MAX: usize = 255;
 /// Pages that are read together, and put in place: who waits for the first one goes on then.
 const PAGES_TOGETHER: usize = 64;
 /// Pages that are brought before the lead is handed on.
@@ -30,15 +28,30 @@ pub struct Waiting {
     bell: OwnedFd,
     events: OwnedFd,
     lead: Mutex<()>,
-    /// Pages that are FILLING for whoever comes first.
-    to_fill: Mutex<Vec<(Arc<Inner>, Range<usize>)>>,
+    /// For whoever comes first, those that are wanted first in front.
+    to_fill: Mutex<VecDeque<(Arc<Inner>, Piece)>>,
     is_ended: AtomicBool,
+}
+
+/// Pages that are FILLING, no more than are read together.
+#[derive(Debug)]
+struct Piece {
+    pages: Range<usize>,
+    /// One that is read with them, but is not put in place.
+    mark: Option<usize>,
 }
 
 /// The lead, until it is handed on.
 struct Lead<'w> {
     waiting: &'w Waiting,
     held: Option<MutexGuard<'w, ()>>,
+}
+
+impl Piece {
+    fn new(pages: Range<usize>, mark: usize) -> Piece {
+        let mark = Some(mark).filter(|mark| pages.contains(mark));
+        Piece { pages, mark }
+    }
 }
 
 impl Lead<'_> {
@@ -50,7 +63,7 @@ impl Lead<'_> {
 /// What a thread with the lead has heard.
 enum Heard {
     End,
-    Pages(Arc<Inner>, Range<usize>),
+    Pages(Arc<Inner>, Piece),
     /// Or nothing.
     Fault,
 }
@@ -76,10 +89,12 @@ impl Waiting {
     }
 
     /// Pages that are FILLING are brought by whoever has time.
-    fn hand_out(&self, pages: impl Iterator<Item = (Arc<Inner>, Range<usize>)>) {
+    fn hand_out(&self, region: &Arc<Inner>, pages: Range<usize>, mark: usize) {
         let mut to_fill = self.to_fill.lock();
         let before = to_fill.len();
-        to_fill.extend(pages);
+        let pieces = pages.clone().step_by(PAGES_TOGETHER);
+        let ends = |at: usize| at..pages.end.min(at + PAGES_TOGETHER);
+        to_fill.extend(pieces.map(|at| (region.clone(), Piece::new(ends(at), mark))));
         let more = to_fill.len() - before;
         drop(to_fill);
         self.ring(more as u64);
@@ -101,8 +116,8 @@ impl Waiting {
             return Heard::End;
         }
         let _ = rustix::io::read(&self.bell, &mut [0; 8]);
-        match self.to_fill.lock().pop() {
-            Some((region, pages)) => Heard::Pages(region, pages),
+        match self.to_fill.lock().pop_front() {
+            Some((region, piece)) => Heard::Pages(region, piece),
             None => Heard::Fault,
         }
     }
@@ -116,9 +131,9 @@ pub fn serve(shared: &Shared, waiting: &Waiting) {
         while lead.held.is_some() {
             match waiting.wait() {
                 Heard::End => return,
-                Heard::Pages(region, pages) => {
+                Heard::Pages(region, piece) => {
                     lead.hand_on();
-                    region.fill_all(pages, &mut buffer, &mut lead);
+                    region.fill_all(piece, &mut buffer, &mut lead);
                 }
                 Heard::Fault => {
                     let fault = shared.faults.next();
@@ -179,29 +194,41 @@ impl Inner {
         self.shared.faults.wake(&self.memory, at, bytes);
     }
 
-    /// Brings a page that is this thread's to bring, and as many behind it as seem wanted.
-    fn fill(self: &Arc<Inner>, first: usize, buffer: &mut [u8], lead: &mut Lead<'_>) {
-        let wanted = self.window(first);
-        let mut end = first + 1;
-        while end < (first + wanted).min(self.pages.len())
-            && self.pages.change(end, ABSENT, FILLING)
-        {
-            end += 1;
+    /// Brings a page that is this thread's to bring, and others that seem wanted.
+    fn fill(self: &Arc<Inner>, page: usize, buffer: &mut [u8], lead: &mut Lead<'_>) {
+        let mut wanted = self.reading.next(page, self.shared.window_pages());
+        if wanted.pages.start > page {
+            self.fill_all(Piece::new(page..page + 1, usize::MAX), buffer, lead);
+            // nobody waits for these
+            let pages = self.take(wanted.pages.start, wanted.pages.end);
+            return lead.waiting.hand_out(self, pages, wanted.mark);
         }
-        let own = first..end.min(first + PAGES_TOGETHER);
-        let others = (own.end..end).step_by(PAGES_TOGETHER);
-        if own.end < end {
-            let others = others.map(|at| (self.clone(), at..end.min(at + PAGES_TOGETHER)));
-            lead.waiting.hand_out(others);
+        if wanted.mark == page {
+            wanted.mark = usize::MAX;
+        }
+        let all = page..self.take(page + 1, wanted.pages.end).end;
+        let own = page..all.end.min(page + PAGES_TOGETHER);
+        if own.end < all.end {
+            lead.waiting.hand_out(self, own.end..all.end, wanted.mark);
         }
         if own.len() > PAGES_ALONE {
             lead.hand_on();
         }
-        self.fill_all(own, buffer, lead);
+        self.fill_all(Piece::new(own, wanted.mark), buffer, lead);
     }
 
-    /// Brings pages that are FILLING, no more than are read together.
-    fn fill_all(&self, mut left: Range<usize>, buffer: &mut [u8], lead: &mut Lead<'_>) {
+    /// Pages from this one on that are absent, which are this thread's to bring now.
+    fn take(&self, first: usize, end: usize) -> Range<usize> {
+        let mut at = first;
+        while at < end.min(self.pages.len()) && self.pages.change(at, ABSENT, FILLING) {
+            at += 1;
+        }
+        first..at
+    }
+
+    /// Brings pages.
+    fn fill_all(&self, piece: Piece, buffer: &mut [u8], lead: &mut Lead<'_>) {
+        let Piece { pages: mut left, mark } = piece;
         let end = left.start + self.shared.take_room(left.len());
         if end < left.end {
             self.leave(end..left.end);
@@ -211,28 +238,15 @@ impl Inner {
             if self.is_gone.load(Ordering::Relaxed) {
                 return self.give_up(left);
             }
-            left = self.fill_run(left, buffer, lead);
+            left = self.fill_run(left, mark, buffer, lead);
         }
-    }
-
-    /// How many pages to bring: one, and more where this fault comes right behind the last ones.
-    fn window(&self, page: usize) -> usize {
-        // ordering: a guess, of two threads each may be right
-        let expected = self.expected.load(Ordering::Relaxed);
-        let (next, pages) = ((expected >> 16) as usize, (expected & 0xFFFF) as usize);
-        let pages = match expected != u64::MAX && next == page {
-            // of what may be there, others are to stay
-            true => (2 * pages + 1).clamp(PAGES_FIRST, PAGES_MAX.min(self.shared.pages_max / 4)),
-            false => 1,
-        };
-        self.expected.store(((page + pages) as u64) << 16 | pages as u64, Ordering::Relaxed);
-        pages
     }
 
     /// Reads these pages and puts in place those that did not change meanwhile; gives the others.
     fn fill_run(
         &self,
         pages: Range<usize>,
+        mark: Option<usize>,
         buffer: &mut [u8],
         lead: &mut Lead<'_>,
     ) -> Range<usize> {
@@ -243,22 +257,31 @@ impl Inner {
         {
             return self.fail(pages, &error);
         }
-        // in runs: from the first page on as long as they are whole
-        let mut whole = pages.start;
-        while whole < pages.end && self.pages.change(whole, FILLING, INSTALLING) {
-            whole += 1;
-        }
-        let run = &bytes[..(whole - pages.start) * PAGE_BYTES];
-        if !run.is_empty() {
-            self.install(pages.start, run);
-        }
-        if whole < pages.end {
-            // its bytes changed since they were read, and perhaps those of others behind it
-            for page in whole..pages.end {
-                self.pages.change(page, STALE, FILLING);
+        // in runs: as long as they are whole
+        let mut at = pages.start;
+        while at < pages.end {
+            let first = at;
+            while at < pages.end && mark != Some(at) && self.pages.change(at, FILLING, INSTALLING) {
+                at += 1;
+            }
+            if first < at {
+                let of = |page: usize| (page - pages.start) * PAGE_BYTES;
+                self.install(first, &bytes[of(first)..of(at)]);
+            }
+            if mark != Some(at) {
+                break;
+            }
+            if at < pages.end {
+                // what is read is in memory: whoever comes here waits for no device
+                self.give_up(at..at + 1);
+                at += 1;
             }
         }
-        whole..pages.end
+        // their bytes changed since they were read, or perhaps those of others before them
+        for page in at..pages.end {
+            self.pages.change(page, STALE, FILLING);
+        }
+        at..pages.end
     }
 
     /// Puts pages in place that are INSTALLING. What cannot be put there is absent again, and who

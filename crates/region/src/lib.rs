@@ -18,6 +18,7 @@ mod fill;
 mod memory;
 mod overlay;
 mod page_states;
+mod reading;
 mod region;
 mod regions;
 mod signals;

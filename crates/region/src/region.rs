@@ -6,11 +6,12 @@ use crate::memory::Memory;
 use crate::page_states::{
     ABSENT, COLD, EVICTING, FILLING, INSTALLING, PageStates, RESIDENT, STALE, WRITING,
 };
+use crate::reading::Reading;
 use crate::regions::{Regions, Shared, Threads};
 use crate::source::Faults;
 use fs::{FILE_BYTES_MAX, FileKind, Handle, Mapped, RegionMemory};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// What of a region others know: those who fill its pages, and those who change its file.
@@ -29,8 +30,7 @@ pub struct Inner {
     pub(crate) is_writable: bool,
     /// Pages that are there.
     pub(crate) resident: AtomicUsize,
-    /// Where the next fault of a sequence would be, and how many pages it brought.
-    pub(crate) expected: AtomicU64,
+    pub(crate) reading: Reading,
     /// Where the evictor goes on.
     pub(crate) hand: AtomicUsize,
     /// Nobody has it any more: no page is brought for anybody.
@@ -89,7 +89,7 @@ impl Region {
             bytes: len,
             is_writable,
             resident: AtomicUsize::new(0),
-            expected: AtomicU64::new(u64::MAX),
+            reading: Reading::default(),
             hand: AtomicUsize::new(0),
             is_gone: AtomicBool::new(false),
             shared: regions.shared().clone(),

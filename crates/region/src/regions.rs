@@ -17,6 +17,8 @@ use std::thread::JoinHandle;
 
 /// Threads that serve faults: as many can wait for devices.
 const THREADS: usize = 4;
+/// Pages that are brought ahead at one time, at most: 2 MiB.
+const WINDOW_PAGES_MAX: usize = 512;
 /// DRAM for pages of regions where nothing else is asked for.
 const MEMORY_BYTES: u64 = 1 << 30;
 
@@ -220,6 +222,12 @@ impl Shared {
         let order = Ordering::Relaxed;
         let before = region.resident.fetch_update(order, order, count).unwrap_or(0);
         self.give_back(before.min(pages));
+    }
+
+    /// Pages that are brought ahead at one time: the most that pay, and few of those that may be
+    /// there, as others are to stay.
+    pub(crate) fn window_pages(&self) -> usize {
+        WINDOW_PAGES_MAX.min(self.pages_max / 8)
     }
 
     /// Pages that are to go before so many can come.
