@@ -1,8 +1,8 @@
 //! Whether a region is read in order, and which pages are wanted then.
 //!
 //! Whoever faults where the last pages that were brought end goes on in order: he is brought a
-//! window of pages, and each window is twice as long as the one before. One page of it, the mark,
-//! is read but not put in place. Who comes to the mark has read on, and while he does so the next
+//! window of pages, and each window is twice as long as the one before. One page of each but the
+//! first, the mark, is read but not put in place. Who comes to the mark has read on, and while he does so the next
 //! window is brought: he need not wait where this one ends.
 
 use std::ops::Range;
@@ -53,7 +53,9 @@ impl Reading {
         let (first, pages, mark) = if self.mark.load(Ordering::Relaxed) == page as u64 {
             (end, window, end)
         } else if end == page {
-            (page, window, page + (window / 2).clamp(1, PAGES_TO_MARK))
+            // the first window may be all of a record: nothing is brought behind it in vain
+            let mark = page + (window / 2).clamp(1, PAGES_TO_MARK);
+            (page, window, if before > 1 { mark } else { usize::MAX })
         } else {
             (page, 1, usize::MAX)
         };
@@ -75,9 +77,9 @@ mod tests {
     fn who_reads_in_order_is_brought_the_next_window_before_this_one_ends() {
         let reading = Reading::default();
         assert_eq!(reading.next(100, 200), wanted(100..101, usize::MAX));
-        assert_eq!(reading.next(101, 200), wanted(101..116, 108));
-        assert_eq!(reading.next(108, 200), wanted(116..147, 116));
-        assert_eq!(reading.next(116, 200), wanted(147..210, 147));
+        assert_eq!(reading.next(101, 200), wanted(101..116, usize::MAX));
+        assert_eq!(reading.next(116, 200), wanted(116..147, 131));
+        assert_eq!(reading.next(131, 200), wanted(147..210, 147));
         assert_eq!(reading.next(147, 200), wanted(210..337, 210));
         assert_eq!(reading.next(210, 200), wanted(337..537, 337));
         // he did not meet the mark: it was there already
@@ -90,17 +92,19 @@ mod tests {
         for page in [7, 3, 900, 5] {
             assert_eq!(reading.next(page, 200), wanted(page..page + 1, usize::MAX));
         }
-        assert_eq!(reading.next(6, 200), wanted(6..21, 13));
+        assert_eq!(reading.next(6, 200), wanted(6..21, usize::MAX));
+        assert_eq!(reading.next(21, 200), wanted(21..52, 36));
         assert_eq!(reading.next(500, 200), wanted(500..501, usize::MAX));
-        assert_eq!(reading.next(13, 200), wanted(13..14, usize::MAX), "an old mark is none");
+        assert_eq!(reading.next(36, 200), wanted(36..37, usize::MAX), "an old mark is none");
     }
 
     #[test]
     fn windows_are_no_longer_than_they_may() {
         let reading = Reading::default();
         reading.next(0, 8);
-        assert_eq!(reading.next(1, 8), wanted(1..9, 5));
-        assert_eq!(reading.next(5, 8), wanted(9..17, 9));
-        assert_eq!(reading.next(9, 1), wanted(17..18, 17));
+        assert_eq!(reading.next(1, 8), wanted(1..9, usize::MAX));
+        assert_eq!(reading.next(9, 8), wanted(9..17, 13));
+        assert_eq!(reading.next(13, 8), wanted(17..25, 17));
+        assert_eq!(reading.next(17, 1), wanted(25..26, 25));
     }
 }
