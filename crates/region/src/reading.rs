@@ -2,8 +2,8 @@
 //!
 //! Whoever faults where the last pages that were brought end goes on in order: he is brought a
 //! window of pages, and each window is twice as long as the one before. One page of each but the
-//! first, the mark, is read but not put in place. Who comes to the mark has read on, and while he does so the next
-//! window is brought: he need not wait where this one ends.
+//! first, the mark, is read but not put in place. Who comes to the mark has read on, and while he
+//! does so the next window is brought: he need not wait where this one ends.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
