@@ -196,15 +196,12 @@ impl Inner {
 
     /// Brings a page that is this thread's to bring, and others that seem wanted.
     fn fill(self: &Arc<Inner>, page: usize, buffer: &mut [u8], lead: &mut Lead<'_>) {
-        let mut wanted = self.reading.next(page, self.shared.window_pages());
+        let wanted = self.reading.next(page, self.shared.window_pages());
         if wanted.pages.start > page {
             self.fill_all(Piece::new(page..page + 1, usize::MAX), buffer, lead);
             // nobody waits for these
             let pages = self.take(wanted.pages.start, wanted.pages.end);
             return lead.waiting.hand_out(self, pages, wanted.mark);
-        }
-        if wanted.mark == page {
-            wanted.mark = usize::MAX;
         }
         let all = page..self.take(page + 1, wanted.pages.end).end;
         let own = page..all.end.min(page + PAGES_TOGETHER);

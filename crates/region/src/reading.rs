@@ -41,7 +41,8 @@ impl Default for Reading {
 
 impl Reading {
     /// Somebody waits for a page: what is to be brought, windows of `most` pages at most. It begins
-    /// with the page, or somewhere behind it, if that one is to be brought by itself.
+    /// with the page, which is not the mark then, or somewhere behind it, if that one is to be
+    /// brought by itself.
     pub fn next(&self, page: usize, most: usize) -> Wanted {
         // ordering: a guess, of two threads each may be right
         let known = self.last.load(Ordering::Relaxed);
@@ -50,7 +51,8 @@ impl Reading {
             known => ((known >> WINDOW_BITS) as usize, known as usize & ((1 << WINDOW_BITS) - 1)),
         };
         let window = (2 * before + 1).max(PAGES_FIRST).min(most);
-        let (first, pages, mark) = if self.mark.load(Ordering::Relaxed) == page as u64 {
+        let is_mark = self.mark.load(Ordering::Relaxed) == page as u64;
+        let (first, pages, mark) = if is_mark && end > page {
             (end, window, end)
         } else if end == page {
             // the first window may be all of a record: nothing is brought behind it in vain

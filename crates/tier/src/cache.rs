@@ -84,9 +84,14 @@ impl Cache {
         most - most / KEPT_FREE
     }
 
+    /// Frames that the evictor keeps free.
+    fn kept_free(&self) -> usize {
+        self.frames.count() - self.share() * PARTS
+    }
+
     /// Memory for a block that the caller is to read; `None`: all of it is in use.
     pub fn frame(&self) -> Option<Frame> {
-        let few = (self.frames.count() - self.share() * PARTS) / 2;
+        let few = self.kept_free() / 2;
         loop {
             let (frame, free) = self.frames.take();
             if free < few {
@@ -119,10 +124,9 @@ impl Cache {
     /// parts that have more than their share, and no more of each than it has above that.
     pub fn make_room(&self) {
         let share = self.share();
-        let kept_free = self.frames.count() - share * PARTS;
         for (part, _) in &self.parts {
             loop {
-                let wanted = kept_free.saturating_sub(self.frames.free()).min(TURN_PAGES);
+                let wanted = self.kept_free().saturating_sub(self.frames.free()).min(TURN_PAGES);
                 if wanted == 0 || part.lock().evict_to(share, wanted) < wanted {
                     break;
                 }
