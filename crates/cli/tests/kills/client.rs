@@ -190,6 +190,8 @@ impl Client {
             rustix::fs::fstatvfs(file)?;
             stamp.verify(file)?;
         }
+        // A stop may come when the server has let it go and this process does not know yet.
+        tell("releases");
         lock(file, number, libc::F_UNLCK, false)
     }
 

@@ -23,7 +23,7 @@ const SAME_NUMBER_ATTEMPTS: u32 = 10;
 pub struct Heard {
     /// The errno of each act, 0 if it was done, and when that was heard.
     pub acks: Vec<(i32, Instant)>,
-    /// The lock that it holds.
+    /// The lock that it holds, and is not about to let go.
     pub holds: Option<u64>,
     /// When it last got one.
     pub got: Option<Instant>,
@@ -50,6 +50,7 @@ impl Heard {
             }
             Some(_) => self.complaint = Some(format!("out of order: {line}")),
             None if line == "asks" => self.asks += 1,
+            None if line == "releases" => self.holds = None,
             None => self.refused |= line == "refused",
         }
     }
