@@ -40,6 +40,7 @@ impl Core {
         self.pool.check_writable()?;
         self.note_time();
         let began = std::time::Instant::now();
+        let _timed = self.log_pace.checkpoint();
         self.write_blocks();
         let closed = self.pool.close_gate();
         self.write_blocks();
