@@ -37,7 +37,7 @@ impl Adequacy {
 }
 
 /// The operations that the mutants are run with: few that do everything that is done to a medium.
-const WORKLOADS: [(Domain, Start, &[&str]); 17] = [
+const WORKLOADS: [(Domain, Start, &[&str]); 21] = [
     (Domain::CpuFlush, Start::Folded, &["overwrite-many"]),
     (Domain::CpuFlush, Start::Folded, &["write-across-unaligned"]),
     (Domain::CpuFlush, Start::Logged, &["checkpoint"]),
@@ -55,6 +55,10 @@ const WORKLOADS: [(Domain, Start, &[&str]); 17] = [
     (Domain::CpuFlush, Start::LosesFirst, &["append", "checkpoint"]),
     (Domain::CpuFlush, Start::LosesSecond, &["create", "write-patch"]),
     (Domain::Sync, Start::Mirrored, &["overwrite", SYNC]),
+    (Domain::CpuFlush, Start::Tiered, &["move-changed"]),
+    (Domain::CpuFlush, Start::Tiered, &["move-twice", "checkpoint"]),
+    (Domain::CpuCache, Start::Tiered, &["move-new", "checkpoint"]),
+    (Domain::Sync, Start::Tiered, &["move", SYNC]),
 ];
 
 /// A recording and the lines that it and its recovery run through.
@@ -71,6 +75,7 @@ pub fn adequacy(threads: usize, tell: &(dyn Fn(&str) + Sync)) -> Outcome<Adequac
         ("bits of a closed pool flipped", Closed::new(&Shape::SMALL)?),
         ("bits of a killed pool flipped", Closed::killed(&Shape::SMALL)?),
         ("bits of a mirrored pool flipped", Closed::new(&Shape::MIRRORED)?),
+        ("bits of a pool with a tier flipped", Closed::new(&Shape::TIERED)?),
     ]);
     let mutants: BTreeSet<Mutant> = tried.iter().flat_map(|t| t.mutants.iter().copied()).collect();
     let mutants: Vec<Mutant> = mutants.into_iter().collect();

@@ -5,6 +5,7 @@ use crate::arena::Arena;
 use crate::catalog::catalog;
 use crate::explore::{Settings, explore};
 use crate::images::Shape;
+use crate::moves::moves;
 use crate::points::pick;
 use crate::recording::Recorder;
 use crate::report::{Report, Violation};
@@ -30,7 +31,9 @@ impl Chain {
     /// As arguments that repeat it.
     pub fn name(&self) -> String {
         let Chain { shape, crashes, ops, seed } = self;
-        format!("chain --slices {} --crashes {crashes} --ops {ops} --seed {seed}", shape.slices)
+        let Shape { slices, devices, .. } = shape;
+        let devices = if *devices > 0 { format!(" --devices {devices}") } else { String::new() };
+        format!("chain --slices {slices}{devices} --crashes {crashes} --ops {ops} --seed {seed}")
     }
 
     /// Few crash points, few images of each: a chain is long.
@@ -53,7 +56,8 @@ impl Chain {
     }
 
     fn links(&self, settings: &Settings, report: &mut Report) -> Result<(), String> {
-        let ops = catalog();
+        let moves = if self.shape.devices > 0 { moves() } else { Vec::new() };
+        let ops = [catalog(), moves].concat();
         let mut rng = Rng::new(self.seed);
         let mut recorder = Recorder::new(&self.shape, 0)?;
         recorder.plant()?;

@@ -57,10 +57,13 @@ pub struct Flips {
 }
 
 impl Closed {
-    /// The usual tree, in a pool of this shape.
+    /// The usual tree, in a pool of this shape; on the devices is what can be there.
     pub fn new(shape: &Shape) -> Outcome<Closed> {
         let mut recorder = Recorder::new(shape, 0)?;
         recorder.plant()?;
+        if shape.devices > 0 {
+            recorder.move_all()?;
+        }
         Closed::of(shape, recorder.close()?, None)
     }
 

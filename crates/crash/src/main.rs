@@ -24,15 +24,16 @@ usage: nearside-crash run [--minutes M] [--seed S] [--threads T] [--from N] [--t
        nearside-crash repeat --domain D --start S --ops A,B --cpu C --point P --kept K
                              [--inner-point P --inner-kept K]
        nearside-crash repeat --domain D --start S --ops A,B [--cpu C] [--turns T] [--seed S]
-       nearside-crash chain --slices N --crashes C --ops N --seed S
+       nearside-crash chain --slices N [--devices N] --crashes C --ops N --seed S
        nearside-crash mutants [--threads T]
        nearside-crash flips [--killed] [--every N] [--first B]
 
 run explores workloads that the seed gives, from number N on, until the time is up: first all
 sequences of one and two operations of the core, then by turns every operation from every start in
 every domain (thoroughly), sequences of three, pairs of two threads, and chains of crashes; or of
-one kind only: core, singles, triples, pairs, chains. Before that it leaves out each flush, fence,
-sync and look at a checksum of the engine (not with --from), and counts how many of these mutants
+one kind only: core, singles, triples, pairs, chains, mirrors, tiers. Before that it leaves out
+each flush, fence, sync and look at a checksum of the engine (not with --from), and counts how
+many of these mutants
 it notices. It ends with the line `states=N workloads=N mutants_killed=K/T violations=V`, and exits
 1 if V is above 0 or a mutant was not noticed.
 
@@ -85,7 +86,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "killed" => Some(String::new()),
             "minutes" | "seed" | "ops" | "threads" | "from" | "to" | "kind" | "start"
             | "domain" | "cpu" | "point" | "kept" | "turns" | "every" | "first" | "inner-point"
-            | "inner-kept" | "slices" | "crashes" => args.next(),
+            | "inner-kept" | "slices" | "devices" | "crashes" => args.next(),
             _ => return Err(format!("unknown option --{name}")),
         };
         let value = value.ok_or_else(|| format!("--{name} needs a value"))?;
@@ -216,9 +217,13 @@ fn run_chain(arguments: &Arguments) -> Result<Report, String> {
     if !(1..=255).contains(&slices) {
         return Err("--slices is 1 to 255".to_owned());
     }
+    let devices: usize = number(arguments, "devices", 0)?;
+    if devices > 16 {
+        return Err("--devices is 0 to 16".to_owned());
+    }
     let seed = number(arguments, "seed", 1)?;
     let chain = Chain {
-        shape: Shape { slices, ..Shape::SMALL },
+        shape: Shape { slices, devices, ..Shape::SMALL },
         crashes: number(arguments, "crashes", 6)?,
         ops: number(arguments, "ops", 6)?,
         seed,

@@ -4,23 +4,31 @@ use crate::catalog::{BLOCK, Op, op, share};
 use crate::world::{World, pattern};
 use fs::{Error, Fallocate, Result};
 
-/// Operations of a pool with a capacity tier.
-pub fn moves() -> Vec<Op> {
+/// Blocks move, and nothing else happens: what can be seen stays the same.
+pub fn bare_moves() -> Vec<Op> {
     vec![
         op!("move", near, move_all),
         op!("move-one", |w| w.write("/file", BLOCK, &pattern(8, 4096)), move_all),
         op!("move-folded", near, |w| w.fs.checkpoint(), move_all),
         op!("move-changed", near, |w| w.write("/file", 4196, &pattern(8, 77)), move_all),
         op!("move-new", |w| w.file("/new", &pattern(8, 30_000)), move_all),
+        // blocks with several places, and the one that they have on the device
+        op!("move-shared", shared, move_all),
+        op!("move-shared-folded", shared, |w| w.fs.checkpoint(), move_all),
+        // blocks that were set aside in slices
+        op!("move-reserved", reserved, move_all),
+    ]
+}
+
+/// Operations of a pool with a capacity tier.
+pub fn moves() -> Vec<Op> {
+    let then = vec![
         op!("move-and-back", near, |w| move_all(w).and_then(|()| near(w))),
         op!("move-and-unlink", near, |w| move_all(w).and_then(|()| w.unlink("/file"))),
         op!("move-and-checkpoint", near, |w| move_all(w).and_then(|()| w.fs.checkpoint())),
         op!("moved-checkpoint", near, move_all, |w| w.fs.checkpoint()),
         // places on the device that are used again
         op!("move-twice", moved, near, |w| { w.fs.checkpoint().and_then(|()| move_all(w)) }),
-        // blocks with several places, and the one that they have on the device
-        op!("move-shared", shared, move_all),
-        op!("move-shared-folded", shared, |w| w.fs.checkpoint(), move_all),
         op!("move-shared-and-write", shared, |w| {
             move_all(w).and_then(|()| w.write("/copy", BLOCK, &pattern(8, 4096)))
         }),
@@ -29,14 +37,13 @@ pub fn moves() -> Vec<Op> {
         op!("moved-shared-checkpoint", moved_shared, |w| {
             w.unlink("/copy").and_then(|()| w.fs.checkpoint())
         }),
-        // blocks that were set aside in slices
-        op!("move-reserved", reserved, move_all),
         op!("move-reserved-and-write", reserved, |w| {
             move_all(w).and_then(|()| w.write("/file", BLOCK, &pattern(8, 4096)))
         }),
         op!("moved-reserved-write", moved_reserved, |w| w.write("/file", 700, &pattern(8, 9000))),
         op!("moved-reserved-checkpoint", moved_reserved, |w| w.fs.checkpoint()),
-    ]
+    ];
+    [bare_moves(), then].concat()
 }
 
 fn move_all(world: &mut World) -> Result<()> {

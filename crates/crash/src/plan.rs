@@ -5,7 +5,7 @@ use crate::chain::Chain;
 use crate::core::core;
 use crate::explore::Settings;
 use crate::images::Shape;
-use crate::moves::moves;
+use crate::moves::{bare_moves, moves};
 use crate::pairs::Pair;
 use crate::recording::{Start, Workload};
 use crate::rng::{Rng, mix};
@@ -27,7 +27,8 @@ pub enum Kind {
     Chains,
     /// Every operation of the catalog in a mirrored pool, in every domain, also with a file lost.
     Mirrors,
-    /// Every operation of the catalog in a pool with a capacity tier, and blocks that move there.
+    /// Every operation of the catalog in a pool with a capacity tier, and blocks that move there;
+    /// by turns with them blocks that move while another operation runs, and crash after crash.
     Tiers,
 }
 
@@ -98,8 +99,8 @@ const MIRRORED: [(Start, Domain); 9] = [
 /// In what state and domain workloads on pools with a capacity tier begin.
 const TIERED: [(Start, Domain); 3] = [
     (Start::Tiered, Domain::CpuFlush),
-    (Start::Tiered, Domain::Sync),
     (Start::Tiered, Domain::CpuCache),
+    (Start::Tiered, Domain::Sync),
 ];
 
 /// Operations of the core.
@@ -140,28 +141,53 @@ pub fn job(kind: Kind, seed: u64, number: u64) -> Job {
             Job::Workload(workload(beginning, number / 2, ops), settings)
         }
         Kind::Mirrors => each(&catalog(), &MIRRORED, seed, number, &mut rng),
-        Kind::Tiers => each(&[moves(), catalog()].concat(), &TIERED, seed, number, &mut rng),
+        Kind::Tiers => match (number / 4, number % 4) {
+            (round, 3) if round % 4 == 3 => chain(Shape::TIERED, round, &mut rng),
+            (_, 3) => {
+                let moves = bare_moves();
+                // what two at once left unsynced is nothing that anyone can tell
+                let begin = TIERED[rng.below(2)];
+                let mut ops = vec![moves[rng.below(moves.len())], whole(&catalog(), &mut rng)];
+                // a place of its own for each of the two
+                ops.rotate_left(rng.below(2));
+                pair(begin, ops, &mut rng)
+            }
+            (round, turn) => {
+                let ops = [moves(), catalog()].concat();
+                each(&ops, &TIERED, seed, round * 3 + turn, &mut rng)
+            }
+        },
         Kind::Triples => {
             let ops = (0..3).map(|_| of_core(rng.bits() >> 8)).collect();
             quick(rng.bits() >> 8, number, ops, &mut rng)
         }
         Kind::Pairs => {
-            let whole: Vec<Op> = core().iter().copied().filter(|op| op.part.is_none()).collect();
-            let ops = (0..2).map(|_| whole[rng.below(whole.len())]).collect();
-            let (start, domain) = BEGINNINGS[rng.below(4)];
-            let workload = Workload { start, domain, ops, cpu: rng.below(2) };
-            let first = rng.below(2);
-            let (before, between) = (rng.below(EVENTS), rng.below(EVENTS));
-            // one in some runs to its end
-            let between = if between == 0 { usize::MAX } else { between };
-            let schedule = Schedule { first, before, between };
-            Job::Pair(Pair { workload, schedule }, Settings::quick(rng.bits()))
+            let ops = (0..2).map(|_| whole(core(), &mut rng)).collect();
+            pair(BEGINNINGS[rng.below(4)], ops, &mut rng)
         }
-        Kind::Chains => {
-            let shape = Shape { slices: 1 + (number % 3) as usize, ..Shape::SMALL };
-            Job::Chain(Chain { shape, crashes: 6, ops: 6, seed: rng.bits() >> 32 })
-        }
+        Kind::Chains => chain(Shape::SMALL, number, &mut rng),
     }
+}
+
+/// One of them that is never seen in parts.
+fn whole(ops: &[Op], rng: &mut Rng) -> Op {
+    let whole: Vec<&Op> = ops.iter().filter(|op| op.part.is_none()).collect();
+    *whole[rng.below(whole.len())]
+}
+
+fn pair((start, domain): (Start, Domain), ops: Vec<Op>, rng: &mut Rng) -> Job {
+    let workload = Workload { start, domain, ops, cpu: rng.below(2) };
+    let first = rng.below(2);
+    let (before, between) = (rng.below(EVENTS), rng.below(EVENTS));
+    // one in some runs to its end
+    let between = if between == 0 { usize::MAX } else { between };
+    let schedule = Schedule { first, before, between };
+    Job::Pair(Pair { workload, schedule }, Settings::quick(rng.bits()))
+}
+
+fn chain(shape: Shape, number: u64, rng: &mut Rng) -> Job {
+    let shape = Shape { slices: 1 + (number % 3) as usize, ..shape };
+    Job::Chain(Chain { shape, crashes: 6, ops: 6, seed: rng.bits() >> 32 })
 }
 
 /// Each operation from each beginning, explored thoroughly.

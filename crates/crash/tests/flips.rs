@@ -34,6 +34,13 @@ fn bits_of_a_mirrored_pool() {
     assert!(closed.opens_with_each_bit((0..closed.bits()).step_by(4 * EVERY + 3)));
 }
 
+/// What is on the device is there once: a bit that is lost shows itself.
+#[test]
+fn bits_of_a_pool_with_a_tier() {
+    let closed = Closed::new(&Shape::TIERED).unwrap();
+    flips(&closed, (0..closed.bits()).step_by(2 * EVERY + 1));
+}
+
 #[test]
 fn bits_of_who_wrote_last() {
     assert_eq!(unreadable_state(None).unwrap(), Vec::<String>::new());
