@@ -179,7 +179,8 @@ pub fn now() -> i64 {
         return time;
     }
     let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)
+    // no clock that makes sense goes past the year 2262
+    time.tv_sec.wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec)
 }
 
 /// A value of the tree makes no sense.
@@ -259,25 +260,31 @@ impl Core {
     #[inline]
     pub fn change_unpaid<T>(&self, mut op: impl FnMut() -> Result<T>) -> Result<T> {
         let mut refusals = Refusals::default();
-        loop {
-            let dirty = self.dirty_units.load(Ordering::Relaxed);
-            if dirty > self.dirty_max.load(Ordering::Relaxed) / 2 {
-                self.hold_back(dirty)?;
+        let ended = loop {
+            match self.try_change(&mut op) {
+                Err(Error::Pool(error)) => {
+                    if let Err(error) = self.make_way(&mut refusals, error) {
+                        break Err(error);
+                    }
+                }
+                ended => break ended,
             }
-            let entered = self.pool.enter();
-            // inside the gate: who closes the pool refuses changes while it holds the gate
-            self.pool.check_writable()?;
-            let result = op();
-            drop(entered);
-            let ended = match result {
-                Err(Error::Pool(error)) => self.make_way(&mut refusals, error).err().map(Err),
-                result => Some(result),
-            };
-            if let Some(ended) = ended {
-                self.let_go();
-                return ended;
-            }
+        };
+        self.let_go();
+        ended
+    }
+
+    /// Makes a change, once.
+    #[inline(always)] // on the way of every change, whose instructions are counted
+    fn try_change<T>(&self, op: &mut impl FnMut() -> Result<T>) -> Result<T> {
+        let dirty = self.dirty_units.load(Ordering::Relaxed);
+        if dirty > self.dirty_max.load(Ordering::Relaxed) / 2 {
+            self.hold_back(dirty)?;
         }
+        let _entered = self.pool.enter();
+        // inside the gate: who closes the pool refuses changes while it holds the gate
+        self.pool.check_writable()?;
+        op()
     }
 
     /// Lets a checkpoint keep up with the changes, before the gate.

@@ -43,22 +43,28 @@ impl Traffic {
     /// The calling thread copied so many bytes.
     #[inline]
     pub fn count(&self, pool: &Pool, slice: u8, kind: Kind, bytes: u64) {
-        if self.is_apart || kind == Kind::Write {
-            self.add(pool, slice, kind, bytes);
+        if self.is_apart {
+            self.count_apart(pool, slice, kind, bytes);
+        } else if kind == Kind::Write {
+            // on one node it is all the same who copies
+            self.add(topology::recent_cpu() as usize, slice, 2, bytes);
         }
     }
 
     #[inline(never)]
-    fn add(&self, pool: &Pool, slice: u8, kind: Kind, bytes: u64) {
-        // on one node it is all the same who copies
-        let cpu = if self.is_apart { topology::refresh_cpu() } else { topology::recent_cpu() };
-        let cpu = cpu as usize;
-        let is_remote = usize::from(self.is_apart && !pool.nodes().is_local(cpu, slice));
+    fn count_apart(&self, pool: &Pool, slice: u8, kind: Kind, bytes: u64) {
+        let cpu = topology::refresh_cpu() as usize;
+        let is_remote = usize::from(!pool.nodes().is_local(cpu, slice));
         let kind = if kind == Kind::Read { 0 } else { 2 };
+        self.add(cpu, slice, kind + is_remote, bytes);
+    }
+
+    #[inline]
+    fn add(&self, cpu: usize, slice: u8, index: usize, bytes: u64) {
         let counts = self.cpus[place_of(cpu, self.cpus.len())].get(usize::from(slice));
         if let Some(counts) = counts {
             // ordering: an account only
-            counts[kind + is_remote].fetch_add(bytes, Ordering::Relaxed);
+            counts[index].fetch_add(bytes, Ordering::Relaxed);
         }
     }
 

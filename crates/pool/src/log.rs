@@ -307,13 +307,20 @@ impl LaneGuard<'_> {
     /// `LogFull`: as for `append`.
     #[inline]
     pub fn reserve(&mut self, mapping: &Mapping, bytes: usize) -> Result<InFlight> {
-        let log = self.log;
         // what is left of a chunk is whole lines: where the bytes fit, so does their last line
-        let fits =
-            self.lane.base != 0 && self.lane.used as usize + bytes <= log.chunk_bytes as usize;
-        if fits {
+        let end = self.lane.used as usize + bytes;
+        if self.lane.base != 0 && end <= self.log.chunk_bytes as usize {
             return Ok(InFlight::none());
         }
+        self.begin_chunk(mapping, bytes)
+    }
+
+    /// Takes a new chunk, for a record of `bytes`.
+    #[cold]
+    fn begin_chunk(&mut self, mapping: &Mapping, bytes: usize) -> Result<InFlight> {
+        let log = self.log;
+        let records = records_start(log.line_bytes);
+        assert!(bytes + records <= log.chunk_bytes as usize, "a record fits in a chunk");
         let (sequence, index) = log.take_chunk()?;
         let mut header: ChunkHeader = zerocopy::FromZeros::new_zeroed();
         header.magic = CHUNK_MAGIC;
@@ -327,7 +334,6 @@ impl LaneGuard<'_> {
         header.crc = U32::new(header.checksum(&log.slice_uuid));
         self.lane.base = SliceLog::chunk_offset(index, log.chunk_bytes);
         self.lane.sequence = sequence;
-        let records = records_start(log.line_bytes);
         self.lane.used = records as u32;
         self.lane.seed = record_seed(&log.slice_uuid, self.index, sequence);
         let mut lines = [0; LINE_BYTES_MAX];
@@ -356,10 +362,6 @@ impl LaneGuard<'_> {
             let what = "the highest stamp is in use, and no change can follow".to_owned();
             return Err(Error::Damaged { slice: u32::from(self.log.slice), offset: 0, what });
         }
-        assert!(
-            len + records_start(line_bytes) <= self.log.chunk_bytes as usize,
-            "a record fits in a chunk"
-        );
         let header = match self.reserve(mapping, len) {
             Ok(header) => header,
             Err(error) => {

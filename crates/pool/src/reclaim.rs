@@ -55,6 +55,12 @@ pub struct Reclaim {
     open_epoch: Option<Mutex<Vec<BlockAddr>>>,
 }
 
+/// Whether all of these lie on one slice or device. Without an early end it is a vector's loop.
+fn are_together(blocks: &[BlockAddr]) -> bool {
+    let slice = blocks.first().map_or(0, |addr| addr.slice());
+    blocks.iter().fold(true, |all, addr| all & (addr.slice() == slice))
+}
+
 /// A run of blocks on one slice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extent {
@@ -283,7 +289,7 @@ impl Reclaim {
             return;
         }
         self.waiting.fetch_add(batch.len() as u64, Ordering::Relaxed);
-        for own in batch.chunk_by(|one, next| one.slice() == next.slice()) {
+        for own in batch.chunks(if are_together(&batch) { batch.len() } else { 1 }) {
             self.waiting_in(own[0]).fetch_add(own.len() as u64, Ordering::Relaxed);
         }
         let reclaim = self.clone();
@@ -296,11 +302,9 @@ impl Reclaim {
         let count = batch.len() as u64;
         while let Some(last) = batch.last() {
             let (last, slice) = (*last, last.slice());
-            let rest = match batch.iter().all(|addr| addr.slice() == slice) {
-                true => Vec::new(),
-                false => batch.extract_if(.., |addr| addr.slice() != slice).collect(),
-            };
-            if !rest.is_empty() {
+            let mut rest = Vec::new();
+            if !are_together(&batch) {
+                rest.extend(batch.extract_if(.., |addr| addr.slice() != slice));
                 // what is left would keep the memory of all of it
                 batch.shrink_to_fit();
             }
