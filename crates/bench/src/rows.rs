@@ -20,6 +20,7 @@ mod read;
 mod region_tier;
 mod regions;
 mod sync;
+mod tier_write;
 mod wear;
 
 use crate::error::{Error, Result};
@@ -61,6 +62,7 @@ const ROWS: &[(&str, Measure)] = &[
     ("region_prefetched", first_touch::region_prefetched),
     ("region_from_tier", first_touch::region_from_tier),
     ("region_rewrites_16", region_tier::region_rewrites_16),
+    ("tier_write_1m", tier_write::tier_write_1m),
     ("delegated_write_2m", delegate::delegated_write_2m),
     ("delegated_write_64k", delegate::delegated_write_64k),
     ("delegated_read_2m", delegate::delegated_read_2m),

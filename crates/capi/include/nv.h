@@ -22,7 +22,13 @@
 extern "C" {
 #endif
 
-/* Bits of the mode of nv_allocate, beside permission bits. */
+/*
+ * Bits of the mode of nv_allocate, beside permission bits: whether other
+ * processes may map the file, too. Both are alike today, as one process has a
+ * pool open at a time: all its threads see the same bytes, in every mapping of
+ * the file; what is committed is in the file, and processes that open the pool
+ * later find it there. NV_PRIVATE makes no copy.
+ */
 #define NV_PRIVATE 0
 #define NV_SHARED 0x10000
 

@@ -46,6 +46,9 @@ pub struct Facts {
     /// Bytes that went to the slices for each that programs wrote through the server, if any were.
     #[serde(default)]
     pub bytes_per_user_byte: Option<f64>,
+    /// How long a server has had the pool open, s; 0: it was opened for these facts.
+    #[serde(default)]
+    pub open_seconds: f64,
 }
 
 /// How far stale copies are brought up to date.
@@ -240,6 +243,7 @@ impl Facts {
             failed: so_far.ended.and_then(|ended| ended.err()),
             unreadable: so_far.unreadable,
         });
+        let sample = Sample::of(&stats);
         Facts {
             uuid: info.uuid,
             format_version: info.format_version,
@@ -255,8 +259,9 @@ impl Facts {
             notes: info.notes.into_iter().chain(info.remark).collect(),
             resilver,
             devices: info.devices.into_iter().map(DeviceFacts::from).collect(),
-            tier: stats.tier.map(TierFacts::from),
-            bytes_per_user_byte: Sample::of(&stats).bytes_per_user_byte(),
+            bytes_per_user_byte: sample.bytes_per_user_byte(),
+            open_seconds: 0.0,
+            tier: sample.tier,
         }
     }
 

@@ -31,6 +31,8 @@ struct Info<'a> {
     slices: Vec<Slice<'a>>,
     /// The devices of the capacity tier.
     devices: &'a [DeviceFacts],
+    /// What the capacity tier does, if the pool has one.
+    tier: Option<Tier>,
     /// How far stale copies of a mirrored pool are brought up to date.
     resilver: Option<&'a ResilverFacts>,
     notes: &'a [String],
@@ -54,6 +56,35 @@ struct Slice<'a> {
     mirror: Option<&'a MirrorFacts>,
     workers: &'a WorkerFacts,
     copied: CopiedFacts,
+}
+
+/// A capacity tier, since the pool was opened.
+#[derive(Serialize)]
+struct Tier {
+    /// Of a hundred looks for its blocks so many needed no device; none before anybody looked.
+    hit_percent: Option<f64>,
+    /// How much of the slices is in use: what is written back there is free.
+    dirty_percent: f64,
+    written_back_bytes_per_second: f64,
+    /// DRAM in the caches.
+    cached_bytes: u64,
+    #[serde(skip)]
+    line: String,
+}
+
+impl Tier {
+    fn of(facts: &Facts) -> Option<Tier> {
+        let tier = facts.tier?;
+        let moved = tier.moved_bytes() as f64;
+        let rate = if facts.open_seconds > 0.0 { moved / facts.open_seconds } else { 0.0 };
+        Some(Tier {
+            hit_percent: tier.hit_percent(),
+            dirty_percent: tier.dirty_percent(),
+            written_back_bytes_per_second: rate,
+            cached_bytes: tier.cached_bytes,
+            line: tier.line(rate),
+        })
+    }
 }
 
 /// Bytes of a slice that cannot be read.
@@ -108,6 +139,7 @@ fn info<'a>(pool: &Path, facts: &'a Facts) -> Info<'a> {
         bytes_per_user_byte: facts.bytes_per_user_byte,
         slices: slices.collect(),
         devices: &facts.devices,
+        tier: Tier::of(facts),
         resilver: facts.resilver.as_ref(),
         notes: &facts.notes,
     }
@@ -135,6 +167,9 @@ fn text(info: &Info<'_>) -> String {
     ));
     if let Some(each) = info.bytes_per_user_byte {
         text.push_str(&format!("writes      {each} PM bytes per user byte\n"));
+    }
+    if let Some(tier) = &info.tier {
+        text.push_str(&format!("tier        {}\n", tier.line));
     }
     text.push('\n');
     let copies = info.slices.iter().filter_map(|slice| slice.mirror);

@@ -205,14 +205,7 @@ fn write_line(sample: &Sample) -> String {
 /// What the capacity tier does, if the pool has one.
 fn tier_line(sample: &Sample) -> String {
     let Some(tier) = sample.tier else { return String::new() };
-    let hits =
-        tier.hit_percent().map_or_else(|| "no looks".to_owned(), |it| format!("{it} % hits"));
-    format!(
-        "tier         {} % dirty, {}/s written back, {} cached, {hits}\n",
-        tier.dirty_percent(),
-        show(sample.rate(tier.moved_bytes()) as u64),
-        show(tier.cached_bytes),
-    )
+    format!("tier         {}\n", tier.line(sample.rate(tier.moved_bytes())))
 }
 
 /// A part of a hundred, rounded up.

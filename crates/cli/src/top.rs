@@ -182,6 +182,7 @@ fn printable(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::sample::tests::sample;
+    use crate::tier::facts::TierFacts;
 
     #[test]
     fn a_frame_fits_its_screen() {
@@ -209,5 +210,11 @@ mod tests {
         assert!(gone[1].contains("is being replaced") && !gone[1].contains('\x1b'), "{gone:?}");
         assert_eq!(gone[2..], few[2..], "what was seen last stays");
         assert!(few.iter().any(|line| line.contains("###------- 25 %")), "{few:#?}");
+        let tier = TierFacts { hits: 3, read_blocks: 1, moved_blocks: 512, ..TierFacts::default() };
+        let tiered = Sample { tier: Some(tier), ..sample(1000, 2.0) };
+        let tiered = frame(&tiered, None, Size { columns: 80, rows: 24 }).join("\n");
+        for part in ["\ntier ", " % dirty, 1 MiB/s written back", " 75 % hits"] {
+            assert!(tiered.contains(part), "{part}: {tiered}");
+        }
     }
 }

@@ -8,10 +8,9 @@ use crate::leaf::{LEAF_BLOCKS, Leaf};
 use crate::lines::Place;
 use crate::slot::SlotView;
 use crate::types::{FileKind, Ino};
-use pool::BLOCK_BYTES;
 use std::sync::Arc;
+use tier::BlockList;
 
-const BLOCK: usize = BLOCK_BYTES as usize;
 /// How often a block is looked at while its leaf changes each time.
 const LOOKS_MAX: usize = 8;
 
@@ -79,7 +78,7 @@ impl Core {
         (ino, index): Place,
         slice: u8,
         all: bool,
-        data: &mut Vec<u8>,
+        data: &mut BlockList,
     ) -> Result<Option<ColdLeaf>> {
         let Some(inode) = self.inode_to_cool(ino)? else { return Ok(None) };
         let before = data.len();
@@ -102,7 +101,7 @@ impl Core {
         slot: usize,
         all: bool,
         cold: &mut ColdLeaf,
-        data: &mut Vec<u8>,
+        data: &mut BlockList,
     ) -> Option<()> {
         let block = cold.index * LEAF_BLOCKS + slot as u64;
         // the pin keeps the block from being used again while it is copied
@@ -126,19 +125,21 @@ impl Core {
                 cold.twins.push(block);
                 return Some(());
             }
-            let bytes = self.read_under(view.addr, view.patches.as_deref());
-            let is_whole = |bytes: &[u8; BLOCK]| pmem::crc_fits(pmem::crc32c(0, bytes), view.crc);
-            match bytes {
-                Ok(bytes) if leaf.still(sequence) && is_whole(&bytes) => {
-                    data.extend_from_slice(&bytes);
-                    cold.blocks.push(Cold { block, view });
-                    return Some(());
-                }
-                // it is damaged: then it stays for those who mend it
-                _ if leaf.still(sequence) => break,
-                // it changed meanwhile, or others of the leaf did
-                _ => {}
+            let before = data.len();
+            let bytes = data.push();
+            let is_whole = self.read_under_into(view.addr, view.patches.as_deref(), bytes).is_ok()
+                && pmem::crc_fits(pmem::crc32c(0, bytes), view.crc);
+            let is_still = leaf.still(sequence);
+            if is_still && is_whole {
+                cold.blocks.push(Cold { block, view });
+                return Some(());
             }
+            data.truncate(before);
+            if is_still {
+                // it is damaged: then it stays for those who mend it
+                break;
+            }
+            // it changed meanwhile, or others of the leaf did
         }
         cold.more = true;
         Some(())

@@ -147,11 +147,22 @@ impl Core {
     /// A whole block with patches over it.
     pub fn read_under(&self, addr: BlockAddr, patches: Option<&Patches>) -> Result<[u8; BLOCK]> {
         let mut whole = [0; BLOCK];
-        self.read_raw(addr, &mut whole)?;
-        if let Some(patches) = patches {
-            patches.apply(0, &mut whole);
-        }
+        self.read_under_into(addr, patches, &mut whole)?;
         Ok(whole)
+    }
+
+    /// The same, stored into `whole`.
+    pub fn read_under_into(
+        &self,
+        addr: BlockAddr,
+        patches: Option<&Patches>,
+        whole: &mut [u8; BLOCK],
+    ) -> Result<()> {
+        self.read_raw(addr, whole)?;
+        if let Some(patches) = patches {
+            patches.apply(0, whole);
+        }
+        Ok(())
     }
 
     /// Takes the patches off all blocks that recovery found them over: they are to be put into

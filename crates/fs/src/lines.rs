@@ -10,6 +10,10 @@
 use crate::types::Ino;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeSet, HashSet, VecDeque};
+use std::time::Duration;
+
+/// How long a batch under way is waited for by who has others to look for.
+const WAIT_MAX: Duration = Duration::from_millis(20);
 
 /// A leaf of a file.
 pub type Place = (Ino, u64);
@@ -84,6 +88,22 @@ impl Line {
     /// Whether nothing is in it.
     pub fn is_empty(&self) -> bool {
         self.state.lock().queue.leaves.is_empty()
+    }
+
+    /// Whether nothing is in it, nor in anybody's hands.
+    pub fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        state.queue.leaves.is_empty() && state.under_way.is_empty()
+    }
+
+    /// Whether a batch is under way; waits for one to end, but not long.
+    pub fn is_busy(&self) -> bool {
+        let mut state = self.state.lock();
+        let is_busy = !state.under_way.is_empty();
+        if is_busy {
+            self.ended.wait_for(&mut state, WAIT_MAX);
+        }
+        is_busy
     }
 
     /// Batches that did not move all that they were to.
@@ -196,6 +216,20 @@ mod tests {
         assert_eq!(batch.take(end), None, "the others were listed later");
         let end = line.end();
         assert_eq!([0; 3].map(|_| batch.take(end)), [Some(place(4)), Some(place(1)), None]);
+    }
+
+    #[test]
+    fn a_line_is_idle_when_nobody_has_any_of_it() {
+        let line = Line::default();
+        assert!(line.is_idle() && !line.is_busy());
+        line.list(place(1));
+        assert!(!line.is_idle() && !line.is_busy());
+        let mut batch = line.begin();
+        batch.take(line.end());
+        assert!(!line.is_idle() && line.is_busy());
+        batch.forget_last();
+        drop(batch);
+        assert!(line.is_idle() && !line.is_busy());
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::*;
 use crate::{Creation, FileSystem, Handle, NewNode};
 use pool::{Candidate, FormatOptions, OpenOptions, SliceSpec};
 use std::path::Path;
+use tier::BlockList;
 
 const BYTES: usize = 3 * BLOCK;
 const BY: Creation = Creation { mode: 0o644, umask: 0, uid: 0, gid: 0 };
@@ -38,7 +39,7 @@ fn file(fs: &FileSystem) -> Arc<Handle> {
 }
 
 /// What can be moved of the file; the first look lets it off.
-fn cold(fs: &FileSystem, file: &Handle, data: &mut Vec<u8>) -> ColdLeaf {
+fn cold(fs: &FileSystem, file: &Handle, data: &mut BlockList) -> ColdLeaf {
     let looks = [0, 1].map(|_| fs.core.cold_blocks((file.inode.ino, 0), 0, false, data).unwrap());
     looks.into_iter().flatten().last().unwrap()
 }
@@ -58,12 +59,12 @@ fn what_was_removed_meanwhile_is_not_moved() {
     let pool = dir.path().join("pool");
     let fs = made(&pool);
     let handle = file(&fs);
-    let mut data = Vec::new();
+    let mut data = BlockList::default();
     let found = cold(&fs, &handle, &mut data);
-    assert_eq!((found.blocks.len(), data.len()), (3, BYTES));
+    assert_eq!((found.blocks.len(), data.len()), (3, 3));
     fs.unlink(Ino::ROOT, b"file").unwrap();
     drop(handle);
-    assert_eq!(moved(&fs, found, &data), 0);
+    assert_eq!(moved(&fs, found, data.bytes()), 0);
     assert_eq!(places_in_use(&fs), 0, "the places were given back");
     // as killed: what the log says is replayed
     drop(fs);
@@ -80,12 +81,12 @@ fn what_changed_meanwhile_is_not_moved() {
     let pool = dir.path().join("pool");
     let fs = made(&pool);
     let handle = file(&fs);
-    let mut data = Vec::new();
+    let mut data = BlockList::default();
     let found = cold(&fs, &handle, &mut data);
     // one block anew, one in place
     fs.write(&handle, 0, &[8; BLOCK]).unwrap();
     fs.write(&handle, BLOCK as u64 + 9, b"in place").unwrap();
-    assert_eq!(moved(&fs, found, &data), 1);
+    assert_eq!(moved(&fs, found, data.bytes()), 1);
     assert_eq!(places_in_use(&fs), 1);
     let mut seen = vec![0; BYTES];
     fs.read(&handle, 0, &mut seen).unwrap();

@@ -10,14 +10,20 @@ use std::time::Duration;
 /// How often, at most, a change waits for a checkpoint before it gives up.
 const REFUSALS_MAX: u32 = 100;
 
-/// How often one that takes many blocks has some moved for it.
+/// The same where blocks move to a tier: others may take what it made room of, again and again.
 const ROUNDS_MAX: u32 = 10_000;
+
+/// How often in a row nothing could be moved to a capacity tier that has room: what lies in the
+/// slices may have been on the way there, or changed meanwhile.
+const IDLE_MAX: u32 = 8;
 
 /// How often a change was refused, and whether all free blocks were gathered for it.
 #[derive(Debug, Default)]
 pub struct Refusals {
     count: u32,
     gathered: bool,
+    /// How often in a row nothing could be moved.
+    idle: u32,
 }
 
 impl Core {
@@ -31,7 +37,7 @@ impl Core {
         refusals.count += 1;
         let is_full = matches!(*error, LogFull | NoSpace | Lent);
         match *error {
-            _ if is_full && refusals.count > REFUSALS_MAX => Err(Error::NoSpace),
+            _ if is_full && refusals.count > self.refusals_max() => Err(Error::NoSpace),
             LogFull => {
                 self.log_pace.brake.waits();
                 self.wait_for_checkpoint()
@@ -48,6 +54,10 @@ impl Core {
         }
     }
 
+    fn refusals_max(&self) -> u32 {
+        if self.tier.is_some() { ROUNDS_MAX } else { REFUSALS_MAX }
+    }
+
     /// Lets go of copies, or moves blocks to the capacity tier, to make room in the slices.
     fn make_room(&self, refusals: &mut Refusals) -> Result<()> {
         if self.let_go_of_copies() > 0 {
@@ -60,11 +70,22 @@ impl Core {
         }
         self.write_back.waits.fetch_add(1, Ordering::Relaxed);
         let moved = self.wait_for_write_back()?;
-        if moved == 0 && refusals.gathered {
+        if self.is_idle_too_often(moved, &mut refusals.idle) {
             return Err(Error::NoSpace);
         }
-        refusals.gathered = moved == 0;
         self.gather()
+    }
+
+    /// Counts in `idle` how often in a row nothing was moved; whether that is all that can be
+    /// waited for.
+    fn is_idle_too_often(&self, moved: u64, idle: &mut u32) -> bool {
+        if moved > 0 {
+            *idle = 0;
+        } else if !self.write_back.is_busy() {
+            *idle += 1;
+        }
+        let hopeless = self.is_full_below() || self.write_back.is_idle();
+        *idle > if hopeless { 1 } else { IDLE_MAX }
     }
 
     /// Where there is a capacity tier, waits until so many blocks of the slices are free, or
@@ -75,9 +96,16 @@ impl Core {
             let (all, free) = self.pool.slice_blocks();
             self.tier.is_none() || blocks <= free || blocks > all
         };
+        let mut idle = 0;
         for _ in 0..ROUNDS_MAX {
-            if has_room() || (self.let_go_of_copies() == 0 && self.wait_for_write_back()? == 0) {
+            if has_room() {
                 break;
+            }
+            if self.let_go_of_copies() == 0 {
+                let moved = self.wait_for_write_back()?;
+                if self.is_idle_too_often(moved, &mut idle) {
+                    break;
+                }
             }
             self.gather()?;
         }

@@ -21,7 +21,7 @@ use pool::Pool;
 use pool::tree::Key;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
-use tier::Tier;
+use tier::{BlockList, Tier};
 
 /// Blocks that are written together.
 pub const BATCH_BLOCKS: usize = 256;
@@ -57,6 +57,8 @@ pub struct SliceWriteBack {
     pub line: Line,
     /// How fast its blocks may be taken meanwhile.
     pub pace: Pace,
+    /// Memory for what is written.
+    room: Mutex<BlockList>,
 }
 
 /// What is to be written back, and who waits for it.
@@ -114,6 +116,17 @@ impl WriteBack {
         if let Some(slice) = self.slices.get(usize::from(slice)) {
             slice.line.list(place);
         }
+    }
+
+    /// Whether nothing that is known could be moved, by anybody.
+    pub fn is_idle(&self) -> bool {
+        let changed = self.changed.lock();
+        changed.end() == changed.taken() && self.slices.iter().all(|slice| slice.line.is_idle())
+    }
+
+    /// Whether somebody writes back just now; waits for some of it, but not long.
+    pub fn is_busy(&self) -> bool {
+        self.slices.iter().any(|slice| slice.line.is_busy())
     }
 
     /// Waits for what is being written back just now. The caller holds nothing.
@@ -191,7 +204,9 @@ impl Core {
         let own = &self.write_back.slices[slice];
         let begun = Instant::now();
         let mut batch = own.line.begin();
-        let (mut found, mut data, mut count) = (Vec::new(), Vec::new(), 0);
+        let mut data = std::mem::take(&mut *own.room.lock());
+        data.truncate(0);
+        let (mut found, mut count) = (Vec::new(), 0);
         let mut has_failed = false;
         // leaves without blocks are not counted: where none is found, none is there
         while found.len() < BATCH_LEAVES && count < BATCH_BLOCKS {
@@ -219,7 +234,9 @@ impl Core {
         }
         let wanted: usize = found.iter().map(ColdLeaf::len).sum();
         let is_all = !has_failed && (!batch.takes_all || found.iter().all(|cold| !cold.more));
-        let done = self.move_batch(tier, &found, &data)?;
+        let done = self.move_batch(tier, &found, data.bytes());
+        *own.room.lock() = data;
+        let done = done?;
         if done == wanted as u64 && is_all {
             batch.end_whole();
         }

@@ -126,10 +126,11 @@ impl Core {
     /// The thread that writes back blocks of a slice, until `stop_write_back`.
     fn run_writer(&self, slice: usize) {
         let signals = &self.write_back.signals;
+        let mut goes_on = false;
         loop {
             self.tend_copies(slice);
             let mut state = signals.state.lock();
-            if !state.rounds[slice].wanted && !state.stop {
+            if !goes_on && !state.rounds[slice].wanted && !state.stop {
                 signals.asked[slice].wait_for(&mut state, LOOK_EVERY);
             }
             if state.stop {
@@ -137,12 +138,15 @@ impl Core {
             }
             let is_wanted = std::mem::take(&mut state.rounds[slice].wanted);
             drop(state);
+            goes_on = false;
             if !is_wanted && !self.is_dirty(slice) {
                 continue;
             }
             let last = self.write_round(slice);
             let mut state = signals.state.lock();
-            let is_idle = last.as_ref().is_ok_and(|moved| *moved == 0) || last.is_err();
+            let is_idle = last.as_ref().map_or(true, |moved| *moved == 0);
+            // a round that moved less has looked at all of them, twice: the next one has time
+            goes_on = last.as_ref().is_ok_and(|moved| *moved >= BATCH_BLOCKS as u64);
             let own = &mut state.rounds[slice];
             (own.finished, own.last) = (own.begun, last);
             signals.done.notify_all();

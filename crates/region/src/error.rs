@@ -33,9 +33,6 @@ pub enum Error {
     /// A transaction of one pool cannot write to another.
     #[error("a transaction writes to files of one pool only")]
     OtherPool,
-    /// The transaction has ended.
-    #[error("the transaction has ended already")]
-    Ended,
     /// A forked child has no pool.
     #[error("this process is a forked child: the pool is its parent's")]
     Forked,
@@ -65,7 +62,7 @@ impl Error {
         match self {
             Error::File(error) => error.errno(),
             Error::Kernel { errno, .. } => *errno,
-            Error::Length | Error::Alignment | Error::Kind | Error::Ended => libc::EINVAL,
+            Error::Length | Error::Alignment | Error::Kind => libc::EINVAL,
             Error::Outside => libc::EFAULT,
             Error::OtherPool => libc::EXDEV,
             Error::ReadOnly => libc::EBADF,

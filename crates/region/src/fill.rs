@@ -136,12 +136,15 @@ pub fn serve(shared: &Shared, waiting: &Waiting) {
                     region.fill_all(piece, &mut buffer, &mut lead);
                 }
                 Heard::Fault => {
-                    let fault = shared.faults.next();
-                    if let Some(address) = fault.map(|address| address as usize)
-                        && let Some(region) = shared.find(address)
-                    {
-                        let page = (address - region.addresses().start) / PAGE_BYTES;
-                        region.bring(page, &mut buffer, &mut lead);
+                    let Some(address) = shared.faults.next() else { continue };
+                    let address = address as usize;
+                    match shared.find(address) {
+                        Some(region) => {
+                            let page = (address - region.addresses().start) / PAGE_BYTES;
+                            region.bring(page, &mut buffer, &mut lead);
+                        }
+                        // it went meanwhile
+                        None => shared.faults.let_go(address),
                     }
                 }
             }

@@ -10,6 +10,7 @@ use pmem::Process;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Above so many bytes a region has no second mapping: the address space is needed for the first.
 const TWICE_BYTES_MAX: usize = 1 << 44;
@@ -24,6 +25,8 @@ pub struct Memory {
     own: Option<NonNull<u8>>,
     bytes: usize,
     is_guarded: bool,
+    /// Nothing is to be loaded from it any more.
+    is_closed: AtomicBool,
     /// Whose mappings they are: a forked child has none of them.
     process: Process,
 }
@@ -65,7 +68,8 @@ impl Memory {
         let access = if is_guarded { libc::PROT_NONE } else { libc::PROT_READ };
         let view = map(&object, bytes, access)?;
         let process = Process::here();
-        let mut memory = Memory { object, view, own: None, bytes, is_guarded, process };
+        let is_closed = AtomicBool::new(false);
+        let mut memory = Memory { object, view, own: None, bytes, is_guarded, is_closed, process };
         if bytes <= TWICE_BYTES_MAX {
             memory.own = Some(map(&memory.object, bytes, libc::PROT_READ | libc::PROT_WRITE)?);
         }
@@ -196,12 +200,21 @@ impl Memory {
         self.protect(at, bytes, libc::PROT_READ).or_else(|_| {
             self.hide_all()?;
             self.protect(at, bytes, libc::PROT_READ)
-        })
+        })?;
+        // ordering: before or after `close`: one of the two hides it
+        if self.is_closed.load(Ordering::SeqCst) { self.hide_all() } else { Ok(()) }
     }
 
     /// None of its pages can be loaded from before it is shown again.
     pub fn hide_all(&self) -> Result<()> {
         self.protect(0, self.bytes, libc::PROT_NONE)
+    }
+
+    /// The region goes: who loads from it from now on is ended by a signal.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::SeqCst);
+        // where the kernel cannot say so of all of it, it goes with the mapping
+        let _ = self.hide_all();
     }
 
     /// Takes pages away: whoever loads from them next waits until they are brought again.

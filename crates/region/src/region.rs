@@ -175,6 +175,9 @@ impl Drop for Region {
         self.inner.is_gone.store(true, Ordering::Relaxed);
         let mapped: Arc<dyn Mapped> = self.inner.clone();
         self.inner.shared.fs.tell_no_more(&self.inner.file, &mapped);
+        // a transaction that is not ended keeps the mapping: nobody is to load zeros, or what was,
+        // and nobody who waits for a page now, and is woken when its faults are not served any more
+        self.inner.memory.close();
         self.inner.shared.remove(&self.inner);
     }
 }

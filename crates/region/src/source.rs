@@ -105,6 +105,14 @@ impl Source {
         }
     }
 
+    /// There is no region at this address any more: who waits there looks once more.
+    pub fn let_go(&self, address: usize) {
+        // the kernel woke who waits when the memory was unregistered
+        if let Source::Signals(signals) = self {
+            signals.answer(address..address + 1, true);
+        }
+    }
+
     /// A page cannot be brought: who waits for it is ended by a signal.
     pub fn refuse(&self, memory: &Memory, at: usize) {
         let start = memory.start().as_ptr() as usize + at;

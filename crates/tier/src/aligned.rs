@@ -36,16 +36,59 @@ impl Blocks {
 
     /// Their bytes.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: a block is its bytes, without any between: its size is that of the array.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), size_of_val(&self.0[..])) }
+        bytes_of(&self.0)
     }
 
     /// The same, to be changed.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let len = size_of_val(&self.0[..]);
-        // SAFETY: as above.
+        // SAFETY: as in `bytes_of`.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), len) }
     }
+}
+
+/// Blocks one behind the other. The memory of those that go is kept for those that come.
+#[derive(Debug, Default)]
+pub struct BlockList {
+    blocks: Vec<Block>,
+    /// How many of them count.
+    len: usize,
+}
+
+impl BlockList {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// One more, with whatever bytes, to be stored.
+    pub fn push(&mut self) -> &mut [u8; BLOCK_BYTES as usize] {
+        if self.len == self.blocks.len() {
+            self.blocks.push(Block::zeroed());
+        }
+        self.len += 1;
+        &mut self.blocks[self.len - 1].0
+    }
+
+    /// Only the first ones stay.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// The bytes of all.
+    pub fn bytes(&self) -> &[u8] {
+        bytes_of(&self.blocks[..self.len])
+    }
+}
+
+fn bytes_of(blocks: &[Block]) -> &[u8] {
+    // SAFETY: a block is its bytes, without any between: its size is that of the array.
+    unsafe { std::slice::from_raw_parts(blocks.as_ptr().cast(), size_of_val(blocks)) }
 }
 
 const _: () = assert!(size_of::<Block>() == BLOCK_BYTES as usize);

@@ -28,6 +28,7 @@ mod read_blocks;
 mod tier;
 mod uring;
 
+pub use aligned::BlockList;
 #[cfg(feature = "object-store")]
 pub use object::{OBJECT_BLOCKS, ObjectDevice};
 pub use object::{make_object_device, open_object_device};

@@ -91,7 +91,10 @@ impl Subject {
     /// The line that answers a short question.
     pub(super) fn answer(&self, ask: &Ask) -> Vec<u8> {
         match ask {
-            Ask::Facts => line(Say::Done(Facts::of(&self.fs))),
+            Ask::Facts => {
+                let open_seconds = self.began.elapsed().as_secs_f64();
+                line(Say::Done(Facts { open_seconds, ..Facts::of(&self.fs) }))
+            }
             Ask::Stats => line(Say::Done(self.sample())),
             Ask::Created { inode } => {
                 let attr = self.fs.getattr(Ino(*inode));

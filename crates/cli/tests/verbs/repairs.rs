@@ -54,7 +54,7 @@ fn damaged() -> (Scratch, Vec<u8>) {
 fn undo_file(pool: &Path) -> String {
     let entries = std::fs::read_dir(pool).unwrap().flatten();
     let mut names = entries.map(|entry| entry.file_name().into_string().unwrap());
-    let name = names.find(|name| name.ends_with(".undo")).expect("there is an undo file");
+    let name = names.find(|name| name.ends_with(".undo")).unwrap();
     pool.join(name).display().to_string()
 }
 

@@ -5,6 +5,7 @@ use crate::faulty::write_back_all;
 use crate::{MIB, pool, tiered};
 use fs::{ExtentOn, FileSystem, Ino};
 use pool::FormatOptions;
+use std::time::{Duration, Instant};
 
 /// Bytes of a file on slices and on devices.
 fn lies(fs: &FileSystem, ino: Ino) -> (u64, u64) {
@@ -83,4 +84,31 @@ fn caches_are_emptied_and_filled_again() {
     let fs = without.start();
     assert_eq!((fs.evict_caches(), fs.tier_stats()), (None, None));
     assert_eq!(fs.write_back_watched(&mut |_, _| true).unwrap(), Some(0));
+}
+
+/// Clean copies of what was written back stay in the slice: what counts is what has moved.
+#[test]
+fn so_much_of_a_slice_is_left_dirty_as_was_asked_for() {
+    for (percent, left) in [(None, 30), (Some(60), 60), (Some(0), 0), (Some(10), 10)] {
+        let mut pool = pool(1, 64 * MIB, &[96 * MIB]);
+        pool.open.write_back_percent = percent;
+        let fs = pool.start();
+        let file = make(&fs, "file");
+        fs.write(&file, 0, &pattern(1, 28 * MIB as usize)).unwrap();
+        let blocks = fs.tier_stats().unwrap().slice_blocks;
+        let used = || fs.tier_stats().unwrap().slice_blocks_used * 100 / blocks;
+        // trees lie there, too, and stay
+        let trees = 3;
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while used() > left + trees && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(used() <= left + trees, "{percent:?}: {} %", used());
+        // it stops there, but for the batch that it was at: 256 blocks
+        std::thread::sleep(Duration::from_millis(100));
+        let written = 28 * MIB / 4096 * 100 / blocks;
+        let least = left.min(written).saturating_sub(3);
+        assert!(used() >= least, "{percent:?}: {} % of {blocks} blocks", used());
+        assert_eq!(fs.tier_stats().unwrap().moved_blocks > 0, left < 60, "{percent:?}");
+    }
 }

@@ -260,3 +260,39 @@ fn who_is_faster_than_a_device_is_slowed_down() {
     assert!(stats.delayed_ns > 0, "{stats:?}");
     assert!(stats.waits < 12, "it is 25 where nobody is slowed down: {stats:?}");
 }
+
+/// However many write at once, and however slowly it is written back: while the device has room,
+/// nobody is refused for want of it.
+#[test]
+fn many_who_write_over_a_slow_device_are_not_refused() {
+    const EACH: u64 = 5 * MIB;
+    let scratch = crate::common::scratch();
+    let (fs, device) = opened(&scratch.path().join("pool"));
+    device.set(Fault::Slow);
+    let files: Vec<_> = (0..8).map(|number| make(&fs, &format!("file{number}"))).collect();
+    let write = |seed: u64, file: &Handle| {
+        let mut data = pattern(seed, EACH as usize);
+        for (piece, at) in data.chunks(65536).zip((0..).step_by(65536)) {
+            fs.write(file, at, piece).unwrap();
+        }
+        // and anew, here and there
+        for number in 0..300 {
+            let (at, piece) = (number * 7919 * 4096 % EACH, pattern(seed + number, 4096));
+            data[at as usize..][..4096].copy_from_slice(&piece);
+            fs.write(file, at, &piece).unwrap();
+        }
+        data
+    };
+    let data: Vec<Vec<u8>> = std::thread::scope(|scope| {
+        let writers = files.iter().zip(1..);
+        let writers: Vec<_> =
+            writers.map(|(file, seed)| scope.spawn(move || write(1000 * seed, file))).collect();
+        writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+    });
+    device.set(Fault::None);
+    for (file, data) in files.iter().zip(&data) {
+        assert!(content(&fs, file) == *data);
+    }
+    let stats = fs.tier_stats().unwrap();
+    assert!(stats.moved_blocks > 6000, "{stats:?}");
+}

@@ -163,3 +163,23 @@ fn a_transaction_may_write_a_hundred_thousand_places() {
     assert_eq!(fs.read(&file, 0, &mut read).unwrap(), bytes);
     assert!(read == shadow, "in the file");
 }
+
+#[test]
+fn a_commit_is_synced_where_that_is_what_keeps_it() {
+    let pool = TestPool::synced(32 * MIB);
+    let fs = pool.open();
+    let regions = Regions::new(&fs, &Settings::default()).unwrap();
+    let files = [make(&fs, "one"), make(&fs, "other")];
+    let [one, other] = files.each_ref().map(|file| Region::map(&regions, file, 0, MIB).unwrap());
+    for round in 1..=20u64 {
+        let before = fs.stats().syncs;
+        let mut transaction = regions.begin().unwrap();
+        transaction.write(&one, 0, &round.to_ne_bytes()).unwrap();
+        if round % 2 == 0 {
+            transaction.write(&other, 64, &round.to_ne_bytes()).unwrap();
+        }
+        assert_eq!(fs.stats().syncs, before, "nothing of it has happened");
+        transaction.commit().unwrap();
+        assert!(fs.stats().syncs > before, "round {round}");
+    }
+}

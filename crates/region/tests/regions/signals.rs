@@ -92,6 +92,36 @@ fn a_page_that_cannot_be_read_ends_who_loads_it() {
 }
 
 #[test]
+fn who_loads_from_a_region_that_is_gone_is_ended() {
+    let Some(way) = as_child() else {
+        for way in ways() {
+            let end = end_of("who_loads_from_a_region_that_is_gone_is_ended", way.unwrap());
+            assert_eq!(end, Some(libc::SIGSEGV));
+        }
+        return;
+    };
+    let pool = TestPool::new(16 * MIB, None);
+    let fs = pool.open();
+    let regions = Regions::new(&fs, &by(way)).unwrap();
+    let file = make(&fs, "file");
+    let region = Region::map(&regions, &file, 0, MIB).unwrap();
+    let mut transaction = regions.begin().unwrap();
+    transaction.write(&region, 0, &[7; 8]).unwrap();
+    drop(region);
+    transaction.commit().unwrap();
+    let region = Region::map(&regions, &file, 0, MIB).unwrap();
+    assert_eq!(region.get::<u8>(0).unwrap(), 7, "what was written is committed for all that");
+    let page = region.as_ptr();
+    // it keeps the mapping
+    let mut transaction = regions.begin().unwrap();
+    transaction.write(&region, 0, &[8; 8]).unwrap();
+    drop((region, pool));
+    // SAFETY: not at all; that is what is tried: a page that was there.
+    unsafe { page.read_volatile() };
+    println!("child goes on");
+}
+
+#[test]
 fn a_forked_child_that_loads_is_ended() {
     for way in ways() {
         let pool = TestPool::new(16 * MIB, None);
