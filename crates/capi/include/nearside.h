@@ -13,7 +13,12 @@
 #define NS_FORMAT_PROCESS 1
 
 /*
- Of `ns_pool_open`: nothing is changed, not even by recovery.
+ Of `ns_format_options`: slices and devices may have been another pool's, which then is lost.
+ */
+#define NS_FORMAT_FORCE 2
+
+/*
+ Of `ns_pool_open` and `ns_open_options`: nothing is changed, not even by recovery.
  */
 #define NS_OPEN_READ_ONLY 1
 
@@ -116,6 +121,20 @@ typedef struct {
 } ns_stat_t;
 
 /*
+ A file or device that a pool is made of.
+ */
+typedef struct {
+    /*
+     Where it is; null: a file in the pool's directory.
+     */
+    const char *path;
+    /*
+     Its size, bytes; 0: that which it has.
+     */
+    uint64_t bytes;
+} ns_part;
+
+/*
  How a pool is made. What is 0 or null is chosen by itself.
  */
 typedef struct {
@@ -124,22 +143,54 @@ typedef struct {
      */
     uint32_t slices;
     /*
-     `NS_FORMAT_PROCESS`, or 0.
+     `NS_FORMAT_PROCESS` and `NS_FORMAT_FORCE`, or 0.
      */
     uint32_t flags;
     /*
-     Bytes of each slice; 0: 1 GiB.
+     Bytes of each slice that does not say its own; 0: 1 GiB.
      */
     uint64_t slice_bytes;
     /*
-     A file or block device of the capacity tier; null: there is no such tier.
+     Where each of the slices is; null: they are files in the pool's directory.
      */
-    const char *capacity_path;
+    const ns_part *slice_parts;
     /*
-     Its size, bytes; 0: that which it has.
+     Files and block devices of the capacity tier, so many as `devices` says.
      */
-    uint64_t capacity_bytes;
+    const ns_part *device_parts;
+    /*
+     Devices of the capacity tier; 0: there is no such tier.
+     */
+    uint32_t devices;
 } ns_format_options;
+
+/*
+ How a pool is opened. What is 0 is chosen by itself.
+ */
+typedef struct {
+    /*
+     `NS_OPEN_READ_ONLY`, or 0.
+     */
+    uint32_t flags;
+    /*
+     The share of a slice, in percent, above which its blocks are written back to the capacity
+     tier, 1 to 90; 0: 30.
+     */
+    uint32_t write_back_percent;
+    /*
+     DRAM that caches may use, bytes; 0: 1 GiB.
+     */
+    uint64_t memory_bytes;
+    /*
+     DRAM for blocks of the capacity tier, bytes for each node; 0: a quarter of the former for
+     all.
+     */
+    uint64_t tier_cache_bytes;
+    /*
+     DRAM for pages of regions, bytes; 0: 1 GiB.
+     */
+    uint64_t region_bytes;
+} ns_open_options;
 
 /*
  A file, or a part of one, that is mapped as memory.
@@ -279,13 +330,15 @@ int ns_rename(ns_pool_t in_pool, const char *from, const char *to);
  Makes an empty pool in a directory, which is made if it is missing. `options` may be null.
 
  # Safety
- `dir` is a string that ends; `options` is null or points to options.
+ `dir` is a string that ends; `options` is null or points to options, whose parts are as many as
+ they say.
  */
 int ns_pool_format(const char *dir,
                    const ns_format_options *options);
 
 /*
- Opens the pool in a directory, exclusively, and recovers it if it was not closed.
+ Opens the pool in a directory, exclusively, and recovers it if it was not closed. `flags` is
+ `NS_OPEN_READ_ONLY`, or 0.
 
  # Safety
  `dir` is a string that ends; `pool` has room for a number.
@@ -293,6 +346,17 @@ int ns_pool_format(const char *dir,
 int ns_pool_open(const char *dir,
                  uint32_t flags,
                  ns_pool_t *pool);
+
+/*
+ The same with more options, which may be null.
+
+ # Safety
+ `dir` is a string that ends; `options` is null or points to options; `pool` has room for a
+ number.
+ */
+int ns_pool_open_with(const char *dir,
+                      const ns_open_options *options,
+                      ns_pool_t *pool);
 
 /*
  Checkpoints and closes a pool. What is open of it is closed first by the caller: others can open

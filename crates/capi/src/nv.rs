@@ -5,7 +5,7 @@
 
 use crate::answer::{Answer, Errno, answer, bytes, done, path};
 use crate::region::{begin, ended, map_whole, unmap, within};
-use engine::{Isolation, OpenFlags, Pool, Process};
+use engine::{File, Isolation, OpenFlags, Pool, Process};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
@@ -14,7 +14,8 @@ use std::sync::{Arc, OnceLock};
 
 /// The variable that names the pool's directory.
 const POOL_VARIABLE: &str = "NEARSIDE_POOL";
-/// Of `nv_allocate`: other processes may map the file, too.
+/// Of `nv_allocate`: other processes may map the file, too. Without it (`NV_PRIVATE`) they may not.
+/// Both are alike today, as one process has a pool open at a time; neither makes a copy.
 const NV_SHARED: c_int = 0x10000;
 /// Permission bits of a new file.
 const MODE_BITS: c_int = 0o7777;
@@ -66,15 +67,30 @@ fn allocate(name: *const c_char, bytes: usize, mode: c_int) -> Answer<i64> {
     let name = unsafe { path(name) }?;
     let pool = pool()?;
     let bits = (mode & MODE_BITS) as u16;
-    let flags = OpenFlags::new().read(true).write(true).create(true);
-    let flags = if bits == 0 { flags } else { flags.mode(bits) };
-    let file = pool.open_file(name, &flags)?;
-    if file.len()? < bytes as u64 {
-        file.set_len(bytes as u64)?;
+    let flags = OpenFlags::new().read(true).write(true);
+    let new = flags.create_new(true);
+    let new = if bits == 0 { new } else { new.mode(bits) };
+    let (file, is_new) = match pool.open_file(name, &new) {
+        Ok(file) => (file, true),
+        Err(error) if error.errno() == libc::EEXIST => (pool.open_file(name, &flags)?, false),
+        Err(error) => return Err(error.into()),
+    };
+    let mapped = map_at_least(&pool, &file, bytes as u64);
+    if mapped.is_err() && is_new {
+        // nothing is left of a call that failed
+        let _ = pool.remove_file(name);
     }
-    let (number, start) = map_whole(&pool, &file, bytes as u64)?;
+    let (number, start) = mapped?;
     MAPPED.lock().insert(start, number);
     Ok(start as i64)
+}
+
+/// Maps so many bytes of a file, which it has then at least.
+fn map_at_least(pool: &Arc<Pool>, file: &File, bytes: u64) -> Answer<(u64, usize)> {
+    if file.len()? < bytes {
+        file.set_len(bytes)?;
+    }
+    map_whole(pool, file, bytes)
 }
 
 /// Maps `filesize` bytes of a file of the pool as memory; it is made if it is missing, with the

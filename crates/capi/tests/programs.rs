@@ -107,6 +107,8 @@ fn what_is_used_wrongly_is_refused() {
     let scratch = scratch();
     let (program, pool) = (compiled("nv_edges", scratch.path()), formatted(scratch.path()));
     said(&run(&program, None, Some(&pool)), "fine\n");
+    let pool = engine::Pool::open(&pool).unwrap();
+    assert!(pool.exists("/file").unwrap() && !pool.exists("/refused").unwrap());
 }
 
 #[test]

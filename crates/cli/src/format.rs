@@ -105,6 +105,7 @@ fn options(args: &FormatArgs) -> Result<FormatOptions> {
         log_bytes: args.log,
         log_line_bytes: args.log_line,
         stripe_bytes: args.stripe,
+        force: args.force,
         data_copies: args.data_copies,
         capacity: args.capacity.clone(),
         ..FormatOptions::default()

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nearside::{FormatOptions, SliceSpec, as_url};
+use nearside::{FormatOptions, Pool, SliceSpec, as_url};
 use serde::Serialize;
 
 use crate::error::{self, Error, Result};
@@ -42,6 +42,7 @@ type Wanted = BTreeMap<u64, (u64, u64, PathBuf)>;
 pub fn plan(pool: &Path, options: &FormatOptions) -> Result<Plan> {
     refuse_pool(pool)?;
     refuse_copies(pool, options)?;
+    Pool::check_places(options).map_err(error::pool(pool))?;
     let (mut slices, mut devices, mut wanted) = (Vec::new(), Vec::new(), Wanted::new());
     for (index, spec) in options.slices.iter().enumerate() {
         let path = spec.path.clone().unwrap_or_else(|| pool.join(format!("slice.{index}")));

@@ -26,8 +26,14 @@ impl Pool {
         Ok(fs::format(dir.as_ref(), options)?)
     }
 
-    /// The same. `each` is told how many bytes of the slices' files are set aside, of how many, and
-    /// ends it by returning false: then what it made is removed.
+    /// An error if a file or block device that is named there is another pool's, and may not be
+    /// lost: as `format` says it, but nothing is made.
+    pub fn check_places(options: &FormatOptions) -> Result<()> {
+        Ok(pool::refuse_used(options).map_err(fs::Error::from)?)
+    }
+
+    /// The same as `format`. `each` is told how many bytes of the slices' files are set aside, of
+    /// how many, and ends it by returning false: then what it made is removed.
     pub fn format_watched(
         dir: impl AsRef<Path>,
         options: &FormatOptions,

@@ -23,7 +23,7 @@ const TABLE_MAGIC: [u8; 8] = *b"NSCAPAC1";
 /// Block of a slice that holds it.
 pub const TABLE_BLOCK: u64 = 8;
 /// First bytes of a device.
-const DEVICE_MAGIC: [u8; 8] = *b"NSDEVICE";
+pub const DEVICE_MAGIC: [u8; 8] = *b"NSDEVICE";
 /// Version of a device's header.
 const DEVICE_VERSION: u32 = 1;
 /// First block of a device that holds data.
@@ -65,8 +65,13 @@ pub trait Device: Debug + Send + Sync {
         None
     }
 
-    /// How it is reached, for a report.
+    /// Where it is, for a report.
     fn path(&self) -> String;
+
+    /// By which calls it is read and written, for a report.
+    fn access(&self) -> &'static str {
+        "calls"
+    }
 }
 
 /// A device of an open pool.

@@ -25,6 +25,12 @@ pub enum Error {
     /// There is a pool already.
     #[error("{0}: holds a slice already; remove it first, or choose another directory")]
     Exists(PathBuf),
+    /// Another pool's bytes are where one is to be made.
+    #[error(
+        "{0}: a slice or device of a pool is there; choose another place, or say that it may be \
+         lost (nearside format --force)"
+    )]
+    Used(PathBuf),
     /// Both superblocks of a slice are unreadable.
     #[error(
         "{path}: both superblocks are damaged or were never written ({reason}); restore the file, \
@@ -141,7 +147,7 @@ impl Error {
             Error::Tree(error) => error.errno(),
             Error::Topology(error) => error.errno(),
             Error::NoPool(_) => libc::ENOENT,
-            Error::Exists(_) => libc::EEXIST,
+            Error::Exists(_) | Error::Used(_) => libc::EEXIST,
             Error::NoSpace | Error::Lent => libc::ENOSPC,
             Error::Stopped => libc::EINTR,
             Error::ReadOnly => libc::EROFS,

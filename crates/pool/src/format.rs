@@ -6,7 +6,7 @@
 use crate::calibration::CALIBRATION_BLOCK;
 use crate::device::{TABLE_BLOCK, Table};
 use crate::error::{Error, Result};
-use crate::files::{Made, Steps, place, place_device};
+use crate::files::{Made, Steps, is_used, place, place_device, refuse_used};
 use crate::members::{MEMBERS_BLOCK, Members};
 use crate::options::FormatOptions;
 use crate::plain_device::PlainDevice;
@@ -90,6 +90,7 @@ fn format_in(dir: &Path, options: &FormatOptions, each: EachStep<'_>) -> Result<
     if let Some(path) = present.pop() {
         return Err(Error::Exists(path));
     }
+    refuse_used(options)?;
     let mut made = Made::default();
     let specs = options.slices.iter().chain(&options.capacity);
     let bytes = specs.map(|it| it.bytes.unwrap_or(options.slice_bytes));
@@ -98,10 +99,13 @@ fn format_in(dir: &Path, options: &FormatOptions, each: EachStep<'_>) -> Result<
     for (index, spec) in options.slices.iter().enumerate() {
         let path = dir.join(format!("slice.{index}"));
         place(&path, spec, options.slice_bytes, (&mut made, &mut steps))?;
-        mappings.push(Mapping::open(
-            &path,
-            &MapOptions { process: options.process, ..MapOptions::default() },
-        )?);
+        let how = MapOptions { process: options.process, ..MapOptions::default() };
+        let (mapping, mut head) = (Mapping::open(&path, &how)?, [0; 8]);
+        // what cannot be read is no pool's
+        if !options.force && mapping.read(0, &mut head).is_ok() && is_used(&head) {
+            return Err(Error::Used(spec.path.clone().unwrap_or(path)));
+        }
+        mappings.push(mapping);
     }
     let mut options = options.clone();
     for (index, spec) in options.capacity.iter().enumerate() {

@@ -57,6 +57,7 @@ pub use directory::{as_url, candidates, device_paths, linked_url, slice_paths};
 pub use emulated::Emulated;
 pub use epoch::{Tail, records_until};
 pub use error::{Error, Result};
+pub use files::refuse_used;
 pub use fold::{DataBlocks, FoldView, Folded, Pages, SliceBatch, group_of};
 pub use format::{EachStep, format, format_mappings};
 pub use gate::{Closed, Entered};

@@ -40,6 +40,8 @@ pub struct FormatOptions {
     /// Bytes of a stripe: how much of a large file lies on one slice before the next one comes. A
     /// power of two of blocks; `None`: 256 KiB.
     pub stripe_bytes: Option<u64>,
+    /// Slices and devices may have been another pool's, which then is lost.
+    pub force: bool,
     /// Copies of everything: 1, or 2 to have each slice mirrored in the file of the next one, which
     /// takes half of each file.
     pub data_copies: u32,
@@ -66,6 +68,7 @@ impl Default for FormatOptions {
             log_bytes: None,
             log_line_bytes: None,
             stripe_bytes: None,
+            force: false,
             data_copies: 1,
             capacity: Vec::new(),
             make_object_device: None,
@@ -185,6 +188,8 @@ pub struct DeviceInfo {
     pub bytes: u64,
     /// NUMA node that it is near, if known.
     pub node: Option<u32>,
+    /// By which calls it is read and written.
+    pub access: &'static str,
     /// Data blocks in all.
     pub blocks: u64,
     /// Data blocks free.

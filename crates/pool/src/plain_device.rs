@@ -82,6 +82,10 @@ impl Device for PlainDevice {
         self.file.sync_data()
     }
 
+    fn access(&self) -> &'static str {
+        "calls, page cache"
+    }
+
     fn path(&self) -> String {
         self.path.display().to_string()
     }

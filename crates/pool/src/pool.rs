@@ -370,6 +370,7 @@ fn device_info(index: u32, it: &Capacity) -> DeviceInfo {
         index,
         bytes: it.bytes(),
         node: it.device.node(),
+        access: it.device.access(),
         blocks: it.space.blocks(),
         blocks_free: it.space.free(),
         blocks_withdrawn: it.space.withdrawn.len(),

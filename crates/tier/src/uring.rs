@@ -34,6 +34,7 @@ pub struct UringDevice {
     queue: Arc<Queue>,
     thread: Option<JoinHandle<()>>,
     node: Option<u32>,
+    is_direct: bool,
 }
 
 #[derive(Debug)]
@@ -49,14 +50,17 @@ struct Waiting {
     stop: bool,
 }
 
-/// Opens the file past the page cache; as it is where its file system does not know that.
-fn direct(path: &Path, read_only: bool) -> io::Result<File> {
+/// Opens the file past the page cache, or as it is where its file system does not know that; says
+/// which.
+fn direct(path: &Path, read_only: bool) -> io::Result<(File, bool)> {
     let mut options = File::options();
     options.read(true).write(!read_only);
     let direct = options.clone().custom_flags(libc::O_DIRECT).open(path);
     match direct {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => options.open(path),
-        opened => opened,
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            options.open(path).map(|file| (file, false))
+        }
+        opened => opened.map(|file| (file, true)),
     }
 }
 
@@ -75,7 +79,7 @@ impl UringDevice {
         let io = |source| Error::Io { path: path.to_path_buf(), source };
         let plain = PlainDevice::open(path, read_only)?;
         let Ok(ring) = IoUring::new(DEPTH) else { return Ok(None) };
-        let file = direct(path, read_only).map_err(io)?;
+        let (file, is_direct) = direct(path, read_only).map_err(io)?;
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let bell = bell.map_err(|errno| io(errno.into()))?;
         let queue = Arc::new(Queue { waiting: Mutex::default(), bell });
@@ -91,7 +95,7 @@ impl UringDevice {
         };
         let thread = std::thread::Builder::new().name("ns-tier".to_owned()).spawn(run);
         let thread = Some(thread.map_err(io)?);
-        Ok(Some(UringDevice { plain, queue, thread, node }))
+        Ok(Some(UringDevice { plain, queue, thread, node, is_direct }))
     }
 }
 
@@ -216,6 +220,10 @@ impl Device for UringDevice {
 
     fn path(&self) -> String {
         self.plain.path()
+    }
+
+    fn access(&self) -> &'static str {
+        if self.is_direct { "io_uring, direct" } else { "io_uring, page cache" }
     }
 }
 

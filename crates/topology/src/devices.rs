@@ -5,6 +5,7 @@
 
 use crate::sysfs::{malformed, text};
 use crate::{Error, Result};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -50,20 +51,36 @@ pub fn pm_devices(root: &Path) -> Result<Vec<PmDevice>> {
 }
 
 /// The NUMA node of the disk with these numbers (`st_rdev`, or `st_dev` of a file on it), if the
-/// kernel knows one. `root` is where sysfs is mounted. A partition's is that of its disk.
+/// kernel knows one. `root` is where sysfs is mounted. A partition's is that of its disk; that of a
+/// disk that is made of others (dm, md) is theirs, if it is one.
 pub fn block_node(root: &Path, major: u32, minor: u32) -> Result<Option<u32>> {
-    let Ok(mut dir) = root.join(format!("dev/block/{major}:{minor}")).canonicalize() else {
+    match root.join(format!("dev/block/{major}:{minor}")).canonicalize() {
+        Ok(disk) => disk_node(root, &disk, LAYERS_MAX),
         // a file system without a disk
-        return Ok(None);
-    };
+        Err(_) => Ok(None),
+    }
+}
+
+/// Disks made of disks made of disks: more layers than anybody has.
+const LAYERS_MAX: u32 = 8;
+
+fn disk_node(root: &Path, disk: &Path, layers: u32) -> Result<Option<u32>> {
+    let mut below = Vec::new();
     // the disk lies below what it hangs on: whichever is the first to know
-    while dir.starts_with(root) && dir != root {
+    for dir in disk.ancestors().take_while(|dir| dir.starts_with(root) && *dir != root) {
         if let Some(node) = node(&dir.join("numa_node"))? {
             return Ok(Some(node));
         }
-        dir.pop();
+        if layers > 0 && below.is_empty() {
+            let slaves = dir.join("slaves");
+            below = names(&slaves, "")?.iter().map(|name| slaves.join(name)).collect();
+        }
     }
-    Ok(None)
+    let mut nodes = BTreeSet::new();
+    for disk in below.iter().filter_map(|disk| disk.canonicalize().ok()) {
+        nodes.insert(disk_node(root, &disk, layers - 1)?);
+    }
+    Ok(if nodes.len() == 1 { nodes.pop_first().flatten() } else { None })
 }
 
 /// Names in a directory that begin so; none where there is no such directory.
@@ -131,6 +148,34 @@ mod tests {
         assert_eq!(block_node(&root, 259, 2).unwrap(), Some(1));
         assert_eq!(block_node(&root, 7, 0).unwrap(), None);
         assert_eq!(block_node(&root, 0, 44).unwrap(), None, "no disk at all");
+        put(&root, "devices/pci0001/nvme/nvme1/numa_node", "0\n");
+        put(&root, "devices/pci0001/nvme/nvme1/nvme1n1/size", "8\n");
+        let made_of = |disk: &str, below: &[&str]| {
+            let slaves = root.join("devices/virtual/block").join(disk).join("slaves");
+            std::fs::create_dir_all(&slaves).unwrap();
+            for (number, below) in below.iter().enumerate() {
+                let below = root.join("devices").join(below);
+                std::os::unix::fs::symlink(below, slaves.join(number.to_string())).unwrap();
+            }
+        };
+        let first = "pci0000/nvme/nvme0/nvme0n1/nvme0n1p2";
+        made_of("dm-0", &[first]);
+        made_of("md0", &["virtual/block/dm-0", first]);
+        made_of("md1", &[first, "pci0001/nvme/nvme1/nvme1n1"]);
+        made_of("dm-1", &["virtual/block/dm-1"]);
+        put(&root, "devices/virtual/block/md0/md0p1/size", "8\n");
+        for (numbers, to, node) in [
+            ("253:0", "dm-0", Some(1)),
+            ("9:0", "md0", Some(1)),
+            ("259:9", "md0/md0p1", Some(1)),
+            ("9:1", "md1", None),
+            ("253:1", "dm-1", None),
+        ] {
+            link(numbers, &format!("virtual/block/{to}"));
+            let (major, minor) = numbers.split_once(':').unwrap();
+            let (major, minor) = (major.parse().unwrap(), minor.parse().unwrap());
+            assert_eq!(block_node(&root, major, minor).unwrap(), node, "{to}");
+        }
     }
 
     #[test]

@@ -121,6 +121,62 @@ static void regions(ns_pool_t pool)
     assert(ns_close(reader) == 0 && ns_close(file) == 0);
 }
 
+/* A pool of two slices, one of them elsewhere, above two devices. */
+static void tiered(const char *beside)
+{
+    char dir[512], slice[512], first[512], second[512];
+    static unsigned char data[1 << 20], seen[1 << 20];
+    ns_part slices[2] = { { slice, 16 << 20 }, { 0 } };
+    ns_part devices[2] = { { first, 32 << 20 }, { second, 32 << 20 } };
+    ns_format_options options = { 0 };
+    ns_open_options how = { 0 };
+    ns_pool_t pool;
+    ns_file_t file;
+
+    snprintf(dir, sizeof(dir), "%s.tiered", beside);
+    snprintf(slice, sizeof(slice), "%s.slice", beside);
+    snprintf(first, sizeof(first), "%s.first", beside);
+    snprintf(second, sizeof(second), "%s.second", beside);
+    options.flags = NS_FORMAT_PROCESS;
+    options.slices = 2;
+    options.slice_bytes = 16 << 20;
+    options.slice_parts = slices;
+    options.devices = 2;
+    assert(ns_pool_format(dir, &options) == -EFAULT);
+    options.device_parts = devices;
+    assert(ns_pool_format(dir, &options) == 0);
+
+    how.write_back_percent = 91;
+    assert(ns_pool_open_with(dir, &how, &pool) == -EINVAL);
+    how.write_back_percent = 50;
+    how.memory_bytes = 32 << 20;
+    how.tier_cache_bytes = 8 << 20;
+    how.region_bytes = 8 << 20;
+    assert(ns_pool_open_with(dir, &how, &pool) == 0);
+    assert(ns_open(pool, "/large", O_RDWR | O_CREAT, 0600, &file) == 0);
+    /* more than the slices hold */
+    for (int piece = 0; piece < 48; piece++) {
+        memset(data, piece + 1, sizeof(data));
+        assert(ns_pwrite(file, data, sizeof(data), (uint64_t)piece << 20) == sizeof(data));
+    }
+    for (int piece = 0; piece < 48; piece++) {
+        memset(data, piece + 1, sizeof(data));
+        assert(ns_pread(file, seen, sizeof(seen), (uint64_t)piece << 20) == sizeof(seen));
+        assert(memcmp(data, seen, sizeof(seen)) == 0);
+    }
+    assert(ns_close(file) == 0 && ns_pool_close(pool) == 0);
+    assert(ns_pool_open_with(dir, NULL, &pool) == 0 && ns_pool_close(pool) == 0);
+
+    /* what is another pool's is taken only by who says so */
+    strcat(dir, "2");
+    assert(ns_pool_format(dir, &options) == -EEXIST);
+    slices[0] = (ns_part){ 0 };
+    assert(ns_pool_format(dir, &options) == -EEXIST);
+    options.flags |= NS_FORMAT_FORCE;
+    assert(ns_pool_format(dir, &options) == 0);
+    assert(ns_pool_open(dir, 0, &pool) == 0 && ns_pool_close(pool) == 0);
+}
+
 int main(int argc, char **argv)
 {
     ns_pool_t pool, again;
@@ -145,6 +201,7 @@ int main(int argc, char **argv)
     ns_file_t file;
     assert(ns_open(pool, "/new", O_RDWR | O_CREAT, 0600, &file) == -EROFS);
     assert(ns_pool_close(pool) == 0);
+    tiered(argv[1]);
     puts("fine");
     return 0;
 }

@@ -37,7 +37,8 @@ int main(void)
 
     assert(nv_allocate("/none/file", 4096, 0600) == NULL && errno == ENOENT);
     assert(nv_allocate("/file", 4096, 1 << 20) == NULL && errno == EINVAL);
-    assert(nv_allocate("/file", 0, 0600) == NULL && errno == EINVAL);
+    assert(nv_allocate("/refused", 0, 0600) == NULL && errno == EINVAL);
+    assert(nv_allocate("/refused", (size_t)1 << 62, 0600) == NULL && errno != 0);
     assert(nv_allocate("/", 4096, 0600) == NULL && errno == EISDIR);
     assert(nv_allocate(NULL, 4096, 0600) == NULL && errno == EFAULT);
     page = nv_allocate("/file", 10000, 0600 | NV_SHARED);

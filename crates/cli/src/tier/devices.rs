@@ -6,7 +6,7 @@ use crate::size::show;
 
 /// A row for each.
 pub fn table(devices: &[DeviceFacts]) -> String {
-    let heads = ["DEVICE", "NODE", "SIZE", "USED", "FREE", "PATH"];
+    let heads = ["DEVICE", "NODE", "SIZE", "USED", "FREE", "ACCESS", "PATH"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     rows.extend(devices.iter().map(|device| {
         vec![
@@ -15,6 +15,7 @@ pub fn table(devices: &[DeviceFacts]) -> String {
             show(device.bytes),
             show(bytes(device.blocks.saturating_sub(device.blocks_free))),
             show(bytes(device.blocks_free)),
+            output::shown(device.access.as_bytes()),
             output::shown(device.path.as_bytes()),
         ]
     }));

@@ -4,6 +4,8 @@ use nearside::DeviceInfo;
 use nearside::files::TierStats;
 use serde::{Deserialize, Serialize};
 
+use crate::size::show;
+
 /// Bytes of a block.
 const BLOCK_BYTES: u64 = 4096;
 
@@ -16,6 +18,9 @@ pub struct DeviceFacts {
     pub path: String,
     /// NUMA node that it is near, if known.
     pub node: Option<u32>,
+    /// By which calls it is read and written.
+    #[serde(default)]
+    pub access: String,
     /// Bytes in all.
     pub bytes: u64,
     /// Data blocks in all.
@@ -29,8 +34,16 @@ pub struct DeviceFacts {
 
 impl From<DeviceInfo> for DeviceFacts {
     fn from(info: DeviceInfo) -> DeviceFacts {
-        let DeviceInfo { path, index, bytes, node, blocks, blocks_free, blocks_withdrawn } = info;
-        DeviceFacts { index, path, node, bytes, blocks, blocks_free, blocks_withdrawn }
+        DeviceFacts {
+            index: info.index,
+            path: info.path,
+            node: info.node,
+            access: info.access.to_owned(),
+            bytes: info.bytes,
+            blocks: info.blocks,
+            blocks_free: info.blocks_free,
+            blocks_withdrawn: info.blocks_withdrawn,
+        }
     }
 }
 
@@ -108,9 +121,11 @@ impl TierFacts {
         }
     }
 
-    /// How many of a hundred looks found their block without a device, if anybody looked.
+    /// How many of a hundred looks found their block without a device, if anybody looked. What was
+    /// read ahead nobody had looked for.
     pub fn hit_percent(&self) -> Option<f64> {
-        percent(self.hits, self.hits.saturating_add(self.read_blocks))
+        let missed = self.read_blocks.saturating_sub(self.ahead_blocks);
+        percent(self.hits, self.hits.saturating_add(missed))
     }
 
     /// How much of the slices is in use: what is written back there is free.
@@ -122,6 +137,18 @@ impl TierFacts {
     pub fn used_percent(&self) -> f64 {
         let used = self.device_blocks.saturating_sub(self.device_blocks_free);
         percent(used, self.device_blocks).unwrap_or(0.0)
+    }
+
+    /// What it does, on one line, where so much is written back each second.
+    pub fn line(&self, bytes_per_second: f64) -> String {
+        let hits =
+            self.hit_percent().map_or_else(|| "no looks".to_owned(), |it| format!("{it} % hits"));
+        format!(
+            "{} % dirty, {}/s written back, {} cached, {hits}",
+            self.dirty_percent(),
+            show(bytes_per_second as u64),
+            show(self.cached_bytes),
+        )
     }
 
     /// Bytes that were written back.
@@ -165,6 +192,8 @@ mod tests {
         let between = second.since(first);
         assert_eq!((between.hit_percent(), between.moved_bytes()), (Some(66.7), 8192));
         assert_eq!((between.dirty_percent(), between.used_percent()), (33.3, 12.5));
+        let ahead = TierFacts { hits: 988, read_blocks: 1000, ahead_blocks: 988, ..none };
+        assert_eq!(ahead.hit_percent(), Some(98.8), "what is read ahead is no miss");
         let nonsense = TierFacts { hits: u64::MAX, read_blocks: 9, moved_blocks: 1 << 60, ..none };
         assert_eq!(nonsense.hit_percent(), Some(100.0));
         assert_eq!(nonsense.moved_bytes(), u64::MAX);

@@ -72,6 +72,13 @@ impl Scratch {
         scratch
     }
 
+    /// A formatted pool of two slices above that device.
+    pub fn above(device: &Path) -> Scratch {
+        let scratch = Scratch { root: tempfile::tempdir().unwrap(), mount: None };
+        scratch.format_with("pool", &[&format!("--capacity={}", device.display())]);
+        scratch
+    }
+
     /// Makes one more such pool; says what `format` said.
     pub fn format_tiered(&self, name: &str) -> String {
         let device = |index: u32, size: &str| {

@@ -1,6 +1,8 @@
 //! Pools with devices below their slices: `tier`, and what other verbs say of them.
 
-use std::path::Path;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -87,6 +89,15 @@ fn info_tells(scratch: &Scratch, pool: &str) {
     let text = scratch.ok(&["info", pool]);
     assert!(text.contains("\n\nDEVICE  NODE  SIZE    USED"), "{text}");
     assert!(text.lines().any(|line| line.starts_with("1       -     32 MiB  ")), "{text}");
+    let tier = &info["tier"];
+    let dirty = tier["dirty_percent"].as_f64().unwrap();
+    assert!(dirty > 0.0 && dirty <= 100.0, "{tier}");
+    assert!(text.contains("\ntier        ") && text.contains(" % dirty, "), "{text}");
+    // who only looks at a pool has moved nothing and looked for nothing
+    let rate = tier["written_back_bytes_per_second"].as_f64().unwrap();
+    assert_eq!(rate > 0.0, scratch.is_mounted(), "{tier}");
+    assert_eq!(tier["hit_percent"].is_number(), scratch.is_mounted(), "{tier}");
+    assert_eq!(text.contains(" % hits\n"), scratch.is_mounted(), "{text}");
 }
 
 fn df_tells(scratch: &Scratch, pool: &str) {
@@ -322,4 +333,56 @@ fn an_object_store_is_named_with_its_size_in_a_build_that_knows_them() {
         let status = scratch.ok(&["info", "@new"]);
         assert!(status.contains(&url), "{status}");
     }
+}
+
+/// A block device whose bytes are in that file, and which is there as long as anybody has it open;
+/// none where this machine makes none.
+fn block_device(file: &Path) -> Option<(PathBuf, File)> {
+    let made = Command::new("losetup").args(["--find", "--show"]).arg(file).output();
+    let Some(made) = made.ok().filter(|made| made.status.success()) else {
+        println!("skipped: no loop device can be had");
+        return None;
+    };
+    let path = PathBuf::from(String::from_utf8(made.stdout).unwrap().trim());
+    let open = File::open(&path);
+    let detached = Command::new("losetup").arg("--detach").arg(&path).status().unwrap();
+    assert!(detached.success(), "{} is left behind", path.display());
+    Some((path, open.unwrap()))
+}
+
+#[test]
+fn a_block_device_is_a_device_of_the_tier() {
+    let backing = tempfile::NamedTempFile::new().unwrap();
+    backing.as_file().set_len(96 * MIB).unwrap();
+    let Some((disk, _open)) = block_device(backing.path()) else { return };
+    let mut scratch = Scratch::above(&disk);
+    let pool = scratch.pool().display().to_string();
+    let content = binary(LARGE);
+    let is_mounted = scratch.mounts();
+    scratch.put(":/large", &content);
+    scratch.ok(&["tier", "flush", &pool]);
+    assert_eq!(where_tells(&scratch), (0, LARGE as u64));
+    let devices = scratch.json(&["info", &pool, "--json"])["devices"].take();
+    assert_eq!(number(&devices[0], "bytes"), 96 * MIB, "{devices}");
+    // past the page cache, if io_uring is to be had at all
+    let access = devices[0]["access"].as_str().unwrap();
+    assert!(["io_uring, direct", "calls, page cache"].contains(&access), "{access}");
+    assert!(scratch.ok(&["info", &pool]).contains(access));
+    if is_mounted {
+        scratch.umount();
+        scratch.is_unmounted();
+    }
+    is_whole(&scratch, ":/large", &content);
+    scratch.check();
+    let other = ["format", "@other", "--size=16M", "--durability=process"];
+    let capacity = format!("--capacity={}", disk.display());
+    for dry in [&["--dry-run"][..], &[]] {
+        let said = ["a slice or device of a pool is there", "--force"];
+        scratch.fails(&[&other[..], &[&capacity], dry].concat(), 1, &said);
+    }
+    // nothing happened to it, until it is said that it may be lost
+    is_whole(&scratch, ":/large", &content);
+    assert!(!scratch.root().join("other/slice.0").exists());
+    scratch.ok(&[&other[..], &[&capacity, "--force"]].concat());
+    scratch.fails(&["ls", ":/"], 1, &["belongs to another pool"]);
 }

@@ -222,6 +222,10 @@ impl Device for ObjectDevice {
     fn path(&self) -> String {
         self.url.clone()
     }
+
+    fn access(&self) -> &'static str {
+        "object store"
+    }
 }
 
 impl Drop for ObjectDevice {
