@@ -262,11 +262,10 @@ impl Core {
         let mut refusals = Refusals::default();
         let ended = loop {
             match self.try_change(&mut op) {
-                Err(Error::Pool(error)) => {
-                    if let Err(error) = self.make_way(&mut refusals, error) {
-                        break Err(error);
-                    }
-                }
+                Err(Error::Pool(error)) => match self.make_way(&mut refusals, error) {
+                    Ok(()) => {}
+                    Err(error) => break Err(error),
+                },
                 ended => break ended,
             }
         };
@@ -293,7 +292,11 @@ impl Core {
         let is_full = dirty > self.dirty_max.load(Ordering::Relaxed);
         if is_full || self.long_waiting.load(Ordering::Relaxed) > 0 {
             self.log_pace.brake.waits();
-            return self.wait_for_checkpoint();
+            // one that has no room is not to be tried again by the change
+            return self.wait_for_checkpoint().map_err(|error| match error {
+                Error::Pool(error) if error.errno() == libc::ENOSPC => Error::NoSpace,
+                error => error,
+            });
         }
         self.ask_for_checkpoint();
         Ok(())

@@ -96,6 +96,11 @@ impl Line {
         state.queue.leaves.is_empty() && state.under_way.is_empty()
     }
 
+    /// Whether a batch is under way.
+    pub fn has_batch(&self) -> bool {
+        !self.state.lock().under_way.is_empty()
+    }
+
     /// Whether a batch is under way; waits for one to end, but not long.
     pub fn is_busy(&self) -> bool {
         let mut state = self.state.lock();

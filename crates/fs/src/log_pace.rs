@@ -102,8 +102,8 @@ impl Core {
         let share = |used: u64, all: u64| (used.saturating_mul(ALL) / all.max(1)).min(ALL);
         let logs = self.pool.slices().iter().map(|slice| {
             let (free, all) = slice.log.chunks_free();
-            // a cut ends the chunk of each lane, which then takes one: those are not for anybody
-            let kept = slice.log.lanes().min(all / 4);
+            // what a cut takes all at once is not for anybody
+            let kept = slice.log.chunks_due().min(all / 4);
             share((all - free) as u64, (all - kept) as u64)
         });
         let dirty = self.dirty_units.load(Ordering::Relaxed);

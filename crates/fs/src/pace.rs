@@ -14,6 +14,7 @@
 use crate::brake::{Brake, SLEEP_MAX};
 use crate::core::Core;
 use crate::write_back::{SliceRoom, WriteBack};
+use parking_lot::Mutex;
 use pool::BlockAddr;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,6 +36,8 @@ pub struct Pace {
     on: AtomicBool,
     /// What one takes to be written back, ns.
     cost_ns: AtomicU64,
+    /// When some were written back last.
+    wrote: Mutex<Option<Instant>>,
     /// Who pays.
     pub brake: Brake<Delay>,
 }
@@ -51,6 +54,7 @@ impl Default for Pace {
         Pace {
             on: AtomicBool::new(false),
             cost_ns: AtomicU64::new(COST_FIRST_NS),
+            wrote: Mutex::default(),
             brake: Brake::default(),
         }
     }
@@ -62,8 +66,11 @@ impl Pace {
         self.on.load(Ordering::Relaxed)
     }
 
-    /// So many blocks were written back in this time.
-    pub fn wrote_back(&self, blocks: u64, took: Duration) {
+    /// So many blocks were written back since then; others may have been meanwhile.
+    pub fn wrote_back(&self, blocks: u64, begun: Instant) {
+        let now = Instant::now();
+        let last = self.wrote.lock().replace(now);
+        let took = now - last.map_or(begun, |last| last.max(begun));
         let cost = took.as_nanos() as u64 / blocks.max(1);
         let before = self.cost_ns.load(Ordering::Relaxed);
         self.cost_ns.store((3 * before + cost) / 4, Ordering::Relaxed);

@@ -8,22 +8,25 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How often, at most, a change waits for a checkpoint before it gives up.
-const REFUSALS_MAX: u32 = 100;
+const REFUSALS_MAX: u16 = 100;
 
-/// The same where blocks move to a tier: others may take what it made room of, again and again.
-const ROUNDS_MAX: u32 = 10_000;
+/// How often it waits for blocks to move to a tier: others may take what that made room of, again
+/// and again.
+const ROUNDS_MAX: u16 = 10_000;
 
 /// How often in a row nothing could be moved to a capacity tier that has room: what lies in the
 /// slices may have been on the way there, or changed meanwhile.
-const IDLE_MAX: u32 = 8;
+const IDLE_MAX: u16 = 8;
 
 /// How often a change was refused, and whether all free blocks were gathered for it.
 #[derive(Debug, Default)]
 pub struct Refusals {
-    count: u32,
+    count: u16,
+    /// How often for want of room in slices, and not in the log.
+    for_room: u16,
     gathered: bool,
     /// How often in a row nothing could be moved.
-    idle: u32,
+    idle: u16,
 }
 
 impl Core {
@@ -34,15 +37,20 @@ impl Core {
         if let Away(addr) = *error {
             return self.fetch(&crate::away::wanted_with(addr));
         }
-        refusals.count += 1;
+        let makes_room = self.tier.is_some() && matches!(*error, Lent | NoSpace);
+        let (count, most) = match makes_room {
+            true => (&mut refusals.for_room, ROUNDS_MAX),
+            false => (&mut refusals.count, REFUSALS_MAX),
+        };
+        *count += 1;
         let is_full = matches!(*error, LogFull | NoSpace | Lent);
         match *error {
-            _ if is_full && refusals.count > self.refusals_max() => Err(Error::NoSpace),
+            _ if is_full && *count > most => Err(Error::NoSpace),
             LogFull => {
                 self.log_pace.brake.waits();
                 self.wait_for_checkpoint()
             }
-            Lent | NoSpace if self.tier.is_some() => self.make_room(refusals),
+            _ if makes_room => self.make_room(refusals),
             Lent if refusals.gathered => self.await_loan(),
             NoSpace if refusals.gathered => Err(Error::NoSpace),
             Lent | NoSpace => {
@@ -52,10 +60,6 @@ impl Core {
             }
             _ => Err(Error::Pool(error)),
         }
-    }
-
-    fn refusals_max(&self) -> u32 {
-        if self.tier.is_some() { ROUNDS_MAX } else { REFUSALS_MAX }
     }
 
     /// Lets go of copies, or moves blocks to the capacity tier, to make room in the slices.
@@ -78,7 +82,7 @@ impl Core {
 
     /// Counts in `idle` how often in a row nothing was moved; whether that is all that can be
     /// waited for.
-    fn is_idle_too_often(&self, moved: u64, idle: &mut u32) -> bool {
+    fn is_idle_too_often(&self, moved: u64, idle: &mut u16) -> bool {
         if moved > 0 {
             *idle = 0;
         } else if !self.write_back.is_busy() {

@@ -57,8 +57,21 @@ pub struct SliceWriteBack {
     pub line: Line,
     /// How fast its blocks may be taken meanwhile.
     pub pace: Pace,
-    /// Memory for what is written.
-    room: Mutex<BlockList>,
+    /// Memory for what is written, of a batch each.
+    room: Mutex<Vec<BlockList>>,
+}
+
+/// Batches of a slice whose memory is kept: those of its threads.
+const ROOMS_MAX: usize = 2;
+
+impl SliceWriteBack {
+    /// The memory of a batch that is done.
+    fn put_room(&self, data: BlockList) {
+        let mut room = self.room.lock();
+        if room.len() < ROOMS_MAX {
+            room.push(data);
+        }
+    }
 }
 
 /// What is to be written back, and who waits for it.
@@ -204,7 +217,7 @@ impl Core {
         let own = &self.write_back.slices[slice];
         let begun = Instant::now();
         let mut batch = own.line.begin();
-        let mut data = std::mem::take(&mut *own.room.lock());
+        let mut data = own.room.lock().pop().unwrap_or_default();
         data.truncate(0);
         let (mut found, mut count) = (Vec::new(), 0);
         let mut has_failed = false;
@@ -227,6 +240,7 @@ impl Core {
             }
         }
         if found.is_empty() {
+            own.put_room(data);
             if !has_failed {
                 batch.end_whole();
             }
@@ -235,13 +249,13 @@ impl Core {
         let wanted: usize = found.iter().map(ColdLeaf::len).sum();
         let is_all = !has_failed && (!batch.takes_all || found.iter().all(|cold| !cold.more));
         let done = self.move_batch(tier, &found, data.bytes());
-        *own.room.lock() = data;
+        own.put_room(data);
         let done = done?;
         if done == wanted as u64 && is_all {
             batch.end_whole();
         }
         if done > 0 {
-            own.pace.wrote_back(done, begun.elapsed());
+            own.pace.wrote_back(done, begun);
             self.write_back.blocks.fetch_add(done, Ordering::Relaxed);
         }
         Ok(Some(done))

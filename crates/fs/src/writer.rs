@@ -1,4 +1,7 @@
-//! The threads that write back, one for each slice on its node, and those who wait for them.
+//! The threads that write back, two for each slice on its node, and those who wait for them.
+//!
+//! One of the two looks whether something is to be written back, and is asked for it. While more
+//! than a batch is, the other one helps: so that one waits for a device while the other copies.
 //!
 //! Who found no room at all asks all of them, and goes on as soon as one has made some: a device
 //! that is slow, or hangs, keeps nobody waiting who could have a block of another slice.
@@ -21,6 +24,8 @@ pub struct Signals {
     state: Mutex<State>,
     /// By slice.
     asked: Box<[Condvar]>,
+    /// By slice: who helps is to begin.
+    helped: Box<[Condvar]>,
     done: Condvar,
 }
 
@@ -35,6 +40,8 @@ struct State {
 #[derive(Debug)]
 struct Rounds {
     wanted: bool,
+    /// Who helps is to write back, too.
+    helps: bool,
     begun: u64,
     finished: u64,
     /// Blocks that the last one moved, or why it moved none.
@@ -43,7 +50,7 @@ struct Rounds {
 
 impl Default for Rounds {
     fn default() -> Rounds {
-        Rounds { wanted: false, begun: 0, finished: 0, last: Ok(0) }
+        Rounds { wanted: false, helps: false, begun: 0, finished: 0, last: Ok(0) }
     }
 }
 
@@ -54,6 +61,7 @@ impl Signals {
         Signals {
             state: Mutex::new(State { stop: false, rounds }),
             asked: (0..slices).map(|_| Condvar::new()).collect(),
+            helped: (0..slices).map(|_| Condvar::new()).collect(),
             done: Condvar::new(),
         }
     }
@@ -102,15 +110,37 @@ impl Core {
         if self.tier.is_none() {
             return Ok(Vec::new());
         }
-        let start = |slice: usize| {
+        let start = |(slice, helps): (usize, bool)| {
             let core = self.clone();
             let run = move || {
                 core.move_near(slice as u8);
-                core.run_writer(slice);
+                if helps { core.run_helper(slice) } else { core.run_writer(slice) }
             };
-            crate::system::spawn(&format!("ns-writer {slice}"), run)
+            let name = if helps { "ns-helper" } else { "ns-writer" };
+            crate::system::spawn(&format!("{name} {slice}"), run)
         };
-        (0..self.pool.slices().len()).map(start).collect()
+        let slices = 0..self.pool.slices().len();
+        slices.flat_map(|slice| [(slice, false), (slice, true)]).map(start).collect()
+    }
+
+    /// The thread that helps another one to write back blocks of a slice, until `stop_write_back`.
+    fn run_helper(&self, slice: usize) {
+        let signals = &self.write_back.signals;
+        let mut goes_on = false;
+        loop {
+            let mut state = signals.state.lock();
+            state.rounds[slice].helps &= goes_on;
+            while !state.rounds[slice].helps && !state.stop {
+                signals.helped[slice].wait(&mut state);
+            }
+            if state.stop {
+                return;
+            }
+            drop(state);
+            // what goes wrong the other one meets, too, and tells of
+            let moved = self.write_back_of(slice, BATCH_BLOCKS as u64).unwrap_or(0);
+            goes_on = moved >= BATCH_BLOCKS as u64 && self.is_dirty(slice);
+        }
     }
 
     /// Has the thread run on a slice's node; where that cannot be, it runs where it is.
@@ -151,23 +181,36 @@ impl Core {
             (own.finished, own.last) = (own.begun, last);
             signals.done.notify_all();
             if is_idle && !state.stop {
-                // nothing can be moved now: not to be looked for without a pause
-                signals.asked[slice].wait_for(&mut state, LOOK_EVERY);
+                // nothing can be moved now: not to be looked for without a pause, but for that of
+                // who helps
+                drop(state);
+                goes_on = self.write_back.slices[slice].line.is_busy();
+                let mut state = signals.state.lock();
+                if !goes_on && !state.stop {
+                    signals.asked[slice].wait_for(&mut state, LOOK_EVERY);
+                }
             }
         }
     }
 
     fn write_round(&self, slice: usize) -> Result<u64> {
-        self.write_back.signals.state.lock().rounds[slice].begun += 1;
+        let signals = &self.write_back.signals;
+        let mut state = signals.state.lock();
+        state.rounds[slice].begun += 1;
+        state.rounds[slice].helps = self.is_dirty(slice);
+        if state.rounds[slice].helps {
+            signals.helped[slice].notify_one();
+        }
+        drop(state);
         self.write_back.set_pace(slice, true);
         let last = self.write_back_of(slice, BATCH_BLOCKS as u64);
         if let Err(error) = &last {
             tracing::error!("writing back to the capacity tier: {error}");
         }
-        if *last.as_ref().unwrap_or(&0) == 0 || !self.is_dirty(slice) {
-            // nothing that anybody could wait for
-            self.write_back.set_pace(slice, false);
-        }
+        let moves =
+            *last.as_ref().unwrap_or(&0) > 0 || self.write_back.slices[slice].line.has_batch();
+        // only where there is something that could be waited for
+        self.write_back.set_pace(slice, moves && self.is_dirty(slice));
         last
     }
 
@@ -175,8 +218,8 @@ impl Core {
     pub fn stop_write_back(&self) {
         let signals = &self.write_back.signals;
         signals.state.lock().stop = true;
-        for asked in &signals.asked {
-            asked.notify_all();
+        for thread in signals.asked.iter().chain(&signals.helped) {
+            thread.notify_all();
         }
         signals.done.notify_all();
     }

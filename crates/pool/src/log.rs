@@ -21,6 +21,7 @@ use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering, yield_now}
 use crossbeam_utils::CachePadded;
 use pmem::{Clean, InFlight, Mapping};
 use std::mem::offset_of;
+use std::sync::atomic::AtomicUsize;
 use topology::place_of;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -139,6 +140,8 @@ pub struct SliceLog {
     free: Mutex<Vec<u32>>,
     used: Mutex<Vec<(u64, u32)>>,
     lanes: Box<[CachePadded<Mutex<Lane>>]>,
+    /// Lanes that hold a chunk.
+    held: AtomicUsize,
     pressed: AtomicBool,
     /// The last complete checkpoint's.
     generation: AtomicU64,
@@ -167,6 +170,7 @@ impl SliceLog {
             free: Mutex::new((0..chunks).rev().collect()),
             used: Mutex::new(Vec::new()),
             lanes: (0..lanes.clamp(1, 4096)).map(|_| CachePadded::default()).collect(),
+            held: AtomicUsize::new(0),
             pressed: AtomicBool::new(false),
             generation: AtomicU64::new(generation),
             cut_tails: Mutex::default(),
@@ -181,6 +185,14 @@ impl SliceLog {
     /// Chunks that no lane holds and no unfolded record needs, and chunks in all.
     pub fn chunks_free(&self) -> (usize, usize) {
         (self.free.lock().len(), self.chunks as usize)
+    }
+
+    /// Free chunks that lanes take as soon as a cut has ended theirs: the next cut, or the last one
+    /// while what it cut is folded.
+    pub fn chunks_due(&self) -> usize {
+        // ordering: a hint
+        let (held, cut) = (self.held.load(Ordering::Relaxed), self.cut_tails.lock().len());
+        if cut == 0 { held } else { cut.saturating_sub(held) }
     }
 
     /// Bytes of the log in use.
@@ -253,6 +265,7 @@ impl SliceLog {
             let mut lane = lane.lock();
             *lane = Lane { stamp: lane.stamp, written: lane.written, ..Lane::default() };
         }
+        self.held.store(0, Ordering::Relaxed);
         self.sequence_next.load(Ordering::Relaxed)
     }
 
@@ -328,6 +341,8 @@ impl LaneGuard<'_> {
         if self.lane.base != 0 {
             header.previous = U64::new(self.lane.sequence);
             header.previous_len = U32::new(self.lane.used);
+        } else {
+            log.held.fetch_add(1, Ordering::Relaxed);
         }
         header.lane = U16::new(self.index);
         header.generation = U64::new(log.generation.load(Ordering::Relaxed));

@@ -11,6 +11,7 @@ use crate::region::Inner;
 use crate::regions::Shared;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Pages that are looked at together: 2 MiB.
 const PAGES: usize = 512;
@@ -55,7 +56,6 @@ pub fn make_room(shared: &Shared, pages: usize) {
 impl Inner {
     /// Looks at the next pages; false: it has come round.
     fn step(&self, shared: &Shared) -> bool {
-        use std::sync::atomic::Ordering::Relaxed;
         let Some(first) = self.pages.next_known(self.hand.load(Relaxed)) else {
             self.hand.store(0, Relaxed);
             return false;
@@ -106,6 +106,7 @@ impl Inner {
         let state = match self.memory.drop_pages(at, bytes) {
             Ok(()) => {
                 self.shared.gone(self, pages.len());
+                self.shared.counts.evicted.fetch_add(pages.len() as u64, Relaxed);
                 ABSENT
             }
             Err(error) => {

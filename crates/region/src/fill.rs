@@ -8,6 +8,7 @@ use crate::source::Source;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Pages that are read together, and put in place: who waits for the first one goes on then.
-const PAGES_TOGETHER: usize = 64;
+pub const PAGES_TOGETHER: usize = 64;
 /// Pages that are brought before the lead is handed on.
 const PAGES_ALONE: usize = 32;
 
@@ -45,6 +46,13 @@ struct Piece {
 struct Lead<'w> {
     waiting: &'w Waiting,
     held: Option<MutexGuard<'w, ()>>,
+    /// Others wait; else the thread brings what it is to load itself.
+    serves: bool,
+}
+
+thread_local! {
+    /// Where who brings pages for himself reads them.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Piece {
@@ -127,7 +135,7 @@ impl Waiting {
 pub fn serve(shared: &Shared, waiting: &Waiting) {
     let mut buffer = vec![0; PAGES_TOGETHER * PAGE_BYTES];
     loop {
-        let mut lead = Lead { waiting, held: Some(waiting.lead.lock()) };
+        let mut lead = Lead { waiting, held: Some(waiting.lead.lock()), serves: true };
         while lead.held.is_some() {
             match waiting.wait() {
                 Heard::End => return,
@@ -160,7 +168,7 @@ impl Inner {
             match state {
                 ABSENT => {
                     if self.pages.change(page, ABSENT, FILLING) {
-                        return self.fill(page, buffer, lead);
+                        return self.fill(page, 1, buffer, lead);
                     }
                 }
                 EVICTING => std::thread::yield_now(),
@@ -197,9 +205,32 @@ impl Inner {
         self.shared.faults.wake(&self.memory, at, bytes);
     }
 
-    /// Brings a page that is this thread's to bring, and others that seem wanted.
-    fn fill(self: &Arc<Inner>, page: usize, buffer: &mut [u8], lead: &mut Lead<'_>) {
-        let wanted = self.reading.next(page, self.shared.window_pages());
+    /// Brings those of these pages, no more than are read together, that are absent: for who is
+    /// about to load from all of them, and would wait for a thread that brings them one part after
+    /// the other.
+    pub fn bring_all(self: &Arc<Inner>, pages: Range<usize>, waiting: &Waiting) {
+        let is_absent = |page: &usize| self.pages.get(*page) == ABSENT;
+        let Some(first) = pages.clone().find(is_absent) else { return };
+        // where there is no room for them, they would go again before he comes to them
+        if pages.len() > self.shared.window_pages() {
+            return;
+        }
+        BUFFER.with_borrow_mut(|buffer| {
+            buffer.resize(PAGES_TOGETHER * PAGE_BYTES, 0);
+            let mut lead = Lead { waiting, held: None, serves: false };
+            for page in first..pages.end {
+                if is_absent(&page) && self.pages.change(page, ABSENT, FILLING) {
+                    self.fill(page, pages.end - page, buffer, &mut lead);
+                }
+            }
+        });
+    }
+
+    /// Brings a page that is this thread's to bring, so many as `least` says with it, and others
+    /// that seem wanted.
+    fn fill(self: &Arc<Inner>, page: usize, least: usize, buffer: &mut [u8], lead: &mut Lead<'_>) {
+        self.shared.counts.waits.fetch_add(1, Ordering::Relaxed);
+        let wanted = self.reading.next(page, least, self.shared.window_pages());
         if wanted.pages.start > page {
             self.fill_all(Piece::new(page..page + 1, usize::MAX), buffer, lead);
             // nobody waits for these
@@ -255,7 +286,7 @@ impl Inner {
         if let Err(error) =
             self.shared.fs.read_unlocked(&self.file, offset, bytes, &mut || lead.hand_on())
         {
-            return self.fail(pages, &error);
+            return self.fail(pages, &error, lead);
         }
         // in runs: as long as they are whole
         let mut at = pages.start;
@@ -297,6 +328,7 @@ impl Inner {
             let copied = self.shared.put(&self.memory, at, rest);
             let pages = copied.as_ref().map_or(0, |bytes| bytes / PAGE_BYTES);
             (done..done + pages).for_each(|page| self.pages.set(first + page, RESIDENT));
+            self.shared.counts.brought.fetch_add(pages as u64, Ordering::Relaxed);
             self.shared.faults.settled(&self.memory, at, pages * PAGE_BYTES);
             done += pages;
             if pages == 0 {
@@ -331,7 +363,13 @@ impl Inner {
 
     /// The bytes cannot be read. Of several pages, each is tried by itself; whoever loads from one
     /// that cannot is ended by a signal: there is no other answer to a load.
-    fn fail(&self, pages: Range<usize>, error: &fs::Error) -> Range<usize> {
+    fn fail(&self, pages: Range<usize>, error: &fs::Error, lead: &Lead<'_>) -> Range<usize> {
+        if !lead.serves {
+            // he loads from them all the same, and then somebody serves him
+            let end = pages.end;
+            self.give_up(pages);
+            return end..end;
+        }
         if pages.len() > 1 {
             self.give_up(pages.start + 1..pages.end);
             return pages.start..pages.start + 1;

@@ -40,17 +40,17 @@ impl Default for Reading {
 }
 
 impl Reading {
-    /// Somebody waits for a page: what is to be brought, windows of `most` pages at most. It begins
-    /// with the page, which is not the mark then, or somewhere behind it, if that one is to be
-    /// brought by itself.
-    pub fn next(&self, page: usize, most: usize) -> Wanted {
+    /// Somebody waits for a page, and for so many as `least` says in all: what is to be brought,
+    /// windows of `most` pages at most. It begins with the page, which is not the mark then, or
+    /// somewhere behind it, if that one is to be brought by itself.
+    pub fn next(&self, page: usize, least: usize, most: usize) -> Wanted {
         // ordering: a guess, of two threads each may be right
         let known = self.last.load(Ordering::Relaxed);
         let (end, before) = match known {
             u64::MAX => (usize::MAX, 0),
             known => ((known >> WINDOW_BITS) as usize, known as usize & ((1 << WINDOW_BITS) - 1)),
         };
-        let window = (2 * before + 1).max(PAGES_FIRST).min(most);
+        let window = (2 * before + 1).max(PAGES_FIRST).max(least).min(most);
         let is_mark = self.mark.load(Ordering::Relaxed) == page as u64;
         let (first, pages, mark) = if is_mark && end > page {
             (end, window, end)
@@ -59,7 +59,7 @@ impl Reading {
             let mark = page + (window / 2).clamp(1, PAGES_TO_MARK);
             (page, window, if before > 1 { mark } else { usize::MAX })
         } else {
-            (page, 1, usize::MAX)
+            (page, least, usize::MAX)
         };
         self.last.store(((first + pages) as u64) << WINDOW_BITS | pages as u64, Ordering::Relaxed);
         self.mark.store(mark as u64, Ordering::Relaxed);
@@ -78,35 +78,46 @@ mod tests {
     #[test]
     fn who_reads_in_order_is_brought_the_next_window_before_this_one_ends() {
         let reading = Reading::default();
-        assert_eq!(reading.next(100, 200), wanted(100..101, usize::MAX));
-        assert_eq!(reading.next(101, 200), wanted(101..116, usize::MAX));
-        assert_eq!(reading.next(116, 200), wanted(116..147, 131));
-        assert_eq!(reading.next(131, 200), wanted(147..210, 147));
-        assert_eq!(reading.next(147, 200), wanted(210..337, 210));
-        assert_eq!(reading.next(210, 200), wanted(337..537, 337));
+        assert_eq!(reading.next(100, 1, 200), wanted(100..101, usize::MAX));
+        assert_eq!(reading.next(101, 1, 200), wanted(101..116, usize::MAX));
+        assert_eq!(reading.next(116, 1, 200), wanted(116..147, 131));
+        assert_eq!(reading.next(131, 1, 200), wanted(147..210, 147));
+        assert_eq!(reading.next(147, 1, 200), wanted(210..337, 210));
+        assert_eq!(reading.next(210, 1, 200), wanted(337..537, 337));
         // he did not meet the mark: it was there already
-        assert_eq!(reading.next(537, 200), wanted(537..737, 569));
+        assert_eq!(reading.next(537, 1, 200), wanted(537..737, 569));
     }
 
     #[test]
     fn who_jumps_is_brought_one_page() {
         let reading = Reading::default();
         for page in [7, 3, 900, 5] {
-            assert_eq!(reading.next(page, 200), wanted(page..page + 1, usize::MAX));
+            assert_eq!(reading.next(page, 1, 200), wanted(page..page + 1, usize::MAX));
         }
-        assert_eq!(reading.next(6, 200), wanted(6..21, usize::MAX));
-        assert_eq!(reading.next(21, 200), wanted(21..52, 36));
-        assert_eq!(reading.next(500, 200), wanted(500..501, usize::MAX));
-        assert_eq!(reading.next(36, 200), wanted(36..37, usize::MAX), "an old mark is none");
+        assert_eq!(reading.next(6, 1, 200), wanted(6..21, usize::MAX));
+        assert_eq!(reading.next(21, 1, 200), wanted(21..52, 36));
+        assert_eq!(reading.next(500, 1, 200), wanted(500..501, usize::MAX));
+        assert_eq!(reading.next(36, 1, 200), wanted(36..37, usize::MAX), "an old mark is none");
+    }
+
+    #[test]
+    fn who_waits_for_several_pages_is_brought_them_at_once() {
+        let reading = Reading::default();
+        assert_eq!(reading.next(100, 16, 200), wanted(100..116, usize::MAX));
+        assert_eq!(reading.next(500, 16, 200), wanted(500..516, usize::MAX));
+        // he reads in order
+        assert_eq!(reading.next(516, 16, 200), wanted(516..549, 532));
+        assert_eq!(reading.next(532, 16, 200), wanted(549..616, 549));
+        assert_eq!(reading.next(616, 180, 200), wanted(616..796, 648));
     }
 
     #[test]
     fn windows_are_no_longer_than_they_may() {
         let reading = Reading::default();
-        reading.next(0, 8);
-        assert_eq!(reading.next(1, 8), wanted(1..9, usize::MAX));
-        assert_eq!(reading.next(9, 8), wanted(9..17, 13));
-        assert_eq!(reading.next(13, 8), wanted(17..25, 17));
-        assert_eq!(reading.next(17, 1), wanted(25..26, 25));
+        reading.next(0, 1, 8);
+        assert_eq!(reading.next(1, 1, 8), wanted(1..9, usize::MAX));
+        assert_eq!(reading.next(9, 1, 8), wanted(9..17, 13));
+        assert_eq!(reading.next(13, 1, 8), wanted(17..25, 17));
+        assert_eq!(reading.next(17, 1, 1), wanted(25..26, 25));
     }
 }

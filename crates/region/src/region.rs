@@ -2,6 +2,7 @@
 
 use crate::PAGE_BYTES;
 use crate::error::{Error, Result};
+use crate::fill::PAGES_TOGETHER;
 use crate::memory::Memory;
 use crate::page_states::{
     ABSENT, COLD, EVICTING, FILLING, INSTALLING, PageStates, RESIDENT, STALE, WRITING,
@@ -50,7 +51,7 @@ pub struct Inner {
 pub struct Region {
     inner: Arc<Inner>,
     /// Serves its faults.
-    _threads: Arc<Threads>,
+    threads: Arc<Threads>,
 }
 
 impl Region {
@@ -101,7 +102,7 @@ impl Region {
             regions.fs().tell_no_more(file, &mapped);
             return Err(error);
         }
-        Ok(Region { inner, _threads: regions.threads().clone() })
+        Ok(Region { inner, threads: regions.threads().clone() })
     }
 
     /// Where its first byte is. Loads from there up to its end are plain loads: they may wait for
@@ -144,8 +145,22 @@ impl Region {
         let end = offset.checked_add(buffer.len());
         end.filter(|end| *end <= self.len()).ok_or(Error::Outside)?;
         self.check_process()?;
-        self.inner.memory.load(offset, buffer);
+        if buffer.len() <= PAGE_BYTES {
+            self.inner.memory.load(offset, buffer);
+        } else {
+            self.load_many(offset, buffer);
+        }
         Ok(())
+    }
+
+    /// Loads from several pages. This thread brings those that are not there itself.
+    fn load_many(&self, offset: usize, buffer: &mut [u8]) {
+        const PIECE_BYTES: usize = (PAGES_TOGETHER - 1) * PAGE_BYTES;
+        for (piece, at) in buffer.chunks_mut(PIECE_BYTES).zip((offset..).step_by(PIECE_BYTES)) {
+            let pages = at / PAGE_BYTES..(at + piece.len()).div_ceil(PAGE_BYTES);
+            self.inner.bring_all(pages, self.threads.waiting());
+            self.inner.memory.load(at, piece);
+        }
     }
 
     /// Loads a value from `offset` of the region; see [`load`](Region::load).

@@ -12,7 +12,7 @@ use pmem::Process;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 /// Threads that serve faults: as many can wait for devices.
@@ -48,6 +48,20 @@ pub struct RegionsInfo {
     pub memory_bytes: u64,
     /// How faults come.
     pub faults: Faults,
+    /// Loads that waited for a page to be brought.
+    pub waits: u64,
+    /// Bytes of pages that were brought, those that nobody waited for among them.
+    pub brought_bytes: u64,
+    /// Bytes of pages that were taken away to make room.
+    pub evicted_bytes: u64,
+}
+
+/// What was done for regions, all of them.
+#[derive(Debug, Default)]
+pub struct Counts {
+    pub(crate) waits: AtomicU64,
+    pub(crate) brought: AtomicU64,
+    pub(crate) evicted: AtomicU64,
 }
 
 /// What all regions of a pool share.
@@ -60,6 +74,7 @@ pub struct Shared {
     /// Pages of all of them that are there, or have room to come.
     taken: AtomicUsize,
     pub(crate) pages_max: usize,
+    pub(crate) counts: Counts,
     /// Which of this process's pages were loaded from; nothing, where the kernel does not tell it:
     /// a process that gave up its user may not look.
     pub(crate) pagemap: Option<File>,
@@ -94,6 +109,7 @@ impl Regions {
             regions: RwLock::default(),
             taken: AtomicUsize::new(0),
             pages_max: ((settings.memory_bytes / crate::PAGE_BYTES as u64) as usize).max(64),
+            counts: Counts::default(),
             pagemap: File::open("/proc/self/pagemap").ok(),
             evicting: Mutex::new(0),
             process: Process::here(),
@@ -113,10 +129,13 @@ impl Regions {
         let page_bytes = crate::PAGE_BYTES as u64;
         RegionsInfo {
             regions: shared.regions.read().len(),
-            // ordering: a count for people
+            // ordering: counts for people
             resident_bytes: shared.taken.load(Ordering::Relaxed) as u64 * page_bytes,
             memory_bytes: shared.pages_max as u64 * page_bytes,
             faults: shared.faults.way(),
+            waits: shared.counts.waits.load(Ordering::Relaxed),
+            brought_bytes: shared.counts.brought.load(Ordering::Relaxed) * page_bytes,
+            evicted_bytes: shared.counts.evicted.load(Ordering::Relaxed) * page_bytes,
         }
     }
 
@@ -237,6 +256,11 @@ impl Shared {
 }
 
 impl Threads {
+    /// What they wait for.
+    pub(crate) fn waiting(&self) -> &Waiting {
+        &self.waiting
+    }
+
     fn start(shared: &Arc<Shared>) -> Result<Threads> {
         let waiting = Waiting::new(&shared.faults);
         let waiting = waiting.map_err(|errno| Error::of_kernel("epoll_ctl", &errno.into()))?;

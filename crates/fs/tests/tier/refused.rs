@@ -69,9 +69,22 @@ fn a_device_that_is_in_use_is_refused() {
     let (one, other) = (scratch.path().join("one"), scratch.path().join("other"));
     fs::format(&one, &options(Some(32 * MIB))).unwrap();
     let fs = FileSystem::open_pool(&one, &OpenOptions::default()).unwrap();
-    let error = fs::format(&other, &options(None)).unwrap_err();
-    assert_eq!(error.errno(), libc::EBUSY, "{error}");
-    assert!(!other.exists());
+    // one that has it may not be lost, and while it is open it cannot be
+    for bytes in [None, Some(MIB), Some(64 * MIB)] {
+        for (force, errno) in [(false, libc::EEXIST), (true, libc::EBUSY)] {
+            let options = FormatOptions { force, ..options(bytes) };
+            let error = fs::format(&other, &options).unwrap_err();
+            assert_eq!(error.errno(), errno, "{error}");
+            assert!(!other.exists());
+            assert_eq!(std::fs::metadata(&shared).unwrap().len(), 32 * MIB);
+        }
+    }
+    // nor a slice of it
+    let slice =
+        vec![pool::SliceSpec { path: Some(one.join("slice.0")), bytes: Some(16 * MIB / 2) }];
+    let stolen = FormatOptions { slices: slice, force: true, ..tiered(1, 16 * MIB, &[]) };
+    assert_eq!(fs::format(&other, &stolen).unwrap_err().errno(), libc::EBUSY);
+    assert_eq!(std::fs::metadata(one.join("slice.0")).unwrap().len(), 16 * MIB);
     drop(fs);
     FileSystem::open_pool(&one, &OpenOptions::default()).unwrap();
 }

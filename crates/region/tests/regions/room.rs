@@ -45,7 +45,11 @@ fn pages_are_within(faults: Option<Faults>) {
     // in the end all room is of pages that came
     let started = Instant::now();
     let resident = || (region.resident_pages() * PAGE_BYTES) as u64;
-    while regions.info().resident_bytes != resident() {
+    let is_told = |info: RegionsInfo| {
+        info.resident_bytes == resident()
+            && info.resident_bytes + info.evicted_bytes == info.brought_bytes
+    };
+    while !is_told(regions.info()) {
         assert!(
             started.elapsed() < Duration::from_secs(30),
             "{:?}, {}",
@@ -53,5 +57,38 @@ fn pages_are_within(faults: Option<Faults>) {
             resident()
         );
         std::thread::sleep(Duration::from_millis(1));
+    }
+    let info = regions.info();
+    assert!(info.brought_bytes >= data.len() as u64, "{info:?}");
+    // whoever reads on waits for few of them
+    let pages = info.brought_bytes / PAGE_BYTES as u64;
+    assert!((READERS as u64..=pages).contains(&info.waits), "{info:?}");
+}
+
+/// Who loads from several pages brings all of them together, and not one part after the other.
+#[test]
+fn a_load_from_many_pages_waits_once() {
+    for faults in ways() {
+        let pool = TestPool::new(64 * MIB, None);
+        let fs = pool.open();
+        let file = make(&fs, "file");
+        let data = pattern(3, 8 * MIB as usize);
+        fs.write(&file, 0, &data).unwrap();
+        let regions = Regions::new(&fs, &Settings { memory_bytes: 16 * MIB, faults }).unwrap();
+        let region = &Region::map(&regions, &file, 0, data.len() as u64).unwrap();
+        let load = |at: usize, bytes: usize| {
+            let mut seen = vec![0; bytes];
+            region.load(at, &mut seen).unwrap();
+            assert!(seen == data[at..at + bytes], "{bytes} at {at}");
+        };
+        load(100 * PAGE_BYTES, 16 * PAGE_BYTES);
+        let info = regions.info();
+        assert_eq!((info.waits, info.brought_bytes), (1, 16 * PAGE_BYTES as u64), "{info:?}");
+        // neither from where a page begins, nor up to where one ends; a part of it is there
+        load(110 * PAGE_BYTES + 77, 9 * PAGE_BYTES);
+        assert_eq!(regions.info().waits, 2);
+        load(0, data.len());
+        load(1, data.len() - 2);
+        assert_within(&regions.info());
     }
 }
