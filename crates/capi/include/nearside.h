@@ -187,7 +187,8 @@ typedef struct {
      */
     uint64_t tier_cache_bytes;
     /*
-     DRAM for pages of regions, bytes; 0: 1 GiB.
+     DRAM for pages of regions, bytes; 0: 1 GiB. Where it is not 0, all that serves regions is
+     there when the pool is open, and else with the first region or transaction.
      */
     uint64_t region_bytes;
 } ns_open_options;

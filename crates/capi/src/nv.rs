@@ -59,6 +59,8 @@ fn pool() -> Answer<Arc<Pool>> {
     Ok(POOL.get_or_init(|| opened).clone())
 }
 
+static ALLOCATING: Mutex<()> = Mutex::new(());
+
 fn allocate(name: *const c_char, bytes: usize, mode: c_int) -> Answer<i64> {
     if mode & !(MODE_BITS | NV_SHARED) != 0 {
         return Err(Errno(libc::EINVAL));
@@ -68,11 +70,13 @@ fn allocate(name: *const c_char, bytes: usize, mode: c_int) -> Answer<i64> {
     let pool = pool()?;
     let bits = (mode & MODE_BITS) as u16;
     let flags = OpenFlags::new().read(true).write(true);
-    let new = flags.create_new(true);
-    let new = if bits == 0 { new } else { new.mode(bits) };
+    let flags = if bits == 0 { flags } else { flags.mode(bits) };
+    let (new, there) = (flags.create_new(true), flags.create(true));
+    // of a file that is taken back nobody else has got anything
+    let _one = ALLOCATING.lock();
     let (file, is_new) = match pool.open_file(name, &new) {
         Ok(file) => (file, true),
-        Err(error) if error.errno() == libc::EEXIST => (pool.open_file(name, &flags)?, false),
+        Err(error) if error.errno() == libc::EEXIST => (pool.open_file(name, &there)?, false),
         Err(error) => return Err(error.into()),
     };
     let mapped = map_at_least(&pool, &file, bytes as u64);

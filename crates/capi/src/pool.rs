@@ -60,7 +60,8 @@ pub struct ns_open_options {
     /// DRAM for blocks of the capacity tier, bytes for each node; 0: a quarter of the former for
     /// all.
     pub tier_cache_bytes: u64,
-    /// DRAM for pages of regions, bytes; 0: 1 GiB.
+    /// DRAM for pages of regions, bytes; 0: 1 GiB. Where it is not 0, all that serves regions is
+    /// there when the pool is open, and else with the first region or transaction.
     pub region_bytes: u64,
 }
 
@@ -140,12 +141,13 @@ pub unsafe extern "C" fn ns_pool_format(
 /// `dir` is a string that ends; `pool` has room for a number.
 unsafe fn open(
     dir: *const c_char,
-    (open, regions): (&OpenOptions, &RegionSettings),
+    (open, regions): (&OpenOptions, Option<&RegionSettings>),
     pool: *mut ns_pool_t,
 ) -> Answer<()> {
     // SAFETY: the caller has promised it.
     let opened = Pool::open_with(unsafe { path(dir) }?, open)?;
-    opened.set_region_settings(regions)?;
+    // else they begin with the first one
+    regions.map_or(Ok(()), |regions| opened.set_region_settings(regions))?;
     let number = POOLS.add(opened)?;
     // SAFETY: the caller has promised it.
     unsafe { give(pool, number) }.inspect_err(|_| drop(POOLS.remove(number)))
@@ -173,7 +175,7 @@ pub unsafe extern "C" fn ns_pool_open(
     done(|| {
         let options = OpenOptions { read_only: is_read_only(flags)?, ..OpenOptions::default() };
         // SAFETY: the caller has promised it.
-        unsafe { open(dir, (&options, &RegionSettings::default()), pool) }
+        unsafe { open(dir, (&options, None), pool) }
     })
 }
 
@@ -189,7 +191,7 @@ pub unsafe extern "C" fn ns_pool_open_with(
     pool: *mut ns_pool_t,
 ) -> c_int {
     done(|| {
-        let (mut how, mut regions) = (OpenOptions::default(), RegionSettings::default());
+        let (mut how, mut regions) = (OpenOptions::default(), None);
         // SAFETY: the caller has promised it.
         if let Some(options) = unsafe { options.as_ref() } {
             let given = |bytes: u64| (bytes > 0).then_some(bytes);
@@ -201,10 +203,11 @@ pub unsafe extern "C" fn ns_pool_open_with(
             how.write_back_percent = (percent > 0).then_some(percent as u8);
             how.memory_bytes = given(options.memory_bytes);
             how.tier_cache_bytes = given(options.tier_cache_bytes);
-            regions.memory_bytes = given(options.region_bytes).unwrap_or(regions.memory_bytes);
+            regions = given(options.region_bytes)
+                .map(|memory_bytes| RegionSettings { memory_bytes, ..RegionSettings::default() });
         }
         // SAFETY: the caller has promised it.
-        unsafe { open(dir, (&how, &regions), pool) }
+        unsafe { open(dir, (&how, regions.as_ref()), pool) }
     })
 }
 

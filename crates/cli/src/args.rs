@@ -154,7 +154,8 @@ pub struct FormatArgs {
     #[arg(long, value_name = "1|2", default_value = "1")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=2))]
     pub data_copies: u32,
-    /// Take slices and devices also if a pool has them, which is lost then.
+    /// Take files and devices also if a pool has them, which is lost then. Not object stores:
+    /// remove the objects there.
     #[arg(long)]
     pub force: bool,
     /// Make nothing; say what would be made, and whether there is room for it.

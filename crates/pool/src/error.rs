@@ -27,8 +27,8 @@ pub enum Error {
     Exists(PathBuf),
     /// Another pool's bytes are where one is to be made.
     #[error(
-        "{0}: a slice or device of a pool is there; choose another place, or say that it may be \
-         lost (nearside format --force)"
+        "{0}: a slice or device of a pool is there; choose another place, remove it, or say that \
+         it may be lost (nearside format --force)"
     )]
     Used(PathBuf),
     /// Both superblocks of a slice are unreadable.

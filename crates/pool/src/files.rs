@@ -1,16 +1,16 @@
 //! The files and links of a new pool, with all their blocks; what is made is taken back where it
 //! comes to nothing.
 
-use crate::device::{DEVICE_BYTES_MIN, DEVICE_MAGIC};
+use crate::device::DEVICE_BYTES_MIN;
 use crate::directory::as_url;
 use crate::error::{Error, Result};
 use crate::format::EachStep;
-use crate::options::{FormatOptions, SliceSpec};
-use crate::superblock::{BLOCK_BYTES, MAGIC, SLICE_BYTES_MIN};
-use rustix::fs::FallocateFlags;
+use crate::options::SliceSpec;
+use crate::superblock::{BLOCK_BYTES, SLICE_BYTES_MIN};
+use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions as FileOptions};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Bytes of a file that get their blocks at once.
@@ -68,33 +68,6 @@ impl<'a> Steps<'a> {
         self.before = self.before.saturating_add(bytes);
         Ok(())
     }
-}
-
-/// Whether these first bytes are those of a pool's slice or device.
-pub(crate) fn is_used(head: &[u8; 8]) -> bool {
-    *head == MAGIC || *head == DEVICE_MAGIC
-}
-
-/// An error if a file or block device that the pool is to have is another one's, unless that may
-/// be lost. What only a mapping can read is looked at when there is one.
-pub fn refuse_used(options: &FormatOptions) -> Result<()> {
-    let specs = options.slices.iter().chain(&options.capacity);
-    for path in specs.filter_map(|spec| spec.path.as_deref()) {
-        let is_readable = std::fs::metadata(path).is_ok_and(|it| !it.file_type().is_char_device());
-        if options.force || !is_readable {
-            continue;
-        }
-        let mut head = [0; 8];
-        let read = File::open(path).and_then(|file| file.read_exact_at(&mut head, 0));
-        match read {
-            Ok(()) if is_used(&head) => return Err(Error::Used(path.to_path_buf())),
-            Err(error) if error.kind() != std::io::ErrorKind::UnexpectedEof => {
-                return Err(Error::Io { path: path.to_path_buf(), source: error });
-            }
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 /// Puts the file or link of one device of the capacity tier in its place; gives how large it is
@@ -176,6 +149,11 @@ pub(crate) fn place(
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let file = options.open(&target);
     let file = file.map_err(|source| Error::Io { path: target.clone(), source })?;
+    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
+    {
+        // it keeps its length: who opens it next says that it is in use
+        return steps.next(bytes);
+    }
     match before {
         Some(len) => made.grown.push((target.clone(), len)),
         None => made.paths.push(target.clone()),

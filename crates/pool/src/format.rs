@@ -6,7 +6,7 @@
 use crate::calibration::CALIBRATION_BLOCK;
 use crate::device::{TABLE_BLOCK, Table};
 use crate::error::{Error, Result};
-use crate::files::{Made, Steps, is_used, place, place_device, refuse_used};
+use crate::files::{Made, Steps, place, place_device};
 use crate::members::{MEMBERS_BLOCK, Members};
 use crate::options::FormatOptions;
 use crate::plain_device::PlainDevice;
@@ -17,6 +17,7 @@ use crate::superblock::{
     SLICE_BYTES_MIN, SLICES_MAX, STATE_BLOCK, STRIPE_BLOCKS, STRIPE_BLOCKS_MAX, SUPERBLOCK_BLOCK,
     Superblock, features,
 };
+use crate::used::refuse_used;
 use pmem::{Domain, MapOptions, Mapping};
 use std::fs::File;
 use std::os::unix::fs::DirBuilderExt;
@@ -99,13 +100,10 @@ fn format_in(dir: &Path, options: &FormatOptions, each: EachStep<'_>) -> Result<
     for (index, spec) in options.slices.iter().enumerate() {
         let path = dir.join(format!("slice.{index}"));
         place(&path, spec, options.slice_bytes, (&mut made, &mut steps))?;
-        let how = MapOptions { process: options.process, ..MapOptions::default() };
-        let (mapping, mut head) = (Mapping::open(&path, &how)?, [0; 8]);
-        // what cannot be read is no pool's
-        if !options.force && mapping.read(0, &mut head).is_ok() && is_used(&head) {
-            return Err(Error::Used(spec.path.clone().unwrap_or(path)));
-        }
-        mappings.push(mapping);
+        mappings.push(Mapping::open(
+            &path,
+            &MapOptions { process: options.process, ..MapOptions::default() },
+        )?);
     }
     let mut options = options.clone();
     for (index, spec) in options.capacity.iter().enumerate() {

@@ -46,6 +46,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 pub mod tree;
+mod used;
 mod withdrawn;
 
 pub use addr::BlockAddr;
@@ -57,7 +58,6 @@ pub use directory::{as_url, candidates, device_paths, linked_url, slice_paths};
 pub use emulated::Emulated;
 pub use epoch::{Tail, records_until};
 pub use error::{Error, Result};
-pub use files::refuse_used;
 pub use fold::{DataBlocks, FoldView, Folded, Pages, SliceBatch, group_of};
 pub use format::{EachStep, format, format_mappings};
 pub use gate::{Closed, Entered};
@@ -84,3 +84,4 @@ pub use slice::{Candidate, Slice};
 pub use spill::{SPILLED_BYTES_MAX, SPILLED_PAYLOAD_MAX, Spilled};
 pub use state::Left;
 pub use superblock::{BLOCK_BYTES, COPIES_MAX, FORMAT_VERSION, LOG_BLOCK, Superblock};
+pub use used::refuse_used;
