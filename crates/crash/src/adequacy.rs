@@ -15,6 +15,7 @@ use crate::world::World;
 use fs::NewNode;
 use pmem::Domain;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -177,7 +178,10 @@ fn flipped(pools: &[(&'static str, Closed)], mutant: Mutant) -> Option<&'static 
         let others = (superblock.end..pool.bits()).step_by(FLIP_EVERY);
         let members = MEMBERS_LINES.into_iter().flat_map(|line| pool.bits_of_line(line));
         let bits = superblock.chain(members).chain(others);
+        // another slice says which devices there are
+        let table = TABLE_LINES.flat_map(|line| pool.bits_of_line(line)).step_by(FLIP_EVERY);
         !pool.flip(bits, Some(mutant)).violations.is_empty()
+            || !pool.opens_with_each_bit(table, Some(mutant))
     };
     if let Some((name, _)) = pools.iter().find(seen) {
         return Some(name);
@@ -188,6 +192,9 @@ fn flipped(pools: &[(&'static str, Closed)], mutant: Mutant) -> Option<&'static 
 
 /// Where a mirrored pool says whose files are current, in both halves of a file (docs/FORMAT.md).
 const MEMBERS_LINES: [u64; 2] = [6 * 64, (6 + 256) * 64];
+
+/// Where slices say which devices their pool has (docs/FORMAT.md).
+pub const TABLE_LINES: Range<u64> = 8 * 64..9 * 64;
 
 /// Of so many bits behind the first superblock one is flipped; odd, so that it meets each of a
 /// byte.

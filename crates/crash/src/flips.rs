@@ -139,13 +139,20 @@ impl Closed {
     }
 
     /// Whether it opens and shows what it should with each of these bits flipped, alone.
-    pub fn opens_with_each_bit(&self, mut bits: impl Iterator<Item = u64>) -> bool {
-        bits.all(|bit| {
+    pub fn opens_with_each_bit(
+        &self,
+        mut bits: impl Iterator<Item = u64>,
+        mutant: Option<Mutant>,
+    ) -> bool {
+        pmem::recorder::set_blind(mutant.and_then(Mutant::blind));
+        let all_open = bits.all(|bit| {
             self.flip_bit(bit);
             let shown = guarded(|| shown(&self.arena.open(None)?));
             self.arena.restore(&self.images);
             shown.is_ok_and(|shown| shown == self.shows)
-        })
+        });
+        pmem::recorder::set_blind(None);
+        all_open
     }
 
     /// Flips a bit until the arena is restored; gives its place.

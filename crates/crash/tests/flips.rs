@@ -1,6 +1,7 @@
 //! Bits that a medium lost: an error, or nothing at all; never another answer.
 #![allow(clippy::unwrap_used)]
 
+use crash::adequacy::TABLE_LINES;
 use crash::flips::{Closed, unreadable_state};
 use crash::images::Shape;
 
@@ -31,7 +32,7 @@ fn bits_of_a_pool_that_was_killed() {
 fn bits_of_a_mirrored_pool() {
     let closed = Closed::new(&Shape::MIRRORED).unwrap();
     flips(&closed, (0..closed.bits()).step_by(2 * EVERY + 1));
-    assert!(closed.opens_with_each_bit((0..closed.bits()).step_by(4 * EVERY + 3)));
+    assert!(closed.opens_with_each_bit((0..closed.bits()).step_by(4 * EVERY + 3), None));
 }
 
 /// What is on the device is there once: a bit that is lost shows itself.
@@ -39,6 +40,9 @@ fn bits_of_a_mirrored_pool() {
 fn bits_of_a_pool_with_a_tier() {
     let closed = Closed::new(&Shape::TIERED).unwrap();
     flips(&closed, (0..closed.bits()).step_by(2 * EVERY + 1));
+    let table: Vec<u64> = TABLE_LINES.flat_map(|line| closed.bits_of_line(line)).collect();
+    assert!(!table.is_empty());
+    assert!(closed.opens_with_each_bit(table.into_iter().step_by(EVERY), None));
 }
 
 #[test]

@@ -231,7 +231,7 @@ fn bug_12_what_is_kept_twice_repairs_each_damage_of_one() {
     let flips = closed.flip(0..512 * 8, None);
     assert_eq!(flips.violations, Vec::<String>::new());
     assert_eq!((flips.bits, flips.harmless + flips.seen), (4096, 4096));
-    assert!(closed.opens_with_each_bit(0..512 * 8), "of the first superblock");
+    assert!(closed.opens_with_each_bit(0..512 * 8, None), "of the first superblock");
 }
 
 /// Its name and its inode are in the log behind no tree, and so is the truncation.
