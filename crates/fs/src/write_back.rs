@@ -2,7 +2,7 @@
 //! How they move is said in `moves.rs`.
 //!
 //! Each slice is written back for itself: it has a line of leaves (`lines.rs`), a share of its
-//! blocks that may be in use, a pace for those who take some, and a thread on its node
+//! blocks that may be in use, a pace for those who take some, and two threads on its node
 //! (`writer.rs`). A block that was written or read since its leaf came by last is let off once (a
 //! clock).
 

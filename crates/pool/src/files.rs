@@ -149,17 +149,29 @@ pub(crate) fn place(
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let file = options.open(&target);
     let file = file.map_err(|source| Error::Io { path: target.clone(), source })?;
-    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
-    {
+    let lock = FlockOperation::NonBlockingLockExclusive;
+    if before.is_some() && rustix::fs::flock(&file, lock) == Err(Errno::WOULDBLOCK) {
         // it keeps its length: who opens it next says that it is in use
         return steps.next(bytes);
     }
+    let _held = Held(&file);
     match before {
         Some(len) => made.grown.push((target.clone(), len)),
         None => made.paths.push(target.clone()),
     }
     allocate((&target, &file), bytes / BLOCK_BYTES * BLOCK_BYTES, steps)?;
     steps.next(bytes)
+}
+
+/// A file whose lock goes when this does, also where a process that is being started has a
+/// duplicate of the descriptor.
+struct Held<'f>(&'f File);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // without a lock nothing happens
+        let _ = rustix::fs::flock(self.0, FlockOperation::Unlock);
+    }
 }
 
 /// Gives the file all its blocks: a slice is never sparse, so that no store can find the disk full.
