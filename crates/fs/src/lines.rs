@@ -85,6 +85,11 @@ impl Line {
         self.state.lock().queue.end()
     }
 
+    /// Whether all that was in it at this end was taken.
+    pub fn has_passed(&self, end: u64) -> bool {
+        self.state.lock().queue.taken >= end
+    }
+
     /// Whether nothing is in it.
     pub fn is_empty(&self) -> bool {
         self.state.lock().queue.leaves.is_empty()

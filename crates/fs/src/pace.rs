@@ -17,23 +17,40 @@ use crate::write_back::{SliceRoom, WriteBack};
 use parking_lot::Mutex;
 use pool::BlockAddr;
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// What a block takes to be written back before that was measured: 200 MB/s.
 const COST_FIRST_NS: u64 = 20_000;
 /// How often the delay is reckoned anew.
 const RECKON_EVERY: Duration = Duration::from_millis(2);
+/// So many blocks a thread takes before it looks whether it has to pay, while nobody is slowed down.
+const UNPAID_MAX: u32 = 64;
+
 thread_local! {
     /// Blocks of each slice that this thread has taken and not paid for.
     static TAKEN: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
 }
 
+/// What those who take blocks of a slice are to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Pacing {
+    /// Nothing.
+    Off,
+    /// Count them, and tell who writes back when there are too many.
+    Watched,
+    /// Pay for them.
+    On,
+}
+
 /// How fast blocks of a slice may be taken.
 #[derive(Debug)]
 pub struct Pace {
-    /// Blocks are written back: who takes some is to count them.
-    on: AtomicBool,
+    /// A `Pacing`.
+    pacing: AtomicU8,
+    /// Something was changed since that was asked last, in any slice.
+    stirred: AtomicBool,
     /// What one takes to be written back, ns.
     cost_ns: AtomicU64,
     /// When some were written back last.
@@ -52,7 +69,8 @@ pub struct Delay {
 impl Default for Pace {
     fn default() -> Pace {
         Pace {
-            on: AtomicBool::new(false),
+            pacing: AtomicU8::new(Pacing::Off as u8),
+            stirred: AtomicBool::new(false),
             cost_ns: AtomicU64::new(COST_FIRST_NS),
             wrote: Mutex::default(),
             brake: Brake::default(),
@@ -61,9 +79,26 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Whether blocks are to be counted.
-    fn is_on(&self) -> bool {
-        self.on.load(Ordering::Relaxed)
+    /// Whether blocks are to be counted, and so many that are not paid for are enough to pay.
+    fn is_due(&self, taken: u32) -> bool {
+        let pacing = self.pacing.load(Ordering::Relaxed);
+        taken > 0
+            && (pacing == Pacing::On as u8
+                || pacing == Pacing::Watched as u8 && taken >= UNPAID_MAX)
+    }
+
+    /// Something is changed.
+    fn stir(&self) {
+        // ordering: a hint. Only who changes it writes
+        if !self.stirred.load(Ordering::Relaxed) {
+            self.stirred.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether something was changed since this was called last, as far as it is seen: while the
+    /// pacing is off nobody looks.
+    pub fn was_stirred(&self) -> bool {
+        self.stirred.swap(false, Ordering::Relaxed)
     }
 
     /// So many blocks were written back since then; others may have been meanwhile.
@@ -89,15 +124,21 @@ fn delay_of(room: SliceRoom, below: u64, from: u64, cost_ns: u64) -> Duration {
 }
 
 impl WriteBack {
-    /// Blocks of a slice are to be counted from now on, or no more. One thread says so for each.
-    pub fn set_pace(&self, slice: usize, on: bool) {
+    /// What those who take blocks of a slice are to do from now on. One thread says so for each.
+    pub fn set_pace(&self, slice: usize, pacing: Pacing) {
         // ordering: a hint
-        if self.slices[slice].pace.on.swap(on, Ordering::Relaxed) != on {
-            match on {
-                true => self.paced.fetch_add(1, Ordering::Relaxed),
-                false => self.paced.fetch_sub(1, Ordering::Relaxed),
-            };
-        }
+        let before = self.slices[slice].pace.pacing.swap(pacing as u8, Ordering::Relaxed);
+        match (before == Pacing::Off as u8, pacing == Pacing::Off) {
+            (true, false) => self.paced.fetch_add(1, Ordering::Relaxed),
+            (false, true) => self.paced.fetch_sub(1, Ordering::Relaxed),
+            _ => 0,
+        };
+    }
+
+    /// The share of a slice's blocks, in percent, that may be in use before those who take some are
+    /// slowed down.
+    pub fn percent_unpaid(&self) -> u64 {
+        (self.percent() + 100) / 2
     }
 
     /// Whether blocks of any slice are to be counted.
@@ -138,26 +179,33 @@ impl Core {
     #[cold]
     pub fn pay(&self) {
         for (slice, own) in self.write_back.slices.iter().enumerate() {
-            let taken = TAKEN.with_borrow_mut(|taken| taken.get_mut(slice).map(std::mem::take));
-            match taken {
-                Some(taken) if taken > 0 && own.pace.is_on() => self.pay_for(slice, taken),
-                _ => {}
+            own.pace.stir();
+            let due = TAKEN.with_borrow_mut(|taken| {
+                taken.get_mut(slice).filter(|taken| own.pace.is_due(**taken)).map(std::mem::take)
+            });
+            if let Some(taken) = due {
+                self.pay_for(slice, taken);
             }
         }
     }
 
     fn pay_for(&self, slice: usize, taken: u32) {
         let pace = &self.write_back.slices[slice].pace;
+        let mut presses = false;
         pace.brake.pay(|delay, now| {
             if delay.reckoned.is_none_or(|reckoned| now - reckoned > RECKON_EVERY) {
-                let from = (self.write_back.percent() + 100) / 2;
+                let from = self.write_back.percent_unpaid();
                 let below = self.pool.devices().iter().map(|device| device.space.free()).sum();
                 let cost = pace.cost_ns.load(Ordering::Relaxed);
                 delay.each = delay_of(self.room_in(slice), below, from, cost);
                 delay.reckoned = Some(now);
+                presses = !delay.each.is_zero();
             }
             delay.each * taken
         });
+        if presses {
+            self.write_back.signals.press(slice);
+        }
     }
 }
 

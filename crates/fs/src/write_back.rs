@@ -48,6 +48,11 @@ impl SliceRoom {
     pub fn used(&self) -> u64 {
         self.blocks.saturating_sub(self.free + self.copies)
     }
+
+    /// Whether they are more than this share of all, in percent.
+    pub fn is_above(&self, percent: u64) -> bool {
+        self.used() * 100 > self.blocks * percent
+    }
 }
 
 /// What is to be written back of one slice.
@@ -151,8 +156,7 @@ impl WriteBack {
 impl Core {
     /// Whether more of a slice is in use, and not only on the tier's behalf, than is to be.
     pub fn is_dirty(&self, slice: usize) -> bool {
-        let room = self.room_in(slice);
-        room.used() * 100 > room.blocks * self.write_back.percent
+        self.room_in(slice).is_above(self.write_back.percent)
     }
 
     /// What the slices hold.

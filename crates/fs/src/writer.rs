@@ -3,11 +3,15 @@
 //! One of the two looks whether something is to be written back, and is asked for it. While more
 //! than a batch is, the other one helps: so that one waits for a device while the other copies.
 //!
+//! How hard they try is said in `effort.rs`.
+//!
 //! Who found no room at all asks all of them, and goes on as soon as one has made some: a device
 //! that is slow, or hangs, keeps nobody waiting who could have a block of another slice.
 
 use crate::core::Core;
+use crate::effort::{Effort, Efforts};
 use crate::error::Result;
+use crate::pace::Pacing;
 use crate::write_back::BATCH_BLOCKS;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -16,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long a thread sleeps between looks at how much is in use.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+pub const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What the threads and those who wait tell each other.
 #[derive(Debug)]
@@ -64,6 +68,12 @@ impl Signals {
             helped: (0..slices).map(|_| Condvar::new()).collect(),
             done: Condvar::new(),
         }
+    }
+
+    /// Too many blocks of a slice are in use for who writes back at leisure.
+    pub fn press(&self, slice: usize) {
+        // who is looking just now sees it himself, or 20 ms later
+        self.asked[slice].notify_one();
     }
 }
 
@@ -157,6 +167,7 @@ impl Core {
     fn run_writer(&self, slice: usize) {
         let signals = &self.write_back.signals;
         let mut goes_on = false;
+        let mut efforts = Efforts::default();
         loop {
             self.tend_copies(slice);
             let mut state = signals.state.lock();
@@ -168,29 +179,51 @@ impl Core {
             }
             let is_wanted = std::mem::take(&mut state.rounds[slice].wanted);
             drop(state);
-            goes_on = false;
-            if !is_wanted && !self.is_dirty(slice) {
-                continue;
-            }
-            let last = self.write_round(slice);
-            let mut state = signals.state.lock();
-            let is_idle = last.as_ref().map_or(true, |moved| *moved == 0);
-            // a round that moved less has looked at all of them, twice: the next one has time
-            goes_on = last.as_ref().is_ok_and(|moved| *moved >= BATCH_BLOCKS as u64);
-            let own = &mut state.rounds[slice];
-            (own.finished, own.last) = (own.begun, last);
-            signals.done.notify_all();
-            if is_idle && !state.stop {
-                // nothing can be moved now: not to be looked for without a pause, but for that of
-                // who helps
-                drop(state);
-                goes_on = self.write_back.slices[slice].line.is_busy();
-                let mut state = signals.state.lock();
-                if !goes_on && !state.stop {
-                    signals.asked[slice].wait_for(&mut state, LOOK_EVERY);
+            goes_on = match efforts.next(self, slice, is_wanted) {
+                Effort::None => {
+                    self.write_back.set_pace(slice, Pacing::Off);
+                    false
                 }
-            }
+                Effort::Leisure => self.write_at_leisure(slice, &mut efforts),
+                Effort::Full => self.run_round(slice),
+            };
         }
+    }
+
+    /// Writes back a batch of those that nobody used since the last pass; whether to go on.
+    fn write_at_leisure(&self, slice: usize, efforts: &mut Efforts) -> bool {
+        self.write_back.signals.state.lock().rounds[slice].helps = false;
+        self.write_back.set_pace(slice, Pacing::Watched);
+        self.write_pass(slice, efforts).unwrap_or_else(|error| {
+            tracing::error!("writing back to the capacity tier: {error}");
+            false
+        })
+    }
+
+    /// Writes back all that can be, and tells those who wait; whether to go on at once.
+    fn run_round(&self, slice: usize) -> bool {
+        let signals = &self.write_back.signals;
+        let last = self.write_round(slice);
+        let mut state = signals.state.lock();
+        let is_idle = last.as_ref().map_or(true, |moved| *moved == 0);
+        // a round that moved less has looked at all of them, twice: the next one has time
+        let goes_on = last.as_ref().is_ok_and(|moved| *moved >= BATCH_BLOCKS as u64);
+        let own = &mut state.rounds[slice];
+        (own.finished, own.last) = (own.begun, last);
+        signals.done.notify_all();
+        if !is_idle || state.stop {
+            return goes_on;
+        }
+        // nothing can be moved now: not to be looked for without a pause, but for that of who helps
+        drop(state);
+        if self.write_back.slices[slice].line.is_busy() {
+            return true;
+        }
+        let mut state = signals.state.lock();
+        if !state.stop {
+            signals.asked[slice].wait_for(&mut state, LOOK_EVERY);
+        }
+        false
     }
 
     fn write_round(&self, slice: usize) -> Result<u64> {
@@ -202,7 +235,7 @@ impl Core {
             signals.helped[slice].notify_one();
         }
         drop(state);
-        self.write_back.set_pace(slice, true);
+        self.write_back.set_pace(slice, Pacing::On);
         let last = self.write_back_of(slice, BATCH_BLOCKS as u64);
         if let Err(error) = &last {
             tracing::error!("writing back to the capacity tier: {error}");
@@ -210,7 +243,8 @@ impl Core {
         let moves =
             *last.as_ref().unwrap_or(&0) > 0 || self.write_back.slices[slice].line.has_batch();
         // only where there is something that could be waited for
-        self.write_back.set_pace(slice, moves && self.is_dirty(slice));
+        let pacing = if moves && self.is_dirty(slice) { Pacing::On } else { Pacing::Off };
+        self.write_back.set_pace(slice, pacing);
         last
     }
 
