@@ -52,9 +52,8 @@ fn pass_every(room: SliceRoom, percent: u64, percent_unpaid: u64) -> Duration {
 
 impl Efforts {
     /// What is to be tried now; `is_wanted`: somebody waits.
-    pub fn next(&mut self, core: &Core, slice: usize, is_wanted: bool) -> Effort {
+    pub fn next(&mut self, core: &Core, slice: usize, is_wanted: bool, now: Instant) -> Effort {
         let own = &core.write_back;
-        let now = Instant::now();
         if own.slices[slice].pace.was_stirred() {
             self.stirred = Some(now);
         }
@@ -75,11 +74,10 @@ impl Efforts {
 
 impl Core {
     /// Goes on with the pass, or begins the next one if it is time; whether there is more of it.
-    pub fn write_pass(&self, slice: usize, efforts: &mut Efforts) -> Result<bool> {
+    pub fn write_pass(&self, slice: usize, efforts: &mut Efforts, now: Instant) -> Result<bool> {
         let Some(tier) = &self.tier else { return Ok(false) };
         self.pool.check_writable()?;
         let line = &self.write_back.slices[slice].line;
-        let now = Instant::now();
         let end = match efforts.pass {
             Some((end, _)) if !line.has_passed(end) => end,
             Some((_, begun)) if now - begun < self.pass_every(slice) => return Ok(false),
@@ -101,7 +99,12 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
+    use crate::pace::Pacing;
+    use crate::types::Ino;
+    use crate::{Creation, FileSystem, NewNode};
 
     #[test]
     fn passes_come_the_sooner_the_less_room_is_left() {
@@ -116,5 +119,54 @@ mod tests {
         assert_eq!(pass_every(nothing, 30, 65), PASS_EVERY_MAX);
         let always = SliceRoom { blocks: 10, free: 5, copies: 0 };
         assert_eq!(pass_every(always, 100, 100), PASS_EVERY_MAX, "there is nothing in between");
+    }
+
+    fn moved(fs: &FileSystem) -> u64 {
+        fs.tier_stats().unwrap().moved_blocks
+    }
+
+    /// Goes on with a pass to its end, if it is time for one.
+    fn pass(fs: &FileSystem, efforts: &mut Efforts, now: Instant) -> u64 {
+        let before = moved(fs);
+        while fs.core.write_pass(0, efforts, now).unwrap() {}
+        moved(fs) - before
+    }
+
+    #[test]
+    fn what_is_written_again_and_again_stays_while_there_is_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let fs = crate::moves::tests::made(&dir.path().join("pool"));
+        let by = Creation { mode: 0o644, umask: 0, uid: 0, gid: 0 };
+        let [cold, hot] = [b"cold" as &[u8], b"hot"].map(|name| {
+            fs.open(fs.create(Ino::ROOT, name, NewNode::File, by).unwrap().ino).unwrap()
+        });
+        let write = |file: &_, percent: u64| {
+            let blocks = fs.core.room_in(0).blocks * percent / 100;
+            fs.write(file, 0, &vec![7; (blocks * pool::BLOCK_BYTES) as usize]).unwrap();
+            blocks
+        };
+        let (mut efforts, start) = (Efforts::default(), Instant::now());
+        let next = |efforts: &mut Efforts, ms: u64| {
+            efforts.next(&fs.core, 0, false, start + Duration::from_millis(ms))
+        };
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        assert_eq!(next(&mut efforts, 0), Effort::None);
+        fs.core.write_back.set_pace(0, Pacing::Watched);
+        let few = write(&cold, 10);
+        write(&hot, 33);
+        assert_eq!(next(&mut efforts, 0), Effort::Leisure);
+        assert_eq!(pass(&fs, &mut efforts, at(0)), 0, "all were used");
+        assert_eq!(pass(&fs, &mut efforts, at(100)), 0, "it is too early");
+        write(&hot, 33);
+        assert_eq!(pass(&fs, &mut efforts, at(5000)), few, "those that are cold");
+        // nobody changes anything any more, or somebody waits, or too much is in use
+        assert_eq!(next(&mut efforts, 5000), Effort::Leisure);
+        assert_eq!(next(&mut efforts, 5040), Effort::Leisure);
+        assert_eq!(next(&mut efforts, 5051), Effort::Full);
+        write(&hot, 33);
+        assert_eq!(next(&mut efforts, 5060), Effort::Leisure);
+        assert_eq!(efforts.next(&fs.core, 0, true, at(5060)), Effort::Full);
+        write(&hot, 70);
+        assert_eq!(next(&mut efforts, 5070), Effort::Full);
     }
 }

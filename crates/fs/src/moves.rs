@@ -340,4 +340,4 @@ impl Core {
 
 #[cfg(test)]
 #[path = "moves_tests.rs"]
-mod tests;
+pub(crate) mod tests;

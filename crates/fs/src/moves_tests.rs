@@ -11,7 +11,7 @@ const BYTES: usize = 3 * BLOCK;
 const BY: Creation = Creation { mode: 0o644, umask: 0, uid: 0, gid: 0 };
 
 /// A pool over one slice and one device, without threads of its own.
-fn made(dir: &Path) -> FileSystem {
+pub fn made(dir: &Path) -> FileSystem {
     let options = FormatOptions {
         slices: vec![SliceSpec::default()],
         slice_bytes: 16 << 20,

@@ -24,7 +24,8 @@ use std::time::{Duration, Instant};
 const COST_FIRST_NS: u64 = 20_000;
 /// How often the delay is reckoned anew.
 const RECKON_EVERY: Duration = Duration::from_millis(2);
-/// So many blocks a thread takes before it looks whether it has to pay, while nobody is slowed down.
+/// So many blocks a thread takes before it looks whether there are too many, while nobody is slowed
+/// down.
 const UNPAID_MAX: u32 = 64;
 
 thread_local! {

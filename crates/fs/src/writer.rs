@@ -17,7 +17,7 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a thread sleeps between looks at how much is in use.
 pub const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -179,7 +179,7 @@ impl Core {
             }
             let is_wanted = std::mem::take(&mut state.rounds[slice].wanted);
             drop(state);
-            goes_on = match efforts.next(self, slice, is_wanted) {
+            goes_on = match efforts.next(self, slice, is_wanted, Instant::now()) {
                 Effort::None => {
                     self.write_back.set_pace(slice, Pacing::Off);
                     false
@@ -194,7 +194,7 @@ impl Core {
     fn write_at_leisure(&self, slice: usize, efforts: &mut Efforts) -> bool {
         self.write_back.signals.state.lock().rounds[slice].helps = false;
         self.write_back.set_pace(slice, Pacing::Watched);
-        self.write_pass(slice, efforts).unwrap_or_else(|error| {
+        self.write_pass(slice, efforts, Instant::now()).unwrap_or_else(|error| {
             tracing::error!("writing back to the capacity tier: {error}");
             false
         })
