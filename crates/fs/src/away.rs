@@ -118,7 +118,22 @@ impl Core {
         Ok(self.pool.read(near, 0, whole)?)
     }
 
-    /// The same, whether it is in memory or not: for who keeps nobody waiting.
+    /// The same, and its checksum.
+    pub fn read_raw_crc(&self, addr: BlockAddr, whole: &mut [u8]) -> Result<u32> {
+        let Some(tier) = self.tier.as_ref().filter(|_| addr.device().is_some()) else {
+            return Ok(self.pool.read_crc(addr, whole)?);
+        };
+        if let Some(page) = tier.page(addr) {
+            whole.copy_from_slice(page.bytes());
+            return Ok(pmem::crc32c(0, whole));
+        }
+        // keeps the copy from being used again
+        let _pin = crossbeam_epoch::pin();
+        let near = tier.near(addr).ok_or(pool::Error::Away(addr))?;
+        Ok(self.pool.read_crc(near, whole)?)
+    }
+
+    /// A whole block, whether it is in memory or not: for who keeps nobody waiting.
     pub fn read_past_caches(&self, addr: BlockAddr, whole: &mut [u8; BLOCK]) -> Result<()> {
         match addr.device() {
             Some(_) => Ok(tier::read(self.pool.devices(), addr, whole)?),

@@ -99,9 +99,8 @@ impl Core {
         at: usize,
         out: &mut [u8],
     ) -> Result<()> {
-        let is_near = view.addr.device().is_none();
-        let crc = if at == 0 && out.len() == BLOCK && view.patches.is_none() && is_near {
-            self.pool.read_crc(view.addr, out).map_err(Error::from)
+        let crc = if at == 0 && out.len() == BLOCK && view.patches.is_none() {
+            self.read_raw_crc(view.addr, out)
         } else {
             self.read_under(view.addr, view.patches.as_deref()).map(|whole| {
                 out.copy_from_slice(&whole[at..at + out.len()]);
