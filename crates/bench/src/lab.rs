@@ -79,6 +79,11 @@ fn mapped(path: &Path, process: bool) -> Result<Mapping> {
     Ok(Mapping::open(path, &MapOptions { process, ..MapOptions::default() })?)
 }
 
+/// Touches all pages of a slice that nobody has open: the kernel gives it their memory now.
+pub fn touch_slice(path: &Path) -> Result<()> {
+    touch(&mapped(path, true)?)
+}
+
 /// A new file of so many bytes, mapped, all pages touched.
 pub fn touched_file(path: &Path, bytes: u64) -> Result<Mapping> {
     let file = std::fs::File::create(path).map_err(io(path))?;

@@ -1,7 +1,7 @@
 //! A pool with a capacity tier: its slice in one place, the device below it as a file in another.
 
 use crate::error::Result;
-use crate::lab::{OWNER, PIECE_BYTES};
+use crate::lab::{OWNER, PIECE_BYTES, touch_slice};
 use crate::scratch::Scratch;
 use fs::{FileSystem, Handle, Ino, NewNode, TierStats};
 use pool::{FormatOptions, OpenOptions, SliceSpec};
@@ -33,7 +33,8 @@ pub struct Tiered {
 }
 
 impl Tiered {
-    /// An empty one in a directory in `dir`, its device as a file in one in `disk`.
+    /// An empty one in a directory in `dir`, its device as a file in one in `disk`. All pages of its
+    /// slice were touched.
     pub fn new(dir: &Path, disk: &Path, shape: &PoolShape) -> Result<Tiered> {
         let scratch = (Scratch::new(dir)?, Scratch::new(disk)?);
         let pool = scratch.0.path().join("pool");
@@ -46,6 +47,7 @@ impl Tiered {
             ..FormatOptions::default()
         };
         fs::format(&pool, &format)?;
+        touch_slice(&pool.join("slice.0"))?;
         let open = OpenOptions {
             memory_bytes: Some(shape.memory_bytes),
             tier_cache_bytes: shape.tier_cache_bytes,
