@@ -33,8 +33,8 @@ pub struct Tiered {
 }
 
 impl Tiered {
-    /// An empty one in a directory in `dir`, its device as a file in one in `disk`. All pages of its
-    /// slice were touched.
+    /// An empty one in a directory in `dir`, its device as a file in one in `disk`. All pages of
+    /// its slice were touched.
     pub fn new(dir: &Path, disk: &Path, shape: &PoolShape) -> Result<Tiered> {
         let scratch = (Scratch::new(dir)?, Scratch::new(disk)?);
         let pool = scratch.0.path().join("pool");
