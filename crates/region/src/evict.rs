@@ -36,10 +36,11 @@ pub fn make_room(shared: &Shared, pages: usize) {
     // twice round each region: once to see who is cold, once to take it away
     let mut rounds = 0;
     let mut steps = 0;
-    while shared.too_many(extra) > 0 && rounds < 3 {
-        let Some(region) = shared.nth(*number) else { return };
+    while rounds < 3 {
+        let wanted = shared.too_many(extra);
+        let Some(region) = shared.nth(*number).filter(|_| wanted > 0) else { return };
         steps += 1;
-        if !region.step(shared) {
+        if !region.step(shared, wanted) {
             *number += 1;
             rounds += usize::from(
                 shared
@@ -54,16 +55,23 @@ pub fn make_room(shared: &Shared, pages: usize) {
 }
 
 impl Inner {
-    /// Looks at the next pages; false: it has come round.
-    fn step(&self, shared: &Shared) -> bool {
+    /// Looks at the next pages, until so many have gone; false: it has come round.
+    fn step(&self, shared: &Shared, mut wanted: usize) -> bool {
         let Some(first) = self.pages.next_known(self.hand.load(Relaxed)) else {
             self.hand.store(0, Relaxed);
             return false;
         };
         let end = (first + PAGES).min(self.pages.len());
         let used = self.in_tables(shared, first, end);
-        let fates: Vec<Fate> =
-            (first..end).map(|page| self.fate(page, used.get(page - first).copied())).collect();
+        let mut fates = Vec::with_capacity(end - first);
+        for page in first..end {
+            if wanted == 0 {
+                break;
+            }
+            let fate = self.fate(page, used.get(page - first).copied());
+            wanted -= usize::from(fate == Fate::Goes);
+            fates.push(fate);
+        }
         let mut next = first;
         for run in fates.chunk_by(|one, other| one == other) {
             let pages = next..next + run.len();
@@ -74,7 +82,7 @@ impl Inner {
                 Fate::Goes => self.evict(pages),
             }
         }
-        self.hand.store(end, Relaxed);
+        self.hand.store(next, Relaxed);
         true
     }
 

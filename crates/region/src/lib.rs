@@ -12,6 +12,7 @@
 //!
 //! `unsafe` is in `memory`, `userfault` and `signals`.
 
+mod asked;
 mod error;
 mod evict;
 mod fill;

@@ -140,6 +140,10 @@ impl Region {
 
     /// Loads the bytes at `offset` of the region. They are committed, but not of one moment where
     /// they are more than an aligned word: [`Transaction::read`](crate::Transaction::read) is.
+    ///
+    /// # Errors
+    /// Bytes outside of the region; of more than a page, bytes that cannot be read, where they are
+    /// not brought: as a load of one page, bringing has no answer then but a signal.
     #[inline]
     pub fn load(&self, offset: usize, buffer: &mut [u8]) -> Result<()> {
         let end = offset.checked_add(buffer.len());
@@ -147,20 +151,25 @@ impl Region {
         self.check_process()?;
         if buffer.len() <= PAGE_BYTES {
             self.inner.memory.load(offset, buffer);
-        } else {
-            self.load_many(offset, buffer);
+            return Ok(());
         }
-        Ok(())
+        self.load_many(offset, buffer)
     }
 
-    /// Loads from several pages. This thread brings those that are not there itself.
-    fn load_many(&self, offset: usize, buffer: &mut [u8]) {
+    /// Loads from several pages. This thread brings those that are not there itself, or reads past
+    /// the region.
+    fn load_many(&self, offset: usize, buffer: &mut [u8]) -> Result<()> {
         const PIECE_BYTES: usize = (PAGES_TOGETHER - 1) * PAGE_BYTES;
         for (piece, at) in buffer.chunks_mut(PIECE_BYTES).zip((offset..).step_by(PIECE_BYTES)) {
             let pages = at / PAGE_BYTES..(at + piece.len()).div_ceil(PAGE_BYTES);
-            self.inner.bring_all(pages, self.threads.waiting());
-            self.inner.memory.load(at, piece);
+            if self.inner.is_to_be_passed(&pages) {
+                self.inner.load_past(at, piece)?;
+            } else {
+                self.inner.bring_all(pages, self.threads.waiting());
+                self.inner.memory.load(at, piece);
+            }
         }
+        Ok(())
     }
 
     /// Loads a value from `offset` of the region; see [`load`](Region::load).

@@ -1,5 +1,6 @@
 //! All regions of one pool in this process: who serves their faults, and how much DRAM they take.
 
+use crate::asked::Asked;
 use crate::error::{Error, Result};
 use crate::fill::Waiting;
 use crate::memory::Memory;
@@ -19,6 +20,8 @@ use std::thread::JoinHandle;
 const THREADS: usize = 4;
 /// Pages that are brought ahead at one time, at most: 2 MiB.
 const WINDOW_PAGES_MAX: usize = 512;
+/// Regions are nearly full where less than one page in so many has room: more than goes at a time.
+const NEARLY_SHARE: usize = 16;
 /// DRAM for pages of regions where nothing else is asked for.
 const MEMORY_BYTES: u64 = 1 << 30;
 
@@ -54,6 +57,9 @@ pub struct RegionsInfo {
     pub brought_bytes: u64,
     /// Bytes of pages that were taken away to make room.
     pub evicted_bytes: u64,
+    /// Bytes of absent pages that were read for who loaded from several pages at once, and that
+    /// were not brought: others would have had to go for them.
+    pub passed_bytes: u64,
 }
 
 /// What was done for regions, all of them.
@@ -62,6 +68,7 @@ pub struct Counts {
     pub(crate) waits: AtomicU64,
     pub(crate) brought: AtomicU64,
     pub(crate) evicted: AtomicU64,
+    pub(crate) passed: AtomicU64,
 }
 
 /// What all regions of a pool share.
@@ -74,6 +81,7 @@ pub struct Shared {
     /// Pages of all of them that are there, or have room to come.
     taken: AtomicUsize,
     pub(crate) pages_max: usize,
+    pub(crate) asked: Asked,
     pub(crate) counts: Counts,
     /// Which of this process's pages were loaded from; nothing, where the kernel does not tell it:
     /// a process that gave up its user may not look.
@@ -103,12 +111,14 @@ impl Regions {
     /// Regions of the files of `fs`: none yet.
     pub fn new(fs: &Arc<FileSystem>, settings: &Settings) -> Result<Regions> {
         let faults = Source::new(settings.faults)?;
+        let pages_max = ((settings.memory_bytes / crate::PAGE_BYTES as u64) as usize).max(64);
         let shared = Arc::new(Shared {
             fs: fs.clone(),
             faults,
             regions: RwLock::default(),
             taken: AtomicUsize::new(0),
-            pages_max: ((settings.memory_bytes / crate::PAGE_BYTES as u64) as usize).max(64),
+            pages_max,
+            asked: Asked::new(pages_max),
             counts: Counts::default(),
             pagemap: File::open("/proc/self/pagemap").ok(),
             evicting: Mutex::new(0),
@@ -136,6 +146,7 @@ impl Regions {
             waits: shared.counts.waits.load(Ordering::Relaxed),
             brought_bytes: shared.counts.brought.load(Ordering::Relaxed) * page_bytes,
             evicted_bytes: shared.counts.evicted.load(Ordering::Relaxed) * page_bytes,
+            passed_bytes: shared.counts.passed.load(Ordering::Relaxed) * page_bytes,
         }
     }
 
@@ -247,6 +258,11 @@ impl Shared {
     /// there, as others are to stay.
     pub(crate) fn window_pages(&self) -> usize {
         WINDOW_PAGES_MAX.min(self.pages_max / 8)
+    }
+
+    /// Whether others go, or soon have to, where so many pages come.
+    pub(crate) fn is_nearly_full(&self, pages: usize) -> bool {
+        self.too_many(pages + self.pages_max / NEARLY_SHARE) > 0
     }
 
     /// Pages that are to go before so many can come.

@@ -253,23 +253,32 @@ fn loads_never_go_back(faults: Option<Faults>) {
             }
         };
         let writers = [0, 1].map(|first| scope.spawn(move || writer(first)));
-        let reader = scope.spawn(move || {
+        // one loads pages, one several of them at once, which need not be brought for it
+        let reader = |at_once: usize| {
             let mut seen = vec![0u64; PAGES];
-            let mut state = 77;
+            let mut state = 77 + at_once as u64;
+            let mut bytes = vec![0; at_once * PAGE_BYTES];
             while !done.load(Ordering::Relaxed) {
-                let page = random(&mut state) as usize % PAGES;
-                let now = region.get::<u64>(page * PAGE_BYTES + 16).unwrap();
-                assert!(now >= seen[page], "page {page}: {now} after {}", seen[page]);
-                seen[page] = now;
+                let first = random(&mut state) as usize % (PAGES - at_once);
+                region.load(first * PAGE_BYTES, &mut bytes).unwrap();
+                let words = bytes.chunks_exact(PAGE_BYTES).map(|page| &page[16..24]);
+                for (page, word) in (first..).zip(words) {
+                    let now = u64::from_ne_bytes(word.try_into().unwrap());
+                    assert!(now >= seen[page], "page {page}: {now} after {}", seen[page]);
+                    seen[page] = now;
+                    let again = region.get::<u64>(page * PAGE_BYTES + 16).unwrap();
+                    assert!(again >= now, "page {page}: {again} after {now}");
+                }
             }
-        });
+        };
+        let readers = [1, 3].map(|at_once| scope.spawn(move || reader(at_once)));
         writers.into_iter().for_each(|writer| writer.join().unwrap());
         done.store(true, Ordering::Relaxed);
-        reader.join().unwrap();
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
     });
     let info = regions.info();
     room::assert_within(&info);
-    assert!(region.resident_pages() > 100);
+    assert!(region.resident_pages() > 100 && info.passed_bytes > 0, "{info:?}");
 }
 
 #[test]

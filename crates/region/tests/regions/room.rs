@@ -92,3 +92,46 @@ fn a_load_from_many_pages_waits_once() {
         assert_within(&regions.info());
     }
 }
+
+/// A walk over more than there is room for takes nothing away; what is asked for again is brought.
+#[test]
+fn who_loads_many_pages_once_takes_none_away() {
+    for faults in ways() {
+        let pool = TestPool::new(64 * MIB, None);
+        let fs = pool.open();
+        let file = make(&fs, "file");
+        let data = pattern(3, 16 * MIB as usize);
+        fs.write(&file, 0, &data).unwrap();
+        let regions = Regions::new(&fs, &Settings { memory_bytes: 2 * MIB, faults }).unwrap();
+        // it goes on behind the file's end
+        let len = data.len() as u64 + MIB;
+        let region = &Region::map(&regions, &file, 0, len).unwrap();
+        let load = |at: usize, bytes: usize| {
+            let mut seen = vec![0xEE; bytes];
+            region.load(at, &mut seen).unwrap();
+            let here = &data[at.min(data.len())..data.len().min(at + bytes)];
+            let (of_file, behind) = seen.split_at(here.len());
+            assert!(of_file == here, "{bytes} at {at}");
+            assert!(behind.iter().all(|byte| *byte == 0), "{bytes} at {at}");
+        };
+        let record = 16 * PAGE_BYTES;
+        // from the end on: nothing is brought ahead
+        (0..2 * MIB as usize).step_by(record).rev().for_each(|at| load(at, record));
+        let full = regions.info();
+        assert!(full.resident_bytes >= 15 * full.memory_bytes / 16, "{full:?}");
+        // neither from where a page begins, nor up to where one ends, but for the last one
+        let walk = (4 * MIB as usize..region.len() - record).step_by(record);
+        walk.clone().for_each(|at| load(at + 5, record - 10));
+        load(region.len() - record, record);
+        let passed = regions.info();
+        assert_eq!(passed.evicted_bytes, full.evicted_bytes, "{passed:?}");
+        assert_eq!(passed.brought_bytes, full.brought_bytes, "{passed:?}");
+        assert_eq!(passed.passed_bytes - full.passed_bytes, (walk.len() + 1) as u64 * 65_536);
+        for _ in 0..2 {
+            load(4 * MIB as usize, record);
+        }
+        let asked = regions.info();
+        assert_eq!(asked.brought_bytes - passed.brought_bytes, record as u64, "{asked:?}");
+        assert_within(&asked);
+    }
+}
