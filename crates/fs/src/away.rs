@@ -118,19 +118,26 @@ impl Core {
         Ok(self.pool.read(near, 0, whole)?)
     }
 
-    /// The same, and its checksum.
-    pub fn read_raw_crc(&self, addr: BlockAddr, whole: &mut [u8]) -> Result<u32> {
-        let Some(tier) = self.tier.as_ref().filter(|_| addr.device().is_some()) else {
-            return Ok(self.pool.read_crc(addr, whole)?);
-        };
+    /// A part of a block that is on a device, if it is in memory; whether it is the one that has
+    /// this checksum. All of it had it when it came there: a copy in a slice was compared before it
+    /// became one, a page when it was read.
+    pub fn read_part_below(
+        &self,
+        addr: BlockAddr,
+        crc: u32,
+        at: usize,
+        out: &mut [u8],
+    ) -> Result<bool> {
+        let Some(tier) = &self.tier else { return Err(pool::Error::Away(addr).into()) };
         if let Some(page) = tier.page(addr) {
-            whole.copy_from_slice(page.bytes());
-            return Ok(pmem::crc32c(0, whole));
+            out.copy_from_slice(&page.bytes()[at..at + out.len()]);
+            return Ok(pmem::crc_fits(page.crc(), crc));
         }
         // keeps the copy from being used again
         let _pin = crossbeam_epoch::pin();
         let near = tier.near(addr).ok_or(pool::Error::Away(addr))?;
-        Ok(self.pool.read_crc(near, whole)?)
+        // where that memory fails, the device has it
+        Ok(self.pool.read(near, at as u64, out).is_ok())
     }
 
     /// A whole block, whether it is in memory or not: for who keeps nobody waiting.

@@ -99,18 +99,21 @@ impl Core {
         at: usize,
         out: &mut [u8],
     ) -> Result<()> {
-        let crc = if at == 0 && out.len() == BLOCK && view.patches.is_none() {
-            self.read_raw_crc(view.addr, out)
+        let fits = if view.patches.is_none() && view.addr.device().is_some() {
+            self.read_part_below(view.addr, view.crc, at, out)
+        } else if at == 0 && out.len() == BLOCK && view.patches.is_none() {
+            let crc = self.pool.read_crc(view.addr, out).map_err(Error::from);
+            crc.map(|crc| pmem::crc_fits(crc, view.crc))
         } else {
             self.read_under(view.addr, view.patches.as_deref()).map(|whole| {
                 out.copy_from_slice(&whole[at..at + out.len()]);
-                pmem::crc32c(0, &whole)
+                pmem::crc_fits(pmem::crc32c(0, &whole), view.crc)
             })
         };
-        let bad = match crc {
-            Ok(crc) if pmem::crc_fits(crc, view.crc) => None,
-            Ok(_) if self.forget_page(view.addr) => Some(pool::Error::Away(view.addr).into()),
-            Ok(_) => {
+        let bad = match fits {
+            Ok(true) => None,
+            Ok(false) if self.forget_page(view.addr) => Some(pool::Error::Away(view.addr).into()),
+            Ok(false) => {
                 self.withdraw(view.addr);
                 Some(damaged_block(inode, block, view.addr))
             }

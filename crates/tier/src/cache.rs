@@ -16,10 +16,10 @@
 use crate::circle::{Circle, part_of};
 use crate::evictor::Bell;
 use crate::frames::{Frame, Frames};
+use crate::hasher::AddrMap;
 use crate::page::Page;
 use parking_lot::{Condvar, Mutex};
 use pool::BlockAddr;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -32,7 +32,7 @@ const TURN_PAGES: usize = 64;
 #[derive(Debug, Default)]
 struct Part {
     /// Blocks that somebody reads: the number of that read.
-    loading: HashMap<BlockAddr, u64>,
+    loading: AddrMap<BlockAddr, u64>,
     pages: Circle<Arc<Page>>,
     loads: u64,
 }

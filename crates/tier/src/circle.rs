@@ -4,6 +4,7 @@
 //! There is one entry for each block in memory, so they are small: the table that finds them holds
 //! their numbers only.
 
+use crate::hasher::hash;
 use hashbrown::HashTable;
 use pool::BlockAddr;
 
@@ -27,12 +28,6 @@ impl<V> Default for Circle<V> {
     fn default() -> Circle<V> {
         Circle { places: HashTable::new(), entries: Vec::new(), used: Vec::new(), hand: 0 }
     }
-}
-
-/// Mixes all bits of an address into all of a hash.
-fn hash(addr: BlockAddr) -> u64 {
-    let product = u128::from(addr.bits() ^ 0x243F_6A88_85A3_08D3) * 0x9E37_79B9_7F4A_7C15;
-    (product >> 64) as u64 ^ product as u64
 }
 
 impl<V> Circle<V> {

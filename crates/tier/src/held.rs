@@ -1,14 +1,14 @@
 //! What was fetched for a thread, until it lets go of it: that it finds when it tries again,
 //! whatever the caches had to make room for meanwhile.
 
+use crate::hasher::AddrMap;
 use crate::page::Page;
 use pool::BlockAddr;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Pages by the number of their tier and where they lie there.
-pub type Held = HashMap<(u64, BlockAddr), Arc<Page>>;
+pub type Held = AddrMap<(u64, BlockAddr), Arc<Page>>;
 
 thread_local! {
     static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
@@ -29,7 +29,7 @@ pub fn find(tier: u64, addr: BlockAddr) -> Option<Arc<Page>> {
 
 /// Whether this thread holds nothing.
 pub fn is_empty() -> bool {
-    HELD.with_borrow(|held| held.as_ref().is_none_or(HashMap::is_empty))
+    HELD.with_borrow(|held| held.as_ref().is_none_or(|held| held.is_empty()))
 }
 
 /// Takes all that this thread holds.

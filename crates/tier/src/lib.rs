@@ -17,6 +17,7 @@ mod circle;
 mod copies;
 mod evictor;
 mod frames;
+mod hasher;
 mod held;
 mod load;
 #[cfg_attr(not(feature = "object-store"), path = "no_object.rs")]

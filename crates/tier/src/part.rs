@@ -1,7 +1,9 @@
 //! What a device has to do for a call, and who waits for it.
 
 use parking_lot::{Condvar, Mutex};
+use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 /// A transfer, or what is left of it.
@@ -31,6 +33,38 @@ impl Part {
             first.iov_len -= bytes;
         }
         self.pieces.is_empty()
+    }
+
+    /// The device did so much of it, or failed; `None`: there is more to be done.
+    pub fn ended(&mut self, result: io::Result<usize>) -> Option<io::Result<()>> {
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            Err(error) => Some(Err(error)),
+            // the end of the file: of a device there is more
+            Ok(0) => Some(Err(io::Error::from_raw_os_error(libc::EIO))),
+            Ok(bytes) => self.advance(bytes).then_some(Ok(())),
+        }
+    }
+
+    /// Does all of it, and waits for the device.
+    pub fn transfer(mut self, file: &File) -> io::Result<()> {
+        loop {
+            let (list, count) = (self.pieces.as_ptr(), self.pieces.len() as libc::c_int);
+            let (fd, offset) = (file.as_raw_fd(), self.offset as libc::off_t);
+            // SAFETY: the descriptor is open; each piece is memory that is lent to this part, to be
+            // changed if it reads, and there are no more than the kernel takes.
+            let done = unsafe {
+                match self.writes {
+                    true => libc::pwritev(fd, list, count, offset),
+                    false => libc::preadv(fd, list, count, offset),
+                }
+            };
+            let result = usize::try_from(done).map_err(|_| io::Error::last_os_error());
+            if let Some(ended) = self.ended(result) {
+                return ended;
+            }
+        }
     }
 }
 
