@@ -1,6 +1,7 @@
 //! Random calls on one file beside a model of bytes in memory: the mix of the program fsx (reads,
 //! writes, truncations, holes, reservations, copies, syncs, closing and opening again), without a
-//! kernel's page cache in between, and with checkpoints and openings of the pool.
+//! kernel's page cache in between, and with checkpoints and openings of the pool; once in slices
+//! alone, once with all that can lie there on a capacity tier again and again.
 //!
 //! `NEARSIDE_FSX_CALLS` says how many calls (200 000), `NEARSIDE_FSX_SEED` the first seed (1),
 //! `NEARSIDE_FSX_SEEDS` how many seeds in a row (1). The same seed makes the same calls.
@@ -12,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use nearside::files::{Fallocate, Handle, Ino, SetAttr};
-use nearside::{FormatOptions, Pool, SliceSpec};
+use nearside::{FormatOptions, OpenOptions, Pool, SliceSpec};
 
 const FILE_BYTES_MAX: u64 = 256 << 10;
 const CALL_BYTES_MAX: u64 = 64 << 10;
@@ -51,10 +52,11 @@ enum Call {
     Sync,
     OpenAgain,
     Checkpoint,
+    WriteBack,
     OpenPoolAgain,
 }
 
-/// Each call, and its share of a thousand and one.
+/// Each call, and its share.
 const SHARES: [(Call, u64); 13] = [
     (Call::Read, 300),
     (Call::Write, 250),
@@ -70,13 +72,17 @@ const SHARES: [(Call, u64); 13] = [
     (Call::Checkpoint, 2),
     (Call::OpenPoolAgain, 1),
 ];
+/// What comes to them with a tier.
+const TIER_SHARES: [(Call, u64); 1] = [(Call::WriteBack, 10)];
 
 impl Call {
-    fn pick(random: &mut Random) -> Call {
-        let mut left = random.below(SHARES.iter().map(|(_, share)| share).sum());
-        for (call, share) in SHARES {
-            if left < share {
-                return call;
+    fn pick(random: &mut Random, with_tier: bool) -> Call {
+        let more = if with_tier { &TIER_SHARES[..] } else { &[] };
+        let shares = || SHARES.iter().chain(more);
+        let mut left = random.below(shares().map(|(_, share)| share).sum());
+        for (call, share) in shares() {
+            if left < *share {
+                return *call;
             }
             left -= share;
         }
@@ -120,20 +126,22 @@ struct Exercise {
     seed: u64,
     number: u64,
     recent: VecDeque<String>,
+    has_tier: bool,
 }
 
 impl Exercise {
-    fn new(seed: u64) -> Exercise {
+    fn new(seed: u64, devices: usize) -> Exercise {
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let options = FormatOptions {
             slices: vec![SliceSpec::default(); 2],
             slice_bytes: 16 << 20,
             virtual_nodes: Some(2),
             process: true,
+            capacity: vec![SliceSpec { path: None, bytes: Some(16 << 20) }; devices],
             ..FormatOptions::default()
         };
         Pool::format(dir.path(), &options).unwrap();
-        Pool::open(dir.path()).unwrap().create_file("/f").unwrap();
+        Exercise::open_pool(dir.path()).create_file("/f").unwrap();
         let open = Some(Exercise::open(dir.path()));
         Exercise {
             dir,
@@ -143,11 +151,18 @@ impl Exercise {
             seed,
             number: 0,
             recent: VecDeque::new(),
+            has_tier: devices > 0,
         }
     }
 
+    /// With a cache for the tier that is smaller than the file.
+    fn open_pool(dir: &Path) -> Pool {
+        let options = OpenOptions { tier_cache_bytes: Some(64 << 10), ..OpenOptions::default() };
+        Pool::open_with(dir, &options).unwrap()
+    }
+
     fn open(dir: &Path) -> (Pool, Arc<Handle>) {
-        let pool = Pool::open(dir).unwrap();
+        let pool = Exercise::open_pool(dir);
         let handle = Exercise::open_file(&pool);
         (pool, handle)
     }
@@ -294,8 +309,17 @@ impl Exercise {
         self.open = Some(Exercise::open(self.dir.path()));
     }
 
+    /// Moves all that can lie on the tier there, and perhaps out of the caches.
+    fn write_back(&self, evict: bool) {
+        self.pool().fs().write_back_all().unwrap();
+        if evict {
+            self.pool().fs().evict_caches().unwrap();
+        }
+    }
+
     fn step(&mut self) {
-        let (call, range) = (Call::pick(&mut self.random), Range::pick(&mut self.random));
+        let (call, range) =
+            (Call::pick(&mut self.random, self.has_tier), Range::pick(&mut self.random));
         let (other, keep_size) = (self.random.below(FILE_BYTES_MAX), self.random.below(2) == 0);
         self.number += 1;
         self.recent.push_back(format!("{} {call:?} {range:?} {other} {keep_size}", self.number));
@@ -318,6 +342,7 @@ impl Exercise {
             Call::Sync => self.pool().fs().fsync(self.handle()).unwrap(),
             Call::OpenAgain => self.open_file_again(),
             Call::Checkpoint => self.pool().checkpoint().unwrap(),
+            Call::WriteBack => self.write_back(keep_size),
             Call::OpenPoolAgain => self.open_pool_again(),
         }
         let size = self.pool().fs().getattr(self.handle().ino()).unwrap().size;
@@ -344,16 +369,25 @@ fn told(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).map_or(otherwise, |text| text.parse().unwrap())
 }
 
-#[test]
-fn a_file_is_what_its_model_is_after_any_calls() {
+fn run(devices: usize) {
     let calls = told("NEARSIDE_FSX_CALLS", 200_000);
     let first = told("NEARSIDE_FSX_SEED", 1);
     for seed in first..first + told("NEARSIDE_FSX_SEEDS", 1) {
-        let mut exercise = Exercise::new(seed);
+        let mut exercise = Exercise::new(seed, devices);
         for _ in 0..calls {
             exercise.step();
         }
         exercise.finish();
         println!("seed {seed}: {calls} calls");
     }
+}
+
+#[test]
+fn a_file_is_what_its_model_is_after_any_calls() {
+    run(0);
+}
+
+#[test]
+fn so_it_is_with_a_capacity_tier() {
+    run(2);
 }

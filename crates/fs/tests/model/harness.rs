@@ -7,7 +7,7 @@ pub use crate::ops::name;
 use crate::ops::{Make, Op, Pick, Place};
 use crate::reference::{ANY_ERROR, Model};
 use fs::{Creation, FileKind, FileSystem, Handle, Ino, NewNode, SetAttr};
-use pool::{Atime, FormatOptions};
+use pool::{Atime, FormatOptions, SliceSpec};
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -27,7 +27,14 @@ pub struct Setup {
     pub mirrored: bool,
     /// Workers copy whatever lies on another node.
     pub delegates: bool,
+    /// Devices of the capacity tier, in pools with one copy of everything.
+    pub devices: usize,
 }
+
+/// Bytes of a device of the tier: more than most cases write.
+const DEVICE_BYTES: u64 = 16 << 20;
+/// Bytes of a node's cache for the tier: less than many cases read from there.
+const TIER_CACHE_BYTES: u64 = 256 << 10;
 
 /// The file system and the reference, side by side.
 pub struct Harness {
@@ -70,7 +77,10 @@ impl Harness {
         let log_line_bytes = Some(setup.log_line_bytes);
         let mirrored = setup.mirrored && setup.slices > 1;
         let options = away::mirrored(options, mirrored);
-        let mut pool = TestPool::with(&FormatOptions { log_line_bytes, ..options });
+        let device = SliceSpec { path: None, bytes: Some(DEVICE_BYTES) };
+        let capacity = vec![device; if mirrored { 0 } else { setup.devices }];
+        let mut pool = TestPool::with(&FormatOptions { log_line_bytes, capacity, ..options });
+        pool.open.tier_cache_bytes = Some(TIER_CACHE_BYTES);
         pool.open.memory_bytes = setup.memory_bytes;
         pool.open.atime = setup.atime;
         pool.open.policy = setup.delegates.then(|| delegated(2));
@@ -185,6 +195,7 @@ impl Harness {
                 Ok(())
             }
             Op::Write { .. } | Op::Append { .. } | Op::Read { .. } => self.step_data(op),
+            Op::Commit { ref writes, expected } => self.step_commit(writes, expected),
             Op::Copy { from, to, len } => self.step_copy(from, to, len),
             Op::Truncate { .. } | Op::Fallocate { .. } | Op::Seek { .. } => self.step_size(op),
             Op::SetAttr { .. } => self.step_setattr(op),
@@ -196,6 +207,7 @@ impl Harness {
                 self.step_readdir(dir, first, create, remove)
             }
             Op::Checkpoint => same("checkpoint", self.fs().checkpoint(), Ok(())),
+            Op::WriteBack { evict } => self.step_write_back(evict),
             Op::Check => self.step_check(),
             Op::Reopen => self.step_reopen(),
             Op::Kill => self.step_kill(),

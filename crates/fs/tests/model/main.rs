@@ -15,10 +15,15 @@ mod ops;
 mod reference;
 mod reserve;
 mod steps;
+mod transactions;
 
 use harness::{Harness, Setup};
 use pool::Atime;
 use proptest::prelude::*;
+
+/// Of a pool with a capacity tier, a slice has at least twice the bytes that one piece of a write
+/// may have.
+const TIERED_SLICE_BYTES: u64 = 6 << 20;
 
 /// Cases of each property, or what the environment says for a longer hunt.
 fn config(cases: u32) -> ProptestConfig {
@@ -38,10 +43,15 @@ fn setup(background: bool) -> impl Strategy<Value = Setup> {
     let log_line_bytes = prop_oneof![Just(64u32), Just(256)];
     let atime = prop_oneof![Just(Atime::Relatime), Just(Atime::Never)];
     let (mirrored, delegates) = (any::<bool>(), prop::bool::weighted(0.3));
-    let kind = (atime, mirrored, delegates);
+    let kind = (atime, mirrored, delegates, 0usize..3);
     (1usize..4, slice_bytes, log_line_bytes, memory_bytes, kind).prop_map(
-        move |(slices, slice_bytes, log_line_bytes, memory_bytes, (atime, mirrored, delegates))| {
+        move |(slices, slice_bytes, log_line_bytes, memory_bytes, kind)| {
+            let (atime, mirrored, delegates, devices) = kind;
+            // one call's blocks lie in slices first
+            let least = if devices > 0 { TIERED_SLICE_BYTES } else { 0 };
+            let slice_bytes = slice_bytes.max(least);
             Setup {
+                devices,
                 delegates,
                 mirrored,
                 atime,

@@ -27,6 +27,24 @@ pub enum Make {
     Device(u32),
 }
 
+/// A write of a transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct Written {
+    pub handle: Pick,
+    pub place: Place,
+    pub len: usize,
+    pub seed: u64,
+}
+
+/// What a transaction expects: the bytes that are there, or others.
+#[derive(Clone, Copy, Debug)]
+pub struct Expectation {
+    pub handle: Pick,
+    pub place: Place,
+    pub len: usize,
+    pub is_met: bool,
+}
+
 /// One operation.
 #[derive(Clone, Debug)]
 pub enum Op {
@@ -71,6 +89,11 @@ pub enum Op {
         handle: Pick,
         place: Place,
         len: usize,
+    },
+    /// Writes that happen together, if what is expected somewhere is there.
+    Commit {
+        writes: Vec<Written>,
+        expected: Option<Expectation>,
     },
     Copy {
         from: (Pick, Place),
@@ -148,6 +171,10 @@ pub enum Op {
         remove: Pick,
     },
     Checkpoint,
+    /// All that can lie on the capacity tier goes there; and out of the caches.
+    WriteBack {
+        evict: bool,
+    },
     Check,
     Reopen,
     Kill,
@@ -240,9 +267,21 @@ fn copied() -> impl Strategy<Value = Place> {
     ]
 }
 
+/// A transaction: of small writes mostly, as they come in many.
+fn commit() -> impl Strategy<Value = Op> {
+    let len = || prop_oneof![6 => 1usize..300, 2 => Just(4096usize), 2 => 300usize..20_000];
+    let written = (any::<Pick>(), place(), len(), any::<u64>())
+        .prop_map(|(handle, place, len, seed)| Written { handle, place, len, seed });
+    let expected = (any::<Pick>(), place(), len(), any::<bool>())
+        .prop_map(|(handle, place, len, is_met)| Expectation { handle, place, len, is_met });
+    (prop::collection::vec(written, 1..6), prop::option::weighted(0.3, expected))
+        .prop_map(|(writes, expected)| Op::Commit { writes, expected })
+}
+
 fn data_op() -> impl Strategy<Value = Op> {
     let end = || (any::<Pick>(), copied());
     prop_oneof![
+        5 => commit(),
         10 => (any::<Pick>(), place(), len(), any::<u64>())
             .prop_map(|(handle, place, len, seed)| Op::Write { handle, place, len, seed }),
         4 => (any::<Pick>(), len(), any::<u64>())
@@ -341,6 +380,7 @@ pub fn op() -> impl Strategy<Value = Op> {
         6 => any::<Pick>().prop_map(|node| Op::Open { node }),
         3 => any::<Pick>().prop_map(|handle| Op::Close { handle }),
         2 => Just(Op::Checkpoint),
+        2 => any::<bool>().prop_map(|evict| Op::WriteBack { evict }),
         1 => Just(Op::Check),
         1 => Just(Op::Reopen),
         2 => Just(Op::Kill),

@@ -324,15 +324,19 @@ impl Model {
         Ok(())
     }
 
-    pub fn write(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Answer<()> {
-        let node = self.node_mut(ino)?;
-        if node.kind != FileKind::File {
+    pub fn may_write(&self, ino: Ino, offset: u64, len: usize) -> Answer<()> {
+        if self.node(ino)?.kind != FileKind::File {
             return Err(ANY_ERROR);
         }
-        match offset.checked_add(data.len() as u64) {
-            Some(end) if end <= fs::FILE_BYTES_MAX => {}
-            _ => return Err(libc::EFBIG),
+        match offset.checked_add(len as u64) {
+            Some(end) if end <= fs::FILE_BYTES_MAX => Ok(()),
+            _ => Err(libc::EFBIG),
         }
+    }
+
+    pub fn write(&mut self, ino: Ino, offset: u64, data: &[u8]) -> Answer<()> {
+        self.may_write(ino, offset, data.len())?;
+        let node = self.node_mut(ino)?;
         if !data.is_empty() {
             node.content.write(offset, data);
             node.modified = None;

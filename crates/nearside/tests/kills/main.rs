@@ -3,7 +3,9 @@
 //! Several threads make changes, each in a directory of its own, and all append to one file. Each
 //! change that returned is told of through a pipe; at some count of them the process is killed.
 //! Then everything that was told of is there, and of each thread the one change that was on its
-//! way is there entirely or not at all. `NEARSIDE_KILLS` says how often (2000), and
+//! way is there entirely or not at all. Once on a pool of slices alone, once on one whose slices
+//! are smaller than what is written, with two devices of a capacity tier, so that blocks are moved
+//! there all the time. `NEARSIDE_KILLS` says how often (2000, and 400 with a tier), and
 //! `NEARSIDE_KILLS_FROM` with which round to begin: each has a seed of its own. In the directory
 //! `NEARSIDE_KILLS_KEEP` the pool is kept as the last kill left it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -12,12 +14,11 @@ mod library;
 mod model;
 
 use model::{Model, Op, Random};
-use nearside::{FormatOptions, OpenFlags, Pool, SliceSpec};
+use nearside::{FormatOptions, OpenFlags, OpenOptions, Pool, SliceSpec};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-const NAME: &str = "what_was_acknowledged_survives_every_kill";
 /// Tells the child its pool and the number of the round.
 const CHILD: &str = "NEARSIDE_KILLS_CHILD";
 const THREADS: u64 = 4;
@@ -26,36 +27,89 @@ const MARK: &str = "@ ";
 /// A record of the shared file: round, thread, number.
 const RECORD: usize = 24;
 
+/// What is killed: the test's name, its pool, and how many times.
+struct Kind {
+    name: &'static str,
+    slice_bytes: u64,
+    devices: usize,
+    rounds: u64,
+}
+
+const SLICES: Kind = Kind {
+    name: "what_was_acknowledged_survives_every_kill",
+    slice_bytes: 8 << 20,
+    devices: 0,
+    rounds: 2000,
+};
+
+const TIER: Kind = Kind {
+    name: "so_it_does_while_blocks_move_to_a_capacity_tier",
+    slice_bytes: 2 << 20,
+    devices: 2,
+    rounds: 400,
+};
+
 #[test]
 fn what_was_acknowledged_survives_every_kill() {
+    run(&SLICES);
+}
+
+#[test]
+fn so_it_does_while_blocks_move_to_a_capacity_tier() {
+    let moved = run(&TIER);
+    assert!(moved > TIER.rounds, "only {moved} blocks were on the tier after a kill");
+}
+
+impl Kind {
+    fn format(&self, dir: &Path) {
+        let options = FormatOptions {
+            slices: vec![SliceSpec::default(); 2],
+            slice_bytes: self.slice_bytes,
+            virtual_nodes: Some(2),
+            process: true,
+            capacity: vec![SliceSpec { path: None, bytes: Some(16 << 20) }; self.devices],
+            ..FormatOptions::default()
+        };
+        Pool::format(dir, &options).unwrap();
+        let pool = self.open(dir);
+        (0..THREADS).for_each(|thread| pool.create_dir(root(thread)).unwrap());
+        pool.create_file("/shared").unwrap();
+    }
+
+    fn open(&self, dir: &Path) -> Pool {
+        let options = OpenOptions {
+            write_back_percent: Some(1),
+            tier_cache_bytes: Some(256 << 10),
+            ..OpenOptions::default()
+        };
+        Pool::open_with(dir, &options).unwrap()
+    }
+}
+
+/// All rounds; gives how many blocks of the tier were in use after them, in all.
+fn run(kind: &Kind) -> u64 {
     if let Ok(words) = std::env::var(CHILD) {
         let (round, dir) = words.split_once(' ').unwrap();
-        child(Path::new(dir), round.parse().unwrap());
+        tell("opening");
+        child(&kind.open(Path::new(dir)), round.parse().unwrap());
     }
     let number = |name: &str, or: u64| {
         std::env::var(name).map_or(or, |text| text.parse().expect("a number"))
     };
-    let (rounds, from) = (number("NEARSIDE_KILLS", 2000), number("NEARSIDE_KILLS_FROM", 0));
+    let rounds = number("NEARSIDE_KILLS", kind.rounds);
+    let from = number("NEARSIDE_KILLS_FROM", 0);
     let scratch = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-    let options = FormatOptions {
-        slices: vec![SliceSpec::default(); 2],
-        slice_bytes: 8 << 20,
-        virtual_nodes: Some(2),
-        process: true,
-        ..FormatOptions::default()
-    };
-    Pool::format(scratch.path(), &options).unwrap();
-    let pool = Pool::open(scratch.path()).unwrap();
-    (0..THREADS).for_each(|thread| pool.create_dir(root(thread)).unwrap());
-    pool.create_file("/shared").unwrap();
-    drop(pool);
+    kind.format(scratch.path());
     let mut models = vec![Model::default(); THREADS as usize];
-    let mut acknowledged = 0;
+    let (mut acknowledged, mut moved) = (0, 0);
     for round in from..from + rounds {
-        acknowledged += kill_once(scratch.path(), round, &mut models);
+        let done = kill_once(kind, scratch.path(), round, &mut models);
+        acknowledged += done.acknowledged;
+        moved += done.blocks_on_tier;
     }
-    println!("kills={rounds} acknowledged={acknowledged} next={}", from + rounds);
+    println!("kills={rounds} acknowledged={acknowledged} moved={moved} next={}", from + rounds);
     assert!(acknowledged > rounds, "the processes did nothing");
+    moved
 }
 
 fn root(thread: u64) -> String {
@@ -80,12 +134,9 @@ fn record(round: u64, thread: u64, number: u64) -> [u8; RECORD] {
 }
 
 /// Changes the pool until it is killed.
-fn child(dir: &Path, round: u64) -> ! {
-    tell("opening");
-    let pool = Pool::open(dir).unwrap();
+fn child(pool: &Pool, round: u64) -> ! {
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
-            let pool = &pool;
             scope.spawn(move || {
                 let shared = pool.open_file("/shared", &OpenFlags::new().write(true)).unwrap();
                 let mut random = random(round, thread);
@@ -111,9 +162,9 @@ fn tell(line: &str) {
     }
 }
 
-fn start(dir: &Path, round: u64) -> Child {
+fn start(kind: &Kind, dir: &Path, round: u64) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", NAME, "--nocapture", "--test-threads=1"])
+        .args(["--exact", kind.name, "--nocapture", "--test-threads=1"])
         .env(CHILD, format!("{round} {}", dir.display()))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -122,7 +173,7 @@ fn start(dir: &Path, round: u64) -> Child {
 }
 
 /// What each thread told of: the errno of each change, 0 if it was made. The child is dead.
-fn acknowledgements(dir: &Path, round: u64) -> Vec<Vec<i32>> {
+fn acknowledgements(kind: &Kind, dir: &Path, round: u64) -> Vec<Vec<i32>> {
     let mut dice = Random::new(round ^ 0xDEAD);
     // some die before they are open or a little after, some after several checkpoints
     let limit = match dice.below(8) {
@@ -130,7 +181,7 @@ fn acknowledgements(dir: &Path, round: u64) -> Vec<Vec<i32>> {
         1..6 => dice.below(900),
         _ => dice.below(9000),
     };
-    let mut child = start(dir, round);
+    let mut child = start(kind, dir, round);
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut told = vec![Vec::new(); THREADS as usize];
     let mut count = 0;
@@ -159,15 +210,22 @@ fn keep_pool(dir: &Path, keep: &Path) {
     }
 }
 
-/// One round; gives the number of acknowledged changes.
-fn kill_once(dir: &Path, round: u64, models: &mut [Model]) -> u64 {
-    let told = acknowledgements(dir, round);
+/// What came of a round.
+struct Round {
+    acknowledged: u64,
+    blocks_on_tier: u64,
+}
+
+/// One round.
+fn kill_once(kind: &Kind, dir: &Path, round: u64, models: &mut [Model]) -> Round {
+    let told = acknowledgements(kind, dir, round);
     if let Some(keep) = std::env::var_os("NEARSIDE_KILLS_KEEP") {
         keep_pool(dir, Path::new(&keep));
     }
     let report = nearside::check(dir).unwrap();
     assert!(report.findings.is_empty(), "round {round}: {:#?}", report.findings);
-    let pool = Pool::open(dir).unwrap();
+    let pool = kind.open(dir);
+    let tier = pool.fs().tier_stats();
     let mut appended = Vec::new();
     for (thread, model) in (0..).zip(models.iter_mut()) {
         let mut random = random(round, thread);
@@ -193,7 +251,10 @@ fn kill_once(dir: &Path, round: u64, models: &mut [Model]) -> u64 {
     if round.is_multiple_of(2) {
         pool.close().unwrap();
     }
-    told.iter().map(|told| told.len() as u64).sum()
+    Round {
+        acknowledged: told.iter().map(|told| told.len() as u64).sum(),
+        blocks_on_tier: tier.map_or(0, |tier| tier.device_blocks - tier.device_blocks_free),
+    }
 }
 
 /// The thread's directory is what its model says, or that with the pending change.

@@ -1,0 +1,82 @@
+//! Writes to several files that happen together, and blocks that go to the tier in between.
+
+use crate::common::pattern;
+use crate::compare::expected_read;
+use crate::harness::{Harness, Verdict, same};
+use crate::ops::{Expectation, Written};
+use fs::{Error, Expected, FileKind, Handle, Ino, Write};
+use std::sync::Arc;
+
+/// Bytes at a place of a file.
+struct Bytes {
+    ino: Ino,
+    handle: Arc<Handle>,
+    offset: u64,
+    data: Vec<u8>,
+}
+
+impl Harness {
+    /// All of the writes are made, or none.
+    pub fn step_commit(&mut self, writes: &[Written], expected: Option<Expectation>) -> Verdict {
+        let blocks: u64 = writes.iter().map(|write| write.len as u64 / 4096 + 2).sum();
+        if self.model.blocks() + blocks > self.blocks_max {
+            return Ok(());
+        }
+        let writes: Vec<Bytes> = writes
+            .iter()
+            .filter_map(|&Written { handle, place, len, seed }| {
+                let (ino, handle) = self.handle(handle)?;
+                let offset = self.offset(ino, place);
+                Some(Bytes { ino, handle, offset, data: pattern(seed, len) })
+            })
+            .collect();
+        let met = expected.is_none_or(|expected| expected.is_met);
+        let expected = expected.and_then(|expected| self.expectation(expected));
+        let conflicts = !met && expected.is_some() && !writes.is_empty();
+        let answer = writes
+            .iter()
+            .try_for_each(|it| self.model.may_write(it.ino, it.offset, it.data.len()))
+            .and(if conflicts { Err(libc::EAGAIN) } else { Ok(()) });
+        let all: Vec<Write<'_>> = writes
+            .iter()
+            .map(|it| Write { file: &it.handle, offset: it.offset, data: &it.data })
+            .collect();
+        let seen: Vec<Expected<'_>> = expected
+            .iter()
+            .map(|it| Expected { file: &it.handle, offset: it.offset, data: &it.data })
+            .collect();
+        match self.fs().commit(&all, &seen) {
+            // more than a log so small holds: nothing happened
+            Err(Error::TooLong) if answer.is_ok() => return Ok(()),
+            done => same("commit", done, answer)?,
+        }
+        if answer.is_ok() {
+            for it in &writes {
+                same("write", Ok(()), self.model.write(it.ino, it.offset, &it.data))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of a file, as they are or with one of them changed; zeros lie behind its end.
+    fn expectation(&self, expected: Expectation) -> Option<Bytes> {
+        let Expectation { handle, place, len, is_met } = expected;
+        let (ino, handle) = self.handle(handle)?;
+        let offset = self.offset(ino, place);
+        let node = self.model.nodes.get(&ino).filter(|node| node.kind == FileKind::File)?;
+        offset.checked_add(len as u64).filter(|end| *end <= fs::FILE_BYTES_MAX)?;
+        let mut data = expected_read(node, offset, len).ok()?;
+        data.resize(len, 0);
+        data[len / 2] ^= u8::from(!is_met);
+        Some(Bytes { ino, handle, offset, data })
+    }
+
+    /// What lies in slices goes to the tier, and perhaps is in DRAM no more.
+    pub fn step_write_back(&self, evict: bool) -> Verdict {
+        same("write back", self.fs().write_back_all().map(|_| ()), Ok(()))?;
+        if evict {
+            self.fs().evict_caches();
+        }
+        Ok(())
+    }
+}
