@@ -9,7 +9,7 @@ use crate::account::{Account, verify_shared};
 use crate::acts::LOCKS;
 use crate::client::{WAITER, lock_path, own_path};
 use crate::mapper::{self, Words};
-use crate::support::Scratch;
+use crate::support::{Scratch, Shape};
 use crate::watched::{HANG, Watched, command};
 
 /// Clients with a directory of their own.
@@ -53,10 +53,10 @@ fn inodes_used(mnt: &Path) -> u64 {
 
 impl Field {
     /// A new mount with clients at work; nothing where mounting is impossible.
-    pub fn new(test: &'static str, seed: u64) -> Option<Field> {
+    pub fn new(test: &'static str, shape: &Shape, seed: u64) -> Option<Field> {
         let memory = Path::new("/dev/shm");
         let dir = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let scratch = Scratch::formatted_in(&dir)?;
+        let scratch = Scratch::formatted_as(&dir, shape)?;
         scratch.mount();
         let (mnt, python) = (scratch.mnt(), python());
         let mut accounts: Vec<Account> = (0..WORKERS).map(Account::worker).collect();

@@ -6,8 +6,9 @@
 //! moment, or both keeper and server are killed, or the mount ends and comes again. The others go
 //! on; everything that was told of is there, and of each dead client the one change that was on its
 //! way is there entirely or not at all; what it held is free, also where the next process has its
-//! id; at the end nothing has leaked. `NEARSIDE_KILLS` says how many rounds, and
-//! `NEARSIDE_KILLS_FROM` with which to begin: each has a seed of its own.
+//! id; at the end nothing has leaked. Once on a pool of slices alone, once on one with small slices
+//! and a capacity tier, where everything is written back as soon as it can be. `NEARSIDE_KILLS` says
+//! how many rounds, and `NEARSIDE_KILLS_FROM` with which to begin: each has a seed of its own.
 //!
 //! Times are printed beside those of rounds in which nothing happened, and not judged: machines are
 //! busy. Only a wait of 20 s is a hang.
@@ -29,19 +30,36 @@ mod watched;
 
 use field::Field;
 use rounds::Rounds;
+use support::{SLICES, Shape};
 
-const NAME: &str = "others_go_on_and_nothing_acknowledged_is_lost";
 /// As many as take about a minute on two CPUs.
 const ROUNDS: u64 = 300;
+/// As many as take a third of that.
+const TIER_ROUNDS: u64 = 100;
+
+const TIER: Shape = Shape {
+    size: "16M",
+    devices: &["40M", "24M"],
+    options: &["--write-back-at=1", "--tier-cache=1M"],
+};
 
 #[test]
 fn others_go_on_and_nothing_acknowledged_is_lost() {
+    run("others_go_on_and_nothing_acknowledged_is_lost", &SLICES, ROUNDS);
+}
+
+#[test]
+fn so_it_is_while_blocks_move_to_a_capacity_tier() {
+    run("so_it_is_while_blocks_move_to_a_capacity_tier", &TIER, TIER_ROUNDS);
+}
+
+fn run(name: &'static str, shape: &Shape, rounds: u64) {
     client::run_if_told();
     let number = |name: &str, or: u64| {
         std::env::var(name).map_or(or, |text| text.parse().expect("a number"))
     };
-    let (count, from) = (number("NEARSIDE_KILLS", ROUNDS), number("NEARSIDE_KILLS_FROM", 0));
-    let Some(field) = Field::new(NAME, from) else { return };
+    let (count, from) = (number("NEARSIDE_KILLS", rounds), number("NEARSIDE_KILLS_FROM", 0));
+    let Some(field) = Field::new(name, shape, from) else { return };
     let mut rounds = Rounds::new(field);
     for round in from..from + count {
         rounds.play(round);

@@ -20,7 +20,23 @@ const SERVERS_KILLED: u32 = 4;
 #[derive(Debug)]
 pub struct Scratch {
     root: tempfile::TempDir,
+    /// How it is mounted.
+    options: &'static [&'static str],
 }
+
+/// What a pool is made of, and how it is mounted.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Of all slices together.
+    pub size: &'static str,
+    /// Size of each device of a capacity tier.
+    pub devices: &'static [&'static str],
+    /// Options of `mount`.
+    pub options: &'static [&'static str],
+}
+
+/// Slices alone.
+pub const SLICES: Shape = Shape { size: "96M", devices: &[], options: &[] };
 
 /// Whether this machine lets the test mount; says why not.
 pub fn can_mount() -> bool {
@@ -52,21 +68,29 @@ impl Scratch {
 
     /// The same, in a directory of one's own choice.
     pub fn formatted_in(dir: &Path) -> Option<Scratch> {
+        Scratch::formatted_as(dir, &SLICES)
+    }
+
+    /// The same, of a shape of one's own choice.
+    pub fn formatted_as(dir: &Path, shape: &Shape) -> Option<Scratch> {
         if !can_mount() {
             return None;
         }
-        let scratch = Scratch { root: tempfile::tempdir_in(dir).unwrap() };
+        let root = tempfile::tempdir_in(dir).unwrap();
+        let scratch = Scratch { root, options: shape.options };
         // Other users pass through it.
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(scratch.root.path(), mode).unwrap();
         std::fs::create_dir(scratch.mnt()).unwrap();
-        scratch.run_ok([
-            "format".as_ref(),
-            scratch.pool().as_os_str(),
-            "--slices=2".as_ref(),
-            "--size=96M".as_ref(),
-            "--durability=process".as_ref(),
-        ]);
+        let devices = shape.devices.iter().enumerate().map(|(number, size)| {
+            let path = scratch.root().join(format!("device{number}"));
+            format!("--capacity={}:{size}", path.display())
+        });
+        let options = ["--slices=2".to_owned(), format!("--size={}", shape.size)];
+        let durability = "--durability=process".to_owned();
+        let pool = scratch.pool().display().to_string();
+        let all = ["format".to_owned(), pool, durability].into_iter().chain(options);
+        scratch.run_ok(all.chain(devices));
         Some(scratch)
     }
 
@@ -104,7 +128,9 @@ impl Scratch {
     }
 
     pub fn mount(&self) {
-        self.run_ok(["mount".as_ref(), self.pool().as_os_str(), self.mnt().as_os_str()]);
+        let (pool, mnt) = (self.pool(), self.mnt());
+        let words = ["mount".as_ref(), pool.as_os_str(), mnt.as_os_str()];
+        self.run_ok(words.into_iter().chain(self.options.iter().map(AsRef::as_ref)));
     }
 
     /// Unmounts. Waits a little for files that this test has closed: a child that another test
