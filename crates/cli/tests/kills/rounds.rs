@@ -68,6 +68,10 @@ pub struct Sums {
     pub same_ids: u64,
     /// Times that everything was verified.
     pub checks: u64,
+    /// Calls that were acknowledged.
+    pub acknowledged: u64,
+    /// Bytes that were on a capacity tier when that was looked at, the most.
+    pub tier_bytes: u64,
     /// Until a client had done an act that began after nothing, a client's death, a client's stop,
     /// the end of the server's stop, its death; until one who waited had a dead one's lock.
     pub nothing: Times,
@@ -306,11 +310,13 @@ impl Rounds {
         self.early.clear();
     }
 
-    /// Ends it all; gives what was acknowledged.
-    pub fn finish(mut self) -> (Sums, u64) {
+    /// Ends it all.
+    pub fn finish(mut self) -> Sums {
         "the end".clone_into(&mut self.doing);
-        let acknowledged = self.field.finish();
-        (std::mem::take(&mut self.sums), acknowledged)
+        self.field.finish();
+        self.sums.acknowledged = self.field.acknowledged;
+        self.sums.tier_bytes = self.field.tier_bytes;
+        std::mem::take(&mut self.sums)
     }
 }
 
