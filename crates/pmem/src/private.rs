@@ -29,7 +29,9 @@ impl Mapping {
             return Err(Error::OutOfRange { offset: self.file_offset, len: PAGE, size });
         }
         let (_, rest) = whole.split_at(self.file_offset);
-        Ok(rest.split_at(self.len()).0)
+        // the end of a file may lie anywhere, and there is nothing to split off
+        let end = self.len().next_multiple_of(PAGE as u64);
+        Ok(if end < rest.len() { rest.split_at(end).0 } else { rest })
     }
 
     /// Offsets of the pages of a private mapping that are not as the medium `behind` has them.
@@ -44,7 +46,7 @@ impl Mapping {
             let len = PAGE.min((self.len() - page) as usize);
             let read = self.read(*page, &mut own[..len]).is_ok();
             // what cannot be read there, and was stored here, is to be written
-            read && (behind.read(*page, &mut other[..len]).is_err() || own != other)
+            read && (behind.read(*page, &mut other[..len]).is_err() || own[..len] != other[..len])
         };
         pages.into_iter().filter(|page| differs(page)).collect()
     }
