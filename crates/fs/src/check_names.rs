@@ -83,8 +83,12 @@ impl Checker<'_> {
 
     /// Every directory leads up to the root.
     fn reachable(&mut self, inodes: &BTreeMap<Ino, Seen>) {
-        if !inodes.contains_key(&Ino::ROOT) {
+        let root = inodes.get(&Ino::ROOT);
+        let kind = root.and_then(|root| root.stored).map(|stored| stored.kind);
+        if root.is_none() {
             self.report.add("root directory", "is not there");
+        } else if kind.is_some_and(|kind| kind != FileKind::Directory) {
+            self.report.add("root directory", "is no directory");
         }
         let mut good: HashSet<Ino> = HashSet::from([Ino::ROOT]);
         for (ino, seen) in inodes {
