@@ -49,8 +49,10 @@ impl Repair {
             self.core.pool.readable(slice, Key::MIN, &mut |met| {
                 match met {
                     Met::Page(ptr, _) => {
+                        // pages lie in slices, and on no device
                         let odd = |addr: &BlockAddr| {
-                            !self.core.pool.contains(*addr) || !pages.insert(*addr)
+                            let is_in_slice = addr.device().is_none();
+                            !(is_in_slice && self.core.pool.contains(*addr) && pages.insert(*addr))
                         };
                         twice = ptr.blocks().filter(odd).last().or(twice);
                     }
