@@ -173,7 +173,11 @@ impl Core {
                 if inode.kind != FileKind::Directory || *entries > u64::MAX / 64 {
                     return Err(damaged_record(record));
                 }
-                inode.meta.write().links = *links;
+                let mut meta = inode.meta.write();
+                meta.links = *links;
+                // whatever the tree said of it
+                meta.orphan &= *links == 0;
+                drop(meta);
                 inode.size.store(*entries, Ordering::Relaxed);
                 inode.touch(record.time_ns);
                 Ok(())
