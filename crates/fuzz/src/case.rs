@@ -43,11 +43,13 @@ impl Corpus {
     pub fn case(&self, number: u64) -> Case<'_> {
         let mut random = Random::new(number);
         let (seed, parts) = &self.seeds[random.below(self.seeds.len())];
+        let others = self.seeds().filter(|other| other.name != seed.name);
+        let foreign: Vec<&Vec<u8>> = others.flat_map(|other| &other.image.devices).collect();
         let mut image = seed.image.clone();
         if random.once_in(3) {
             another_boot(&mut image);
         }
-        let mut changes = mutate(&mut image, parts, &mut random);
+        let mut changes = mutate(&mut image, parts, &foreign, &mut random);
         let one = blocks_changed(&seed.image, &image) <= 1;
         let sealed = random.once_in(2);
         if sealed {
@@ -59,19 +61,24 @@ impl Corpus {
         }
         let known = if one { Some(&seed.legal) } else { seed.history.as_ref() };
         let legal = known.filter(|_| !sealed).map(Vec::as_slice);
-        let terms = Terms { legal, sound: !sealed, kill: random.once_in(2) };
+        let (kill, moves) = (random.once_in(2), random.once_in(2));
+        let terms = Terms { legal, sound: !sealed, kill, moves };
         Case { image, terms, story: format!("{}: {}", seed.name, changes.join(", ")) }
     }
 }
 
 /// In how many blocks the images differ.
 fn blocks_changed(one: &Image, other: &Image) -> usize {
-    let same_shape = one.slices.iter().map(Vec::len).eq(other.slices.iter().map(Vec::len));
-    if !same_shape {
+    fn all(image: &Image) -> impl Iterator<Item = &Vec<u8>> {
+        image.slices.iter().chain(&image.devices)
+    }
+    let same_shape = all(one).map(Vec::len).eq(all(other).map(Vec::len));
+    if !same_shape || one.devices.len() != other.devices.len() {
         return usize::MAX;
     }
-    let slices = one.slices.iter().zip(&other.slices);
-    let blocks = slices.flat_map(|(one, other)| one.chunks(BLOCK).zip(other.chunks(BLOCK)));
+    let blocks = all(one)
+        .zip(all(other))
+        .flat_map(|(one, other)| one.chunks(BLOCK).zip(other.chunks(BLOCK)));
     blocks.filter(|(one, other)| one != other).count()
 }
 

@@ -1,11 +1,10 @@
 //! The images that cases start from: pools made on the fly by short histories, with the states
 //! that each may show when nothing of it is believed that its checksums do not prove.
 
-use crate::image::{Image, Kind};
-use crate::page;
+use crate::image::Image;
 use crate::place::{Files, Place};
+use crate::plan::{PLANS, Plan};
 use crate::random::Random;
-use crate::seal::seal;
 use crate::seen::{Seen, State};
 use fs::{
     Creation, Fallocate, FileSystem, Ino, NewNode, RenameMode, RequestId, SetAttr, XattrMode,
@@ -17,6 +16,8 @@ use std::sync::Arc;
 const BY: Creation = Creation { mode: 0o644, umask: 0, uid: 7, gid: 8 };
 /// Who makes the changes of a history that are requests.
 const CLIENT: u128 = 0x0102_0304_0506_0708_090A_0B0C_0D0E_0F10;
+/// When everything happens, ns since 1970.
+const NOW_NS: i64 = 1_700_000_000_000_000_000;
 /// Requests of a history at most.
 const REQUESTS_MAX: u64 = 64;
 
@@ -34,65 +35,19 @@ pub struct Seed {
     pub history: Option<Vec<State>>,
 }
 
-/// What kind of pool, and what happens to it.
-struct Plan {
-    name: &'static str,
-    slices: usize,
-    slice_bytes: u64,
-    process: bool,
-    changes: usize,
-    checkpoint_every: usize,
-    log_line_bytes: u32,
-    copies: u32,
-    /// Further values, for a tree with many pages.
-    values: usize,
-    /// Files are open when it ends, without a name.
-    orphans: bool,
-    /// Its changes are requests, most of which are not answered when it ends.
-    requests: bool,
-    /// Files share blocks.
-    shares: bool,
-    close: bool,
-}
+/// Bytes of a device.
+const DEVICE_BYTES: u64 = 1 << 20;
+/// After how many changes a history has two files that share all blocks.
+const SHARES_AT: usize = 13;
+/// After how many changes a history reserves blocks in slices.
+const RESERVES_AT: usize = 21;
 
-const PLAN: Plan = Plan {
-    name: "",
-    slices: 1,
-    slice_bytes: 1 << 20,
-    process: true,
-    changes: 60,
-    checkpoint_every: usize::MAX,
-    log_line_bytes: 64,
-    copies: 1,
-    values: 0,
-    orphans: false,
-    requests: false,
-    shares: false,
-    close: false,
-};
-
-const PLANS: [Plan; 16] = [
-    Plan { name: "empty", changes: 0, close: true, ..PLAN },
-    Plan { name: "closed", close: true, ..PLAN },
-    Plan { name: "killed", changes: 40, ..PLAN },
-    Plan { name: "killed after checkpoints", checkpoint_every: 23, changes: 90, ..PLAN },
-    Plan { name: "killed at a checkpoint", checkpoint_every: 60, ..PLAN },
-    Plan { name: "two slices", slices: 2, checkpoint_every: 35, ..PLAN },
-    Plan { name: "orphans", orphans: true, changes: 20, checkpoint_every: 15, ..PLAN },
-    Plan { name: "large tree", slice_bytes: 4 << 20, values: 420, changes: 10, ..PLAN },
-    Plan { name: "sync", process: false, checkpoint_every: 35, ..PLAN },
-    Plan { name: "old", checkpoint_every: 19, changes: 300, close: true, ..PLAN },
-    Plan { name: "long lines", log_line_bytes: 256, checkpoint_every: 41, ..PLAN },
-    Plan { name: "requests", requests: true, orphans: true, checkpoint_every: 17, ..PLAN },
-    Plan { name: "shared", shares: true, checkpoint_every: 29, ..PLAN },
-    Plan { name: "shared on two slices", shares: true, slices: 2, close: true, ..PLAN },
-    Plan { name: "mirrored", copies: 2, slices: 2, checkpoint_every: 35, ..PLAN },
-    Plan { name: "three mirrored slices", copies: 2, slices: 3, close: true, ..PLAN },
-];
-
-/// Makes them all, in `dir`.
+/// Makes them all, in `dir`: the same each time, since identities are said and the clock stands.
 pub fn make(dir: &Path) -> Vec<Seed> {
-    (0u64..).zip(&PLANS).map(|(number, plan)| make_one(dir, number, plan)).collect()
+    fs::stop_clock(Some(NOW_NS));
+    let seeds = (0u64..).zip(&PLANS).map(|(number, plan)| make_one(dir, number, plan)).collect();
+    fs::stop_clock(None);
+    seeds
 }
 
 /// All requests that any history may hold.
@@ -103,8 +58,7 @@ pub fn requests() -> impl Iterator<Item = RequestId> {
 fn make_one(dir: &Path, number: u64, plan: &Plan) -> Seed {
     let dir = dir.join("corpus");
     let made = || -> fs::Result<Seed> {
-        let mut image = formatted(&dir, plan)?;
-        same_identity(&mut image, number);
+        let image = formatted(&dir, number, plan)?;
         let mut files = Files::new(&dir, plan.slices);
         files.hold(&image);
         let mut story = Story::new(files.open(false)?, number);
@@ -113,9 +67,8 @@ fn make_one(dir: &Path, number: u64, plan: &Plan) -> Seed {
             story.fs.close()?;
             story.only_last();
         }
-        let mut image = files.image();
+        let image = files.image();
         drop(handles);
-        same_times(&mut image);
         let legal = story.history.split_off(story.since);
         let history = (plan.values == 0).then(|| [&story.history[..], &legal].concat());
         Ok(Seed { name: plan.name, image, legal, history })
@@ -123,7 +76,7 @@ fn make_one(dir: &Path, number: u64, plan: &Plan) -> Seed {
     made().unwrap_or_else(|error| panic!("corpus {:?}: {error}", plan.name))
 }
 
-fn formatted(dir: &Path, plan: &Plan) -> fs::Result<Image> {
+fn formatted(dir: &Path, number: u64, plan: &Plan) -> fs::Result<Image> {
     let _ = std::fs::remove_dir_all(dir);
     let options = FormatOptions {
         slices: vec![SliceSpec::default(); plan.slices],
@@ -132,53 +85,17 @@ fn formatted(dir: &Path, plan: &Plan) -> fs::Result<Image> {
         virtual_nodes: Some(plan.slices as u32),
         process: plan.process,
         log_line_bytes: Some(plan.log_line_bytes),
+        identity: Some(number ^ 0x5EED_5EED_5EED_5EED),
+        capacity: vec![SliceSpec { path: None, bytes: Some(DEVICE_BYTES) }; plan.devices],
         ..FormatOptions::default()
     };
     fs::format(dir, &options)?;
-    let bytes = |slice| std::fs::read(dir.join(format!("slice.{slice}"))).unwrap_or_default();
-    Ok(Image { slices: (0..plan.slices).map(bytes).collect() })
-}
-
-/// Gives a new pool an identity that is the same on every run.
-fn same_identity(image: &mut Image, number: u64) {
-    let parts = image.parts();
-    let mut random = Random::new(number ^ 0x5EED);
-    let pool = random.bytes(16);
-    for slice in 0..image.slices.len() {
-        let own = random.bytes(16);
-        for part in parts.iter().filter(|part| part.slice == slice) {
-            match part.kind {
-                Kind::Superblock => {
-                    image.put(slice, part.at + 16, &pool);
-                    image.put(slice, part.at + 32, &own);
-                }
-                Kind::Root => image.put(slice, part.at + 8, &own),
-                Kind::Members => image.put(slice, part.at + 8, &pool),
-                _ => {}
-            }
-        }
-    }
-    seal(image, &parts);
-}
-
-/// Sets the times in records and inodes to one that is the same on every run.
-fn same_times(image: &mut Image) {
-    let parts = image.parts();
-    for part in &parts {
-        match part.kind {
-            Kind::Record => image.put(part.slice, part.at + 16, &[1; 8]),
-            Kind::Leaf => {
-                let mut entries = page::entries(image, part.slice, part.at);
-                for (_, value) in entries.iter_mut().filter(|(key, v)| key[8] == 1 && v.len() == 88)
-                {
-                    value[40..72].fill(1);
-                }
-                page::replace(image, part.slice, part.at, &entries);
-            }
-            _ => {}
-        }
-    }
-    seal(image, &parts);
+    let bytes =
+        |name, number| std::fs::read(dir.join(format!("{name}.{number}"))).unwrap_or_default();
+    Ok(Image {
+        slices: (0..plan.slices).map(|slice| bytes("slice", slice)).collect(),
+        devices: (0..plan.devices).map(|device| bytes("capacity", device)).collect(),
+    })
 }
 
 /// A history under way.
@@ -236,12 +153,72 @@ impl Story {
             if plan.orphans && number % 4 == 0 {
                 handles.push(self.orphan()?);
             }
+            if plan.shares && number == SHARES_AT {
+                self.share_a_file()?;
+            }
+            if plan.reserves && number == RESERVES_AT {
+                self.reserve_in_slices()?;
+            }
+            if number % plan.moves_every == 0 {
+                self.move_all()?;
+            }
             if number % plan.checkpoint_every == 0 {
                 self.fs.checkpoint()?;
                 self.only_last();
             }
         }
+        if plan.moves_last {
+            self.move_all()?;
+        }
         Ok(handles)
+    }
+
+    /// All blocks move to the devices, and what comes next reads them from there.
+    fn move_all(&mut self) -> fs::Result<()> {
+        self.fs.write_back_all()?;
+        self.fs.evict_caches();
+        self.remember();
+        Ok(())
+    }
+
+    /// A file, and a copy that has its blocks; one of them is the copy's own again afterwards.
+    fn share_a_file(&mut self) -> fs::Result<()> {
+        let mut made = Vec::new();
+        for name in [b"twin0", b"twin1"] {
+            let attr = self.fs.create(Ino::ROOT, name, NewNode::File, BY)?;
+            made.push(self.fs.open(attr.ino)?);
+            self.remember();
+        }
+        let (one, other) = (&*made[0], &*made[1]);
+        let written = self.random.bytes(6 * 4096);
+        self.fs.write(one, 0, &written)?;
+        self.remember();
+        self.fs.copy((one, 0), (other, 0), 6 * 4096)?;
+        self.remember();
+        self.fs.write(other, 2 * 4096, &written[..4096])?;
+        self.remember();
+        Ok(())
+    }
+
+    /// Blocks for a file are set aside while the devices are full: they are in slices.
+    fn reserve_in_slices(&mut self) -> fs::Result<()> {
+        let room = self.fs.tier_stats().unwrap_or_default().device_blocks_free * 4096;
+        let hog = self.fs.create(Ino::ROOT, b"hog", NewNode::File, BY)?;
+        let hog = self.fs.open(hog.ino)?;
+        self.remember();
+        self.fs.fallocate(&hog, Fallocate::Allocate { keep_size: true }, 0, room)?;
+        let file = self.fs.create(Ino::ROOT, b"reserved", NewNode::File, BY)?;
+        let file = self.fs.open(file.ino)?;
+        self.remember();
+        self.fs.fallocate(&file, Fallocate::Allocate { keep_size: false }, 0, 50_000)?;
+        self.remember();
+        self.fs.unlink(Ino::ROOT, b"hog")?;
+        drop(hog);
+        self.remember();
+        let written = self.random.bytes(9000);
+        self.fs.write(&file, 12_288, &written)?;
+        self.remember();
+        Ok(())
     }
 
     /// A change for a request, of which one in three is answered at once.

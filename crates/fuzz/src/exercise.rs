@@ -30,13 +30,16 @@ pub struct Terms<'s> {
     pub sound: bool,
     /// It ends by a kill, not by a close.
     pub kill: bool,
+    /// Its blocks are moved to the capacity tier before they are changed, not only afterwards.
+    pub moves: bool,
 }
 
 /// An open or a check that is refused says where and what, with an errno of damage.
 fn tells(error: &fs::Error) {
     let text = error.to_string();
-    let places = ["slice", "inode", "object", "root", "superblock", "stamp", "pool", "block"];
-    assert!(places.iter().any(|place| text.contains(place)), "says not where: {text:?}");
+    let slices = ["slice", "inode", "object", "root", "superblock", "stamp", "pool", "block"];
+    let mut places = slices.iter().chain(&["device", "capacity"]);
+    assert!(places.any(|place| text.contains(place)), "says not where: {text:?}");
     let errno = error.errno();
     let fine = [libc::EIO, libc::EINVAL, libc::ENOSPC, libc::ENODATA].contains(&errno);
     assert!(fine, "errno {errno}: {text:?}");
@@ -48,7 +51,7 @@ fn explains(error: &fs::Error) {
     assert!(error.errno() > 0 && error.errno() != libc::EAGAIN, "{error:?}");
 }
 
-/// Opens, checks, reads, changes, closes and opens again the image in `place`.
+/// Opens, checks, reads, changes, writes back, closes and opens again the image in `place`.
 pub fn exercise(place: &impl Place, terms: Terms<'_>) -> Stage {
     let checksum = place.checksum();
     let (clean, before) = look(place);
@@ -63,11 +66,21 @@ pub fn exercise(place: &impl Place, terms: Terms<'_>) -> Stage {
     };
     let seen = Seen::of(&fs);
     judge(&seen, before.as_ref(), terms, clean);
+    let sound = clean || terms.sound;
+    if terms.moves {
+        move_all(&fs, &seen, clean, sound);
+    }
     let changed = change(&fs, clean);
+    if fs.tier_stats().is_some() {
+        move_all(&fs, &Seen::of(&fs), clean, sound);
+        // a kill is to leave more than a checkpoint
+        if !terms.kill {
+            scrub(&fs, clean);
+        }
+    }
     let whole = seen.whole();
     let ended = terms.kill || fs.close().map_err(|error| explains(&error)).is_ok();
     drop(fs);
-    let sound = clean || terms.sound;
     again(place, &Ended { clean, sound, changed, ended });
     match (whole, changed && ended, clean) {
         (false, ..) => Stage::Read,
@@ -80,16 +93,15 @@ pub fn exercise(place: &impl Place, terms: Terms<'_>) -> Stage {
 /// Repairs the image in `place`: what comes of it is a pool like any other, but for data that is
 /// damaged.
 pub fn mend(place: &impl Place) {
-    let repaired = place.candidates(false).map_err(fs::Error::from);
-    let report = match repaired.and_then(fs::repair_candidates) {
-        Ok(report) => report,
+    let done = match place.repair() {
+        Ok(done) => done,
         Err(error) => return tells(&error),
     };
     let is_data =
         |finding: &str| finding.contains("file offset") && finding.contains("the data at");
     let found = check(place);
     let left: Vec<&String> = found.iter().filter(|finding| !is_data(finding)).collect();
-    assert!(left.is_empty(), "after a repair there is {left:?}; it did {:?}", report.done);
+    assert!(left.is_empty(), "after a repair there is {left:?}; it did {done:?}");
     let opened = place.open(false);
     let Ok(fs) = opened else { panic!("what was repaired cannot be opened: {opened:?}") };
     let seen = Seen::of(&fs);
@@ -97,6 +109,10 @@ pub fn mend(place: &impl Place) {
     assert!(whole, "check is content, reading is not: {:?}", seen.errors);
     let changed = change(&fs, found.is_empty());
     assert!(changed || !found.is_empty(), "what was repaired takes no changes");
+    if fs.tier_stats().is_some() {
+        move_all(&fs, &Seen::of(&fs), found.is_empty(), true);
+        scrub(&fs, found.is_empty());
+    }
     let closed = fs.close();
     assert!(closed.is_ok(), "what was repaired cannot be closed: {closed:?}");
     drop(fs);
@@ -227,6 +243,54 @@ fn change_one(fs: &FileSystem, ino: Ino) -> Vec<fs::Result<()>> {
     done
 }
 
+/// Moves all blocks to the capacity tier that can be there, and reads them from there: what is seen
+/// stays what `before` is, where that is `sound`. Nothing happens in a pool without a tier.
+fn move_all(fs: &FileSystem, before: &Seen, clean: bool, sound: bool) {
+    if fs.tier_stats().is_none() {
+        return;
+    }
+    let moved = fs.write_back_all();
+    if let Err(error) = &moved {
+        explains(error);
+        assert!(!clean || error.errno() != libc::EIO, "check is content, moving is not: {error}");
+    }
+    fs.evict_caches();
+    let after = Seen::of(fs);
+    after.errors.iter().for_each(explains);
+    if sound {
+        let changed =
+            |(path, seen): &(&Vec<u8>, &Option<u64>)| before.paths.get(*path) != Some(*seen);
+        let differ: Vec<_> = after.paths.iter().filter(changed).collect();
+        let differ: Vec<_> = differ.iter().map(|(path, _)| String::from_utf8_lossy(path)).collect();
+        let errors = (&before.errors, &after.errors);
+        assert!(
+            before.paths == after.paths,
+            "moves ({moved:?}) changed {differ:?}, errors {errors:?}"
+        );
+    }
+}
+
+/// Scrubs and checks what is in use: both are content where the check of before was.
+fn scrub(fs: &FileSystem, clean: bool) {
+    let scrubbed = fs.scrub(None, &mut |_, _| true).map(|report| report.map(|it| it.findings));
+    let checked = fs.check(&mut |_, _| true).map(|report| report.map(|it| it.findings));
+    for done in [scrubbed, checked] {
+        match done {
+            Ok(findings) => {
+                let findings = findings.unwrap_or_default();
+                assert!(
+                    !clean || findings.is_empty(),
+                    "check was content before use: {findings:?}"
+                );
+            }
+            Err(error) => {
+                explains(&error);
+                assert!(!clean || error.errno() != libc::EIO, "a scrub is not content: {error}");
+            }
+        }
+    }
+}
+
 /// How the first use of an image ended.
 struct Ended {
     clean: bool,
@@ -247,8 +311,12 @@ fn again(place: &impl Place, ended: &Ended) {
         Ok(fs) => {
             let seen = Seen::of(&fs);
             seen.errors.iter().for_each(explains);
+            move_all(&fs, &seen, ended.clean, ended.sound);
             if ended.sound && ended.changed {
                 verify_new(&fs);
+            }
+            if fs.tier_stats().is_some() {
+                scrub(&fs, ended.clean);
             }
             go_on(&fs, ended.clean);
         }

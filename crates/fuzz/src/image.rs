@@ -1,4 +1,5 @@
-//! The bytes of a pool's slices, and where in them the structures of docs/FORMAT.md lie.
+//! The bytes of a pool's slices and of the devices below them, and where in them the structures of
+//! docs/FORMAT.md lie.
 //!
 //! The format is read here by its own code, from its drawing: what the engine would misread the
 //! same way on both sides is seen.
@@ -27,16 +28,33 @@ const COPIES_AT: usize = 88;
 const MEMBERS_AT: usize = 6 * BLOCK;
 /// Bytes of them.
 pub const MEMBERS: usize = 320;
+/// Where in a superblock the features are said.
+const FEATURES_AT: usize = 96;
+/// The feature of a pool with a capacity tier.
+const CAPACITY: u64 = 4;
+/// Number of the first device of the capacity tier, among those of slices.
+pub const DEVICE_FIRST: usize = 192;
+/// Where the table of devices lies in each slice.
+pub const TABLE_AT: usize = 8 * BLOCK;
+/// Where in a table its devices begin, and how long each is.
+pub const TABLE_ENTRIES: (usize, usize) = (32, 40);
+/// Bytes of a device's header.
+pub const DEVICE: usize = 512;
+/// Where on a device data begins.
+const DEVICE_DATA_AT: usize = 16 * BLOCK;
 /// Where in a root its two trees are named.
 pub const ROOT_TREES: [usize; 2] = [72, 104];
 const LOG_AT: usize = 16 * BLOCK;
 const PAGES_MAX: usize = 4096;
 
-/// The slices of a pool.
+/// The slices of a pool, and its devices. Both are meant where a slice is asked for: devices have
+/// the numbers from [`DEVICE_FIRST`] on, as in addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// Their bytes.
+    /// Bytes of the slices.
     pub slices: Vec<Vec<u8>>,
+    /// Bytes of the devices of the capacity tier.
+    pub devices: Vec<Vec<u8>>,
 }
 
 /// A kind of structure.
@@ -50,6 +68,12 @@ pub enum Kind {
     State,
     /// Whose files are current.
     Members,
+    /// The devices of a pool, in a slice.
+    Table,
+    /// Header of a device.
+    Device,
+    /// A block of a device that holds data, or did.
+    Below,
     /// Header of a chunk of the log.
     Chunk,
     /// Record of the log.
@@ -65,7 +89,7 @@ pub enum Kind {
 pub struct Part {
     /// What it is.
     pub kind: Kind,
-    /// The slice.
+    /// The slice, or the device.
     pub slice: usize,
     /// Where it starts, bytes.
     pub at: usize,
@@ -79,14 +103,47 @@ pub struct Part {
 type Place = (usize, usize);
 
 impl Image {
+    /// The numbers of all slices and devices.
+    pub fn numbers(&self) -> Vec<usize> {
+        let devices = DEVICE_FIRST..DEVICE_FIRST + self.devices.len();
+        (0..self.slices.len()).chain(devices).collect()
+    }
+
+    /// All bytes of a slice, or of a device.
+    pub fn all(&self, slice: usize) -> Option<&Vec<u8>> {
+        match slice.checked_sub(DEVICE_FIRST) {
+            Some(device) => self.devices.get(device),
+            None => self.slices.get(slice),
+        }
+    }
+
+    /// The same, to change.
+    pub fn all_mut(&mut self, slice: usize) -> Option<&mut Vec<u8>> {
+        match slice.checked_sub(DEVICE_FIRST) {
+            Some(device) => self.devices.get_mut(device),
+            None => self.slices.get_mut(slice),
+        }
+    }
+
+    /// Bytes of a slice, or of a device; 0 if it is not there.
+    pub fn len(&self, slice: usize) -> usize {
+        self.all(slice).map_or(0, Vec::len)
+    }
+
+    /// A checksum of all bytes.
+    pub fn checksum(&self) -> u32 {
+        let all = self.slices.iter().chain(&self.devices);
+        all.fold(0, |crc, bytes| crc32c(crc, bytes))
+    }
+
     /// The bytes at `at`; `None` where the image has none.
     pub fn get(&self, slice: usize, at: usize, len: usize) -> Option<&[u8]> {
-        self.slices.get(slice)?.get(at..at.checked_add(len)?)
+        self.all(slice)?.get(at..at.checked_add(len)?)
     }
 
     /// The same, to change.
     pub fn get_mut(&mut self, slice: usize, at: usize, len: usize) -> Option<&mut [u8]> {
-        self.slices.get_mut(slice)?.get_mut(at..at.checked_add(len)?)
+        self.all_mut(slice)?.get_mut(at..at.checked_add(len)?)
     }
 
     /// The little-endian number of up to 8 bytes at `at`; 0 where there is none.
@@ -144,6 +201,9 @@ impl Image {
             self.fixed_parts(slice, &mut parts);
             self.log_parts(slice, &mut parts);
         }
+        for device in DEVICE_FIRST..DEVICE_FIRST + self.devices.len() {
+            self.device_parts(device, &mut parts);
+        }
         let roots: Vec<Part> = parts.iter().filter(|p| p.kind == Kind::Root).copied().collect();
         for root in roots {
             for tree in ROOT_TREES {
@@ -156,7 +216,10 @@ impl Image {
 
     fn fixed_parts(&self, slice: usize, parts: &mut Vec<Part>) {
         let mut add = |kind, at, len| parts.push(Part { kind, slice, at, len, chunk: 0 });
-        let len = self.slices[slice].len();
+        let len = self.len(slice);
+        if self.number(slice, FEATURES_AT, 8) & CAPACITY != 0 {
+            add(Kind::Table, TABLE_AT, BLOCK);
+        }
         let halves = if self.is_mirrored() { vec![0, len / 2] } else { vec![0] };
         let half_len = len / halves.len();
         for from in halves {
@@ -175,6 +238,17 @@ impl Image {
         }
     }
 
+    fn device_parts(&self, device: usize, parts: &mut Vec<Part>) {
+        let mut add = |kind, at, len| parts.push(Part { kind, slice: device, at, len, chunk: 0 });
+        add(Kind::Device, 0, DEVICE);
+        for at in (DEVICE_DATA_AT..self.len(device)).step_by(BLOCK) {
+            let block = self.get(device, at, BLOCK).unwrap_or_default();
+            if block.iter().any(|byte| *byte != 0) {
+                add(Kind::Below, at, BLOCK);
+            }
+        }
+    }
+
     /// Whether each file holds the mirror of the slice before it, too.
     fn is_mirrored(&self) -> bool {
         self.number(0, COPIES_AT, 4) == 2
@@ -182,7 +256,7 @@ impl Image {
 
     /// Whether a structure lies in the mirror of a slice, which sealing makes what that is.
     pub fn is_in_mirror(&self, part: &Part) -> bool {
-        self.is_mirrored() && part.at >= self.slices[part.slice].len() / 2
+        self.is_mirrored() && part.at >= self.len(part.slice) / 2
     }
 
     /// In a mirrored pool, makes the mirrors what the slices are.

@@ -14,11 +14,14 @@
 
 pub mod case;
 pub mod corpus;
+pub mod devices;
 pub mod exercise;
+pub mod fields;
 pub mod image;
 pub mod mutate;
 pub mod page;
 pub mod place;
+pub mod plan;
 pub mod random;
 pub mod runner;
 pub mod seal;

@@ -10,11 +10,15 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: nearside-fuzz run
        nearside-fuzz repeat NUMBER [DIRECTORY]
+       nearside-fuzz corpus
        nearside-fuzz seeds DIRECTORY
        nearside-fuzz input TARGET FILE
 
 run uses images for NEARSIDE_FUZZ_SECONDS (60), from case NEARSIDE_FUZZ_SEED (1) on, and exits 1 if
 a case failed. repeat runs one case, and leaves its image in DIRECTORY, if one is given.
+
+corpus lists the images that cases start from, each with its checksum: where these are the same,
+numbers mean the same cases. (An image knows the boot of the machine that made it.)
 
 seeds writes what the fuzz targets of scripts/libfuzzer begin with, by target. input runs a target
 with the bytes of FILE.";
@@ -26,6 +30,7 @@ fn main() -> ExitCode {
         ["run"] => run_all(),
         ["repeat", number] => repeat(number, None),
         ["repeat", number, dir] => repeat(number, Some(Path::new(dir))),
+        ["corpus"] => corpus(),
         ["seeds", dir] => seeds(Path::new(dir)),
         ["input", target, file] => input(target, Path::new(file)),
         // the runner's own
@@ -58,6 +63,15 @@ fn run_all() -> ExitCode {
         }
         Err(error) => usage(&error.to_string()),
     }
+}
+
+fn corpus() -> ExitCode {
+    let Ok(scratch) = scratch() else { return usage("corpus needs room for the images") };
+    fuzz::worker::prepare();
+    for seed in Corpus::make(scratch.path()).seeds() {
+        println!("{:08x} {}", seed.image.checksum(), seed.name);
+    }
+    ExitCode::SUCCESS
 }
 
 fn seeds(dir: &Path) -> ExitCode {

@@ -1,21 +1,36 @@
 //! Changes to an image: to its structures mostly, and to any byte of it.
 
-use crate::image::{BLOCK, Image, Kind, LOG_LINE_AT, Part, STATE, STATE_AT, number};
+use crate::devices::devices;
+use crate::fields::{fields, somewhere, value};
+use crate::image::{BLOCK, Image, Kind, Part, STATE, STATE_AT, number};
 use crate::page::{self, Entry};
 use crate::random::Random;
 
 /// Changes `image`, whose structures are `parts`, in a few places; gives the names of the changes.
-pub fn mutate(image: &mut Image, parts: &[Part], random: &mut Random) -> Vec<String> {
+/// `foreign` are devices of other pools.
+pub fn mutate(
+    image: &mut Image,
+    parts: &[Part],
+    foreign: &[&Vec<u8>],
+    random: &mut Random,
+) -> Vec<String> {
     let mut count = 1;
     while count < 6 && random.once_in(3) {
         count += 1;
     }
-    (0..count).map(|_| mutate_once(image, parts, random)).collect()
+    (0..count).map(|_| mutate_once(image, parts, foreign, random)).collect()
 }
 
-fn mutate_once(image: &mut Image, parts: &[Part], random: &mut Random) -> String {
+fn mutate_once(
+    image: &mut Image,
+    parts: &[Part],
+    foreign: &[&Vec<u8>],
+    random: &mut Random,
+) -> String {
     let Some(part) = pick_part(parts, random) else { return "nothing".to_owned() };
-    let what = match random.below(40) {
+    // a pool without a tier hardly ever gets a device
+    let has_devices = !image.devices.is_empty() || random.once_in(20);
+    let what = match random.below(if has_devices { 46 } else { 40 }) {
         0..14 => return field(image, &part, random),
         14..17 => {
             flip(image, &part, random);
@@ -37,7 +52,9 @@ fn mutate_once(image: &mut Image, parts: &[Part], random: &mut Random) -> String
         34..37 => blocks(image, parts, random),
         37 => noise(image, random),
         38 => cut(image, part.slice, random),
-        _ => slices(image, random),
+        39 => slices(image, random),
+        40..43 => devices(image, foreign, random),
+        _ => return placed(image, parts, random),
     };
     format!("{what} ({:?} at {}:{})", part.kind, part.slice, part.at)
 }
@@ -56,56 +73,6 @@ fn pick_kind(parts: &[Part], kind: Kind, random: &mut Random) -> Option<Part> {
     random.pick(&these).copied()
 }
 
-/// Where the fields of a structure are: offset and width.
-fn fields(kind: Kind) -> &'static [(usize, usize)] {
-    match kind {
-        Kind::Superblock => &[
-            (0, 8),
-            (8, 4),
-            (12, 4),
-            (16, 8),
-            (32, 8),
-            (48, 4),
-            (52, 4),
-            (56, 8),
-            (64, 8),
-            (72, 4),
-            (76, 1),
-            (80, 4),
-            (84, 4),
-            (88, 4),
-            (92, 4),
-            (96, 8),
-            (LOG_LINE_AT, 4),
-            (504, 4),
-        ],
-        Kind::Root => &[
-            (8, 8),
-            (24, 8),
-            (32, 8),
-            (40, 8),
-            (48, 8),
-            (56, 8),
-            (64, 8),
-            (72, 8),
-            (80, 8),
-            (88, 4),
-            (92, 1),
-            (96, 8),
-            (104, 8),
-            (120, 4),
-            (124, 1),
-            (128, 8),
-            (248, 4),
-        ],
-        Kind::State => &[(0, 8), (8, 8), (24, 4), (28, 4)],
-        Kind::Members => &[(0, 8), (8, 8), (24, 8), (32, 1), (64, 8), (72, 8), (80, 8), (312, 4)],
-        Kind::Chunk => &[(4, 4), (8, 8), (16, 8), (24, 4), (28, 2)],
-        Kind::Record => &[(0, 4), (4, 2), (6, 1), (7, 1), (8, 8), (16, 8)],
-        Kind::Inner | Kind::Leaf => &[(4, 1), (5, 1), (6, 2), (8, 2), (10, 8)],
-    }
-}
-
 fn field(image: &mut Image, part: &Part, random: &mut Random) -> String {
     let known = fields(part.kind);
     let inside = match part.kind {
@@ -122,47 +89,6 @@ fn field(image: &mut Image, part: &Part, random: &mut Random) -> String {
     image.put(part.slice, part.at + at, &new.to_le_bytes()[..width]);
     let (kind, slice, start) = (part.kind, part.slice, part.at);
     format!("field {at} of {kind:?} at {slice}:{start} from {old:#x} to {new:#x}")
-}
-
-/// A place in what is behind the header.
-fn somewhere(part: &Part, random: &mut Random) -> (usize, usize) {
-    let width = 1 << random.below(4);
-    match part.kind {
-        Kind::Record => (24 + random.below((part.len - 24) / width) * width, width),
-        _ => (32 + random.below((BLOCK - 32 - width) / 2), width),
-    }
-}
-
-/// Another number in place of `old`: an extreme one, or one that is near.
-fn value(old: u64, part: &Part, random: &mut Random) -> u64 {
-    let near = [old.wrapping_add(1), old.wrapping_sub(1), old ^ 1 << random.below(64), old << 1];
-    let extreme = [
-        0,
-        1,
-        u64::MAX,
-        u64::MAX - 1,
-        1 << 63,
-        (1 << 63) - 1,
-        1 << 62,
-        (1 << 62) - 1,
-        1 << 55,
-        1 << 44,
-        1 << 40,
-        (1 << 40) - 1,
-        1 << 32,
-        1 << 31,
-        1 << 16,
-        4096,
-        4095,
-        255,
-        256,
-    ];
-    match random.below(6) {
-        0..2 => near[random.below(near.len())],
-        2..4 => extreme[random.below(extreme.len())],
-        4 => (random.below(4) as u64) << 40 | random.below(600) as u64,
-        _ => old ^ (part.at / BLOCK) as u64,
-    }
 }
 
 fn flip(image: &mut Image, part: &Part, random: &mut Random) {
@@ -210,6 +136,10 @@ fn entry(image: &mut Image, parts: &[Part], random: &mut Random) -> String {
             entries[at].1.resize(len, 0xA5);
             "entry of another length"
         }
+        5 if is_map(&entries[at]) => {
+            alter_run(&mut entries[at].1, &part, random);
+            "leaf with another run"
+        }
         _ => {
             alter_value(&mut entries[at].1, &part, random);
             "entry with another number"
@@ -232,6 +162,24 @@ fn alter_key(entry: &mut Entry, part: &Part, random: &mut Random) {
     let old = place.iter().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
     let new = value(old, part, random).to_be_bytes();
     place.copy_from_slice(&new[8 - width..]);
+}
+
+/// Whether an entry is a leaf of a file's block map.
+pub fn is_map((key, value): &Entry) -> bool {
+    key[..8] != [0; 8] && key[8] == 2 && value.len() > 8
+}
+
+/// One run of a leaf begins elsewhere, in the file or where its blocks are.
+fn alter_run(bytes: &mut [u8], part: &Part, random: &mut Random) {
+    let runs = usize::from(bytes[0]).clamp(1, (bytes.len() - 1) / 8);
+    let run = &mut bytes[1 + 8 * random.below(runs)..][..8];
+    match random.below(5) {
+        at @ 0..2 => run[at] ^= 1 << random.below(8),
+        _ => {
+            let addr = value(number(&run[2..]), part, random);
+            run[2..].copy_from_slice(&addr.to_le_bytes()[..6]);
+        }
+    }
 }
 
 fn alter_value(bytes: &mut [u8], part: &Part, random: &mut Random) {
@@ -271,9 +219,30 @@ fn record(image: &mut Image, parts: &[Part], random: &mut Random) -> &'static st
     }
 }
 
+/// A record that reserves or moves blocks says so of others.
+fn placed(image: &mut Image, parts: &[Part], random: &mut Random) -> String {
+    let tag = |part: &Part| image.number(part.slice, part.at + 24, 1);
+    let is_placed = |part: &&Part| part.kind == Kind::Record && [13, 14].contains(&tag(part));
+    let these: Vec<Part> = parts.iter().filter(is_placed).copied().collect();
+    let Some(part) = random.pick(&these).copied() else { return "no such record".to_owned() };
+    let (at, width) = match random.below(10) {
+        0 => (24, 1),
+        1 => (26, 2),
+        2 => (32, 8),
+        _ => {
+            let runs = (image.number(part.slice, part.at + 26, 2) as usize).max(1);
+            (40 + 24 * random.below(runs) + 8 * random.below(3), 8)
+        }
+    };
+    let old = image.number(part.slice, part.at + at, width);
+    let new = value(old, &part, random);
+    image.put(part.slice, part.at + at, &new.to_le_bytes()[..width]);
+    format!("place at {at} of a record at {}:{} from {old:#x} to {new:#x}", part.slice, part.at)
+}
+
 fn zero(image: &mut Image, part: &Part, random: &mut Random) {
     let len = 1 << random.below(15);
-    let end = (part.at + len).min(image.slices.get(part.slice).map_or(0, Vec::len));
+    let end = (part.at + len).min(image.len(part.slice));
     let zeros = vec![0; end.saturating_sub(part.at)];
     image.put(part.slice, part.at, &zeros);
 }
@@ -282,8 +251,8 @@ fn zero(image: &mut Image, part: &Part, random: &mut Random) {
 fn blocks(image: &mut Image, parts: &[Part], random: &mut Random) -> &'static str {
     let place = |random: &mut Random| {
         let any = pick_part(parts, random).map(|part| (part.slice, part.at / BLOCK * BLOCK));
-        let slice = random.below(image.slices.len());
-        let block = random.below(image.slices[slice].len() / BLOCK) * BLOCK;
+        let slice = any_number(image, random);
+        let block = random.below(image.len(slice) / BLOCK) * BLOCK;
         any.filter(|_| random.below(4) > 0).unwrap_or((slice, block))
     };
     let (one, two) = (place(random), place(random));
@@ -297,10 +266,15 @@ fn blocks(image: &mut Image, parts: &[Part], random: &mut Random) -> &'static st
     "blocks swapped"
 }
 
-/// Random bytes over a part of a slice, or over nearly all of it.
+/// One of all slices and devices.
+fn any_number(image: &Image, random: &mut Random) -> usize {
+    random.pick(&image.numbers()).copied().unwrap_or(0)
+}
+
+/// Random bytes over a part of a slice or of a device, or over nearly all of it.
 fn noise(image: &mut Image, random: &mut Random) -> &'static str {
-    let slice = random.below(image.slices.len());
-    let len = image.slices[slice].len();
+    let slice = any_number(image, random);
+    let len = image.len(slice);
     let (at, many) = match random.below(4) {
         0 => (0, len),
         1 => (BLOCK, len),
@@ -311,9 +285,9 @@ fn noise(image: &mut Image, random: &mut Random) -> &'static str {
     "noise"
 }
 
-/// The slice is shorter or longer than it was.
+/// The slice, or the device, is shorter or longer than it was.
 fn cut(image: &mut Image, slice: usize, random: &mut Random) -> &'static str {
-    let len = image.slices[slice].len();
+    let len = image.len(slice);
     let new = match random.below(6) {
         0 => random.below(len),
         1 => random.below(len / BLOCK) * BLOCK,
@@ -322,7 +296,9 @@ fn cut(image: &mut Image, slice: usize, random: &mut Random) -> &'static str {
         4 => [0, 1, 511, 512, 4096, 65_536][random.below(6)],
         _ => len + random.below(3 * BLOCK),
     };
-    image.slices[slice].resize(new, 0);
+    if let Some(bytes) = image.all_mut(slice) {
+        bytes.resize(new, 0);
+    }
     "length"
 }
 

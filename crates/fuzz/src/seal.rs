@@ -2,7 +2,7 @@
 //! what is behind.
 
 use crate::image::{
-    BLOCK, Image, Kind, MEMBERS, Part, ROOT, ROOT_COPY, ROOT_TREES, STATE, SUPERBLOCK, UNIT,
+    BLOCK, DEVICE, Image, Kind, MEMBERS, Part, ROOT, ROOT_COPY, ROOT_TREES, STATE, SUPERBLOCK, UNIT,
 };
 use pmem::crc32c;
 use std::collections::HashSet;
@@ -56,6 +56,8 @@ fn seal_first(image: &mut Image, parts: &[Part]) {
             Kind::Superblock => trailing(image, part, SUPERBLOCK - 8),
             Kind::State => seal_state(image, part),
             Kind::Members => trailing(image, part, MEMBERS - 8),
+            Kind::Table => trailing(image, part, BLOCK - 4),
+            Kind::Device => trailing(image, part, DEVICE - 8),
             Kind::Root => {
                 for tree in ROOT_TREES {
                     seal_below(image, part.slice, part.at + tree, &mut sealed);
@@ -64,8 +66,8 @@ fn seal_first(image: &mut Image, parts: &[Part]) {
             }
             Kind::Chunk => seal_chunk(image, part),
             Kind::Record => seal_record(image, part),
-            // by their parents
-            Kind::Inner | Kind::Leaf => {}
+            // by their parents; data by the leaves that name it, which stay what they are
+            Kind::Inner | Kind::Leaf | Kind::Below => {}
         }
     }
 }

@@ -1,119 +1,13 @@
 //! What images at random have found, each with its story.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use fs::{Creation, FileSystem, Ino, NewNode, SetAttr};
-use fuzz::image::{BLOCK, Image, Kind, Part, ROOT_COPY};
+mod victim;
+
+use fs::{FileSystem, Ino, SetAttr};
+use fuzz::image::{BLOCK, DEVICE_FIRST, Kind, Part, ROOT_COPY};
 use fuzz::page;
-use fuzz::place::{Files, Place};
-use fuzz::runner::scratch;
-use fuzz::seal::seal;
-use pool::{FormatOptions, SliceSpec};
-use std::path::PathBuf;
-
-const BY: Creation = Creation { mode: 0o644, umask: 0, uid: 0, gid: 0 };
-
-struct Victim {
-    scratch: tempfile::TempDir,
-}
-
-impl Victim {
-    /// An empty pool.
-    fn new() -> Victim {
-        let victim = Victim { scratch: scratch().unwrap() };
-        let options = FormatOptions {
-            slices: vec![SliceSpec::default()],
-            slice_bytes: 1 << 20,
-            process: true,
-            ..FormatOptions::default()
-        };
-        fs::format(&victim.dir(), &options).unwrap();
-        std::fs::rename(victim.dir().join("slice.0"), victim.files().path(0)).unwrap();
-        victim
-    }
-
-    fn dir(&self) -> PathBuf {
-        self.scratch.path().join("pool")
-    }
-
-    fn files(&self) -> Files {
-        Files::new(&self.dir(), 1)
-    }
-
-    fn open(&self) -> fs::Result<FileSystem> {
-        self.files().open(false)
-    }
-
-    /// Changes the image, and makes all checksums fit if it is to be `sealed`.
-    fn change(&self, sealed: bool, change: impl FnOnce(&mut Image, &[Part])) {
-        let mut image = self.files().image();
-        let parts = image.parts();
-        change(&mut image, &parts);
-        if sealed {
-            seal(&mut image, &parts);
-        }
-        self.files().hold(&image);
-    }
-
-    /// Findings of a check, or why it could not be made.
-    fn findings(&self) -> String {
-        match self.files().check() {
-            Ok(report) => format!("{:?}", report.findings),
-            Err(error) => error.to_string(),
-        }
-    }
-
-    /// Opening fails, and says all of `words`.
-    #[track_caller]
-    fn refused(&self, words: &[&str]) {
-        let error = self.open().map(|_| ()).unwrap_err();
-        assert_eq!(error.errno(), libc::EIO, "{error}");
-        for word in words {
-            assert!(error.to_string().contains(word), "{word:?} is not in {error}");
-        }
-    }
-}
-
-fn create(fs: &FileSystem, name: &str) {
-    fs.create(Ino::ROOT, name.as_bytes(), NewNode::File, BY).unwrap();
-}
-
-/// A pool that was killed, with a checkpoint between its two files.
-fn with_a_checkpoint() -> Victim {
-    let victim = Victim::new();
-    let fs = victim.open().unwrap();
-    create(&fs, "one");
-    fs.checkpoint().unwrap();
-    create(&fs, "two");
-    drop(fs);
-    victim
-}
-
-/// A closed pool with one file of so many bytes.
-fn with_a_file(bytes: usize) -> Victim {
-    let victim = Victim::new();
-    let fs = victim.open().unwrap();
-    create(&fs, "file");
-    let file = fs.open(fs.lookup(Ino::ROOT, b"file").unwrap().ino).unwrap();
-    fs.write(&file, 0, &vec![7; bytes]).unwrap();
-    drop(file);
-    fs.close().unwrap();
-    victim
-}
-
-fn count(fs: &FileSystem) -> usize {
-    let mut count = 0;
-    fs.readdir(Ino::ROOT, 0, &mut |_| {
-        count += 1;
-        true
-    })
-    .unwrap();
-    count
-}
-
-fn newest_root(image: &Image, parts: &[Part]) -> usize {
-    let roots = parts.iter().filter(|part| part.kind == Kind::Root);
-    roots.map(|part| part.at).max_by_key(|at| image.number(0, at + 24, 8)).unwrap()
-}
+use fuzz::place::Place;
+use victim::{Victim, count, create, newest_root, with_a_checkpoint, with_a_file};
 
 /// One flipped bit in the last root, and an open took the checkpoint before it, whose log had been
 /// used again: all that came between was gone, and nobody said so.
@@ -392,4 +286,79 @@ fn a_file_that_the_log_names_again_is_no_orphan() {
     let fs = victim.open().unwrap();
     drop(fs.open(ino).unwrap());
     assert_eq!(fs.getattr(ino).unwrap().links, 1);
+}
+
+/// The end of a file that is no end of a page is nothing to split a mapping at: the repair of a
+/// damaged pool panicked, of which a slice had been cut or had grown by some bytes.
+#[test]
+fn a_slice_that_does_not_end_with_a_page_is_repaired() {
+    for more in [1, 511, BLOCK, 3 * BLOCK + 1] {
+        let victim = with_a_checkpoint();
+        victim.change(false, |image, parts| {
+            let at = newest_root(image, parts) + 70;
+            [at, at + ROOT_COPY].into_iter().for_each(|at| image.put(0, at, &[1]));
+            let len = image.len(0);
+            image.slices[0].resize(len + more, 0);
+        });
+        victim.is_repaired();
+    }
+}
+
+/// What the tree said to be no directory was opened as the root: check was content, and no name was
+/// found.
+#[test]
+fn a_root_that_is_no_directory_is_damage() {
+    let victim = Victim::new();
+    victim.change(true, |image, parts| {
+        let root = newest_root(image, parts);
+        let (slice, at) = image.page_place(image.get(0, root + 72, 20).unwrap()).unwrap();
+        let mut entries = page::entries(image, slice, at);
+        let inode = |key: &[u8]| key[..8] == Ino::ROOT.0.to_be_bytes() && key[8] == 1;
+        let (_, value) = entries.iter_mut().find(|(key, _)| inode(key)).unwrap();
+        // an empty file
+        value.fill(0);
+        (value[0], value[4]) = (1, 1);
+        page::replace(image, slice, at, &entries);
+    });
+    assert!(victim.findings().contains("is no directory"), "{}", victim.findings());
+    victim.refused(&["the root directory is no directory"]);
+    victim.is_repaired();
+}
+
+/// A page that is said to lie on a device was taken for one of the tree by repair, since its second
+/// copy is whole; it left the tree as it was, which no open takes.
+#[test]
+fn a_tree_page_that_is_said_to_lie_on_a_device_is_written_anew() {
+    let victim = Victim::above(1);
+    victim.change(true, |image, parts| {
+        let root = newest_root(image, parts);
+        for at in [root + 72, root + ROOT_COPY + 72] {
+            image.put(0, at, &((DEVICE_FIRST as u64) << 40 | 20).to_le_bytes());
+        }
+    });
+    victim.refused(&["a tree page"]);
+    victim.is_repaired();
+}
+
+/// The tree says that a directory has no links; the log, that it has some. Whoever closed it
+/// removed it, here the root and with it everything.
+#[test]
+fn a_directory_to_which_the_log_gives_links_is_no_orphan() {
+    let victim = with_a_checkpoint();
+    victim.change(true, |image, parts| {
+        let root = newest_root(image, parts);
+        let (slice, at) = image.page_place(image.get(0, root + 72, 20).unwrap()).unwrap();
+        let mut entries = page::entries(image, slice, at);
+        let inode = |key: &[u8]| key[..8] == Ino::ROOT.0.to_be_bytes() && key[8] == 1;
+        let (_, value) = entries.iter_mut().find(|(key, _)| inode(key)).unwrap();
+        value[4..8].fill(0);
+        page::replace(image, slice, at, &entries);
+    });
+    assert_eq!(victim.findings(), "[]");
+    let fs = victim.open().unwrap();
+    drop(fs.open(Ino::ROOT).unwrap());
+    assert_eq!(fs.getattr(Ino::ROOT).unwrap().links, 2);
+    fs.close().unwrap();
+    drop(fs);
+    assert_eq!(victim.findings(), "[]");
 }

@@ -91,7 +91,7 @@ impl Arena {
     pub fn of(domain: Domain) -> Arena {
         let made = || -> fs::Result<Arena> {
             let memory = Memory::new(BYTES).map_err(pool::Error::from)?;
-            let (base, parts) = (Image { slices: Vec::new() }, Vec::new());
+            let (base, parts) = (Image { slices: Vec::new(), devices: Vec::new() }, Vec::new());
             let (machine, changed) = (machine(), Vec::new());
             let mut arena = Arena { memory, domain, base, parts, machine, changed };
             fs::stop_clock(Some(TIME));
@@ -170,7 +170,7 @@ impl Default for Arena {
 impl Place for Arena {
     fn image(&self) -> Image {
         let image = self.mapping().map(|mapping| mapping.copy_image());
-        Image { slices: vec![image.unwrap_or_default()] }
+        Image { slices: vec![image.unwrap_or_default()], devices: Vec::new() }
     }
 
     fn checksum(&self) -> u32 {

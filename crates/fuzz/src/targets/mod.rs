@@ -101,7 +101,7 @@ fn use_as_left(arena: &mut Arena, how: u8) -> bool {
         arena.was_written();
         return false;
     }
-    let terms = Terms { legal: None, sound: false, kill: how & KILL != 0 };
+    let terms = Terms { legal: None, sound: false, kill: how & KILL != 0, moves: false };
     let stage = exercise(arena, terms);
     arena.was_written();
     stage == Stage::Whole
