@@ -1,7 +1,6 @@
 //! Bringing pages: what faults, and its neighbours.
 
 use crate::PAGE_BYTES;
-use crate::error::Result;
 use crate::page_states::{ABSENT, COLD, EVICTING, FILLING, INSTALLING, RESIDENT, STALE, WRITING};
 use crate::region::Inner;
 use crate::regions::Shared;
@@ -227,46 +226,6 @@ impl Inner {
         });
     }
 
-    /// Whether the bytes of these pages are better read than brought: the first of them is absent,
-    /// was not asked for lately, and others would have to go.
-    pub fn is_to_be_passed(&self, pages: &Range<usize>) -> bool {
-        self.pages.get(pages.start) == ABSENT
-            && self.shared.is_nearly_full(pages.len())
-            && !self.shared.asked.ask(self.numbers_of(pages))
-    }
-
-    /// Numbers of pages in the address space.
-    fn numbers_of(&self, pages: &Range<usize>) -> Range<usize> {
-        let start = self.addresses().start / PAGE_BYTES;
-        start + pages.start..start + pages.end
-    }
-
-    /// Loads from several pages; what is absent is read, and absent again. Nobody brings it
-    /// meanwhile: who began before could show what is older than what is loaded here.
-    pub fn load_past(&self, offset: usize, buffer: &mut [u8]) -> Result<()> {
-        let pages_end = (offset + buffer.len()).div_ceil(PAGE_BYTES);
-        let mut done = 0;
-        while done < buffer.len() {
-            let at = offset + done;
-            let first = at / PAGE_BYTES;
-            let taken = self.take(first, pages_end);
-            let end = taken.end.max(first + 1);
-            let stop = (end * PAGE_BYTES - offset).min(buffer.len());
-            let part = &mut buffer[done..stop];
-            done = stop;
-            if taken.is_empty() {
-                self.memory.load(at, part);
-                continue;
-            }
-            let (file, place) = (&self.file, self.offset + at as u64);
-            let read = self.shared.fs.read_unlocked(file, place, part, &mut || {});
-            self.shared.counts.passed.fetch_add(taken.len() as u64, Ordering::Relaxed);
-            self.leave(taken);
-            read?;
-        }
-        Ok(())
-    }
-
     /// Brings a page that is this thread's to bring, so many as `least` says with it, and others
     /// that seem wanted.
     fn fill(self: &Arc<Inner>, page: usize, least: usize, buffer: &mut [u8], lead: &mut Lead<'_>) {
@@ -290,7 +249,7 @@ impl Inner {
     }
 
     /// Pages from this one on that are absent, which are this thread's to bring now.
-    fn take(&self, first: usize, end: usize) -> Range<usize> {
+    pub fn take(&self, first: usize, end: usize) -> Range<usize> {
         let mut at = first;
         while at < end.min(self.pages.len()) && self.pages.change(at, ABSENT, FILLING) {
             at += 1;
@@ -397,7 +356,7 @@ impl Inner {
     }
 
     /// These pages, which were this thread's, are absent again; who waits for them asks again.
-    fn leave(&self, pages: Range<usize>) {
+    pub fn leave(&self, pages: Range<usize>) {
         pages.clone().for_each(|page| self.pages.set(page, ABSENT));
         self.wake(pages);
     }

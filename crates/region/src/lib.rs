@@ -19,6 +19,7 @@ mod fill;
 mod memory;
 mod overlay;
 mod page_states;
+mod passing;
 mod reading;
 mod region;
 mod regions;

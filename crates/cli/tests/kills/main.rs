@@ -7,8 +7,8 @@
 //! on; everything that was told of is there, and of each dead client the one change that was on its
 //! way is there entirely or not at all; what it held is free, also where the next process has its
 //! id; at the end nothing has leaked. Once on a pool of slices alone, once on one with small slices
-//! and a capacity tier, where everything is written back as soon as it can be. `NEARSIDE_KILLS` says
-//! how many rounds, and `NEARSIDE_KILLS_FROM` with which to begin: each has a seed of its own.
+//! and a capacity tier, where everything is written back as soon as it can be. `NEARSIDE_KILLS`
+//! says how many rounds, and `NEARSIDE_KILLS_FROM` with which to begin: each has a seed of its own.
 //!
 //! Times are printed beside those of rounds in which nothing happened, and not judged: machines are
 //! busy. Only a wait of 20 s is a hang.

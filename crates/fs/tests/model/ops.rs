@@ -2,6 +2,7 @@
 //! them makes sense.
 
 use crate::acls::Entry;
+use crate::transactions::{self, Expectation, Written};
 use fs::{Fallocate, Layout, RenameMode, XattrMode};
 use proptest::prelude::*;
 
@@ -25,24 +26,6 @@ pub enum Make {
     Symlink(u16),
     Fifo,
     Device(u32),
-}
-
-/// A write of a transaction.
-#[derive(Clone, Copy, Debug)]
-pub struct Written {
-    pub handle: Pick,
-    pub place: Place,
-    pub len: usize,
-    pub seed: u64,
-}
-
-/// What a transaction expects: the bytes that are there, or others.
-#[derive(Clone, Copy, Debug)]
-pub struct Expectation {
-    pub handle: Pick,
-    pub place: Place,
-    pub len: usize,
-    pub is_met: bool,
 }
 
 /// One operation.
@@ -180,7 +163,7 @@ pub enum Op {
     Kill,
 }
 
-fn place() -> impl Strategy<Value = Place> {
+pub fn place() -> impl Strategy<Value = Place> {
     prop_oneof![
         6 => (0u64..40_000).prop_map(Place::At),
         4 => (0u64..300, -3i64..4).prop_map(|(block, by)| {
@@ -267,21 +250,10 @@ fn copied() -> impl Strategy<Value = Place> {
     ]
 }
 
-/// A transaction: of small writes mostly, as they come in many.
-fn commit() -> impl Strategy<Value = Op> {
-    let len = || prop_oneof![6 => 1usize..300, 2 => Just(4096usize), 2 => 300usize..20_000];
-    let written = (any::<Pick>(), place(), len(), any::<u64>())
-        .prop_map(|(handle, place, len, seed)| Written { handle, place, len, seed });
-    let expected = (any::<Pick>(), place(), len(), any::<bool>())
-        .prop_map(|(handle, place, len, is_met)| Expectation { handle, place, len, is_met });
-    (prop::collection::vec(written, 1..6), prop::option::weighted(0.3, expected))
-        .prop_map(|(writes, expected)| Op::Commit { writes, expected })
-}
-
 fn data_op() -> impl Strategy<Value = Op> {
     let end = || (any::<Pick>(), copied());
     prop_oneof![
-        5 => commit(),
+        5 => transactions::commit(),
         10 => (any::<Pick>(), place(), len(), any::<u64>())
             .prop_map(|(handle, place, len, seed)| Op::Write { handle, place, len, seed }),
         4 => (any::<Pick>(), len(), any::<u64>())

@@ -3,9 +3,39 @@
 use crate::common::pattern;
 use crate::compare::expected_read;
 use crate::harness::{Harness, Verdict, same};
-use crate::ops::{Expectation, Written};
+use crate::ops::{Op, Pick, Place, place};
 use fs::{Error, Expected, FileKind, Handle, Ino, Write};
+use proptest::prelude::*;
 use std::sync::Arc;
+
+/// A write of a transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct Written {
+    pub handle: Pick,
+    pub place: Place,
+    pub len: usize,
+    pub seed: u64,
+}
+
+/// What a transaction expects: the bytes that are there, or others.
+#[derive(Clone, Copy, Debug)]
+pub struct Expectation {
+    pub handle: Pick,
+    pub place: Place,
+    pub len: usize,
+    pub is_met: bool,
+}
+
+/// A transaction: of small writes mostly, as they come in many.
+pub fn commit() -> impl Strategy<Value = Op> {
+    let len = || prop_oneof![6 => 1usize..300, 2 => Just(4096usize), 2 => 300usize..20_000];
+    let written = (any::<Pick>(), place(), len(), any::<u64>())
+        .prop_map(|(handle, place, len, seed)| Written { handle, place, len, seed });
+    let expected = (any::<Pick>(), place(), len(), any::<bool>())
+        .prop_map(|(handle, place, len, is_met)| Expectation { handle, place, len, is_met });
+    (prop::collection::vec(written, 1..6), prop::option::weighted(0.3, expected))
+        .prop_map(|(writes, expected)| Op::Commit { writes, expected })
+}
 
 /// Bytes at a place of a file.
 struct Bytes {
