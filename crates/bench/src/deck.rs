@@ -38,6 +38,9 @@ const ARRAY_BYTES: u64 = 2 << 30;
 /// The same for a quick look.
 const QUICK_ARRAY_BYTES: u64 = 128 << 20;
 
+/// How full our pool is where nothing else is asked for.
+const FULL_PERCENT: u8 = 50;
+
 /// What is to be measured.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeckOptions {
@@ -45,6 +48,8 @@ pub struct DeckOptions {
     pub array_bytes: Option<u64>,
     /// Rounds; `None`: 5, and 3 where the array is written 16 times over.
     pub rounds: Option<usize>,
+    /// How full of the array our pool is, percent; `None`: half.
+    pub full_percent: Option<u8>,
 }
 
 /// Who is measured.
@@ -117,10 +122,10 @@ struct Sides {
 }
 
 impl Sides {
-    fn new(options: &Options, deck: &mut Deck) -> Result<Sides> {
+    fn new(options: &Options, full_percent: u8, deck: &mut Deck) -> Result<Sides> {
         let programs = Scratch::new(&options.disk())?;
         let bytes = deck.array_bytes;
-        let ours = Ours::new(options, bytes)?;
+        let ours = Ours::new(options, bytes, full_percent)?;
         let dir = ours.lab.dir().to_path_buf();
         deck.log_bytes = ours.lab.log_bytes();
         deck.domain = ours.lab.domain().to_owned();
@@ -284,7 +289,8 @@ pub fn deck(
         medium: String::new(),
         figures: Vec::new(),
     };
-    let mut sides = Sides::new(options, &mut deck)?;
+    let full_percent = asked.full_percent.unwrap_or(FULL_PERCENT);
+    let mut sides = Sides::new(options, full_percent, &mut deck)?;
     for bytes in UNITS {
         for passes in PASSES {
             let usual = if passes == 1 && !options.quick { 5 } else { 3 };
@@ -305,7 +311,8 @@ mod tests {
     fn a_small_array_has_a_figure_for_each() {
         let options =
             Options { dir: Some(std::env::temp_dir()), quick: true, ..Options::default() };
-        let asked = DeckOptions { array_bytes: Some(32 << 20), rounds: Some(1) };
+        let asked =
+            DeckOptions { array_bytes: Some(32 << 20), rounds: Some(1), full_percent: Some(90) };
         let mut blocks = 0;
         let deck = deck(&options, &asked, &mut |_, _| blocks += 1).unwrap();
         assert_eq!(blocks, UNITS.len() * PASSES.len());

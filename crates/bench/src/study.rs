@@ -29,6 +29,9 @@ liblmdb-dev, libsqlite3-dev) and there is a C compiler.")]
         /// Turns of each that count [default: 5, and 3 of those that write the array 16 times].
         #[arg(long, value_name = "COUNT")]
         rounds: Option<usize>,
+        /// How full of the array our pool is, in percent [default: 50].
+        #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(10..=92))]
+        full: Option<u8>,
     },
     /// Reads and writes of large records in YCSB's mixes: a pool with a capacity tier beside one in
     /// memory as a whole and files that are synced.
@@ -106,8 +109,8 @@ pub fn study(
 ) -> Result<()> {
     interrupt::clean_up_after(options);
     match study {
-        Study::Deck { array, rounds } => {
-            let asked = DeckOptions { array_bytes: *array, rounds: *rounds };
+        Study::Deck { array, rounds, full } => {
+            let asked = DeckOptions { array_bytes: *array, rounds: *rounds, full_percent: *full };
             let deck = deck::deck(options, &asked, &mut |deck, figures| {
                 if !json {
                     print(&deck::table(deck, figures));

@@ -50,9 +50,10 @@ pub struct Ours {
 }
 
 impl Ours {
-    /// The file fills half of its pool and was written once; all pages were loaded from.
-    pub fn new(options: &Options, bytes: u64) -> Result<Ours> {
-        let lab = Lab::new(options.dir(), Shape { bytes: 2 * bytes, ..Shape::usual(options) })?;
+    /// The file fills so much of its pool and was written once; all pages were loaded from.
+    pub fn new(options: &Options, bytes: u64, full_percent: u8) -> Result<Ours> {
+        let pool_bytes = (bytes * 100 / u64::from(full_percent)).next_multiple_of(PAGE);
+        let lab = Lab::new(options.dir(), Shape { bytes: pool_bytes, ..Shape::usual(options) })?;
         let file = lab.create("array")?;
         let piece = vec![0x5A; PIECE_BYTES as usize];
         for at in (0..bytes).step_by(PIECE_BYTES as usize) {
@@ -150,7 +151,7 @@ mod tests {
         let options =
             Options { dir: Some(std::env::temp_dir()), quick: true, ..Options::default() };
         let bytes = 32 << 20;
-        let mut ours = Ours::new(&options, bytes).unwrap();
+        let mut ours = Ours::new(&options, bytes, 50).unwrap();
         let dir = ours.lab.dir().to_path_buf();
         let mut floor = Floor::new(&dir, bytes).unwrap();
         let mut scheme = Scheme::new(&dir, bytes, 1 << 20).unwrap();
