@@ -131,7 +131,11 @@ impl Core {
         let Some(tier) = &self.tier else { return Err(pool::Error::Away(addr).into()) };
         if let Some(page) = tier.page(addr) {
             out.copy_from_slice(&page.bytes()[at..at + out.len()]);
-            return Ok(pmem::crc_fits(page.crc(), crc));
+            let fits = pmem::crc_fits(page.crc(), crc);
+            if fits {
+                page.set_compared();
+            }
+            return Ok(fits);
         }
         // keeps the copy from being used again
         let _pin = crossbeam_epoch::pin();

@@ -87,9 +87,6 @@ impl Copies {
 
     /// A block has no copy any more: the caller is to retire this block of a slice.
     pub fn take(&self, of: BlockAddr) -> Option<BlockAddr> {
-        if self.len() == 0 {
-            return None;
-        }
         let near = self.part(of).lock().take(of)?;
         self.let_go(near);
         Some(near)

@@ -10,6 +10,8 @@ pub struct Page {
     crc: u32,
     /// Its place was given to another block.
     is_dead: AtomicBool,
+    /// The checksum was compared with what the block is to have.
+    is_compared: AtomicBool,
     looks: AtomicU8,
 }
 
@@ -19,9 +21,9 @@ const HOT_LOOKS: u8 = 4;
 impl Page {
     /// What was read.
     pub(crate) fn new(frame: Frame) -> Page {
-        let (is_dead, looks) = (AtomicBool::new(false), AtomicU8::new(0));
+        let (is_dead, is_compared) = (AtomicBool::new(false), AtomicBool::new(false));
         let crc = pmem::crc32c(0, frame.bytes());
-        Page { frame, crc, is_dead, looks }
+        Page { frame, crc, is_dead, is_compared, looks: AtomicU8::new(0) }
     }
 
     /// The bytes of the block.
@@ -39,6 +41,20 @@ impl Page {
     #[inline]
     pub fn crc(&self) -> u32 {
         self.crc
+    }
+
+    /// It has the checksum that the block is to have: it may be copied, and the copy trusted.
+    #[inline]
+    pub fn set_compared(&self) {
+        // ordering: the bytes were there before, and do not change; a look first, as all readers
+        // of the block share the line
+        if !self.is_compared.load(Ordering::Relaxed) {
+            self.is_compared.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn is_compared(&self) -> bool {
+        self.is_compared.load(Ordering::Relaxed)
     }
 
     /// Somebody looks at it. True if many did.

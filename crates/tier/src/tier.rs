@@ -145,9 +145,11 @@ impl Tier {
     }
 
     /// Makes a copy of a block that is in DRAM in this block of a slice, which nobody has, with
-    /// what `write` writes there. False: nobody has it still.
+    /// what `write` writes there. False: nobody has it still. A page that was read ahead, or again,
+    /// and that nobody has compared since is not copied.
     pub fn promote(&self, addr: BlockAddr, near: BlockAddr, write: impl FnOnce(&[u8])) -> bool {
-        let Some(page) = self.cache(addr).get(addr) else { return false };
+        let page = self.cache(addr).get(addr).filter(|page| page.is_compared());
+        let Some(page) = page else { return false };
         write(page.bytes());
         // a page that is held stays in its cache: whoever gives its place away says so to it first,
         // and takes the copy away then
@@ -300,7 +302,10 @@ impl Tier {
     /// The place of a block is given to another: what is known of it is forgotten.
     pub fn forget(&self, addr: BlockAddr) {
         self.cache(addr).forget(addr);
-        self.free(&[addr]);
+        // whatever the count says: who makes a copy just now asks under the same lock whether the
+        // page is dead
+        let near = self.copies.take(addr);
+        self.reclaim.retire(near.as_slice());
     }
 
     /// Lets go of all that is cached and that nobody reads just now, and of all copies in slices;

@@ -285,3 +285,29 @@ fn pages_lie_on_the_node_of_their_cache_whoever_reads_them() {
         topology::pin_current_thread(&before).unwrap();
     }
 }
+
+/// A page that came back since it was looked at often may hold other bytes than it held then.
+#[test]
+fn nothing_is_copied_to_a_slice_that_nobody_has_compared() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let tried = tried(&[None], MIB);
+    let (far, near) = (BlockAddr::on_device(0, 7), BlockAddr::new(0, 3000));
+    let promote = || {
+        let mut written = None;
+        let is_copied = tried.tier.promote(far, near, |bytes| written = Some(bytes.to_vec()));
+        is_copied.then_some(written).flatten()
+    };
+    assert_eq!(promote(), None, "nothing is there");
+    tried.fetch(7, 1);
+    assert_eq!(promote(), None);
+    tried.tier.page(far).unwrap().set_compared();
+    assert_eq!(promote(), Some(tried.tier.page(far).unwrap().bytes().to_vec()));
+    assert_eq!(tried.tier.near(far), Some(near));
+    // its place is given away: the copy goes, and the page that comes next is another one
+    tried.tier.let_go();
+    tried.tier.forget(far);
+    assert_eq!(tried.tier.near(far), None);
+    tried.fetch(7, 1);
+    assert_eq!(promote(), None);
+    tried.tier.let_go();
+}
