@@ -9,6 +9,9 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// Pages that are remembered, at most: of regions with 16 GiB of memory all that have room.
+const PAGES_MAX: usize = 1 << 22;
+
 /// Pages by their numbers in the address space: of those with the same last bits the one that was
 /// asked for last. That forgets them as others are asked for.
 #[derive(Debug)]
@@ -18,9 +21,10 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// For regions of so many pages in memory: about half as many are remembered.
+    /// For regions of so many pages in memory: as many are remembered at least, so that neighbours
+    /// that have room together do not make each other forgotten.
     pub fn new(pages_max: usize) -> Asked {
-        let pages = (pages_max / 2).next_power_of_two();
+        let pages = pages_max.min(PAGES_MAX).next_power_of_two();
         Asked { pages: (0..pages).map(|_| AtomicU32::new(0)).collect() }
     }
 
@@ -50,7 +54,16 @@ mod tests {
         assert!(asked.ask(102..103), "each of them");
         assert!(!asked.ask(99..104), "the first one counts");
         // a walk over more than are remembered
-        (200..216).step_by(4).for_each(|page| assert!(!asked.ask(page..page + 4)));
+        (200..232).step_by(4).for_each(|page| assert!(!asked.ask(page..page + 4)));
         assert!(!asked.ask(100..104));
+    }
+
+    #[test]
+    fn what_has_room_together_is_remembered_together() {
+        let asked = Asked::new(100);
+        (1000..1100).step_by(4).for_each(|page| assert!(!asked.ask(page..page + 4)));
+        (1000..1100).step_by(4).for_each(|page| assert!(asked.ask(page..page + 4)));
+        // as much as there is
+        assert_eq!(Asked::new(usize::MAX / 4096).pages.len(), PAGES_MAX);
     }
 }

@@ -7,6 +7,18 @@ use crate::region::Inner;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
+/// Pages that are this thread's, and absent again when it is done with them, whatever happens.
+struct Claim<'r> {
+    region: &'r Inner,
+    pages: Range<usize>,
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        self.region.leave(self.pages.clone());
+    }
+}
+
 impl Inner {
     /// Whether the bytes of these pages are better read than brought: the first of them is absent,
     /// was not asked for lately, and others would have to go.
@@ -40,10 +52,9 @@ impl Inner {
                 continue;
             }
             let (file, place) = (&self.file, self.offset + at as u64);
-            let read = self.shared.fs.read_unlocked(file, place, part, &mut || {});
             self.shared.counts.passed.fetch_add(taken.len() as u64, Ordering::Relaxed);
-            self.leave(taken);
-            read?;
+            let _claim = Claim { region: self, pages: taken };
+            self.shared.fs.read_unlocked(file, place, part, &mut || {})?;
         }
         Ok(())
     }
