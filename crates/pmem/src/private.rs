@@ -42,13 +42,14 @@ impl Mapping {
             None => (0..self.len()).step_by(PAGE).collect(),
         };
         let (mut own, mut other) = ([0; PAGE], [0; PAGE]);
+        // behind the last whole page lies nothing
+        let is_whole = |page: &u64| page + PAGE as u64 <= self.len();
         let mut differs = |page: &u64| {
-            let len = PAGE.min((self.len() - page) as usize);
-            let read = self.read(*page, &mut own[..len]).is_ok();
+            let read = self.read(*page, &mut own).is_ok();
             // what cannot be read there, and was stored here, is to be written
-            read && (behind.read(*page, &mut other[..len]).is_err() || own[..len] != other[..len])
+            read && (behind.read(*page, &mut other).is_err() || own != other)
         };
-        pages.into_iter().filter(|page| differs(page)).collect()
+        pages.into_iter().filter(|page| is_whole(page) && differs(page)).collect()
     }
 
     /// The pages that are no longer the file's, where the kernel tells.
