@@ -100,6 +100,10 @@ impl Changed {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((slice, offset, len));
     }
 
+    fn len(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     fn take(&self) -> Vec<(u32, usize, usize)> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -138,6 +142,15 @@ fn machine() -> Outcome<Arc<Topology>> {
             let machine = Topology::system().map_err(|error| failed("the machine")(&error))?;
             Ok(MACHINE.get_or_init(|| Arc::new(machine)).clone())
         }
+    }
+}
+
+/// An error unless something failed, with words that name what is missing.
+fn refused<T>(what: &str, done: fs::Result<T>, missing: &str) -> Outcome<()> {
+    match done.map(drop).map_err(|error| error.to_string()) {
+        Ok(()) => Err(format!("it can be {what}")),
+        Err(error) if error.contains(missing) => Ok(()),
+        Err(error) => Err(format!("{what}: it is not said what is missing: {error}")),
     }
 }
 
@@ -190,6 +203,17 @@ impl Arena {
     /// The same in another machine.
     pub fn in_machine(self, machine: Topology) -> Arena {
         Arena { machine: Arc::new(machine), ..self }
+    }
+
+    /// Its name, which no other has.
+    pub fn name(&self) -> u32 {
+        self.name
+    }
+
+    /// The same in the machine in which the arena of this name was opened first, and that has not
+    /// been started again since: what a program stored there is there, synced or not.
+    pub fn still_in(self, name: u32) -> Arena {
+        Arena { name, ..self }
     }
 
     /// The same on two virtual nodes, with workers for all that is long and on another node.
@@ -310,6 +334,35 @@ impl Arena {
         let options = OpenOptions { read_only: true, ..options };
         FileSystem::open_candidates(candidates, &options, false)
             .map_err(|error| failed(&format!("open without file {file}"))(&error))
+    }
+
+    /// Devices below the slices.
+    pub fn devices(&self) -> usize {
+        self.memories.len() - self.slices.min(self.memories.len())
+    }
+
+    /// An error unless the pool is refused without this device, by name, and nothing is stored.
+    pub fn refused_without(&self, device: usize) -> Outcome<()> {
+        let changes = self.changed.len();
+        let parts = |look: bool| {
+            let (candidates, options) = self.parts(None, look)?;
+            let there = options.devices.iter().enumerate().filter(|(index, _)| *index != device);
+            let devices = there.map(|(_, device)| device.clone()).collect();
+            Ok::<Parts, String>((candidates, OpenOptions { read_only: look, devices, ..options }))
+        };
+        let name = format!("device {device} of the capacity tier");
+        for look in [true, false] {
+            let (candidates, options) = parts(look)?;
+            let opened = FileSystem::open_candidates(candidates, &options, false);
+            refused(&format!("opened without {name}"), opened, &name)?;
+        }
+        let (candidates, options) = parts(true)?;
+        let checked = check_candidates(candidates, &options);
+        refused(&format!("checked without {name}"), checked, &name)?;
+        match self.changed.len() == changes {
+            true => Ok(()),
+            false => Err(format!("a pool that was refused without {name} is not as it was")),
+        }
     }
 
     /// An error unless `check` finds nothing.

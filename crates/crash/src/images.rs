@@ -27,7 +27,8 @@ pub struct Shape {
     pub log_line_bytes: u32,
     /// When its stores are safe.
     pub domain: Domain,
-    /// Devices of its capacity tier, as large as a slice each.
+    /// Devices of its capacity tier: the first as large as a slice, each other one larger by half
+    /// a slice than the one before it.
     pub devices: usize,
     /// Copies of the data; with two each file has twice the bytes of a slice.
     pub copies: u32,
@@ -50,6 +51,15 @@ impl Shape {
     pub const MIRRORED: Shape = Shape { copies: 2, ..Shape::SMALL };
     /// The same with a capacity tier.
     pub const TIERED: Shape = Shape { devices: 1, ..Shape::SMALL };
+    /// The same with two devices, of different sizes.
+    pub const TWO_DEVICES: Shape = Shape { devices: 2, ..Shape::SMALL };
+
+    /// Memory for its slices, and then for its devices.
+    fn zeroed(&self) -> Images {
+        let slices = (0..self.slices).map(|_| self.slice_bytes * self.copies as usize);
+        let devices = (0..self.devices).map(|device| self.slice_bytes * (2 + device) / 2);
+        slices.chain(devices).map(|bytes| vec![0; bytes]).collect()
+    }
 
     fn format_options(&self) -> FormatOptions {
         FormatOptions {
@@ -73,8 +83,7 @@ pub fn failed(what: &str) -> impl Fn(&dyn std::fmt::Display) -> String + '_ {
 /// The images of an empty pool.
 pub fn format(shape: &Shape) -> Outcome<Images> {
     clock(0);
-    let bytes = shape.slice_bytes * shape.copies as usize;
-    let mut images = vec![vec![0; bytes]; shape.slices + shape.devices];
+    let mut images = shape.zeroed();
     let trace = Arc::new(Trace::default());
     let mut mappings = Arena::new(shape.domain, &images)?.mappings(Some(&trace))?;
     let devices = devices_in(mappings.split_off(shape.slices));

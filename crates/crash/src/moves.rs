@@ -15,6 +15,8 @@ pub fn bare_moves() -> Vec<Op> {
         // blocks with several places, and the one that they have on the device
         op!("move-shared", shared, move_all),
         op!("move-shared-folded", shared, |w| w.fs.checkpoint(), move_all),
+        // where a device ends; on two devices what moves at once lies on both
+        op!("move-across", nearly_full, move_all),
         // blocks that were set aside in slices
         op!("move-reserved", reserved, move_all),
     ]
@@ -67,6 +69,19 @@ fn shared(world: &mut World) -> Result<()> {
 fn moved_shared(world: &mut World) -> Result<()> {
     shared(world)?;
     move_all(world)
+}
+
+/// A new file in slices. Of the devices the first places are free and the last, each time fewer
+/// than it has blocks. (Rewritten files would leave more, some time later.)
+fn nearly_full(world: &mut World) -> Result<()> {
+    let free = world.fs.tier_stats().unwrap_or_default().device_blocks_free;
+    world.make("/hog", fs::NewNode::File)?;
+    world.fallocate("/hog", Fallocate::Allocate { keep_size: true }, 0, free * BLOCK)?;
+    world.fallocate("/hog", Fallocate::PunchHole, 0, 3 * BLOCK)?;
+    world.fallocate("/hog", Fallocate::PunchHole, (free.saturating_sub(3)) * BLOCK, 3 * BLOCK)?;
+    world.file("/over", &pattern(8, 20_000))?;
+    // in the `sync` domain they are free when that is durable
+    world.fs.sync()
 }
 
 /// Blocks that are reserved in slices: the device had no room, and has it again.

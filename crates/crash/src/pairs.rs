@@ -1,12 +1,14 @@
-//! Two operations at once, on two threads that take turns.
+//! Two operations at once, on two threads that take turns. In the `sync` domain, where nothing of
+//! that has to be durable, a sync follows both.
 
-use crate::catalog::Op;
+use crate::catalog::{Op, SYNC};
 use crate::events::Kind;
-use crate::images::Outcome;
+use crate::images::{Outcome, failed};
 use crate::recording::{Recorder, Recording, Workload, begin_at};
 use crate::snapshot::Snapshot;
 use crate::turns::{Schedule, Turns};
 use crate::world::{World, clock};
+use pmem::Domain;
 use std::sync::Arc;
 
 /// Two operations and how they take turns.
@@ -42,19 +44,40 @@ impl Pair {
                 clock(actor as u64 + 1);
                 pmem::recorder::set_call(op.name);
                 recorder.trace().mark(Kind::Begin(actor));
-                // its result does not matter
-                let _ = world.at_home(op.run);
+                // its result does not matter, unless it is a promise
+                let is_done = world.at_home(op.run).is_ok();
                 recorder.trace().mark(Kind::End(actor));
-            });
+                is_done && op.name == SYNC
+            })
         };
-        std::thread::scope(|scope| {
-            scope.spawn(|| act(0, first, (home, other)));
-            scope.spawn(|| act(1, second, (other, home)));
+        let synced = std::thread::scope(|scope| {
+            let one = scope.spawn(|| act(0, first, (home, other)));
+            let two = scope.spawn(|| act(1, second, (other, home)));
             turns.watch();
+            [one, two].map(|thread| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
         });
         recorder.trace().take_turns(None);
-        Ok(recorder.finish_pair(self.arguments(), states))
+        let is_sync = self.workload.domain == Domain::Sync;
+        if is_sync {
+            sync(&recorder)?;
+        }
+        let settled = synced.map(|synced| synced || !is_sync);
+        let settled = [&settled[..], &[true]].concat();
+        Ok(recorder.finish_pair(self.arguments(), states, settled))
     }
+}
+
+/// Makes both durable.
+fn sync(recorder: &Recorder) -> Outcome<()> {
+    let _pinned = recorder.pinned();
+    pmem::recorder::set_call(SYNC);
+    recorder.trace().mark(Kind::Begin(2));
+    let done = recorder.world.fs.sync();
+    recorder.trace().mark(Kind::End(2));
+    pmem::recorder::set_call("");
+    done.map_err(|error| failed("sync")(&error))
 }
 
 /// What can be seen before, after each alone, and after both in either order.

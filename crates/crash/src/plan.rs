@@ -27,8 +27,9 @@ pub enum Kind {
     Chains,
     /// Every operation of the catalog in a mirrored pool, in every domain, also with a file lost.
     Mirrors,
-    /// Every operation of the catalog in a pool with a capacity tier, and blocks that move there;
-    /// by turns with them blocks that move while another operation runs, and crash after crash.
+    /// Every operation of the catalog in a pool with a capacity tier of one device or two, and
+    /// blocks that move there; by turns with them sequences of two of these, blocks that move while
+    /// another operation runs, and crash after crash.
     Tiers,
 }
 
@@ -97,10 +98,13 @@ const MIRRORED: [(Start, Domain); 9] = [
 ];
 
 /// In what state and domain workloads on pools with a capacity tier begin.
-const TIERED: [(Start, Domain); 3] = [
+const TIERED: [(Start, Domain); 6] = [
     (Start::Tiered, Domain::CpuFlush),
+    (Start::TwoDevices, Domain::CpuFlush),
     (Start::Tiered, Domain::CpuCache),
+    (Start::TwoDevices, Domain::CpuCache),
     (Start::Tiered, Domain::Sync),
+    (Start::TwoDevices, Domain::Sync),
 ];
 
 /// Operations of the core.
@@ -141,22 +145,7 @@ pub fn job(kind: Kind, seed: u64, number: u64) -> Job {
             Job::Workload(workload(beginning, number / 2, ops), settings)
         }
         Kind::Mirrors => each(&catalog(), &MIRRORED, seed, number, &mut rng),
-        Kind::Tiers => match (number / 4, number % 4) {
-            (round, 3) if round % 4 == 3 => chain(Shape::TIERED, round, &mut rng),
-            (_, 3) => {
-                let moves = bare_moves();
-                // what two at once left unsynced is nothing that anyone can tell
-                let begin = TIERED[rng.below(2)];
-                let mut ops = vec![moves[rng.below(moves.len())], whole(&catalog(), &mut rng)];
-                // a place of its own for each of the two
-                ops.rotate_left(rng.below(2));
-                pair(begin, ops, &mut rng)
-            }
-            (round, turn) => {
-                let ops = [moves(), catalog()].concat();
-                each(&ops, &TIERED, seed, round * 3 + turn, &mut rng)
-            }
-        },
+        Kind::Tiers => tiers(seed, number, &mut rng),
         Kind::Triples => {
             let ops = (0..3).map(|_| of_core(rng.bits() >> 8)).collect();
             quick(rng.bits() >> 8, number, ops, &mut rng)
@@ -167,6 +156,46 @@ pub fn job(kind: Kind, seed: u64, number: u64) -> Job {
         }
         Kind::Chains => chain(Shape::SMALL, number, &mut rng),
     }
+}
+
+fn tiers(seed: u64, number: u64, rng: &mut Rng) -> Job {
+    let (round, turn) = (number / 4, number % 4);
+    match turn {
+        0 => each(&of_tiers(), &TIERED, seed, round, rng),
+        1 | 2 => two_of_tiers(seed, round * 2 + turn - 1, rng),
+        _ if round % 8 == 3 => chain(Shape::TIERED, round, rng),
+        _ if round % 8 == 7 => chain(Shape::TWO_DEVICES, round, rng),
+        _ => {
+            let moves = bare_moves();
+            let begin = TIERED[rng.below(TIERED.len())];
+            let mut ops = vec![moves[rng.below(moves.len())], whole(&catalog(), rng)];
+            // a place of its own for each of the two
+            ops.rotate_left(rng.below(2));
+            pair(begin, ops, rng)
+        }
+    }
+}
+
+/// The operations of a pool with a capacity tier.
+fn of_tiers() -> Vec<Op> {
+    [moves(), catalog()].concat()
+}
+
+/// Sequences of two of them.
+pub fn tier_sequences() -> u64 {
+    (of_tiers().len() as u64).pow(2)
+}
+
+/// One of these sequences: in an order that begins elsewhere with each seed, from one beginning
+/// each, which other seeds turn round.
+fn two_of_tiers(seed: u64, number: u64, rng: &mut Rng) -> Job {
+    let all = tier_sequences();
+    let number = (number.wrapping_add(mix(seed)) % all).wrapping_mul(STEP) % all;
+    let ops = of_tiers();
+    let (first, second) = (number as usize % ops.len(), number as usize / ops.len());
+    let begin = mix(number).wrapping_add(seed) % TIERED.len() as u64;
+    let workload = workload_from(TIERED[begin as usize], number, vec![ops[first], ops[second]]);
+    Job::Workload(workload, Settings::quick(rng.bits()))
 }
 
 /// One of them that is never seen in parts.
@@ -267,6 +296,24 @@ mod tests {
         };
         let all: BTreeSet<String> = (0..singles()).map(name).collect();
         assert_eq!(all.len() as u64, singles());
+    }
+
+    #[test]
+    fn runs_of_tiers_meet_every_sequence_of_two_once_and_every_operation_from_every_beginning() {
+        let (mut two, mut one) = (BTreeSet::new(), BTreeSet::new());
+        for number in 0..2 * tier_sequences() {
+            let Job::Workload(w, _) = job(Kind::Tiers, 5, number) else { continue };
+            let synced = usize::from(w.domain == Domain::Sync);
+            match &w.ops[..w.ops.len() - synced] {
+                [op] => drop(one.insert(format!("{:?} {} {}", w.start, w.domain, op.name))),
+                [first, second] => {
+                    assert!(two.insert((first.name, second.name)), "{} {number}", w.arguments());
+                }
+                ops => panic!("{} operations", ops.len()),
+            }
+        }
+        assert_eq!(two.len() as u64, tier_sequences());
+        assert_eq!(one.len(), of_tiers().len() * TIERED.len());
     }
 
     #[test]

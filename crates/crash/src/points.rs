@@ -22,20 +22,54 @@ pub struct Under {
     pub done: usize,
     /// Whether the next one has begun: a crash may keep it.
     pub under_way: bool,
-    /// Of two at once, those that have begun and those that have returned, a bit each.
-    pair: (u8, u8),
+    /// Where two are made at once.
+    pair: Both,
+}
+
+/// How far two operations at once are, and the sync that may follow both; a bit for each.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Both {
+    begun: u8,
+    returned: u8,
+    /// Those that a crash must keep.
+    durable: u8,
+    /// Those that had returned when each began: what is durable is a prefix of history, and so
+    /// nothing without what returned before it began.
+    before: [u8; 3],
+}
+
+impl Both {
+    const NONE: Both = Both { begun: 0, returned: 0, durable: 0, before: [0; 3] };
+
+    fn begin(&mut self, number: usize) {
+        self.begun |= 1 << number;
+        self.before[number] = self.returned;
+    }
+
+    fn end(&mut self, number: usize, settles: bool) {
+        self.returned |= 1 << number;
+        if settles {
+            self.durable |= 1 << number | self.before[number];
+        }
+    }
+
+    /// Whether a crash may leave what these of the two did.
+    fn may_leave(self, done: u8) -> bool {
+        let of_both = 0b11;
+        let needs = |number: usize| done >> number & 1 == 0 || self.before[number] & !done == 0;
+        self.durable & of_both & !done == 0 && done & !self.begun == 0 && (0..2).all(needs)
+    }
 }
 
 impl Under {
-    const START: Under = Under { durable: 0, done: 0, under_way: false, pair: (0, 0) };
+    const START: Under = Under { durable: 0, done: 0, under_way: false, pair: Both::NONE };
 
     /// The states that a crash may leave.
     pub fn legal(self, recording: &Recording) -> Vec<&Snapshot> {
         if recording.pair {
-            let (begun, returned) = self.pair;
-            let holds = |done: u8| done & returned == returned && done & !begun == 0;
             let states = recording.states.iter().zip([0, 1, 2, 3, 3]);
-            return states.filter(|(_, done)| holds(*done)).map(|(state, _)| state).collect();
+            let legal = states.filter(|(_, done)| self.pair.may_leave(*done));
+            return legal.map(|(state, _)| state).collect();
         }
         let count = 1 + self.done - self.durable + usize::from(self.under_way);
         let states = recording.states.iter().skip(self.durable).take(count);
@@ -57,11 +91,13 @@ pub fn points(
         let crash = match event.kind {
             Kind::Begin(number) => {
                 under.under_way = true;
-                under.pair.0 |= u8::from(recording.pair) << (number % 8);
+                if recording.pair {
+                    under.pair.begin(number);
+                }
                 false
             }
             Kind::End(number) if recording.pair => {
-                under.pair.1 |= 1 << (number % 8);
+                under.pair.end(number, recording.settled[number]);
                 under.done += 1;
                 true
             }

@@ -7,7 +7,7 @@ use crate::images::{self, Images, Outcome, Shape, failed};
 use crate::requests;
 use crate::snapshot::Snapshot;
 pub use crate::start::Start;
-use crate::world::{World, clock, cpu};
+use crate::world::{Pinned, World, clock, cpu};
 use pmem::Domain;
 use std::sync::Arc;
 
@@ -56,8 +56,8 @@ pub struct Recording {
     pub states: Vec<Snapshot>,
     /// What a crash may leave of each operation that may be seen in parts.
     pub parts: Vec<Vec<Snapshot>>,
-    /// Two operations at once: the states are those before, after each alone, and after both in
-    /// either order.
+    /// Two operations at once, and perhaps one that syncs after both: the states are those before,
+    /// after each alone, and after both in either order.
     pub pair: bool,
     /// Of each operation, whether all is durable when it has returned.
     pub settled: Vec<bool>,
@@ -77,6 +77,8 @@ pub struct Recorder {
     trace: Arc<Trace>,
     domain: Domain,
     base: Images,
+    /// The name of the arena that it is in.
+    arena: u32,
     first: usize,
     states: Vec<Snapshot>,
     parts: Vec<Vec<Snapshot>>,
@@ -97,13 +99,14 @@ impl Recorder {
     pub fn on(domain: Domain, base: Images, blocks_free: u64, home: usize) -> Outcome<Recorder> {
         clock(0);
         let trace = Arc::new(Trace::default());
-        let fs = Arena::new(domain, &base)?.open(Some(&trace))?;
-        let world = World::new(fs, cpu(home), cpu(home + 1));
+        let arena = Arena::new(domain, &base)?;
+        let world = World::new(arena.open(Some(&trace))?, cpu(home), cpu(home + 1));
         Ok(Recorder {
             world,
             trace,
             domain,
             base,
+            arena: arena.name(),
             first: 0,
             states: Vec::new(),
             parts: Vec::new(),
@@ -118,8 +121,16 @@ impl Recorder {
         self.world.at_home(plant).map_err(|error| failed("planting the tree")(&error))
     }
 
+    /// Holds the calling thread to the CPU of the workload: what is logged is on the same lane each
+    /// time.
+    #[must_use]
+    pub fn pinned(&self) -> Pinned {
+        Pinned::to(&[self.world.home])
+    }
+
     /// Moves to the tier what can be there, which must be something.
     pub fn move_all(&self) -> Outcome<()> {
+        let _pinned = self.pinned();
         match self.world.fs.write_back_all().map_err(|error| failed("moving")(&error))? {
             0 => Err("nothing moves to the tier".to_owned()),
             _ => Ok(()),
@@ -133,6 +144,7 @@ impl Recorder {
 
     /// The same in an arena that is made of the usual one.
     pub fn reopen_in(&mut self, arena: impl Fn(Arena) -> Outcome<Arena>) -> Outcome<()> {
+        let _pinned = self.pinned();
         self.world.fs.sync().map_err(|error| failed("sync")(&error))?;
         apply_all(&self.trace.take(), &mut self.base);
         let trace = Arc::new(Trace::default());
@@ -140,6 +152,7 @@ impl Recorder {
         self.world.handles.clear();
         let arena = arena(Arena::new(self.domain, &self.base)?)?;
         self.world.fs = Arc::new(arena.open(Some(&trace))?);
+        self.arena = arena.name();
         self.trace = trace;
         Ok(())
     }
@@ -157,6 +170,7 @@ impl Recorder {
 
     /// From here on crashes are explored.
     pub fn begin(&mut self) -> Outcome<()> {
+        let _pinned = self.pinned();
         self.world.fs.sync().map_err(|error| failed("sync")(&error))?;
         self.settled.clear();
         self.parts.clear();
@@ -221,16 +235,22 @@ impl Recorder {
         }
     }
 
-    /// Copies of what its memory holds now.
+    /// Copies of what its memory holds now, synced or not.
     pub fn copies(&self) -> Outcome<Copies> {
         let images = self.images();
-        let arena = Arena::new(self.domain, &images)?;
+        let arena = Arena::new(self.domain, &images)?.still_in(self.arena);
         Ok(Copies { arena, images, home: self.world.home, other: self.world.other })
     }
 
-    /// What was recorded of two operations at once.
-    pub fn finish_pair(mut self, name: String, states: Vec<Snapshot>) -> Recording {
-        self.settled = vec![true; 2];
+    /// What was recorded of two operations at once. `settled`: of each, and of what follows both,
+    /// whether all that returned before it began is durable when it has returned.
+    pub fn finish_pair(
+        mut self,
+        name: String,
+        states: Vec<Snapshot>,
+        settled: Vec<bool>,
+    ) -> Recording {
+        self.settled = settled;
         Recording { states, pair: true, ..self.finish(name) }
     }
 
@@ -328,11 +348,14 @@ pub fn begin_at(workload: &Workload) -> Outcome<Recorder> {
     recorder.plant()?;
     match workload.start {
         Start::Logged => {}
-        Start::Tiered => {
+        Start::Tiered | Start::TwoDevices => {
             recorder.move_all()?;
             recorder.reopen()?;
         }
-        Start::Folded => recorder.world.fs.checkpoint().map_err(|e| failed("checkpoint")(&e))?,
+        Start::Folded => {
+            let _pinned = recorder.pinned();
+            recorder.world.fs.checkpoint().map_err(|e| failed("checkpoint")(&e))?;
+        }
         _ => recorder.reopen()?,
     }
     for op in &workload.ops {

@@ -18,7 +18,9 @@ pub enum Start {
     Mirrored,
     /// The same, in a pool with a capacity tier, on which all blocks are that can be.
     Tiered,
-    /// The same, and every crash takes the first file with it.
+    /// The same, in a pool whose tier has two devices, with blocks on both.
+    TwoDevices,
+    /// The same as with two copies, and every crash takes the first file with it.
     LosesFirst,
     /// The same, and every crash takes the second file with it.
     LosesSecond,
@@ -26,13 +28,14 @@ pub enum Start {
 
 impl Start {
     /// All of them.
-    pub const ALL: [Start; 8] = [
+    pub const ALL: [Start; 9] = [
         Start::Logged,
         Start::Folded,
         Start::Recovered,
         Start::LongLines,
         Start::Mirrored,
         Start::Tiered,
+        Start::TwoDevices,
         Start::LosesFirst,
         Start::LosesSecond,
     ];
@@ -46,6 +49,7 @@ impl Start {
             Start::LongLines => "long-lines",
             Start::Mirrored => "mirrored",
             Start::Tiered => "tiered",
+            Start::TwoDevices => "two-devices",
             Start::LosesFirst => "loses-first",
             Start::LosesSecond => "loses-second",
         }
@@ -58,6 +62,7 @@ impl Start {
             Start::LongLines => Shape::LONG_LINES,
             Start::Mirrored | Start::LosesFirst | Start::LosesSecond => Shape::MIRRORED,
             Start::Tiered => Shape::TIERED,
+            Start::TwoDevices => Shape::TWO_DEVICES,
         }
     }
 
