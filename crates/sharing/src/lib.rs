@@ -10,8 +10,8 @@
 //! tests of this crate take all of them. It moves no bytes: what is built on it comes above it.
 //!
 //! What is left out: ranges (two holders want the same one), the bytes of records, and power cuts.
-//! What a processor may do to the order of stores and loads is in it: a store waits in the buffer of
-//! its processor, where nobody else sees it, until it drains or a fence has it drain.
+//! What a processor may do to the order of stores and loads is in it: a store waits in the buffer
+//! of its processor, where nobody else sees it, until it drains or a fence has it drain.
 
 mod fault;
 mod holder;

@@ -12,8 +12,8 @@ pub enum ServiceStep {
     Tell,
     /// Asks for the lease back: another one wants it.
     Recall,
-    /// Closes the word of a holder who gave the lease back, or is dead, or has not answered in time;
-    /// all that he does from then on he does in vain.
+    /// Closes the word of a holder who gave the lease back, or is dead, or has not answered in
+    /// time; all that he does from then on he does in vain.
     Close,
     /// Folds what is in his lane under his generation, and how far, in one record of its own log.
     Fold,
