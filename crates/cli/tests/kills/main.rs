@@ -61,7 +61,7 @@ fn run(name: &'static str, shape: &Shape, rounds: u64) -> Option<Sums> {
         std::env::var(name).map_or(or, |text| text.parse().expect("a number"))
     };
     let (count, from) = (number("NEARSIDE_KILLS", rounds), number("NEARSIDE_KILLS_FROM", 0));
-    let Some(field) = Field::new(name, shape, from) else { return None };
+    let field = Field::new(name, shape, from)?;
     let mut rounds = Rounds::new(field);
     for round in from..from + count {
         rounds.play(round);
