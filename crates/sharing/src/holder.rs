@@ -88,11 +88,7 @@ impl State {
                     false => self.refused |= 1 << write,
                 }
             }
-            (HolderStep::Release, _) => {
-                holder.has_released = true;
-                holder.doing = Doing::Idle;
-            }
-            (HolderStep::Notice, _) => holder.doing = Doing::Idle,
+            (HolderStep::Release | HolderStep::Notice, _) => holder.doing = Doing::Idle,
             (HolderStep::Die, _) => {
                 holder.doing = Doing::Dead;
                 self.deaths += 1;

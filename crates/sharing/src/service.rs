@@ -84,7 +84,6 @@ impl State {
             }
             (ServiceStep::Free, Service::Folded(holder) | Service::Recalled(holder)) => {
                 self.words[holder] = 0;
-                self.holders[holder].has_released = false;
                 self.granted = None;
                 self.service = Service::Free;
             }

@@ -70,8 +70,6 @@ pub struct Holder {
     pub lane: Vec<Record>,
     /// Writes that it has begun.
     pub begun: u8,
-    /// It gave its lease back.
-    pub has_released: bool,
 }
 
 /// What the service has in mind, and what it closes just now.
@@ -128,14 +126,8 @@ pub struct State {
 impl State {
     /// Nobody has done anything.
     pub fn new(bounds: &Bounds) -> State {
-        let holder = Holder {
-            doing: Doing::Idle,
-            generation: 0,
-            buffer: None,
-            lane: Vec::new(),
-            begun: 0,
-            has_released: false,
-        };
+        let holder =
+            Holder { doing: Doing::Idle, generation: 0, buffer: None, lane: Vec::new(), begun: 0 };
         State {
             holders: [holder.clone(), holder],
             words: [0; HOLDERS],
