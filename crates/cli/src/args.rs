@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use nearside::SliceSpec;
 
 use crate::{
-    bench, calibrate, cat, check, cp, df, ls, manual, mkdir, mv, region, resilver, rm, scrub, set,
-    size, stat, stats, tier, top, topology, tree, whereis,
+    bench, calibrate, cat, check, cp, df, ls, manual, mkdir, mv, region, resilver, rm, scrub,
+    served, set, size, stat, stats, stop, tier, top, topology, tree, whereis,
 };
 
 /// Files on persistent memory: a pool of slices, one for each NUMA node, mounted for every program.
@@ -41,7 +41,11 @@ pub enum Command {
     /// Make a pool.
     Format(FormatArgs),
     /// Mount a pool on a directory.
-    Mount(MountArgs),
+    Mount(served::MountArgs),
+    /// Own a pool for all processes that attach to it.
+    Serve(served::ServeArgs),
+    /// End the service of a pool; returns when everything is checkpointed and the server has gone.
+    Stop(stop::StopArgs),
     /// Unmount; returns when everything is checkpointed and the server has gone.
     Umount(UmountArgs),
     /// Replace the server of a mount by another version while its files are in use.
@@ -174,87 +178,6 @@ fn log_line(text: &str) -> Result<u32, String> {
     }
 }
 
-/// Arguments of `mount`.
-#[derive(Clone, Debug, Args)]
-#[command(after_help = "\
-Examples:
-  nearside mount /data/pool /mnt/near
-  nearside mount /data/pool /mnt/near --foreground    until Ctrl-C
-  nearside mount /data/pool /mnt/near --read-only --memory 2G
-  nearside mount /data/pool /mnt/near --metrics 127.0.0.1:9399    for Prometheus
-
-The log goes to POOL/nearside.log, the process ids of the keeper and of its server to
-POOL/nearside.pid. SIGTERM to either unmounts cleanly. NEARSIDE_LOG=debug tells of each call
-that is refused, too, NEARSIDE_LOG=trace of every call. Over
-POOL/nearside.sock the server answers the pool's owner and root: nearside stats, top, info, df and
-check ask there. With --metrics it answers GET /metrics of everybody who can reach the address,
-without a password.")]
-pub struct MountArgs {
-    /// Directory of the pool.
-    pub pool: PathBuf,
-    /// Directory to mount it on; must be empty.
-    pub dir: PathBuf,
-    /// Stay in the foreground and log to stderr.
-    #[arg(long)]
-    pub foreground: bool,
-    /// Refuse every change.
-    #[arg(long)]
-    pub read_only: bool,
-    /// Let other users in, each with the rights that files give them; root's mounts always do, for
-    /// others it takes user_allow_other in /etc/fuse.conf.
-    #[arg(long)]
-    pub allow_other: bool,
-    /// Threads that serve requests [default: two for each CPU].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub threads: Option<u16>,
-    /// Memory that caches may use [default: an eighth of the machine's].
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
-    pub memory: Option<u64>,
-    /// Workers of each slice, who copy large pieces for callers on other nodes; 0: none [default:
-    /// by the node's CPUs].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=256))]
-    pub workers: Option<u16>,
-    /// Write blocks back to the capacity tier when more than so many percent of a slice are in use
-    /// [default: 30].
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=90))]
-    pub write_back_at: Option<u8>,
-    /// Memory of each node for blocks of the capacity tier [default: a quarter of --memory, shared
-    /// by the nodes].
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
-    pub tier_cache: Option<u64>,
-    /// Answer GET /metrics there, in the text format of Prometheus.
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub metrics: Option<std::net::SocketAddr>,
-    /// This is the keeper in the background, started by `nearside mount`; it reports on stdout.
-    #[arg(long, hide = true, conflicts_with = "foreground")]
-    pub as_keeper: bool,
-    /// This is the server, started by its keeper, to whom its stdin leads.
-    #[arg(long, hide = true, conflicts_with_all = ["foreground", "as_keeper"])]
-    pub as_server: bool,
-}
-
-/// Which of the processes of a mount this is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// The one that was asked to mount.
-    Command,
-    /// The keeper in the background.
-    Keeper,
-    /// The server.
-    Server,
-}
-
-impl MountArgs {
-    /// Which process of the mount these arguments are for.
-    pub fn part(&self) -> Part {
-        match (self.as_keeper, self.as_server) {
-            (true, _) => Part::Keeper,
-            (false, true) => Part::Server,
-            (false, false) => Part::Command,
-        }
-    }
-}
-
 /// Arguments of `umount`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -324,6 +247,8 @@ mod tests {
              --durability process --log 16M --log-line 256 --data-copies 2",
             "nearside mount POOL DIR --foreground --read-only --threads 3 --memory 1G",
             "nearside mount POOL DIR --metrics 127.0.0.1:9399 --allow-other",
+            "nearside serve POOL --mount DIR --socket /run/s --socket-mode 600 --memory 1G",
+            "nearside stop POOL",
             "nearside top POOL --every 5",
             "nearside topology --json",
             "nearside completions zsh",
@@ -369,6 +294,8 @@ mod tests {
             "nearside x",
             "nearside calibrate POOL --seconds 61",
             "nearside mount POOL DIR --metrics 9399",
+            "nearside mount POOL DIR --socket /run/s",
+            "nearside serve POOL --socket-mode 888",
             "nearside stats DIR --every 0",
             "nearside format P --size 1G --data-copies 3",
             "nearside resilver POOL --onto /dev/dax1.0",

@@ -10,9 +10,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::args::MountArgs;
 use crate::error::{self, Error, Result};
 use crate::progress::Bar;
+use crate::served::Served;
 use crate::{keeper, output, own_file};
 
 /// Said when the mount answers.
@@ -21,7 +21,7 @@ const READY: &str = "ready";
 pub const LOG_NAME: &str = "nearside.log";
 
 /// Starts a keeper and waits until its mount answers.
-pub fn start(args: &MountArgs) -> Result<()> {
+pub fn start(args: &Served) -> Result<()> {
     let log = args.pool.join(LOG_NAME);
     if own_file::slices_open_to_others(&args.pool) > 0 {
         let pool = args.pool.display();
@@ -71,7 +71,7 @@ fn wait_ready(mut child: Child, log: &Path) -> Result<()> {
 }
 
 /// Is the keeper in the background: keeps until the end, reporting the start on stdout.
-pub fn keep(args: &MountArgs) -> Result<()> {
+pub fn keep(args: &Served) -> Result<()> {
     // Started through /proc/self/exe, it would be called "exe" in ps and in messages.
     if let Err(errno) = nix::sys::prctl::set_name(c"nearside-keeper") {
         output::complain(&format!("prctl: {errno}"));

@@ -46,6 +46,7 @@ mod rm;
 mod sample;
 mod screen;
 mod scrub;
+mod served;
 mod server;
 mod server_lock;
 mod set;
@@ -54,6 +55,7 @@ mod signals;
 mod size;
 mod stat;
 mod stats;
+mod stop;
 mod tier;
 mod top;
 mod topology;
@@ -90,6 +92,8 @@ fn run(command: &Command) -> Result<(), Error> {
     match command {
         Command::Format(args) => format::run(args),
         Command::Mount(args) => mount::run(args),
+        Command::Serve(args) => mount::run_service(args),
+        Command::Stop(args) => stop::run(args),
         Command::Umount(args) => umount::run(args),
         Command::Upgrade(args) => upgrade::run(args),
         Command::Info(args) => info::run(args),

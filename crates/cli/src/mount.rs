@@ -1,25 +1,41 @@
-//! `nearside mount`: starts a keeper with a server on a pool and returns when its files are there.
+//! `nearside mount` and `nearside serve`: start a keeper with a server on a pool, and return when
+//! its files are there, or processes can attach.
 
 use std::path::{Path, PathBuf};
 
-use crate::args::{MountArgs, Part};
 use crate::error::{self, Error, Result};
+use crate::served::{MountArgs, Part, ServeArgs, Served};
 use crate::server_lock::{ServerLock, Watch};
 use crate::{daemon, keeper, log, output, place, server};
 
 /// Mounts a pool.
 pub fn run(args: &MountArgs) -> Result<()> {
-    match args.part() {
+    serve(Served::mounted(args.clone()))
+}
+
+/// Serves a pool to processes that attach to it.
+pub fn run_service(args: &ServeArgs) -> Result<()> {
+    serve(Served::attached(args.clone()))
+}
+
+fn serve(mut served: Served) -> Result<()> {
+    match served.serving.part() {
         Part::Command => {}
-        Part::Keeper => return daemon::keep(args),
-        Part::Server => return server::run(args),
+        Part::Keeper => return daemon::keep(&served),
+        Part::Server => return server::run(&served),
     }
     log::judge()?;
-    let pool = args.pool.canonicalize().map_err(error::io(&args.pool))?;
-    let dir = settle(&pool, &args.dir)?;
-    ServerLock::refuse_if_served(&pool)?;
-    let args = MountArgs { pool, dir, ..args.clone() };
-    if args.foreground { keeper::run(&args, || Ok(())) } else { daemon::start(&args) }
+    served.pool = served.pool.canonicalize().map_err(error::io(&served.pool))?;
+    served.dir = served.dir.map(|dir| settle(&served.pool, &dir)).transpose()?;
+    if let Some(socket) = served.attaching.as_mut().and_then(|it| it.socket.as_mut()) {
+        // the server has another directory than this process
+        *socket = std::path::absolute(&*socket).map_err(error::io(socket))?;
+    }
+    ServerLock::refuse_if_served(&served.pool)?;
+    match served.serving.foreground {
+        true => keeper::run(&served, || Ok(())),
+        false => daemon::start(&served),
+    }
 }
 
 /// The directory to mount on, cleared of the mount of a server that died.

@@ -1,19 +1,20 @@
-//! The server: holds a pool open and its mount alive, until it is unmounted, told to end, or told
-//! to stop for the next server.
+//! The server: holds a pool open, its mount alive and its socket open for processes, until it is
+//! unmounted, told to end, or told to stop for the next server.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use nearside::{OpenOptions, Pool};
 use nearside_fuse::{Connection, Mount, MountOptions, Unmounter};
 
-use crate::args::MountArgs;
 use crate::control;
 use crate::error::{self, Error, Result};
 use crate::keeper::channel::{Channel, ToKeeper, ToServer};
 use crate::own_file;
+use crate::served::Served;
 use crate::server_lock::ServerLock;
 use crate::signals::Signals;
 use crate::{log, place};
@@ -47,7 +48,7 @@ enum End {
 }
 
 /// Is the server that a keeper started.
-pub fn run(args: &MountArgs) -> Result<()> {
+pub fn run(args: &Served) -> Result<()> {
     log::start();
     if let Err(errno) = nix::sys::prctl::set_name(c"nearside") {
         tracing::warn!("prctl: {errno}");
@@ -77,7 +78,7 @@ pub fn run(args: &MountArgs) -> Result<()> {
 }
 
 struct Server<'a> {
-    args: &'a MountArgs,
+    args: &'a Served,
     keeper: Channel,
     /// The pool's lock, where the pool has one and the keeper is gone.
     lock: Option<ServerLock>,
@@ -87,11 +88,14 @@ struct Server<'a> {
 impl Server<'_> {
     /// Serves until the end.
     fn run(&mut self, start: Start, signals: Signals) -> Result<()> {
-        let taken = start.connection.map(connection_of).transpose()?;
-        let pool = open(self.args, taken.as_ref())?;
+        let takes_over = start.connection.is_some();
+        let taken = match self.args.dir {
+            Some(_) => start.connection.map(connection_of).transpose()?,
+            None => None,
+        };
+        let pool = Arc::new(open(self.args, taken.as_ref())?);
         // Before the mount: a port that is taken leaves none behind. But a mount that is there is
         // worth more than answers.
-        let takes_over = taken.is_some();
         let served = match answer(&pool, self.args, start.lock.is_some(), takes_over) {
             Err(error) if !takes_over => Err(error),
             answering => {
@@ -112,16 +116,59 @@ impl Server<'_> {
 
     fn serve(
         &mut self,
-        pool: &Pool,
+        pool: &Arc<Pool>,
         taken: Option<Connection>,
         lock: Option<OwnedFd>,
         signals: Signals,
     ) -> Result<End> {
+        // Before the mount: nothing has to be taken away where the socket cannot be made.
+        let service = attach(pool, self.args)?;
+        let mount = match &self.args.dir {
+            Some(dir) => Some(self.mount(pool, dir, taken)?),
+            None => None,
+        };
+        if mount.is_none() {
+            self.tell(&ToKeeper::Keep, &[]);
+        }
+        let (events, inbox) = channel();
+        let handles = mount.as_ref().map(|mount| (mount.unmounter(), mount.leaver()));
+        let (unmounter, leaver) = handles.unzip();
+        let failed =
+            |error: std::io::Error| Error::Server(format!("cannot start a thread: {error}"));
+        let for_signals = events.clone();
+        signals
+            .forward(move |signal| {
+                // The receiver is gone only when the server is.
+                let _ = for_signals.send(Event::Signal(signal.as_str()));
+            })
+            .map_err(failed)?;
+        listen(&self.keeper, events.clone()).map_err(failed)?;
+        // its sender has to live on where there is no mount
+        let events = match mount {
+            Some(mount) => watch(mount, events).map_err(failed).map(|()| None)?,
+            None => Some(events),
+        };
+        self.tell(&ToKeeper::Ready, &[]);
+        self.is_ready = true;
+        let end = self.until_end(&inbox, unmounter.as_ref(), lock)?;
+        drop((events, service));
+        if let End::HandedOver = end {
+            // What the log holds by now is the next server's to replay.
+            if let Err(error) = pool.fs().checkpoint() {
+                tracing::warn!("checkpoint: {error}");
+            }
+            leaver.inspect(|leaver| leaver.leave());
+        }
+        Ok(end)
+    }
+
+    /// Mounts the pool on `dir`, or takes the mount over.
+    fn mount(&self, pool: &Pool, dir: &Path, taken: Option<Connection>) -> Result<Mount> {
         let options = options(self.args);
         let is_new = taken.is_none();
         let connection = match taken {
             Some(connection) => connection,
-            None => nearside_fuse::connect(&self.args.dir, &options)?,
+            None => nearside_fuse::connect(dir, &options)?,
         };
         let (device, state) = connection.descriptors();
         self.tell(&ToKeeper::Keep, &[device, state]);
@@ -136,37 +183,14 @@ impl Server<'_> {
             true => tracing::info!(dir = %dir.display(), "mounted"),
             false => tracing::info!(dir = %dir.display(), "took the mount over"),
         }
-        let (events, inbox) = channel();
-        let (unmounter, leaver) = (mount.unmounter(), mount.leaver());
-        let failed =
-            |error: std::io::Error| Error::Server(format!("cannot start a thread: {error}"));
-        let for_signals = events.clone();
-        signals
-            .forward(move |signal| {
-                // The receiver is gone only when the server is.
-                let _ = for_signals.send(Event::Signal(signal.as_str()));
-            })
-            .map_err(failed)?;
-        listen(&self.keeper, events.clone()).map_err(failed)?;
-        watch(mount, events).map_err(failed)?;
-        self.tell(&ToKeeper::Ready, &[]);
-        self.is_ready = true;
-        let end = self.until_end(&inbox, &unmounter, lock)?;
-        if let End::HandedOver = end {
-            // What the log holds by now is the next server's to replay.
-            if let Err(error) = pool.fs().checkpoint() {
-                tracing::warn!("checkpoint: {error}");
-            }
-            leaver.leave();
-        }
-        Ok(end)
+        Ok(mount)
     }
 
     /// Waits for the end: an unmount by anybody, or a signal and what follows from it.
     fn until_end(
         &mut self,
         inbox: &Receiver<Event>,
-        unmounter: &Unmounter,
+        unmounter: Option<&Unmounter>,
         mut lock: Option<OwnedFd>,
     ) -> Result<End> {
         let mut deadline: Option<Instant> = None;
@@ -182,6 +206,10 @@ impl Server<'_> {
             match event {
                 Ok(Event::Ended(outcome)) => return Ok(outcome.map(|()| End::Unmounted)?),
                 Ok(Event::Signal(name)) => {
+                    let Some(unmounter) = unmounter else {
+                        tracing::info!("{name}: ending");
+                        return Ok(End::Unmounted);
+                    };
                     tracing::info!("{name}: unmounting");
                     // A second signal means: now.
                     let grace = if deadline.is_some() { Duration::ZERO } else { GRACE };
@@ -198,9 +226,10 @@ impl Server<'_> {
                     if deadline.is_some_and(|at| Instant::now() < at) =>
                 {
                     // The last file may have been closed.
-                    let _ = unmounter.unmount();
+                    let _ = unmounter.map(Unmounter::unmount);
                 }
                 Err(RecvTimeoutError::Timeout) if !cut => {
+                    let Some(unmounter) = unmounter else { return Ok(End::Unmounted) };
                     tracing::warn!("files are still open; cutting the connection");
                     if let Err(error) = unmounter.detach() {
                         tracing::warn!("{error}");
@@ -251,14 +280,15 @@ impl Server<'_> {
     }
 }
 
-fn options(args: &MountArgs) -> MountOptions {
+fn options(args: &Served) -> MountOptions {
     let usual = MountOptions::default();
     MountOptions {
-        read_only: args.read_only,
-        threads: args.threads.map(usize::from),
-        allow_other: usual.allow_other || args.allow_other,
+        read_only: args.serving.read_only,
+        threads: args.serving.threads.map(usize::from),
+        allow_other: usual.allow_other || args.serving.allow_other,
         trusted: own_file::is_roots_alone(&args.pool),
-        sole_door: true,
+        // attached processes change files behind the kernel's back
+        sole_door: args.attaching.is_none(),
         source: place::source(&args.pool),
         ..usual
     }
@@ -266,19 +296,29 @@ fn options(args: &MountArgs) -> MountOptions {
 
 /// Answers questions about the pool while it is mounted. `may_listen`: nobody else can be the
 /// pool's server. `may_wait`: the port of the metrics may come later.
-fn answer(
-    pool: &Pool,
-    args: &MountArgs,
-    may_listen: bool,
-    may_wait: bool,
-) -> Result<control::Server> {
-    let subject = control::Subject::new(pool.fs().clone(), args.pool.clone(), args.dir.clone());
-    control::Server::start(&args.pool, subject, args.metrics, may_listen, may_wait).map_err(
+fn answer(pool: &Pool, args: &Served, may_listen: bool, may_wait: bool) -> Result<control::Server> {
+    let subject = control::Subject::new(
+        pool.fs().clone(),
+        args.pool.clone(),
+        args.dir.clone().unwrap_or_default(),
+    );
+    control::Server::start(&args.pool, subject, args.serving.metrics, may_listen, may_wait).map_err(
         |error| {
-            let asked = args.metrics.map_or_else(String::new, |it| format!(" (--metrics {it})"));
+            let asked =
+                args.serving.metrics.map_or_else(String::new, |it| format!(" (--metrics {it})"));
             Error::Server(format!("cannot answer questions about the pool{asked}: {error}"))
         },
     )
+}
+
+/// Lets processes attach, if they may.
+fn attach(pool: &Arc<Pool>, args: &Served) -> Result<Option<::server::Service>> {
+    let (Some(path), Some(attaching)) = (args.socket(), &args.attaching) else { return Ok(None) };
+    let options = ::server::Options { mode: attaching.socket_mode, ..::server::Options::default() };
+    let service = ::server::Service::start(pool.clone(), &path, &options)
+        .map_err(|error| Error::Server(error.to_string()))?;
+    tracing::info!(socket = %path.display(), "processes can attach");
+    Ok(Some(service))
 }
 
 /// Takes a mount away that nobody serves.
@@ -296,13 +336,13 @@ fn connection_of(kept: Vec<OwnedFd>) -> Result<Connection> {
 }
 
 /// Opens the pool and logs what it is.
-fn open(args: &MountArgs, taken: Option<&Connection>) -> Result<Pool> {
+fn open(args: &Served, taken: Option<&Connection>) -> Result<Pool> {
     let options = OpenOptions {
-        read_only: args.read_only,
-        memory_bytes: args.memory,
-        workers: args.workers,
-        write_back_percent: args.write_back_at,
-        tier_cache_bytes: args.tier_cache,
+        read_only: args.serving.read_only,
+        memory_bytes: args.serving.memory,
+        workers: args.serving.workers,
+        write_back_percent: args.serving.write_back_at,
+        tier_cache_bytes: args.serving.tier_cache,
         ..OpenOptions::default()
     };
     let started = Instant::now();

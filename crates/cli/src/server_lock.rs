@@ -158,6 +158,12 @@ impl Watch {
         own_file::open(&path(pool), OpenOptions::new().read(true)).ok().map(|file| Watch { file })
     }
 
+    /// The process that ends it when it is told to: the keeper, or a server without one.
+    pub fn process(&self) -> Option<rustix::process::Pid> {
+        let number = process_of(&self.file)?.parse().ok()?;
+        rustix::process::Pid::from_raw(number)
+    }
+
     /// Whether a server runs. One that is being killed is waited for: the kernel takes it apart in
     /// its own time, and until then it is neither here nor gone.
     pub fn is_served(&self) -> bool {

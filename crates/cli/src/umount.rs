@@ -66,26 +66,27 @@ fn clear(dir: &Path, mounted: &Path) -> Result<()> {
     Ok(())
 }
 
-fn told(pool: &Path, end: std::io::Result<End>) -> Result<()> {
+/// How the server of a pool ended, for who waited.
+pub fn told(pool: &Path, end: std::io::Result<End>) -> Result<()> {
     let pool = pool.display();
     match end {
         Ok(End::Closed) => Ok(()),
         Ok(End::Failed(reason)) => Err(Error::Server(format!(
-            "unmounted, but closing the pool failed: {reason}; see {pool}/nearside.log"
+            "ended, but closing the pool failed: {reason}; see {pool}/nearside.log"
         ))),
         Ok(End::Untold) => {
             output::complain(&format!(
-                "unmounted; there was no room in {pool} to say how the server ended: \
+                "ended; there was no room in {pool} to say how the server ended: \
                  nearside check tells"
             ));
             Ok(())
         }
         Ok(End::Died) => Err(Error::Server(format!(
-            "unmounted, but the server died before it had closed {pool}; the next mount recovers \
+            "ended, but the server died before it had closed {pool}; the next mount recovers \
              every acknowledged change; see {pool}/nearside.log"
         ))),
-        Err(error) => Err(Error::Server(format!(
-            "unmounted, but cannot wait for the server of {pool}: {error}"
-        ))),
+        Err(error) => {
+            Err(Error::Server(format!("ended, but cannot wait for the server of {pool}: {error}")))
+        }
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::bytes::Bytes;
 use crate::error::{Error, Result};
+use crate::rights::{Access, Caller, Owned};
 use smallvec::SmallVec;
 
 /// Name of the list that decides about access.
@@ -129,6 +130,32 @@ impl Acl {
             entry.permissions = shift.map_or(entry.permissions, |shift| mode >> shift & 7);
         }
         self
+    }
+
+    /// Whether the list of `it` gives the caller this right: the first entry that is about it
+    /// decides, among those of its groups any that gives all of it.
+    pub(crate) fn allows(&self, caller: &Caller, it: &Owned, want: Access) -> bool {
+        let gives = |permissions: u16| want.bits() & !permissions == 0;
+        let mask = self.entries.iter().find(|entry| entry.tag == MASK);
+        let masked = mask.map_or(7, |mask| mask.permissions);
+        let mut in_group = false;
+        for entry in &self.entries {
+            match entry.tag {
+                USER_OBJ if caller.uid() == it.uid => return gives(entry.permissions),
+                USER if caller.uid() == entry.id => return gives(entry.permissions & masked),
+                GROUP_OBJ | GROUP => {
+                    let group = if entry.tag == GROUP { entry.id } else { it.gid };
+                    let applies = caller.is_in(group);
+                    in_group |= applies;
+                    if applies && gives(entry.permissions) {
+                        return gives(masked);
+                    }
+                }
+                OTHER => return !in_group && gives(entry.permissions),
+                _ => {}
+            }
+        }
+        false
     }
 
     /// The list that a new inode gets from this default, when `mode` is asked for: no class gets

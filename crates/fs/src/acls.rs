@@ -1,6 +1,6 @@
 //! Access control lists of inodes: set, kept in step with the permission bits, handed on.
 //!
-//! Who may do what is for the kernel to decide; here it is kept true that
+//! Who may do what is decided elsewhere (`rights.rs`, or the kernel); here it is kept true that
 //! - the access list and the permission bits say the same, and change in one record;
 //! - a list that says no more than the bits is not stored;
 //! - what is made in a directory with a default list has its lists from birth.
@@ -10,6 +10,7 @@ use crate::core::{Core, damaged_value};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, Meta};
 use crate::keys;
+use crate::rights::Caller;
 use crate::types::{Creation, FileKind, XattrMode};
 use crate::xattr::{XattrChange, Xattrs, check_mode};
 use std::sync::Arc;
@@ -32,10 +33,10 @@ impl Core {
     pub(crate) fn change_acl(
         &self,
         inode: &Arc<Inode>,
-        name: &[u8],
-        value: Option<&[u8]>,
+        (name, value): (&[u8], Option<&[u8]>),
         mode: XattrMode,
         in_group: bool,
+        caller: Option<&Caller>,
     ) -> Result<()> {
         let acl = value.map(Acl::decode).transpose()?.flatten();
         if inode.kind == FileKind::Symlink {
@@ -52,6 +53,8 @@ impl Core {
             if meta.gone {
                 return Err(Error::NotFound);
             }
+            self.permit_xattr(caller, inode, &mut meta, name)?;
+            let in_group = in_group && caller.is_none_or(|caller| caller.has_group(meta.gid));
             let xattrs = self.xattrs(inode, &mut meta)?;
             if acl.is_none() && !xattrs.values.contains_key(name) {
                 return Ok(());
@@ -118,7 +121,7 @@ fn inherit_list(dir: &Inode, xattrs: &Xattrs, kind: FileKind, by: &Creation) -> 
 }
 
 /// The list of this name.
-fn list(inode: &Inode, xattrs: &Xattrs, name: &[u8]) -> Result<Option<Acl>> {
+pub(crate) fn list(inode: &Inode, xattrs: &Xattrs, name: &[u8]) -> Result<Option<Acl>> {
     let Some((number, value)) = xattrs.values.get(name) else { return Ok(None) };
     // it was checked when it was set
     Acl::decode(value).map_err(|_| damaged_value(&keys::key(inode.ino, keys::XATTR, number << 8)))

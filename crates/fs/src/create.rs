@@ -13,6 +13,7 @@ use crate::item;
 use crate::keys;
 use crate::layout::Layout;
 use crate::namespace::{Touched, check_directory, check_name};
+use crate::rights::{self, Access, Caller, Owned};
 use crate::short_name::ShortName;
 use crate::tickets;
 use crate::types::{
@@ -58,6 +59,7 @@ impl Core {
         name: &[u8],
         node: NewNode<'_>,
         by: Creation,
+        caller: Option<&Caller>,
     ) -> Result<Attr> {
         check_name(name)?;
         let kind = kind_of(node)?;
@@ -69,6 +71,7 @@ impl Core {
             if self.find(&dir, &mut meta, name)?.is_some() {
                 return Err(Error::Exists);
             }
+            let by = self.permit_birth(caller, (&dir, &mut meta), node, by)?;
             self.check_room()?;
             if kind == FileKind::Directory && meta.links >= DIRECTORY_LINKS_MAX {
                 return Err(Error::TooManyLinks);
@@ -76,6 +79,20 @@ impl Core {
             let links = if kind == FileKind::Directory { 2 } else { 1 };
             self.create_in(&dir, &mut meta, name, New { kind, node, by, links, time: now() })
         })
+    }
+
+    /// An error unless the caller may make this in the directory; what becomes of it if so.
+    fn permit_birth(
+        &self,
+        caller: Option<&Caller>,
+        (dir, meta): (&Inode, &mut Meta),
+        node: NewNode<'_>,
+        by: Creation,
+    ) -> Result<Creation> {
+        let Some(asking) = caller else { return Ok(by) };
+        self.permit(caller, dir, meta, Access::NAMES)?;
+        let rdev = if let NewNode::Special(_, rdev) = node { rdev } else { 0 };
+        rights::birth(asking, &Owned::of(dir, meta), (kind_of(node)?, rdev), by)
     }
 
     fn create_in(

@@ -83,6 +83,14 @@ pub enum Error {
         "the pool stopped accepting changes after a failed write: {0}; close and open it again"
     )]
     Poisoned(String),
+    /// What the process that owns the pool said.
+    #[error("{words}")]
+    Elsewhere {
+        /// Its errno.
+        errno: i32,
+        /// Its words.
+        words: String,
+    },
     /// The pool below said no.
     #[error(transparent)]
     Pool(#[from] std::sync::Arc<pool::Error>),
@@ -119,6 +127,7 @@ impl Error {
             Error::RegionMemory => libc::EFAULT,
             Error::Interrupted => libc::EINTR,
             Error::Damaged(_) | Error::Poisoned(_) => libc::EIO,
+            Error::Elsewhere { errno, .. } => *errno,
             Error::Pool(error) => error.errno(),
         }
     }

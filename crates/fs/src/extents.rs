@@ -75,7 +75,7 @@ impl FileSystem {
     /// written anew.
     pub fn set_layout(&self, ino: Ino, layout: Layout) -> Result<()> {
         let change = SetAttr { layout: Some(layout), ..SetAttr::default() };
-        self.core.setattr(ino, &change).map(drop)
+        self.core.setattr(ino, &change, None).map(drop)
     }
 
     /// Some extents of a file from `offset` on, at most `max`, and where to go on; nowhere at its

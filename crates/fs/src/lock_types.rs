@@ -27,7 +27,7 @@ pub struct LockOwner {
 }
 
 /// What becomes of a range.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Serialize, serde::Deserialize)]
 pub enum LockKind {
     /// Shared with other readers.
     Read,

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, Meta};
 use crate::item;
 use crate::keys;
+use crate::rights::{Access, Caller};
 use crate::short_name::ShortName;
 use crate::types::{Attr, FileKind, Ino, LINKS_MAX, NAME_BYTES_MAX, SYMLINK_BYTES_MAX, Timestamp};
 use ::locks::RwLockWriteGuard;
@@ -103,12 +104,19 @@ impl Core {
     }
 
     /// Gives `ino` one more name.
-    pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
+    pub fn link(
+        &self,
+        ino: Ino,
+        parent: Ino,
+        name: &[u8],
+        caller: Option<&Caller>,
+    ) -> Result<Attr> {
         check_name(name)?;
         let name = self.name(name);
         let dir = self.inode(parent)?;
         let inode = self.inode(ino)?;
         if inode.kind == FileKind::Directory {
+            self.permit_unlocked(caller, &dir, Access::NAMES)?;
             return Err(Error::NotPermitted("a directory has one name"));
         }
         if dir.kind != FileKind::Directory {
@@ -125,6 +133,7 @@ impl Core {
             if self.find(&dir, &mut meta, name)?.is_some() {
                 return Err(Error::Exists);
             }
+            self.permit(caller, &dir, &mut meta, Access::NAMES)?;
             if own.links >= LINKS_MAX {
                 return Err(Error::TooManyLinks);
             }

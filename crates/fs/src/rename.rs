@@ -8,6 +8,7 @@ use crate::inode::Inode;
 use crate::item;
 use crate::keys;
 use crate::namespace::{Locked, Touched, check_directory, check_name, lock_all};
+use crate::rights::Caller;
 use crate::short_name::ShortName;
 use crate::slot::Freed;
 use crate::types::{Attr, DIRECTORY_LINKS_MAX, FileKind, Ino, RenameMode, Timestamp};
@@ -31,6 +32,7 @@ impl Core {
         from: (Ino, &[u8]),
         to: (Ino, &[u8]),
         mode: RenameMode,
+        caller: Option<&Caller>,
     ) -> Result<Option<Attr>> {
         for name in [from.1, to.1] {
             match name {
@@ -43,7 +45,7 @@ impl Core {
             // directories move one at a time, so that no two moves make a circle together
             let _moves = self.moves.lock();
             loop {
-                if let Some(result) = self.try_rename(from, to, mode) {
+                if let Some(result) = self.try_rename(from, to, mode, caller) {
                     return result;
                 }
             }
@@ -62,6 +64,7 @@ impl Core {
         from: (Ino, Name<'_>),
         to: (Ino, Name<'_>),
         mode: RenameMode,
+        caller: Option<&Caller>,
     ) -> Option<Result<Option<Attr>>> {
         let (from, to) = match (self.end(from), self.end(to)) {
             (Ok(from), Ok(to)) => (from, to),
@@ -91,6 +94,10 @@ impl Core {
             if now != end.found.as_ref().map(|(cookie, inode)| (*cookie, inode.ino)) {
                 return None;
             }
+        }
+        let (dirs, other) = ((&*from.dir, &*to.dir), (replaced.as_deref(), exchange));
+        if let Err(error) = self.permit_rename(caller, &mut locked, dirs, &moved, other) {
+            return Some(Err(error));
         }
         // under the locks: an entry may have come into the directory that is to be replaced
         if let (false, Some(other)) = (exchange, &replaced)
@@ -139,7 +146,6 @@ impl Core {
             if circle {
                 return Err(Error::NotEmpty);
             }
-            check_removable(other, is_dir(moved))?;
         }
         Ok(true)
     }

@@ -2,9 +2,11 @@
 
 use crate::core::{Core, now};
 use crate::error::{Error, Result};
-use crate::inode::Inode;
+use crate::inode::{Inode, Meta};
 use crate::item;
 use crate::keys;
+use crate::request;
+use crate::rights::{Caller, Owned, settle};
 use crate::types::{Attr, FileKind, Ino, SetAttr};
 use pool::{KIND_CHANGE, RecordBuffer};
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use std::sync::atomic::Ordering;
 
 impl Core {
     /// Changes attributes; truncates or extends.
-    pub fn setattr(&self, ino: Ino, change: &SetAttr) -> Result<Attr> {
+    pub fn setattr(&self, ino: Ino, change: &SetAttr, caller: Option<&Caller>) -> Result<Attr> {
         let inode = self.inode(ino)?;
         match (change.size, inode.kind) {
             (Some(_), FileKind::Directory) => return Err(Error::IsDirectory),
@@ -25,17 +27,38 @@ impl Core {
         }
         self.change(|| {
             let _range = change.size.map(|_| inode.ranges.lock(0, u64::MAX));
-            self.set(&inode, change)
+            let mut meta = inode.meta.write();
+            let settled = caller.map(|asking| settle(asking, &Owned::of(&inode, &meta), change));
+            match settled.transpose()? {
+                Some(settled) => self.set(&inode, &mut meta, &settled),
+                None => self.set(&inode, &mut meta, change),
+            }
         })
     }
 
-    fn set(&self, inode: &Arc<Inode>, change: &SetAttr) -> Result<Attr> {
-        let mut meta = inode.meta.write();
+    /// Takes the set-id bits away that a change of content by this caller does.
+    pub(crate) fn drop_set_id(&self, inode: &Arc<Inode>, caller: &Caller) -> Result<()> {
+        let dropped = |meta: &Meta| Owned::of(inode, meta).after_write(caller);
+        if dropped(&inode.meta.read()).is_none() {
+            return Ok(());
+        }
+        // it comes before the change that was asked for
+        request::repeatable(|| {
+            self.change(|| {
+                let mut meta = inode.meta.write();
+                let mode = dropped(&meta);
+                let change = SetAttr { mode, ..SetAttr::default() };
+                if mode.is_some() { self.set(inode, &mut meta, &change).map(drop) } else { Ok(()) }
+            })
+        })
+    }
+
+    fn set(&self, inode: &Arc<Inode>, meta: &mut Meta, change: &SetAttr) -> Result<Attr> {
         if meta.gone {
             return Err(Error::NotFound);
         }
         let time = now();
-        let mut stored = inode.stored(&meta);
+        let mut stored = inode.stored(meta);
         stored.mode = change.mode.unwrap_or(stored.mode) & 0o7777;
         stored.uid = change.uid.unwrap_or(stored.uid);
         stored.gid = change.gid.unwrap_or(stored.gid);
@@ -49,7 +72,7 @@ impl Core {
         stored.layout = change.layout.unwrap_or(stored.layout);
         let acl = match change.mode {
             Some(_) if inode.kind != FileKind::Symlink => {
-                self.acl_with_mode(inode, &mut meta, stored.mode)?
+                self.acl_with_mode(inode, meta, stored.mode)?
             }
             _ => None,
         };
@@ -71,13 +94,13 @@ impl Core {
             inode.layout.store(stored.layout.code(), Ordering::Relaxed);
             inode.changed.store(time, Ordering::Relaxed);
             self.mark_dirty(inode);
-            acl.into_iter().for_each(|acl| self.take_over(acl, &mut meta));
+            acl.into_iter().for_each(|acl| self.take_over(acl, meta));
         };
         match change.size {
             Some(size) => self.truncate(inode, size, &mut record, publish)?,
             None => self.log(&mut record, &[inode], publish)?,
         }
-        Ok(inode.attr(&meta))
+        Ok(inode.attr(meta))
     }
 }
 

@@ -149,7 +149,7 @@ impl FileSystem {
 
     /// Changes attributes, truncates or extends.
     pub fn setattr(&self, ino: Ino, change: &SetAttr) -> Result<Attr> {
-        self.core.setattr(ino, change)
+        self.core.setattr(ino, change, None)
     }
 
     /// Makes a new inode named `name` in `parent`.
@@ -160,18 +160,18 @@ impl FileSystem {
         node: NewNode<'_>,
         by: Creation,
     ) -> Result<Attr> {
-        self.core.create(parent, name, node, by)
+        self.core.create(parent, name, node, by, None)
     }
 
     /// Removes a name that is not a directory's. Returns what is left of the inode if that was its
     /// last name: its attributes, with no link.
     pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<Option<Attr>> {
-        self.core.remove(parent, name, false)
+        self.core.remove(parent, name, false, None)
     }
 
     /// Removes an empty directory; returns what is left of it.
     pub fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<Option<Attr>> {
-        self.core.remove(parent, name, true)
+        self.core.remove(parent, name, true, None)
     }
 
     /// Renames, in one atomic step. Returns what is left of what was replaced, if that was its last
@@ -182,12 +182,12 @@ impl FileSystem {
         to: (Ino, &[u8]),
         mode: RenameMode,
     ) -> Result<Option<Attr>> {
-        self.core.rename(from, to, mode)
+        self.core.rename(from, to, mode, None)
     }
 
     /// Gives `ino` (not a directory) one more name, but none to one that lost its last name.
     pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
-        self.core.link(ino, parent, name)
+        self.core.link(ino, parent, name, None)
     }
 
     /// Target of a symbolic link.
@@ -296,7 +296,7 @@ impl FileSystem {
 
     /// Value of an extended attribute.
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        self.core.getxattr(ino, name)
+        self.core.getxattr(ino, name, None)
     }
 
     /// Sets an extended attribute. The lists of acl(5) are attributes in the kernel's format; the
@@ -315,12 +315,12 @@ impl FileSystem {
         mode: XattrMode,
         in_group: bool,
     ) -> Result<()> {
-        self.core.change_xattr(ino, name, Some(value), mode, in_group)
+        self.core.change_xattr(ino, (name, Some(value)), mode, in_group, None)
     }
 
     /// Removes an extended attribute.
     pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
-        self.core.change_xattr(ino, name, None, XattrMode::Replace, true)
+        self.core.change_xattr(ino, (name, None), XattrMode::Replace, true, None)
     }
 
     /// Names of all extended attributes.

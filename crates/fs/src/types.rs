@@ -1,6 +1,7 @@
 //! The words of the file system's interface: inode numbers, attributes, and what a call may ask.
 
 use crate::layout::Layout;
+use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Longest name of a directory entry, bytes.
@@ -19,7 +20,7 @@ pub const LINKS_MAX: u32 = 65_000;
 pub const DIRECTORY_LINKS_MAX: u32 = u32::MAX - 1;
 
 /// The number of an inode: unique in its pool, never used again.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Ino(pub u64);
 
 impl Ino {
@@ -28,7 +29,7 @@ impl Ino {
 }
 
 /// Nanoseconds since 1970-01-01 UTC, negative before it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
@@ -62,7 +63,7 @@ impl Timestamp {
 }
 
 /// What an inode is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum FileKind {
     /// A regular file.
@@ -111,7 +112,7 @@ impl FileKind {
 }
 
 /// The attributes of an inode, as `stat` shows them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Attr {
     /// Its number.
     pub ino: Ino,
@@ -187,7 +188,7 @@ pub struct Creation {
 }
 
 /// What rename does when the new name exists.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum RenameMode {
     /// Replace it (rename(2)).
     Replace,
@@ -228,7 +229,7 @@ pub enum Fallocate {
 }
 
 /// Whether `setxattr` may create or replace.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum XattrMode {
     /// Either.
     Any,
@@ -252,7 +253,7 @@ pub struct DirEntry {
 }
 
 /// The space of a pool, as `statfs` shows it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatFs {
     /// Bytes of a block.
     pub block_bytes: u32,

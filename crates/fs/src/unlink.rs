@@ -12,6 +12,7 @@ use crate::item;
 use crate::keys;
 use crate::namespace::{Touched, check_directory, check_name, lock_all};
 use crate::request;
+use crate::rights::{Caller, Owned};
 use crate::slot::Freed;
 use crate::types::{Attr, FileKind, Ino, Timestamp};
 use pool::tree::Change;
@@ -55,7 +56,13 @@ impl Core {
 
     /// Removes a name: of a directory if `directory`, else of anything else. Returns what is left
     /// of an inode that lost its last name.
-    pub fn remove(&self, parent: Ino, name: &[u8], directory: bool) -> Result<Option<Attr>> {
+    pub fn remove(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        directory: bool,
+        caller: Option<&Caller>,
+    ) -> Result<Option<Attr>> {
         match name {
             b"." => {
                 return Err(Error::Invalid("the directory itself cannot be removed from inside"));
@@ -81,6 +88,8 @@ impl Core {
                 if ino != inode.ino {
                     continue;
                 }
+                let owned = Owned::of(&inode, &own);
+                self.permit_removal(caller, (&dir, &mut meta), owned)?;
                 check_removable(&inode, directory)?;
                 return self.remove_entry(&dir, &mut meta, cookie, &inode, &mut own);
             }
@@ -248,10 +257,14 @@ impl NameLoss {
 }
 
 pub(crate) fn check_removable(inode: &Inode, directory: bool) -> Result<()> {
+    check_kind(inode, directory)?;
+    if directory && Core::entries(inode) > 0 { Err(Error::NotEmpty) } else { Ok(()) }
+}
+
+pub(crate) fn check_kind(inode: &Inode, directory: bool) -> Result<()> {
     match (inode.kind == FileKind::Directory, directory) {
         (true, false) => Err(Error::IsDirectory),
         (false, true) => Err(Error::NotDirectory),
-        (true, true) if Core::entries(inode) > 0 => Err(Error::NotEmpty),
         _ => Ok(()),
     }
 }

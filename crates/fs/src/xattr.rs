@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, Meta};
 use crate::item;
 use crate::keys;
+use crate::rights::{self, Caller, Owned};
 use crate::types::{Ino, Timestamp, XATTR_BYTES_MAX, XattrMode};
 use pool::tree::{Change, Key};
 use pool::{KIND_CHANGE, RecordBuffer};
@@ -98,9 +99,14 @@ impl Core {
     }
 
     /// Value of an attribute.
-    pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+    pub fn getxattr(&self, ino: Ino, name: &[u8], caller: Option<&Caller>) -> Result<Vec<u8>> {
         let inode = self.inode(ino)?;
         let mut meta = inode.meta.write();
+        if let Some(asking) = caller
+            && let Some(want) = rights::to_get(asking, &Owned::of(&inode, &meta), name)?
+        {
+            self.permit(caller, &inode, &mut meta, want)?;
+        }
         let xattrs = self.xattrs(&inode, &mut meta)?;
         xattrs.values.get(name).map(|(_, value)| value.clone()).ok_or(Error::NoAttribute)
     }
@@ -116,10 +122,10 @@ impl Core {
     pub fn change_xattr(
         &self,
         ino: Ino,
-        name: &[u8],
-        value: Option<&[u8]>,
+        (name, value): (&[u8], Option<&[u8]>),
         mode: XattrMode,
         in_group: bool,
+        caller: Option<&Caller>,
     ) -> Result<()> {
         if name.is_empty() || name.len() > 255 {
             return Err(Error::Invalid("an attribute's name has 1 to 255 bytes"));
@@ -129,17 +135,33 @@ impl Core {
         }
         let inode = self.inode(ino)?;
         if name == acl::ACCESS || name == acl::DEFAULT {
-            return self.change_acl(&inode, name, value, mode, in_group);
+            return self.change_acl(&inode, (name, value), mode, in_group, caller);
         }
         self.change(|| {
             let mut meta = inode.meta.write();
             if meta.gone {
                 return Err(Error::NotFound);
             }
+            self.permit_xattr(caller, &inode, &mut meta, name)?;
             check_mode(self.xattrs(&inode, &mut meta)?, name, mode)?;
             let bits = meta.mode;
             self.log_xattr(&inode, &mut meta, name, value, bits)
         })
+    }
+
+    /// An error unless the caller may set or remove the attribute of the inode, which is locked.
+    pub(crate) fn permit_xattr(
+        &self,
+        caller: Option<&Caller>,
+        inode: &Inode,
+        meta: &mut Meta,
+        name: &[u8],
+    ) -> Result<()> {
+        let Some(asking) = caller else { return Ok(()) };
+        match rights::to_set(asking, &Owned::of(inode, meta), name)? {
+            Some(want) => self.permit(caller, inode, meta, want),
+            None => Ok(()),
+        }
     }
 
     /// Logs and takes over one attribute, with the permission bits.

@@ -8,20 +8,25 @@ use std::time::SystemTime;
 use fs::{Error as FsError, Ino, SetAttr, Timestamp, XattrMode};
 
 use crate::names::at;
+use crate::pool_door::{Door, Owned};
 use crate::walk::{Last, find};
 use crate::{Metadata, Pool, Result};
 
 impl Pool {
     /// Attributes of what `path` leads to, symbolic links followed.
     pub fn metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
-        self.own()?;
-        Ok(Metadata(find(&self.fs, path.as_ref(), Last::Follow)?))
+        match &self.door {
+            Door::Owned(owned) => owned.metadata(path.as_ref(), Last::Follow),
+            Door::Attached(attached) => attached.metadata(path.as_ref(), true),
+        }
     }
 
     /// Attributes of what `path` names, a symbolic link's own if it is one.
     pub fn symlink_metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
-        self.own()?;
-        Ok(Metadata(find(&self.fs, path.as_ref(), Last::Keep)?))
+        match &self.door {
+            Door::Owned(owned) => owned.metadata(path.as_ref(), Last::Keep),
+            Door::Attached(attached) => attached.metadata(path.as_ref(), false),
+        }
     }
 
     /// Sets the permission bits (`07777` at most).
@@ -30,7 +35,12 @@ impl Pool {
         if mode > 0o7777 {
             return Err(at(path)(FsError::Invalid("permission bits are at most 07777")));
         }
-        self.change(path, &SetAttr { mode: Some(mode), ..SetAttr::default() })
+        match &self.door {
+            Door::Owned(owned) => {
+                owned.change(path, &SetAttr { mode: Some(mode), ..SetAttr::default() })
+            }
+            Door::Attached(attached) => attached.set_permissions(path, mode),
+        }
     }
 
     /// Sets owner and group; `None` leaves one as it is.
@@ -40,7 +50,11 @@ impl Pool {
         uid: Option<u32>,
         gid: Option<u32>,
     ) -> Result<()> {
-        self.change(path.as_ref(), &SetAttr { uid, gid, ..SetAttr::default() })
+        let path = path.as_ref();
+        match &self.door {
+            Door::Owned(owned) => owned.change(path, &SetAttr { uid, gid, ..SetAttr::default() }),
+            Door::Attached(attached) => attached.set_owner(path, uid, gid),
+        }
     }
 
     /// Sets the times of the last read and of the last change of content; `None` leaves one as it
@@ -51,12 +65,11 @@ impl Pool {
         accessed: Option<SystemTime>,
         modified: Option<SystemTime>,
     ) -> Result<()> {
-        let change = SetAttr {
-            accessed: accessed.map(Timestamp::from_system_time),
-            modified: modified.map(Timestamp::from_system_time),
-            ..SetAttr::default()
-        };
-        self.change(path.as_ref(), &change)
+        let path = path.as_ref();
+        match &self.door {
+            Door::Owned(owned) => owned.set_times(path, accessed, modified),
+            Door::Attached(attached) => attached.set_times(path, accessed, modified),
+        }
     }
 
     /// Value of the extended attribute `name`, if it is there.
@@ -65,12 +78,10 @@ impl Pool {
         path: impl AsRef<Path>,
         name: impl AsRef<OsStr>,
     ) -> Result<Option<Vec<u8>>> {
-        let path = path.as_ref();
-        let ino = self.inode(path)?;
-        match self.fs.getxattr(ino, name.as_ref().as_bytes()) {
-            Ok(value) => Ok(Some(value)),
-            Err(FsError::NoAttribute) => Ok(None),
-            Err(error) => Err(at(path)(error)),
+        let (path, name) = (path.as_ref(), name.as_ref());
+        match &self.door {
+            Door::Owned(owned) => owned.xattr(path, name),
+            Door::Attached(attached) => attached.xattr(path, name),
         }
     }
 
@@ -82,33 +93,82 @@ impl Pool {
         value: &[u8],
         mode: XattrMode,
     ) -> Result<()> {
-        let path = path.as_ref();
-        let ino = self.inode(path)?;
-        self.fs.setxattr(ino, name.as_ref().as_bytes(), value, mode).map_err(at(path))
+        let (path, name) = (path.as_ref(), name.as_ref());
+        match &self.door {
+            Door::Owned(owned) => {
+                let ino = owned.inode(path)?;
+                owned.checked().setxattr(ino, name.as_bytes(), value, mode).map_err(at(path))
+            }
+            Door::Attached(attached) => attached.set_xattr(path, name, value, mode),
+        }
     }
 
     /// Removes the extended attribute `name`.
     pub fn remove_xattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<()> {
-        let path = path.as_ref();
-        let ino = self.inode(path)?;
-        self.fs.removexattr(ino, name.as_ref().as_bytes()).map_err(at(path))
+        let (path, name) = (path.as_ref(), name.as_ref());
+        match &self.door {
+            Door::Owned(owned) => {
+                let ino = owned.inode(path)?;
+                owned.checked().removexattr(ino, name.as_bytes()).map_err(at(path))
+            }
+            Door::Attached(attached) => attached.remove_xattr(path, name),
+        }
     }
 
     /// Names of all extended attributes.
     pub fn list_xattrs(&self, path: impl AsRef<Path>) -> Result<Vec<OsString>> {
         let path = path.as_ref();
-        let names = self.fs.listxattr(self.inode(path)?).map_err(at(path))?;
-        Ok(names.into_iter().map(OsString::from_vec).collect())
+        match &self.door {
+            Door::Owned(owned) => {
+                let names = owned.checked().listxattr(owned.inode(path)?).map_err(at(path))?;
+                Ok(names.into_iter().map(OsString::from_vec).collect())
+            }
+            Door::Attached(attached) => attached.list_xattrs(path),
+        }
+    }
+}
+
+impl Owned {
+    fn metadata(&self, path: &Path, last: Last) -> Result<Metadata> {
+        self.own()?;
+        Ok(Metadata(find(self, path, last)?))
+    }
+
+    fn set_times(
+        &self,
+        path: &Path,
+        accessed: Option<SystemTime>,
+        modified: Option<SystemTime>,
+    ) -> Result<()> {
+        let change = SetAttr {
+            accessed: accessed.map(Timestamp::from_system_time),
+            modified: modified.map(Timestamp::from_system_time),
+            ..SetAttr::default()
+        };
+        if self.caller.is_some() && accessed.is_none() && modified.is_none() {
+            // no right is needed to do nothing
+            return self.inode(path).map(drop);
+        }
+        self.change(path, &change)
+    }
+
+    fn xattr(&self, path: &Path, name: &OsStr) -> Result<Option<Vec<u8>>> {
+        let ino = self.inode(path)?;
+        match self.checked().getxattr(ino, name.as_bytes()) {
+            Ok(value) => Ok(Some(value)),
+            Err(FsError::NoAttribute) => Ok(None),
+            Err(error) => Err(at(path)(error)),
+        }
     }
 
     fn inode(&self, path: &Path) -> Result<Ino> {
         self.own()?;
-        Ok(find(&self.fs, path, Last::Follow)?.ino)
+        Ok(find(self, path, Last::Follow)?.ino)
     }
 
     fn change(&self, path: &Path, change: &SetAttr) -> Result<()> {
         let ino = self.inode(path)?;
-        self.fs.setattr(ino, change).map_err(at(path))?;
+        self.checked().setattr(ino, change).map_err(at(path))?;
         Ok(())
     }
 }

@@ -20,6 +20,9 @@ pub enum Error {
     /// A call on a region, or a transaction, failed.
     #[error(transparent)]
     Region(#[from] region::Error),
+    /// The service, to which this process is attached, cannot be asked.
+    #[error(transparent)]
+    Service(#[from] client::Error),
     /// Symbolic links lead on and on.
     #[error("{}: over 40 symbolic links; look for one that leads back to itself", .0.display())]
     Loop(PathBuf),
@@ -54,6 +57,7 @@ impl Error {
         match self {
             Error::Path { source, .. } | Error::Files(source) => source.errno(),
             Error::Region(error) => error.errno(),
+            Error::Service(error) => error.errno(),
             Error::Loop(_) => libc::ELOOP,
             Error::PathTooLong => libc::ENAMETOOLONG,
             Error::Forked { .. } => libc::EPERM,

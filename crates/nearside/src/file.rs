@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use fs::{Error as FsError, Fallocate, FileSystem, Handle, SetAttr};
+use fs::{Caller, Error as FsError, Fallocate, FileSystem, Handle};
 
+use crate::attached::{AttachedFile, owners_alone};
+use crate::pool_door::Owned;
 use crate::{Error, Metadata, OpenFlags, Result, owner};
 
 /// Bytes that are copied at once between two pools.
@@ -38,20 +40,45 @@ const COPY_BYTES: u64 = 1 << 20;
 /// ```
 #[derive(Clone, Debug)]
 pub struct File {
-    pub(crate) fs: Arc<FileSystem>,
-    pub(crate) handle: Arc<Handle>,
+    pub(crate) open: Open,
     pub(crate) flags: OpenFlags,
 }
 
+/// Where it is open.
+#[derive(Clone, Debug)]
+pub(crate) enum Open {
+    /// In this process.
+    Here(OpenHere),
+    /// In the process that owns the pool.
+    There(Arc<AttachedFile>),
+}
+
+/// A file of a pool that this process has open.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenHere {
+    pub(crate) fs: Arc<FileSystem>,
+    pub(crate) handle: Arc<Handle>,
+    /// For whom it was opened; his rights were looked at then.
+    caller: Option<Arc<Caller>>,
+}
+
 impl File {
-    pub(crate) fn new(fs: Arc<FileSystem>, handle: Arc<Handle>, flags: OpenFlags) -> File {
-        File { fs, handle, flags }
+    pub(crate) fn here(pool: &Owned, handle: Arc<Handle>, flags: OpenFlags) -> File {
+        let (fs, caller) = (pool.fs.clone(), pool.caller.clone());
+        File { open: Open::Here(OpenHere { fs, handle, caller }), flags }
+    }
+
+    pub(crate) fn there(file: AttachedFile, flags: OpenFlags) -> File {
+        File { open: Open::There(Arc::new(file)), flags }
     }
 
     /// Reads at `offset`; returns the bytes read, fewer than asked for only at the end.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
         self.need(self.flags.read, "reading")?;
-        Ok(self.fs.read(&self.handle, offset, buffer)?)
+        match &self.open {
+            Open::Here(file) => Ok(file.fs.read(&file.handle, offset, buffer)?),
+            Open::There(file) => file.read_at(buffer, offset),
+        }
     }
 
     /// Fills `buffer` from `offset` on, or fails with [`Error::UnexpectedEnd`].
@@ -67,7 +94,13 @@ impl File {
     /// up between two atomic pieces.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
         self.need(self.flags.write, "writing")?;
-        Ok(self.fs.write(&self.handle, offset, data)?)
+        match &self.open {
+            Open::Here(file) => {
+                file.drop_set_id(data.len() as u64)?;
+                Ok(file.fs.write(&file.handle, offset, data)?)
+            }
+            Open::There(file) => file.write_at(data, offset),
+        }
     }
 
     /// Writes all of `data` at `offset`, or fails; on failure a first part may have been written.
@@ -86,7 +119,13 @@ impl File {
     /// data went.
     pub fn append(&self, data: &[u8]) -> Result<u64> {
         self.need(self.flags.changes(), "appending")?;
-        Ok(self.fs.append(&self.handle, data)?)
+        match &self.open {
+            Open::Here(file) => {
+                file.drop_set_id(data.len() as u64)?;
+                Ok(file.fs.append(&file.handle, data)?)
+            }
+            Open::There(file) => file.append(data),
+        }
     }
 
     /// Copies `bytes` from `offset` on to `to`, at `to_offset` there; returns the bytes copied,
@@ -116,9 +155,16 @@ impl File {
     pub fn copy_to(&self, offset: u64, to: &File, to_offset: u64, bytes: u64) -> Result<u64> {
         self.need(self.flags.read, "reading")?;
         to.need(to.flags.write, "writing")?;
-        if Arc::ptr_eq(&self.fs, &to.fs) {
-            let (source, target) = ((&*self.handle, offset), (&*to.handle, to_offset));
-            return Ok(self.fs.copy(source, target, bytes)?);
+        match (&self.open, &to.open) {
+            (Open::Here(from), Open::Here(to)) if Arc::ptr_eq(&from.fs, &to.fs) => {
+                to.drop_set_id(bytes)?;
+                let (source, target) = ((&*from.handle, offset), (&*to.handle, to_offset));
+                return Ok(from.fs.copy(source, target, bytes)?);
+            }
+            (Open::There(from), Open::There(to)) if from.attached().is(to.attached()) => {
+                return from.copy_to(offset, to, to_offset, bytes);
+            }
+            _ => {}
         }
         let mut buffer = vec![0; bytes.min(COPY_BYTES) as usize];
         let mut done = 0;
@@ -147,58 +193,128 @@ impl File {
     /// Cuts the file to `bytes`, or extends it with zeros that occupy no space.
     pub fn set_len(&self, bytes: u64) -> Result<()> {
         self.need(self.flags.write, "writing")?;
-        let change = SetAttr { size: Some(bytes), ..SetAttr::default() };
-        self.fs.setattr(self.handle.ino(), &change)?;
-        Ok(())
+        match &self.open {
+            Open::Here(file) => {
+                file.fs.for_caller(file.caller.as_deref()).resize(&file.handle, bytes)?;
+                Ok(())
+            }
+            Open::There(file) => file.set_len(bytes),
+        }
     }
 
     /// Everything that was written to the file before is durable when this returns. Only the
     /// `sync` domain needs it; elsewhere every write is durable when it returns.
     pub fn sync(&self) -> Result<()> {
         self.own()?;
-        Ok(self.fs.fsync(&self.handle)?)
+        match &self.open {
+            Open::Here(file) => Ok(file.fs.fsync(&file.handle)?),
+            Open::There(file) => file.sync(),
+        }
     }
 
     /// Frees a range, which reads as zeros from then on; the size stays.
     pub fn punch_hole(&self, offset: u64, bytes: u64) -> Result<()> {
         self.need(self.flags.write, "writing")?;
-        Ok(self.fs.fallocate(&self.handle, Fallocate::PunchHole, offset, bytes)?)
+        match &self.open {
+            Open::Here(file) => file.fallocate(Fallocate::PunchHole, offset, bytes),
+            Open::There(file) => file.punch_hole(offset, bytes),
+        }
     }
 
     /// Reserves space for a range, extending the size if the range ends beyond it.
     pub fn allocate(&self, offset: u64, bytes: u64) -> Result<()> {
         self.need(self.flags.write, "writing")?;
-        let mode = Fallocate::Allocate { keep_size: false };
-        Ok(self.fs.fallocate(&self.handle, mode, offset, bytes)?)
+        match &self.open {
+            Open::Here(file) => {
+                file.fallocate(Fallocate::Allocate { keep_size: false }, offset, bytes)
+            }
+            Open::There(file) => file.allocate(offset, bytes),
+        }
     }
 
     /// Offset of the first data at or after `offset`; ENXIO when there is none.
     pub fn seek_data(&self, offset: u64) -> Result<u64> {
-        self.own()?;
-        Ok(self.fs.seek(&self.handle, offset, true)?)
+        self.seek(offset, true)
     }
 
     /// Offset of the first hole at or after `offset`; the end of the file counts as one.
     pub fn seek_hole(&self, offset: u64) -> Result<u64> {
-        self.own()?;
-        Ok(self.fs.seek(&self.handle, offset, false)?)
+        self.seek(offset, false)
     }
 
     /// Attributes.
     pub fn metadata(&self) -> Result<Metadata> {
         self.own()?;
-        Ok(Metadata(self.fs.getattr(self.handle.ino())?))
+        match &self.open {
+            Open::Here(file) => Ok(Metadata(file.fs.getattr(file.handle.ino())?)),
+            Open::There(file) => file.metadata(),
+        }
+    }
+
+    fn seek(&self, offset: u64, to_data: bool) -> Result<u64> {
+        self.own()?;
+        match &self.open {
+            Open::Here(file) => Ok(file.fs.seek(&file.handle, offset, to_data)?),
+            Open::There(file) => file.seek(offset, to_data),
+        }
+    }
+
+    /// The engine's handle of it, for doors that do not speak paths.
+    ///
+    /// # Errors
+    /// This process is attached, and has no engine.
+    pub fn handle(&self) -> Result<&Arc<Handle>> {
+        Ok(&self.open_here()?.handle)
+    }
+
+    /// The file, if this process has its pool open.
+    pub(crate) fn open_here(&self) -> Result<&OpenHere> {
+        match &self.open {
+            Open::Here(file) => Ok(file),
+            Open::There(_) => Err(owners_alone()),
+        }
+    }
+
+    /// Whether it may be read; an error if not.
+    pub fn check_readable(&self) -> Result<()> {
+        self.need(self.flags.read, "reading")
+    }
+
+    /// Whether it may be written at any offset; an error if not.
+    pub fn check_writable(&self) -> Result<()> {
+        self.need(self.flags.write, "writing")
     }
 
     /// Refuses a forked child.
     #[inline]
     pub(crate) fn own(&self) -> Result<()> {
-        owner::check(&self.fs)
+        match &self.open {
+            Open::Here(file) => owner::check(&file.fs),
+            Open::There(file) => file.own(),
+        }
     }
 
     /// The same, and whoever did not open the file for this.
     pub(crate) fn need(&self, allowed: bool, what: &'static str) -> Result<()> {
         self.own()?;
         if allowed { Ok(()) } else { Err(Error::NotOpenedFor(what)) }
+    }
+}
+
+impl OpenHere {
+    fn fallocate(&self, mode: Fallocate, offset: u64, bytes: u64) -> Result<()> {
+        self.drop_set_id(bytes)?;
+        Ok(self.fs.fallocate(&self.handle, mode, offset, bytes)?)
+    }
+
+    /// What a write of that many bytes by the file's caller does to its mode.
+    #[inline]
+    fn drop_set_id(&self, bytes: u64) -> Result<()> {
+        match &self.caller {
+            Some(caller) if bytes > 0 => {
+                Ok(self.fs.for_caller(Some(caller)).drop_set_id(&self.handle)?)
+            }
+            _ => Ok(()),
+        }
     }
 }

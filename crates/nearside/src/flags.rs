@@ -1,6 +1,6 @@
 //! How a file is to be opened.
 
-use fs::Error as FsError;
+use fs::{Access, Error as FsError};
 
 /// How [`Pool::open_file`](crate::Pool::open_file) opens a file; works like
 /// [`std::fs::OpenOptions`].
@@ -81,6 +81,15 @@ impl OpenFlags {
     /// Whether the file may be changed.
     pub(crate) fn changes(&self) -> bool {
         self.write || self.append
+    }
+
+    /// What the file's permissions must allow.
+    pub(crate) fn access(&self) -> Access {
+        match (self.read, self.changes()) {
+            (true, true) => Access::READ.and(Access::WRITE),
+            (false, true) => Access::WRITE,
+            _ => Access::READ,
+        }
     }
 
     /// Refuses combinations that make no sense.

@@ -30,13 +30,18 @@
 //! # }
 //! ```
 //!
-//! What this is not: it checks no permission bits, for the process owns the pool and could read
-//! its bytes anyway (the mount checks them); it has no working directory and no umask; it does
-//! not share a pool with a forked child: a child gets [`Error::Forked`] (EPERM) from every call,
-//! and what it inherited can be dropped there without harm.
+//! The process that owns the pool may do everything: it could read the bytes anyway. For others it
+//! acts through [`Pool::for_caller`]: permission bits, owners and access lists are checked there as
+//! Linux checks them (the mount has the kernel do it).
+//!
+//! What this is not: it has no working directory and no umask; it does not share a pool with a
+//! forked child: a child gets [`Error::Forked`] (EPERM) from every call, and what it inherited can
+//! be dropped there without harm.
 #![forbid(unsafe_code)]
 
+mod attached;
 mod attributes;
+mod caller;
 mod error;
 mod file;
 mod flags;
@@ -50,12 +55,13 @@ mod read_dir;
 mod regions;
 mod walk;
 
+pub use client::Error as ServiceError;
 pub use error::{Error, Result};
 pub use file::File;
 pub use flags::OpenFlags;
 pub use fs::{
-    self as files, CheckReport, FileKind, FileSystem, Finding, LockKind, Process, RenameMode,
-    Repair, RepairReport, Resilvered, ScrubReport, XattrMode,
+    self as files, Caller, CheckReport, FileKind, FileSystem, Finding, LockKind, Process,
+    RenameMode, Repair, RepairReport, Resilvered, ScrubReport, XattrMode,
 };
 pub use metadata::Metadata;
 pub use pool::{
@@ -68,6 +74,9 @@ pub use region::{
     Error as RegionError, Faults, Isolation, Region, Regions, RegionsInfo,
     Settings as RegionSettings, Transaction,
 };
+
+/// What the socket of a pool's service is called in the pool's directory.
+pub const ATTACH_SOCKET: &str = wire::SOCKET_NAME;
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

@@ -3,8 +3,9 @@
 use std::ops::{Bound, RangeBounds};
 use std::sync::mpsc::channel;
 
-use fs::{Error as FsError, LockChange, LockClass, LockKind};
+use fs::{Error as FsError, LockChange, LockClass, LockDone, LockKind, LockTicket};
 
+use crate::file::{Open, OpenHere};
 use crate::{File, Result};
 
 /// Locks are advice: they keep nobody from reading or writing. They hold against every door, so
@@ -40,32 +41,57 @@ impl File {
     /// may be changed. EDEADLK when the wait could not end because the holder waits, maybe through
     /// others, for this file.
     pub fn lock(&self, kind: LockKind, range: impl RangeBounds<u64>) -> Result<()> {
-        let change = self.lock_change(kind, range)?;
-        let (tell, told) = channel();
-        // nobody listens any more only where this thread is gone
-        let done = move |result| tell.send(result).unwrap_or(());
-        self.fs.lock_wait(self.handle.ino(), &change, Box::new(done));
-        let granted = told.recv().unwrap_or(Err(FsError::Interrupted));
-        Ok(granted?)
+        match &self.open {
+            Open::Here(_) => {
+                let (tell, told) = channel();
+                // nobody listens any more only where this thread is gone
+                let done = move |result| tell.send(result).unwrap_or(());
+                self.lock_then(kind, range, Box::new(done))?;
+                let granted = told.recv().unwrap_or(Err(FsError::Interrupted));
+                Ok(granted?)
+            }
+            Open::There(file) => file.lock(kind, self.bounds(kind, range)?, true).map(drop),
+        }
+    }
+
+    /// The same for who cannot wait: `done` is told how the wait ended, maybe before this returns.
+    /// The wait can be cancelled by [`FileSystem::cancel_lock`](fs::FileSystem::cancel_lock).
+    ///
+    /// # Errors
+    /// As above; and this process is attached, and has no engine.
+    pub fn lock_then(
+        &self,
+        kind: LockKind,
+        range: impl RangeBounds<u64>,
+        done: LockDone,
+    ) -> Result<LockTicket> {
+        let file = self.open_here()?;
+        let change = lock_change(file, kind, self.bounds(kind, range)?);
+        Ok(file.fs.lock_wait(file.handle.ino(), &change, done))
     }
 
     /// The same without waiting: false if another owner's lock is in the way.
     pub fn try_lock(&self, kind: LockKind, range: impl RangeBounds<u64>) -> Result<bool> {
-        let change = self.lock_change(kind, range)?;
-        match self.fs.lock(self.handle.ino(), &change) {
-            Ok(()) => Ok(true),
-            Err(FsError::Locked) => Ok(false),
-            Err(error) => Err(error.into()),
+        let bounds = self.bounds(kind, range)?;
+        match &self.open {
+            Open::Here(file) => {
+                match file.fs.lock(file.handle.ino(), &lock_change(file, kind, bounds)) {
+                    Ok(()) => Ok(true),
+                    Err(FsError::Locked) => Ok(false),
+                    Err(error) => Err(error.into()),
+                }
+            }
+            Open::There(file) => file.lock(kind, bounds, false),
         }
     }
 
     /// Lets go of bytes, locked or not.
     pub fn unlock(&self, range: impl RangeBounds<u64>) -> Result<()> {
-        let change = self.lock_change(LockKind::Unlock, range)?;
-        Ok(self.fs.lock(self.handle.ino(), &change)?)
+        self.try_lock(LockKind::Unlock, range).map(drop)
     }
 
-    fn lock_change(&self, kind: LockKind, range: impl RangeBounds<u64>) -> Result<LockChange> {
+    /// First and last byte of a range, which may be locked so.
+    fn bounds(&self, kind: LockKind, range: impl RangeBounds<u64>) -> Result<(u64, u64)> {
         self.own()?;
         match kind {
             LockKind::Read => self.need(self.flags.read, "reading")?,
@@ -82,11 +108,14 @@ impl File {
             Bound::Excluded(behind) => behind.checked_sub(1),
             Bound::Unbounded => Some(u64::MAX),
         };
-        let (Some(start), Some(end)) = (start, end) else {
-            return Err(FsError::Invalid("the range is empty").into());
-        };
-        let owner = self.fs.lock_owner(&self.handle);
-        let pid = std::process::id();
-        Ok(LockChange { class: LockClass::Posix, owner, kind, start, end, pid })
+        match (start, end) {
+            (Some(start), Some(end)) => Ok((start, end)),
+            _ => Err(FsError::Invalid("the range is empty").into()),
+        }
     }
+}
+
+fn lock_change(file: &OpenHere, kind: LockKind, (start, end): (u64, u64)) -> LockChange {
+    let owner = file.fs.lock_owner(&file.handle);
+    LockChange { class: LockClass::Posix, owner, kind, start, end, pid: std::process::id() }
 }

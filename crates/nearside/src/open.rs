@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fs::{Attr, Error as FsError, FileKind, Handle, NewNode, SetAttr};
+use fs::{Attr, Error as FsError, FileKind, Handle, NewNode};
 
 use crate::names::at;
+use crate::pool_door::{Door, Owned};
 use crate::walk::{Last, Located, locate};
 use crate::{File, OpenFlags, Pool, Result};
 
@@ -16,20 +17,11 @@ impl Pool {
     /// Opens the file at `path`, and makes it first if `flags` say so.
     pub fn open_file(&self, path: impl AsRef<Path>, flags: &OpenFlags) -> Result<File> {
         let path = path.as_ref();
-        self.own()?;
         flags.validate().map_err(at(path))?;
-        let last = if flags.create_new { Last::Keep } else { Last::Follow };
-        for _ in 0..OPEN_TRIES_MAX {
-            let found = locate(&self.fs, path, last)?;
-            match self.open_found(&found, flags) {
-                Ok(handle) => return Ok(File::new(self.fs.clone(), handle, *flags)),
-                // The name came or went after the walk: look again.
-                Err(FsError::Exists) if found.attr.is_none() && !flags.create_new => {}
-                Err(FsError::NotFound) if found.attr.is_some() || flags.create => {}
-                Err(error) => return Err(at(path)(error)),
-            }
+        match &self.door {
+            Door::Owned(owned) => owned.open_file(path, flags),
+            Door::Attached(attached) => Ok(File::there(attached.open_file(path, flags)?, *flags)),
         }
-        Err(at(path)(FsError::NotFound))
     }
 
     /// Makes the file at `path`, or empties it; opens it for reading and writing.
@@ -55,6 +47,24 @@ impl Pool {
         let flags = OpenFlags::new().write(true).create(true).truncate(true);
         self.open_file(path, &flags)?.write_all_at(content.as_ref(), 0)
     }
+}
+
+impl Owned {
+    fn open_file(&self, path: &Path, flags: &OpenFlags) -> Result<File> {
+        self.own()?;
+        let last = if flags.create_new { Last::Keep } else { Last::Follow };
+        for _ in 0..OPEN_TRIES_MAX {
+            let found = locate(self, path, last)?;
+            match self.open_found(&found, flags) {
+                Ok(handle) => return Ok(File::here(self, handle, *flags)),
+                // The name came or went after the walk: look again.
+                Err(FsError::Exists) if found.attr.is_none() && !flags.create_new => {}
+                Err(FsError::NotFound) if found.attr.is_some() || flags.create => {}
+                Err(error) => return Err(at(path)(error)),
+            }
+        }
+        Err(at(path)(FsError::NotFound))
+    }
 
     fn open_found(
         &self,
@@ -66,7 +76,9 @@ impl Pool {
             Some(attr) => self.open_existing(attr, flags),
             None if flags.create || flags.create_new => {
                 let by = self.creation(flags.mode);
-                let attr = self.fs.create(found.parent, &found.name, NewNode::File, by)?;
+                let parent = (found.parent, &found.name[..]);
+                let attr = self.checked().create(parent.0, parent.1, NewNode::File, by)?;
+                // whoever makes a file may use it, whatever its permission bits say
                 self.fs.open(attr.ino)
             }
             None => Err(FsError::NotFound),
@@ -83,10 +95,9 @@ impl Pool {
             FileKind::Directory => return Err(FsError::IsDirectory),
             _ => return Err(FsError::Unsupported("only regular files can be opened")),
         }
-        let handle = self.fs.open(attr.ino)?;
+        let handle = self.checked().open(attr.ino, flags.access())?;
         if flags.truncate {
-            let change = SetAttr { size: Some(0), ..SetAttr::default() };
-            self.fs.setattr(attr.ino, &change)?;
+            self.checked().resize(&handle, 0)?;
         }
         Ok(handle)
     }

@@ -3,21 +3,43 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use fs::{CheckReport, FileSystem, Repair, Resilvered, ScrubReport, StatFs, TakeOver};
+use fs::{Caller, CheckReport, FileSystem, Repair, Resilvered, ScrubReport, StatFs, TakeOver};
 use pool::{FormatOptions, OpenOptions, PoolInfo};
 use region::Regions;
 
-use crate::{Result, owner};
+use crate::attached::{Attached, owners_alone};
+use crate::{Error, Result, owner};
 
-/// An open pool. Share it between threads by reference or in an [`Arc`].
+/// An open pool, which this process owns, or to whose owner it is attached. Share it between
+/// threads by reference or in an [`Arc`].
 #[derive(Debug)]
 pub struct Pool {
-    pub(crate) fs: Arc<FileSystem>,
+    pub(crate) door: Door,
     /// Made when the first region is.
     pub(crate) regions: OnceLock<Regions>,
-    /// Owner and group of what this process makes.
+}
+
+/// How its calls are made.
+#[derive(Debug)]
+pub(crate) enum Door {
+    /// By this process, which has it open.
+    Owned(Owned),
+    /// By the process that has it open.
+    Attached(Attached),
+}
+
+/// A pool that this process has open.
+#[derive(Debug)]
+pub(crate) struct Owned {
+    pub(crate) fs: Arc<FileSystem>,
+    /// The user of the process that has it open.
+    pub(crate) process_uid: u32,
+    /// Owner and group of what is made.
     pub(crate) uid: u32,
+    /// See above.
     pub(crate) gid: u32,
+    /// For whom calls are made, and checked.
+    pub(crate) caller: Option<Arc<Caller>>,
 }
 
 impl Pool {
@@ -63,41 +85,94 @@ impl Pool {
         Ok(Pool::owned(FileSystem::take_over_pool(dir.as_ref(), options, asked)?))
     }
 
+    /// Attaches to the service that owns the pool in directory `place`, or that listens at the
+    /// socket `place`. What may be done is what this process's user and groups may.
+    pub fn attach(place: impl AsRef<Path>) -> Result<Pool> {
+        Ok(Pool::behind(Door::Attached(Attached::to(place.as_ref())?)))
+    }
+
+    /// Attaches to the service that owns the pool in directory `dir`; opens it where there is none.
+    pub fn attach_or_open(dir: impl AsRef<Path>, options: &OpenOptions) -> Result<Pool> {
+        match Pool::attach(dir.as_ref()) {
+            Err(Error::Service(client::Error::NoService(_))) => Pool::open_with(dir, options),
+            attached => attached,
+        }
+    }
+
     fn owned(fs: FileSystem) -> Pool {
-        Pool {
+        let uid = nix::unistd::geteuid().as_raw();
+        Pool::behind(Door::Owned(Owned {
             fs: Arc::new(fs),
-            regions: OnceLock::new(),
-            uid: nix::unistd::geteuid().as_raw(),
+            process_uid: uid,
+            uid,
             gid: nix::unistd::getegid().as_raw(),
+            caller: None,
+        }))
+    }
+
+    pub(crate) fn behind(door: Door) -> Pool {
+        Pool { door, regions: OnceLock::new() }
+    }
+
+    /// Whether another process owns the pool, and this one is attached to it.
+    pub fn is_attached(&self) -> bool {
+        matches!(self.door, Door::Attached(_))
+    }
+
+    /// The pool, if this process has it open.
+    pub(crate) fn here(&self) -> Result<&Owned> {
+        match &self.door {
+            Door::Owned(owned) => Ok(owned),
+            Door::Attached(_) => Err(owners_alone()),
         }
     }
 
     /// Checkpoints and closes; calls after this one fail. A pool that is dropped without it
-    /// loses nothing: the next open recovers it from the log.
+    /// loses nothing: the next open recovers it from the log. Of an attached process: what it has
+    /// written is durable.
     ///
     /// Others can open it when the [`Pool`] and every [`File`](crate::File) and
     /// [`ReadDir`](crate::ReadDir) of it are dropped, too.
     pub fn close(&self) -> Result<()> {
-        self.own()?;
-        Ok(self.fs.close()?)
+        match &self.door {
+            Door::Owned(owned) => {
+                owned.rule()?;
+                Ok(owned.fs.close()?)
+            }
+            Door::Attached(attached) => attached.sync(),
+        }
     }
 
-    /// What the pool says about itself; in a forked child, what it said.
+    /// What the pool says about itself; in a forked child, and where the service is gone, what it
+    /// said.
     pub fn info(&self) -> PoolInfo {
-        self.fs.info()
+        match &self.door {
+            Door::Owned(owned) => owned.fs.info(),
+            Door::Attached(attached) => attached.info(),
+        }
     }
 
     /// Folds all changes into the trees and frees the log.
     pub fn checkpoint(&self) -> Result<()> {
-        self.own()?;
-        Ok(self.fs.checkpoint()?)
+        match &self.door {
+            Door::Owned(owned) => {
+                owned.rule()?;
+                Ok(owned.fs.checkpoint()?)
+            }
+            Door::Attached(attached) => attached.checkpoint(),
+        }
     }
 
     /// Everything that was changed before is durable when this returns (needed in the `sync`
     /// domain only).
     pub fn sync(&self) -> Result<()> {
-        self.own()?;
-        Ok(self.fs.sync()?)
+        match &self.door {
+            Door::Owned(owned) => {
+                owned.own()?;
+                Ok(owned.fs.sync()?)
+            }
+            Door::Attached(attached) => attached.sync(),
+        }
     }
 
     /// Verifies all that is stored, while it is in use, and writes damaged copies of metadata again
@@ -108,28 +183,43 @@ impl Pool {
         bytes_per_s: Option<u64>,
         each: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<Option<ScrubReport>> {
-        self.own()?;
-        Ok(self.fs.scrub(bytes_per_s, each)?)
+        let owned = self.here()?;
+        owned.rule()?;
+        Ok(owned.fs.scrub(bytes_per_s, each)?)
     }
 
     /// Brings files of a mirrored pool that were away while it was changed up to date, at once: in
     /// the background that has begun when the pool was opened for writing. `each` is told how many
     /// bytes are done, of how many; it ends the wait by returning false. None if nothing is stale.
     pub fn resilver(&self, each: &mut dyn FnMut(u64, u64) -> bool) -> Result<Option<Resilvered>> {
-        self.own()?;
-        Ok(self.fs.resilver(each))
+        let owned = self.here()?;
+        owned.rule()?;
+        Ok(owned.fs.resilver(each))
     }
 
-    /// Space in blocks, and inodes; in a forked child, as they were.
+    /// Space in blocks, and inodes; in a forked child, as they were, and where the service is gone,
+    /// none.
     pub fn statfs(&self) -> StatFs {
-        self.fs.statfs()
+        match &self.door {
+            Door::Owned(owned) => owned.fs.statfs(),
+            Door::Attached(attached) => attached.statfs().unwrap_or_default(),
+        }
     }
 
-    /// The engine itself, inodes and all, for doors that do not speak paths.
+    /// The engine itself, inodes and all, for doors that do not speak paths. It checks nothing,
+    /// whoever this pool is for; [`FileSystem::for_caller`] does.
+    ///
+    /// # Panics
+    /// In an attached process, which has no engine.
     pub fn fs(&self) -> &Arc<FileSystem> {
-        &self.fs
+        match &self.door {
+            Door::Owned(owned) => &owned.fs,
+            Door::Attached(_) => panic!("an attached process has no engine"),
+        }
     }
+}
 
+impl Owned {
     /// Refuses a forked child.
     #[inline]
     pub(crate) fn own(&self) -> Result<()> {

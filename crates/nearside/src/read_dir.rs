@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use fs::{FileKind, FileSystem, Handle, Ino};
 
+use crate::attached::AttachedDir;
 use crate::{Error, Metadata, Result, owner};
 
 /// Entries that one call to the engine brings.
@@ -46,36 +47,78 @@ impl DirEntry {
 /// meanwhile may or may not be.
 #[derive(Debug)]
 pub struct ReadDir {
-    fs: Arc<FileSystem>,
-    /// Keeps the directory, should somebody remove it meanwhile.
-    handle: Arc<Handle>,
+    source: Source,
     batch: std::vec::IntoIter<DirEntry>,
-    cookie: u64,
     ended: bool,
 }
 
+/// Where entries come from.
+#[derive(Debug)]
+enum Source {
+    Here {
+        fs: Arc<FileSystem>,
+        /// Keeps the directory, should somebody remove it meanwhile.
+        handle: Arc<Handle>,
+        cookie: u64,
+    },
+    There(AttachedDir),
+}
+
+impl DirEntry {
+    pub(crate) fn new(name: OsString, ino: Ino, kind: FileKind) -> DirEntry {
+        DirEntry { name, ino, kind }
+    }
+}
+
 impl ReadDir {
-    pub(crate) fn new(fs: Arc<FileSystem>, handle: Arc<Handle>) -> ReadDir {
-        ReadDir { fs, handle, batch: Vec::new().into_iter(), cookie: 0, ended: false }
+    fn of(source: Source) -> ReadDir {
+        ReadDir { source, batch: Vec::new().into_iter(), ended: false }
+    }
+
+    pub(crate) fn here(fs: Arc<FileSystem>, handle: Arc<Handle>) -> ReadDir {
+        ReadDir::of(Source::Here { fs, handle, cookie: 0 })
+    }
+
+    pub(crate) fn there(directory: AttachedDir) -> ReadDir {
+        ReadDir::of(Source::There(directory))
     }
 
     /// Attributes of the directory itself.
     pub fn metadata(&self) -> Result<Metadata> {
-        owner::check(&self.fs)?;
-        Ok(Metadata(self.fs.getattr(self.handle.ino())?))
+        self.own()?;
+        match &self.source {
+            Source::Here { fs, handle, .. } => Ok(Metadata(fs.getattr(handle.ino())?)),
+            Source::There(directory) => directory.metadata(),
+        }
+    }
+
+    /// Refuses a forked child.
+    fn own(&self) -> Result<()> {
+        match &self.source {
+            Source::Here { fs, .. } => owner::check(fs),
+            Source::There(directory) => directory.own(),
+        }
     }
 
     fn refill(&mut self) -> Result<()> {
-        let mut batch = Vec::with_capacity(BATCH_ENTRIES);
-        let mut cookie = self.cookie;
-        self.fs.readdir(self.handle.ino(), self.cookie, &mut |entry| {
-            cookie = entry.cookie;
-            let name = OsString::from_vec(entry.name.clone());
-            batch.push(DirEntry { name, ino: entry.ino, kind: entry.kind });
-            batch.len() < BATCH_ENTRIES
-        })?;
-        self.ended = batch.len() < BATCH_ENTRIES;
-        self.cookie = cookie;
+        let batch = match &mut self.source {
+            Source::Here { fs, handle, cookie } => {
+                let mut batch = Vec::with_capacity(BATCH_ENTRIES);
+                fs.readdir(handle.ino(), *cookie, &mut |entry| {
+                    *cookie = entry.cookie;
+                    let name = OsString::from_vec(entry.name.clone());
+                    batch.push(DirEntry { name, ino: entry.ino, kind: entry.kind });
+                    batch.len() < BATCH_ENTRIES
+                })?;
+                self.ended = batch.len() < BATCH_ENTRIES;
+                batch
+            }
+            Source::There(directory) => {
+                let batch = directory.next_entries()?;
+                self.ended = batch.is_empty();
+                batch
+            }
+        };
         self.batch = batch.into_iter();
         Ok(())
     }
@@ -85,7 +128,7 @@ impl Iterator for ReadDir {
     type Item = Result<DirEntry>;
 
     fn next(&mut self) -> Option<Result<DirEntry>> {
-        if let Err(error) = owner::check(&self.fs) {
+        if let Err(error) = self.own() {
             self.batch = Vec::new().into_iter();
             return (!std::mem::replace(&mut self.ended, true)).then_some(Err(error));
         }

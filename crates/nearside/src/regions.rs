@@ -30,9 +30,9 @@ impl Pool {
     /// # }
     /// ```
     pub fn map(&self, file: &File, offset: u64, bytes: u64) -> Result<Region> {
-        file.need(file.flags.read, "reading")?;
+        file.check_readable()?;
         let is_writable = file.flags.write;
-        Ok(Region::map_as(self.regions()?, &file.handle, offset, bytes, is_writable)?)
+        Ok(Region::map_as(self.regions()?, file.handle()?, offset, bytes, is_writable)?)
     }
 
     /// Begins a transaction whose reads see what is committed.
@@ -57,8 +57,9 @@ impl Pool {
 
     /// How regions are served from now on: before the first one is mapped.
     pub fn set_region_settings(&self, settings: &Settings) -> Result<()> {
-        self.own()?;
-        let regions = Regions::new(&self.fs, settings)?;
+        let owned = self.here()?;
+        owned.rule()?;
+        let regions = Regions::new(&owned.fs, settings)?;
         match self.regions.set(regions) {
             Ok(()) => Ok(()),
             Err(_) => Err(Error::Files(fs::Error::Invalid("there are regions already"))),
@@ -76,8 +77,9 @@ impl Pool {
             // their calls refuse a forked child themselves
             return Ok(regions);
         }
-        self.own()?;
-        let made = Regions::new(&self.fs, &Settings::default())?;
+        let owned = self.here()?;
+        owned.own()?;
+        let made = Regions::new(&owned.fs, &Settings::default())?;
         // of two that begin at once one is kept
         Ok(self.regions.get_or_init(|| made))
     }

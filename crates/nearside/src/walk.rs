@@ -6,8 +6,9 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use fs::{Attr, Error as FsError, FileKind, FileSystem, Ino};
+use fs::{Attr, Error as FsError, FileKind, FileSystem, ForCaller, Ino};
 
+use crate::pool_door::Owned;
 use crate::{Error, Result};
 
 /// Longest path, bytes (Linux's PATH_MAX without its final NUL).
@@ -38,8 +39,9 @@ impl Located {
     }
 }
 
-/// Walks `path`; everything but its last component must exist.
-pub(crate) fn locate(fs: &FileSystem, path: &Path, last: Last) -> Result<Located> {
+/// Walks `path`; everything but its last component must exist, and every directory on the way be
+/// open to the pool's caller.
+pub(crate) fn locate(pool: &Owned, path: &Path, last: Last) -> Result<Located> {
     let bytes = path.as_os_str().as_bytes();
     if bytes.len() > PATH_BYTES_MAX {
         return Err(Error::PathTooLong);
@@ -51,7 +53,8 @@ pub(crate) fn locate(fs: &FileSystem, path: &Path, last: Last) -> Result<Located
     // "a/" means the directory a, also when a is a link to it.
     let slash_ends = bytes.ends_with(b"/");
     let follow_last = last == Last::Follow || slash_ends;
-    let mut walk = Walk { fs, pending: Vec::new(), links: 0, follow_last };
+    let mut walk =
+        Walk { fs: &pool.fs, checked: pool.checked(), pending: Vec::new(), links: 0, follow_last };
     walk.push(bytes);
     let located = match walk.run() {
         Ok(located) => located,
@@ -67,8 +70,8 @@ pub(crate) fn locate(fs: &FileSystem, path: &Path, last: Last) -> Result<Located
 }
 
 /// Walks `path` to something that must exist.
-pub(crate) fn find(fs: &FileSystem, path: &Path, last: Last) -> Result<Attr> {
-    locate(fs, path, last)?
+pub(crate) fn find(pool: &Owned, path: &Path, last: Last) -> Result<Attr> {
+    locate(pool, path, last)?
         .attr
         .ok_or_else(|| Error::Path { path: path.to_path_buf(), source: FsError::NotFound })
 }
@@ -87,6 +90,7 @@ impl From<FsError> for Stop {
 
 struct Walk<'a> {
     fs: &'a FileSystem,
+    checked: ForCaller<'a>,
     /// Components to come, the next one at the end.
     pending: Vec<Vec<u8>>,
     links: u32,
@@ -106,6 +110,7 @@ impl Walk<'_> {
             if here.kind != FileKind::Directory {
                 return Err(FsError::NotDirectory.into());
             }
+            self.checked.search(here.ino)?;
             if name == b"." {
                 continue;
             }

@@ -5,6 +5,7 @@ use crate::emulated::Emulated;
 use crate::error::Result;
 use crate::state::boot_id;
 use placement::Policy;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
 use topology::Topology;
@@ -148,8 +149,34 @@ impl OpenOptions {
     }
 }
 
+/// One of the names that a pool says about itself: it can be compared, and shown.
+pub type Name = &'static str;
+
+/// The names of domains, media and ways to devices that a pool may say about itself.
+const NAMES: [Name; 13] = [
+    "cpu-cache",
+    "cpu-flush",
+    "sync",
+    "process",
+    "file",
+    "dax",
+    "devdax",
+    "memory",
+    "calls",
+    "calls, page cache",
+    "object store",
+    "io_uring, direct",
+    "io_uring, page cache",
+];
+
+/// A name as another process told it.
+fn known<'de, D: Deserializer<'de>>(from: D) -> std::result::Result<Name, D::Error> {
+    let told = String::deserialize(from)?;
+    Ok(NAMES.into_iter().find(|name| *name == told).unwrap_or("unknown"))
+}
+
 /// What one slice says about itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SliceInfo {
     /// Where it is.
     pub path: PathBuf,
@@ -164,9 +191,11 @@ pub struct SliceInfo {
     /// NUMA node (real or virtual) that it belongs to, if known.
     pub node: Option<u32>,
     /// What it lies on: `file`, `dax`, `devdax` or `memory`.
-    pub medium: &'static str,
+    #[serde(deserialize_with = "known")]
+    pub medium: Name,
     /// Its durability domain: `cpu-cache`, `cpu-flush`, `sync` or `process`.
-    pub domain: &'static str,
+    #[serde(deserialize_with = "known")]
+    pub domain: Name,
     /// Ranges that cannot be read, because the memory fails there: first byte and bytes.
     pub unreadable: Vec<(u64, u64)>,
     /// Its second copy, in a mirrored pool.
@@ -178,7 +207,7 @@ pub struct SliceInfo {
 }
 
 /// What one device of the capacity tier says about itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeviceInfo {
     /// Where it is.
     pub path: String,
@@ -189,7 +218,8 @@ pub struct DeviceInfo {
     /// NUMA node that it is near, if known.
     pub node: Option<u32>,
     /// By which calls it is read and written.
-    pub access: &'static str,
+    #[serde(deserialize_with = "known")]
+    pub access: Name,
     /// Data blocks in all.
     pub blocks: u64,
     /// Data blocks free.
@@ -199,7 +229,7 @@ pub struct DeviceInfo {
 }
 
 /// The second copy of a slice.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct MirrorInfo {
     /// Where it is, if it is there.
     pub path: Option<PathBuf>,
@@ -208,7 +238,7 @@ pub struct MirrorInfo {
 }
 
 /// Whether a second copy can take the first one's place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum MirrorState {
     /// It has all that the first one has.
     Current,
@@ -230,14 +260,15 @@ impl MirrorState {
 }
 
 /// What a pool says about itself.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PoolInfo {
     /// Identity.
     pub uuid: String,
     /// Version of the format on the medium.
     pub format_version: u32,
     /// The pool's domain: that of its weakest slice.
-    pub domain: &'static str,
+    #[serde(deserialize_with = "known")]
+    pub domain: Name,
     /// Generation of the last checkpoint.
     pub generation: u64,
     /// Bytes of log in use.

@@ -1,4 +1,4 @@
-//! Memory that outlives the process that works in it.
+//! Memory that outlives the process that works in it, or that it shares with another.
 //!
 //! It is a memfd: whoever holds a descriptor keeps it, and what a killed process stored in it is
 //! there for the next one. Three things stay true:
@@ -12,11 +12,17 @@
 //! - Areas do not overlap: they are cut off one after the other ([`Cutter`]).
 //!
 //! Nothing here knows what the bytes mean. Whoever takes memory over checks them.
+//!
+//! Memory that two processes share which do not trust each other is something else: [`Shared`].
 
 mod area;
 mod error;
 mod mapping;
+mod peer;
+mod shared;
 
 pub use area::{Area, Cutter};
 pub use error::{Error, Result};
 pub use mapping::{create, map};
+pub use peer::peer_groups;
+pub use shared::{Shared, publish, sleep_at, wake_all};

@@ -24,7 +24,7 @@ pub fn create(name: &str, bytes: u64) -> Result<OwnedFd> {
     Ok(memory)
 }
 
-fn io(call: &'static str) -> impl Fn(Errno) -> Error {
+pub(crate) fn io(call: &'static str) -> impl Fn(Errno) -> Error {
     move |errno| Error::io(call, errno)
 }
 
@@ -51,12 +51,17 @@ pub fn map(memory: BorrowedFd<'_>) -> Result<Cutter> {
     Ok(Cutter::new(Arc::new(mapping(memory)?)))
 }
 
-fn mapping(memory: BorrowedFd<'_>) -> Result<Mapping> {
+/// Refuses what is not sealed as [`create`] does.
+pub(crate) fn is_sealed(memory: BorrowedFd<'_>) -> Result<()> {
     match rustix::fs::fcntl_get_seals(memory) {
-        Ok(seals) if seals.contains(SEALS) => {}
-        Ok(_) | Err(Errno::INVAL) => return Err(Error::Foreign),
-        Err(errno) => return Err(Error::io("F_GET_SEALS", errno)),
+        Ok(seals) if seals.contains(SEALS) => Ok(()),
+        Ok(_) | Err(Errno::INVAL) => Err(Error::Foreign),
+        Err(errno) => Err(Error::io("F_GET_SEALS", errno)),
     }
+}
+
+fn mapping(memory: BorrowedFd<'_>) -> Result<Mapping> {
+    is_sealed(memory)?;
     let lock = lock(memory)?;
     let bytes = lock.metadata().map_err(|error| Error::io("fstat", error))?.len();
     let bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes > 0).ok_or(Error::Foreign)?;

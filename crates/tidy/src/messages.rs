@@ -5,7 +5,9 @@ use crate::{Finding, source::Source};
 /// The page, from the repository's root.
 pub const PAGE: &str = "docs/operations.md";
 /// The crates whose messages people see; the others are tools for those who work on Nearside.
-const CRATES: [&str; 8] = ["pmem", "topology", "pool", "fs", "shm", "nearside", "fuse", "cli"];
+const CRATES: [&str; 11] = [
+    "pmem", "topology", "pool", "fs", "shm", "wire", "client", "nearside", "server", "fuse", "cli",
+];
 /// What a message stands in.
 const OPENINGS: [&str; 5] =
     ["#[error(", "tracing::warn!(", "tracing::error!(", "eprintln!(", "complain("];

@@ -26,9 +26,9 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
-use crate::args::MountArgs;
 use crate::error::{Error, Result};
 use crate::log;
+use crate::served::Served;
 use crate::server_lock::ServerLock;
 use crate::signals::Signals;
 
@@ -44,17 +44,17 @@ pub use process::arguments;
 /// How a service ended, when it did not fail to start.
 type Ending = std::result::Result<(), String>;
 
-/// The keeper of one mount.
+/// The keeper of one pool's servers.
 #[derive(Debug)]
 struct Keeper<'a> {
-    args: &'a MountArgs,
+    args: &'a Served,
     lock: Option<ServerLock>,
     signals: SignalFd,
     door: Option<Door>,
     server: Server,
     version: String,
-    /// What the server wants kept for the next one; nothing until it has mounted.
-    kept: Vec<OwnedFd>,
+    /// What the server wants kept for the next one; `None` until it has mounted, or listens.
+    kept: Option<Vec<OwnedFd>>,
     restarts: Restarts,
     upgrade: Option<Upgrade>,
     /// The program that the running server was started from.
@@ -72,12 +72,12 @@ struct Keeper<'a> {
     failed: Option<String>,
 }
 
-/// Keeps the mount of `args` (both paths canonical) until it ends; calls `ready` when it answers.
-pub fn run(args: &MountArgs, ready: impl FnOnce() -> Result<()>) -> Result<()> {
+/// Keeps what `args` say (paths canonical) served until it ends; calls `ready` when it answers.
+pub fn run(args: &Served, ready: impl FnOnce() -> Result<()>) -> Result<()> {
     log::start();
     let signals = Signals::block().map_err(failed("sigprocmask"))?;
     let signals = signal_descriptor(signals.set()).map_err(failed("signalfd"))?;
-    let lock = ServerLock::take(&args.pool, args.read_only)?;
+    let lock = ServerLock::take(&args.pool, args.serving.read_only)?;
     let door = Door::open(&args.pool)
         .inspect_err(|error| tracing::warn!("{error}; the server cannot be upgraded"))
         .ok();
@@ -90,7 +90,7 @@ pub fn run(args: &MountArgs, ready: impl FnOnce() -> Result<()>) -> Result<()> {
         door,
         server,
         version: String::new(),
-        kept: Vec::new(),
+        kept: None,
         restarts: Restarts::default(),
         upgrade: None,
         program,
@@ -202,7 +202,7 @@ impl Keeper<'_> {
         }
         let mut descriptors: Vec<_> = self.lock.iter().map(AsFd::as_fd).collect();
         if takes_over {
-            descriptors.extend(self.kept.iter().map(AsFd::as_fd));
+            descriptors.extend(self.kept.iter().flatten().map(AsFd::as_fd));
         }
         let message = ToServer::Start { has_lock: self.lock.is_some(), takes_over };
         // One that has died already is met as such.
@@ -241,7 +241,7 @@ impl Keeper<'_> {
                 self.version = version;
                 self.greet();
             }
-            ToKeeper::Keep => self.kept = descriptors,
+            ToKeeper::Keep => self.kept = Some(descriptors),
             ToKeeper::Ready => {
                 self.ready = true;
                 self.restarts.serves(Instant::now());
@@ -269,7 +269,7 @@ impl Keeper<'_> {
             self.greet();
             return Ok(None);
         }
-        if !self.ready || self.ending.is_some() || self.kept.is_empty() {
+        if !self.ready || self.ending.is_some() || self.kept.is_none() {
             return Ok(Some(Err(Error::Server(why))));
         }
         self.restart(&why)

@@ -9,7 +9,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::channel::{Channel, ToKeeper, ToServer};
-use crate::args::MountArgs;
+use crate::served::Served;
 
 /// The program that this process runs, also when another file has its path by now.
 pub const OURSELVES: &str = "/proc/self/exe";
@@ -24,7 +24,7 @@ pub struct Server {
 
 impl Server {
     /// Starts `program` as a server, which then waits for its start.
-    pub fn spawn(program: &Path, args: &MountArgs) -> Result<Server> {
+    pub fn spawn(program: &Path, args: &Served) -> Result<Server> {
         let (channel, theirs) = Channel::pair()?;
         let mut command = Command::new(program);
         command.arg0("nearside").args(arguments(args)).arg("--as-server");
@@ -78,8 +78,21 @@ impl Server {
 }
 
 /// The command line that gives a process the same arguments, whatever its part.
-pub fn arguments(args: &MountArgs) -> Vec<std::ffi::OsString> {
-    let mut list = vec!["mount".into(), args.pool.clone().into(), args.dir.clone().into()];
+pub fn arguments(served: &Served) -> Vec<std::ffi::OsString> {
+    let args = &served.serving;
+    let mut list: Vec<std::ffi::OsString> = match (&served.dir, &served.attaching) {
+        (Some(dir), None) => vec!["mount".into(), served.pool.clone().into(), dir.clone().into()],
+        _ => vec!["serve".into(), served.pool.clone().into()],
+    };
+    if let Some(attaching) = &served.attaching {
+        if let Some(dir) = &served.dir {
+            list.extend(["--mount".into(), dir.clone().into()]);
+        }
+        if let Some(socket) = &attaching.socket {
+            list.extend(["--socket".into(), socket.clone().into()]);
+        }
+        list.push(format!("--socket-mode={:o}", attaching.socket_mode).into());
+    }
     if args.read_only {
         list.push("--read-only".into());
     }
@@ -114,13 +127,23 @@ mod tests {
     use clap::Parser;
 
     #[test]
-    fn a_server_gets_the_arguments_that_mount_got() {
-        let line = "nearside mount /a/pool /b/dir --read-only --allow-other --threads=3 \
-                    --memory=1048576 --workers=0 --write-back-at=45 \
-                    --tier-cache=4096 --metrics=[::1]:9";
-        let cli = Cli::parse_from(line.split(' '));
-        let Command::Mount(args) = cli.command else { panic!("{line}") };
-        let again = arguments(&args).into_iter().map(|word| word.into_string().unwrap());
-        assert_eq!(again.collect::<Vec<_>>().join(" "), line["nearside ".len()..]);
+    fn a_server_gets_the_arguments_that_the_command_got() {
+        let shared = "--read-only --allow-other --threads=3 --memory=1048576 --workers=0 \
+                      --write-back-at=45 --tier-cache=4096 --metrics=[::1]:9";
+        let lines = [
+            "mount /a/pool /b/dir",
+            "serve /a/pool --socket-mode=666",
+            "serve /a/pool --mount /b/dir --socket /run/s --socket-mode=60",
+        ];
+        for line in lines.map(|line| format!("{line} {shared}")) {
+            let cli = Cli::parse_from(std::iter::once("nearside").chain(line.split(' ')));
+            let served = match cli.command {
+                Command::Mount(args) => Served::mounted(args),
+                Command::Serve(args) => Served::attached(args),
+                other => panic!("{other:?}"),
+            };
+            let again = arguments(&served).into_iter().map(|word| word.into_string().unwrap());
+            assert_eq!(again.collect::<Vec<_>>().join(" "), line);
+        }
     }
 }

@@ -109,7 +109,7 @@ impl Keeper<'_> {
             Ok(None) => return self.upgrade = Some(Upgrade { asked, step: Step::Asks }),
             Err(error) => return tracing::warn!(%error, "a request to the keeper"),
         };
-        if self.kept.is_empty() || self.ending.is_some() {
+        if self.kept.is_none() || self.ending.is_some() {
             return refuse(asked, "the mount is starting or ending; try again");
         }
         match Server::spawn(&program, self.args) {

@@ -17,6 +17,7 @@ mod removals;
 mod repairs;
 mod resilvers;
 mod scrubs;
+mod services;
 mod stops;
 mod support;
 mod terminal;

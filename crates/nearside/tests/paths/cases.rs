@@ -1,48 +1,10 @@
 //! Paths on a real pool: where they lead, and what calls on them do.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
-use std::ops::Deref;
 use std::time::{Duration, UNIX_EPOCH};
 
-use nearside::{Error, FileKind, FormatOptions, OpenFlags, Pool, RenameMode, SliceSpec, XattrMode};
+use nearside::{Error, FileKind, OpenFlags, RenameMode, XattrMode};
 
-struct Scratch {
-    pool: Pool,
-    dir: tempfile::TempDir,
-}
-
-impl Deref for Scratch {
-    type Target = Pool;
-
-    fn deref(&self) -> &Pool {
-        &self.pool
-    }
-}
-
-impl Scratch {
-    fn new() -> Scratch {
-        let dir = tempfile::tempdir().unwrap();
-        let options = FormatOptions {
-            slices: vec![SliceSpec::default(); 2],
-            slice_bytes: 32 << 20,
-            process: true,
-            ..FormatOptions::default()
-        };
-        Pool::format(dir.path(), &options).unwrap();
-        let pool = Pool::open(dir.path()).unwrap();
-        Scratch { pool, dir }
-    }
-
-    /// Closes and verifies everything that is stored.
-    fn finish(self) {
-        self.pool.close().unwrap();
-        let Scratch { pool, dir } = self;
-        drop(pool);
-        let report = nearside::check(dir.path()).unwrap();
-        assert!(report.findings.is_empty(), "{:?}", report.findings);
-    }
-}
+use crate::scratch::Scratch;
 
 fn errno<T: std::fmt::Debug>(result: Result<T, Error>) -> i32 {
     result.unwrap_err().errno()
@@ -207,8 +169,9 @@ fn directories_list_every_entry_once_also_while_they_change() {
 fn attributes_and_extended_attributes_are_kept() {
     let pool = Scratch::new();
     pool.write("/f", "x").unwrap();
-    pool.set_permissions("/f", 0o4711).unwrap();
+    // a change of owner may take set-user-id away
     pool.set_owner("/f", Some(3), None).unwrap();
+    pool.set_permissions("/f", 0o4711).unwrap();
     let early = UNIX_EPOCH - Duration::new(1, 200_000_000);
     let late = UNIX_EPOCH + Duration::new(4_000_000_000, 1);
     pool.set_times("/f", Some(early), Some(late)).unwrap();
@@ -265,13 +228,10 @@ fn an_open_file_outlives_its_name_and_a_pool_its_process() {
     assert_eq!(&content, b"still here");
     drop(file);
     pool.write("/kept", "kept").unwrap();
-    let Scratch { pool, dir } = pool;
-    // Dropped, not closed: the next open recovers it from the log.
-    drop(pool);
-    let pool = Pool::open(dir.path()).unwrap();
+    let pool = pool.dropped_and_opened();
     assert_eq!(pool.read("/kept").unwrap(), b"kept");
     assert!(!pool.exists("/f").unwrap());
-    Scratch { pool, dir }.finish();
+    pool.finish();
 }
 
 #[test]

@@ -1,23 +1,11 @@
 //! Locks of open files.
 
-#![allow(missing_docs, clippy::unwrap_used)]
-
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nearside::files::{LIBRARY_DOOR, LockChange, LockClass, LockOwner};
-use nearside::{File, FormatOptions, LockKind, OpenFlags, Pool, SliceSpec};
+use nearside::{File, LockKind, OpenFlags, Pool};
 
-fn scratch() -> (Pool, tempfile::TempDir) {
-    let dir = tempfile::tempdir().unwrap();
-    let options = FormatOptions {
-        slices: vec![SliceSpec::default()],
-        slice_bytes: 32 << 20,
-        process: true,
-        ..FormatOptions::default()
-    };
-    Pool::format(dir.path(), &options).unwrap();
-    (Pool::open(dir.path()).unwrap(), dir)
-}
+use crate::scratch::Scratch;
 
 fn open(pool: &Pool, path: &str) -> File {
     pool.open_file(path, &OpenFlags::new().read(true).write(true).create(true)).unwrap()
@@ -25,7 +13,7 @@ fn open(pool: &Pool, path: &str) -> File {
 
 #[test]
 fn a_lock_belongs_to_an_open_file_and_ends_with_it() {
-    let (pool, _dir) = scratch();
+    let pool = Scratch::new();
     let (one, other) = (open(&pool, "/f"), open(&pool, "/f"));
     let clone = one.clone();
     one.lock(LockKind::Write, ..).unwrap();
@@ -44,25 +32,25 @@ fn a_lock_belongs_to_an_open_file_and_ends_with_it() {
 
 #[test]
 fn a_lock_of_another_door_is_in_the_way_and_names_its_process() {
-    let (pool, _dir) = scratch();
+    let pool = Scratch::new();
     let file = open(&pool, "/f");
-    let ino = pool.fs().lookup(nearside::files::Ino::ROOT, b"f").unwrap().ino;
+    let ino = pool.engine().lookup(nearside::files::Ino::ROOT, b"f").unwrap().ino;
     let owner = LockOwner { door: LIBRARY_DOOR + 1, key: 1 };
     let class = LockClass::Posix;
     let foreign = LockChange { class, owner, kind: LockKind::Write, start: 0, end: 9, pid: 77 };
-    pool.fs().lock(ino, &foreign).unwrap();
+    pool.engine().lock(ino, &foreign).unwrap();
     assert!(!file.try_lock(LockKind::Read, ..).unwrap());
     assert!(file.try_lock(LockKind::Read, 10..).unwrap());
     let owner = LockOwner { door: LIBRARY_DOOR, key: u64::MAX };
     let asked = LockChange { owner, ..foreign };
-    assert_eq!(pool.fs().lock_holder(ino, &asked), Some(foreign));
-    pool.fs().unlock_door(foreign.owner.door);
+    assert_eq!(pool.engine().lock_holder(ino, &asked), Some(foreign));
+    pool.engine().unlock_door(foreign.owner.door);
     assert!(file.try_lock(LockKind::Read, ..).unwrap());
 }
 
 #[test]
 fn threads_wait_for_each_other_and_a_deadlock_is_refused() {
-    let (pool, _dir) = scratch();
+    let pool = Scratch::new();
     let turns = AtomicU64::new(0);
     std::thread::scope(|scope| {
         for _ in 0..4 {

@@ -1,0 +1,175 @@
+//! What is served: a pool, through a mount, to processes that attach, or both.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::size;
+
+/// What a keeper keeps and a server serves.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// The pool's directory.
+    pub pool: PathBuf,
+    /// Where it is mounted, if it is.
+    pub dir: Option<PathBuf>,
+    /// Where processes attach, if they may.
+    pub attaching: Option<Attaching>,
+    /// How.
+    pub serving: Serving,
+}
+
+impl Served {
+    /// What `nearside mount` asks for.
+    pub fn mounted(args: MountArgs) -> Served {
+        let MountArgs { pool, dir, serving } = args;
+        Served { pool, dir: Some(dir), attaching: None, serving }
+    }
+
+    /// What `nearside serve` asks for.
+    pub fn attached(args: ServeArgs) -> Served {
+        let ServeArgs { pool, mount, attaching, serving } = args;
+        Served { pool, dir: mount, attaching: Some(attaching), serving }
+    }
+
+    /// The socket where processes attach.
+    pub fn socket(&self) -> Option<PathBuf> {
+        let attaching = self.attaching.as_ref()?;
+        let usual = || self.pool.join(nearside::ATTACH_SOCKET);
+        Some(attaching.socket.clone().unwrap_or_else(usual))
+    }
+}
+
+/// Arguments of `mount`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  nearside mount /data/pool /mnt/near
+  nearside mount /data/pool /mnt/near --foreground    until Ctrl-C
+  nearside mount /data/pool /mnt/near --read-only --memory 2G
+  nearside mount /data/pool /mnt/near --metrics 127.0.0.1:9399    for Prometheus
+
+The log goes to POOL/nearside.log, the process ids of the keeper and of its server to
+POOL/nearside.pid. SIGTERM to either unmounts cleanly. NEARSIDE_LOG=debug tells of each call
+that is refused, too, NEARSIDE_LOG=trace of every call. Over
+POOL/nearside.sock the server answers the pool's owner and root: nearside stats, top, info, df and
+check ask there. With --metrics it answers GET /metrics of everybody who can reach the address,
+without a password.")]
+pub struct MountArgs {
+    /// Directory of the pool.
+    pub pool: PathBuf,
+    /// Directory to mount it on; must be empty.
+    pub dir: PathBuf,
+    /// How it is served.
+    #[command(flatten)]
+    pub serving: Serving,
+}
+
+/// Arguments of `serve`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "\
+Examples:
+  nearside serve /data/pool                          processes attach at /data/pool/attach.sock
+  nearside serve /data/pool --mount /mnt/near        and other programs use the mount
+  nearside serve /data/pool --foreground             until Ctrl-C
+  nearside serve /data/pool --socket /run/near.sock --socket-mode 660
+
+Programs that use the library, with NEARSIDE_POOL or Pool::attach, share the pool through the
+service, each with the rights of its user and groups. SIGTERM ends it cleanly: it checkpoints and
+closes the pool. Logs and questions are as those of `nearside mount`.")]
+pub struct ServeArgs {
+    /// Directory of the pool.
+    pub pool: PathBuf,
+    /// Mount it on this directory, too; must be empty.
+    #[arg(long, value_name = "DIR")]
+    pub mount: Option<PathBuf>,
+    /// Where processes attach.
+    #[command(flatten)]
+    pub attaching: Attaching,
+    /// How it is served.
+    #[command(flatten)]
+    pub serving: Serving,
+}
+
+/// Where processes attach, and who may.
+#[derive(Clone, Debug, Args)]
+pub struct Attaching {
+    /// The socket where processes attach [default: POOL/attach.sock].
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Permission bits of the socket, in octal: who may attach. What they may do there is what the
+    /// files allow them.
+    #[arg(long, value_name = "MODE", default_value = "666", value_parser = octal)]
+    pub socket_mode: u32,
+}
+
+fn octal(text: &str) -> Result<u32, String> {
+    u32::from_str_radix(text, 8)
+        .ok()
+        .filter(|mode| *mode <= 0o777)
+        .ok_or_else(|| "permission bits are up to three octal digits, like 660".to_owned())
+}
+
+/// How a pool is served, mounted or not.
+#[derive(Clone, Debug, Args)]
+pub struct Serving {
+    /// Stay in the foreground and log to stderr.
+    #[arg(long)]
+    pub foreground: bool,
+    /// Refuse every change.
+    #[arg(long)]
+    pub read_only: bool,
+    /// Let other users in, each with the rights that files give them; root's mounts always do, for
+    /// others it takes user_allow_other in /etc/fuse.conf.
+    #[arg(long)]
+    pub allow_other: bool,
+    /// Threads that serve requests of a mount [default: two for each CPU].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: Option<u16>,
+    /// Memory that caches may use [default: an eighth of the machine's].
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub memory: Option<u64>,
+    /// Workers of each slice, who copy large pieces for callers on other nodes; 0: none [default:
+    /// by the node's CPUs].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=256))]
+    pub workers: Option<u16>,
+    /// Write blocks back to the capacity tier when more than so many percent of a slice are in use
+    /// [default: 30].
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=90))]
+    pub write_back_at: Option<u8>,
+    /// Memory of each node for blocks of the capacity tier [default: a quarter of --memory, shared
+    /// by the nodes].
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    pub tier_cache: Option<u64>,
+    /// Answer GET /metrics there, in the text format of Prometheus.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub metrics: Option<std::net::SocketAddr>,
+    /// This is the keeper in the background, started by the command; it reports on stdout.
+    #[arg(long, hide = true, conflicts_with = "foreground")]
+    pub as_keeper: bool,
+    /// This is the server, started by its keeper, to whom its stdin leads.
+    #[arg(long, hide = true, conflicts_with_all = ["foreground", "as_keeper"])]
+    pub as_server: bool,
+}
+
+/// Which of the processes that serve a pool this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The one that was asked to serve.
+    Command,
+    /// The keeper in the background.
+    Keeper,
+    /// The server.
+    Server,
+}
+
+impl Serving {
+    /// Which process these arguments are for.
+    pub fn part(&self) -> Part {
+        match (self.as_keeper, self.as_server) {
+            (true, _) => Part::Keeper,
+            (false, true) => Part::Server,
+            (false, false) => Part::Command,
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What may go wrong between a process and the service.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a process is not attached, or is no more.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Nobody listens at the pool's socket.
+    #[error("{}: no service owns this pool; start one with `nearside serve POOL`", .0.display())]
+    NoService(PathBuf),
+    /// The socket may not be connected to.
+    #[error("{}: this process may not connect to the service; ask who runs it", .0.display())]
+    NotAllowed(PathBuf),
+    /// A system call failed.
+    #[error("{call}: {source}")]
+    Io {
+        /// The call.
+        call: &'static str,
+        /// What the kernel said.
+        source: std::sync::Arc<io::Error>,
+    },
+    /// The service speaks another version of the protocol.
+    #[error(
+        "the service (nearside {program}) speaks version {theirs} of the protocol, this program \
+         {}: use programs of one release",
+        wire::VERSION
+    )]
+    Version {
+        /// Theirs.
+        theirs: u32,
+        /// The version of the service's program.
+        program: String,
+    },
+    /// The service takes no more processes, or not this one.
+    #[error("the service refused this process: {0}")]
+    Refused(String),
+    /// A child process uses its parent's attachment.
+    #[error("process {owner} is attached, and only it may call; attach here, too")]
+    Forked {
+        /// The process that attached.
+        owner: u32,
+    },
+    /// The service has gone.
+    #[error("the service has gone: whether it did this is not known; attach again")]
+    Lost,
+    /// What the service said makes no sense.
+    #[error("the service said something that makes no sense: {0}; is it of this release?")]
+    Nonsense(&'static str),
+}
+
+/// Result of what a process asks the service.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn io(call: &'static str) -> impl Fn(io::Error) -> Error {
+        move |source| Error::Io { call, source: std::sync::Arc::new(source) }
+    }
+
+    pub(crate) fn shm(error: shm::Error) -> Error {
+        let source = io::Error::from_raw_os_error(error.errno());
+        Error::Io { call: "shared memory", source: std::sync::Arc::new(source) }
+    }
+
+    /// The errno that a POSIX caller would see.
+    pub fn errno(&self) -> i32 {
+        use rustix::io::Errno;
+        let errno = match self {
+            Error::NoService(_) => Errno::CONNREFUSED,
+            Error::NotAllowed(_) => Errno::ACCESS,
+            Error::Io { source, .. } => return source.raw_os_error().unwrap_or(5),
+            Error::Version { .. } | Error::Nonsense(_) => Errno::PROTO,
+            Error::Refused(_) => Errno::AGAIN,
+            Error::Forked { .. } => Errno::PERM,
+            Error::Lost => Errno::NOTCONN,
+        };
+        errno.raw_os_error()
+    }
+}

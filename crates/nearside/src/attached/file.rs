@@ -1,0 +1,133 @@
+//! A file that the service has open for this process.
+
+use fs::LockKind;
+use wire::{DATA_BYTES_MAX, Reply, Request};
+
+use super::{Attached, nonsense};
+use crate::{Metadata, Result};
+
+/// An open file.
+#[derive(Debug)]
+pub(crate) struct AttachedFile {
+    attached: Attached,
+    number: u64,
+}
+
+impl AttachedFile {
+    pub(crate) fn new(attached: Attached, number: u64) -> AttachedFile {
+        AttachedFile { attached, number }
+    }
+
+    /// Whose it is.
+    pub(crate) fn attached(&self) -> &Attached {
+        &self.attached
+    }
+
+    /// Refuses a forked child.
+    pub(crate) fn own(&self) -> Result<()> {
+        self.attached.own()
+    }
+
+    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        let mut done = 0;
+        for piece in buffer.chunks_mut(DATA_BYTES_MAX) {
+            let (file, len) = (self.number, piece.len() as u32);
+            let offset = offset.saturating_add(done as u64);
+            let request = Request::Read { file, offset, len };
+            let read = self.attached.exchange(&request, &[], piece)?.1;
+            done += read;
+            if read < piece.len() {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    pub(crate) fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
+        let mut done = 0;
+        for piece in data.chunks(DATA_BYTES_MAX) {
+            let offset = offset.saturating_add(done as u64);
+            let request = Request::Write { file: self.number, offset };
+            match self.attached.number(&request, piece) {
+                Ok(written) => {
+                    done += written as usize;
+                    if (written as usize) < piece.len() {
+                        break;
+                    }
+                }
+                // what was written before is, and is said
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    pub(crate) fn append(&self, data: &[u8]) -> Result<u64> {
+        let mut pieces = data.chunks(DATA_BYTES_MAX);
+        let first = pieces.next().unwrap_or_default();
+        let offset = self.attached.number(&Request::Append(self.number), first)?;
+        for piece in pieces {
+            self.attached.number(&Request::Append(self.number), piece)?;
+        }
+        Ok(offset)
+    }
+
+    pub(crate) fn copy_to(
+        &self,
+        offset: u64,
+        to: &AttachedFile,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64> {
+        let (from, to) = ((self.number, offset), (to.number, to_offset));
+        self.attached.number(&Request::Copy { from, to, len }, &[])
+    }
+
+    pub(crate) fn metadata(&self) -> Result<Metadata> {
+        match self.attached.ask(&Request::FileAttributes(self.number))? {
+            Reply::Attributes(attributes) => Ok(attributes.into()),
+            _ => Err(nonsense()),
+        }
+    }
+
+    pub(crate) fn set_len(&self, bytes: u64) -> Result<()> {
+        self.attached.act(&Request::SetLength(self.number, bytes))
+    }
+
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.attached.sync()
+    }
+
+    pub(crate) fn punch_hole(&self, offset: u64, bytes: u64) -> Result<()> {
+        self.attached.act(&Request::PunchHole(self.number, offset, bytes))
+    }
+
+    pub(crate) fn allocate(&self, offset: u64, bytes: u64) -> Result<()> {
+        self.attached.act(&Request::Allocate(self.number, offset, bytes))
+    }
+
+    pub(crate) fn seek(&self, offset: u64, to_data: bool) -> Result<u64> {
+        self.attached.number(&Request::Seek(self.number, offset, to_data), &[])
+    }
+
+    /// Changes locks; false where another one's is in the way and it is not waited for.
+    pub(crate) fn lock(
+        &self,
+        kind: LockKind,
+        (start, end): (u64, u64),
+        wait: bool,
+    ) -> Result<bool> {
+        let request = Request::Lock { file: self.number, kind, start, end, wait };
+        Ok(self.attached.ask(&request)? != Reply::Nothing)
+    }
+}
+
+impl Drop for AttachedFile {
+    fn drop(&mut self) {
+        if self.own().is_ok() {
+            // where the service is gone, it is closed
+            let _ = self.attached.act(&Request::Close(self.number));
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! A pool as somebody else than its process may use it: every call is checked for him.
+//!
+//! Who may do what is the engine's to say (`fs::ForCaller`), under the locks with which it makes a
+//! change. Here is who asks it, and what the pool as a whole is closed to.
+
+use std::sync::Arc;
+
+use fs::{Caller, Error as FsError, ForCaller};
+
+use crate::pool_door::{Door, Owned};
+use crate::{Pool, Result};
+
+impl Pool {
+    /// The same pool for this caller: all that is called on it and on what it opens is refused
+    /// (EACCES, EPERM) where Linux would refuse it to a process with these ids on a file system of
+    /// its own, and what it makes is the caller's. It has regions of its own.
+    ///
+    /// - Directories of a path must be searchable, those of the targets of symbolic links, too.
+    /// - A file is asked for its permission bits and its access list when it is opened; what is
+    ///   open for reading or writing stays so, whatever they become.
+    /// - A write, of data or of the size, takes setuid and setgid away, unless it is root's; so
+    ///   does a change of owner or group, root's as well.
+    /// - [`checkpoint`](Pool::checkpoint), [`scrub`](Pool::scrub), [`resilver`](Pool::resilver),
+    ///   [`close`](Pool::close) and [`set_region_settings`](Pool::set_region_settings) concern all
+    ///   who use the pool: root may, and the user whose process has it open.
+    /// - What options of the kernel (`fs.protected_hardlinks`, `protected_symlinks`,
+    ///   `protected_regular`) would refuse besides is not refused.
+    ///
+    /// ```
+    /// # fn main() -> nearside::Result<()> {
+    /// # let scratch = tempfile::tempdir().unwrap();
+    /// # let options = nearside::FormatOptions {
+    /// #     slices: vec![nearside::SliceSpec::default()], slice_bytes: 32 << 20,
+    /// #     process: true, ..nearside::FormatOptions::default() };
+    /// # nearside::Pool::format(scratch.path(), &options)?;
+    /// # let pool = nearside::Pool::open(scratch.path())?;
+    /// use nearside::Caller;
+    ///
+    /// pool.create_dir("/home")?;
+    /// pool.set_owner("/home", Some(1000), Some(1000))?;
+    /// let his = pool.for_caller(Caller::new(1000, 1000, vec![]));
+    /// his.write("/home/notes", "mine")?;
+    /// his.set_permissions("/home/notes", 0o600)?;
+    /// let other = pool.for_caller(Caller::new(1001, 1001, vec![1000]));
+    /// assert_eq!(other.metadata("/home/notes")?.len(), 4);
+    /// assert_eq!(other.read("/home/notes").unwrap_err().errno(), libc::EACCES);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// In an attached process: there the service says who calls.
+    pub fn for_caller(&self, caller: Caller) -> Pool {
+        let Door::Owned(owned) = &self.door else { panic!("the service says who calls") };
+        Pool::behind(Door::Owned(Owned {
+            fs: owned.fs.clone(),
+            process_uid: owned.process_uid,
+            uid: caller.uid(),
+            gid: caller.gid(),
+            caller: Some(Arc::new(caller)),
+        }))
+    }
+
+    /// For whom its calls are made; none: for the process that has it open, which may do all, or
+    /// that is attached.
+    pub fn caller(&self) -> Option<&Caller> {
+        self.here().ok().and_then(|owned| owned.caller.as_deref())
+    }
+}
+
+impl Owned {
+    /// The engine's calls that need rights.
+    #[inline]
+    pub(crate) fn checked(&self) -> ForCaller<'_> {
+        self.fs.for_caller(self.caller.as_deref())
+    }
+
+    /// Refuses a forked child, and a caller who may not act on the pool as a whole.
+    pub(crate) fn rule(&self) -> Result<()> {
+        self.own()?;
+        match &self.caller {
+            Some(caller) if !caller.is_root() && caller.uid() != self.process_uid => {
+                Err(FsError::NotPermitted(
+                    "this concerns the whole pool: root may, and the user whose process has it open",
+                )
+                .into())
+            }
+            _ => Ok(()),
+        }
+    }
+}

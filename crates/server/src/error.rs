@@ -1,0 +1,35 @@
+//! Why a service does not start.
+
+use std::io;
+use std::path::PathBuf;
+
+/// What starting a service may fail with.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The socket cannot be made.
+    #[error("{}: {source}", path.display())]
+    Socket {
+        /// Its path.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A system call failed.
+    #[error("the service: {call}: {source}")]
+    Io {
+        /// The call.
+        call: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// Result of starting a service.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    pub(crate) fn io<E: Into<io::Error>>(call: &'static str) -> impl Fn(E) -> Error {
+        move |source| Error::Io { call, source: source.into() }
+    }
+}

@@ -1,0 +1,25 @@
+//! The service: owns a pool, and serves processes that attach to it.
+//!
+//! ```text
+//! listener   a thread: lets processes in, and sees them go
+//! session    one process: what it has open, its memory for calls, whom the kernel says it is
+//! worker     a few threads: each looks after the sessions that rang, until they are silent
+//! serve      what a call means: one of the library's
+//! ```
+//!
+//! Nothing that a process says is believed: messages are looked at in copies, numbers of files are
+//! its own session's, and what it may do is what its user and groups may. What a session has ends
+//! with its socket, which the kernel closes when the process ends, however that comes about.
+#![forbid(unsafe_code)]
+
+mod error;
+mod listener;
+mod opened;
+mod serve;
+mod service;
+mod session;
+mod transact;
+mod worker;
+
+pub use error::{Error, Result};
+pub use service::{Options, Service};

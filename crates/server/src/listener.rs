@@ -1,0 +1,203 @@
+//! Lets processes in, and sees them go.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nearside::Caller;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
+    sockopt,
+};
+use wire::{Channel, Greeting, Place, Served, VERSION, Welcome};
+
+use crate::service::Shared;
+use crate::session::Session;
+use crate::{Error, Result};
+
+/// Sessions that wait to be let in.
+const BACKLOG: i32 = 1024;
+/// What the listening socket is called among the sessions, which begin at 1.
+const DOOR: u64 = 0;
+/// What the end of the service is called.
+pub const END: u64 = u64::MAX;
+/// Time that a process has for its first words.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
+/// Processes that have said nothing so far, at most.
+const GUESTS_MAX: usize = 256;
+/// Pause after nobody could be let in.
+const REFUSAL_PAUSE: Duration = Duration::from_millis(100);
+
+/// Makes the socket, in the place of what a dead service left there. The caller is sure that there
+/// is no other service.
+pub fn open(path: &Path, mode: u32) -> Result<OwnedFd> {
+    make(path, mode).map_err(|source| Error::Socket { path: path.to_path_buf(), source })
+}
+
+fn make(path: &Path, mode: u32) -> std::io::Result<OwnedFd> {
+    let name = path.file_name().ok_or(Errno::INVAL)?;
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // under a name of its own until its mode is right; the rename takes an old one's place
+    let new_name = {
+        let mut new_name = std::ffi::OsString::from(".");
+        new_name.push(name);
+        new_name.push(".new");
+        new_name
+    };
+    let place = Place::of(dir, new_name.len())?;
+    let new = place.join(&new_name);
+    match std::fs::remove_file(&new) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, kind, flags, None)?;
+    bind(&socket, &SocketAddrUnix::new(&new)?)?;
+    std::fs::set_permissions(&new, std::fs::Permissions::from_mode(mode))?;
+    listen(&socket, BACKLOG)?;
+    let path = place.join(name);
+    match std::fs::symlink_metadata(&path) {
+        Ok(found) if !std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) => {
+            let _ = std::fs::remove_file(&new);
+            let text = "a file that is no socket has this name; move it away";
+            return Err(std::io::Error::new(std::io::ErrorKind::AlreadyExists, text));
+        }
+        _ => std::fs::rename(&new, path)?,
+    }
+    Ok(socket)
+}
+
+/// Takes the socket away.
+pub fn remove(path: &Path) {
+    // it may be gone, or be another's by now
+    let _ = std::fs::remove_file(path);
+}
+
+/// Lets processes in and sees them go, until the service ends.
+pub fn run(shared: &Arc<Shared>, door: &OwnedFd) {
+    let listening = EventData::new_u64(DOOR);
+    if let Err(error) = epoll::add(shared.sockets(), door, listening, EventFlags::IN) {
+        tracing::error!("no process can attach: {error}");
+    }
+    let mut guests = Guests::default();
+    let mut events = [epoll::Event { flags: EventFlags::empty(), data: listening }; 64];
+    while !shared.has_ended() {
+        let limit = guests.patience();
+        let count = match epoll::wait(shared.sockets(), &mut events, limit.as_ref()) {
+            Ok(count) => count,
+            Err(Errno::INTR) => continue,
+            Err(error) => return tracing::error!("the service hears no process end: {error}"),
+        };
+        for event in &events[..count] {
+            match event.data.u64() {
+                DOOR => guests.admit(shared, door),
+                END => {}
+                number => match guests.0.remove(&number) {
+                    Some(guest) => greet(shared, number, guest),
+                    None => shared.end_session(number),
+                },
+            }
+        }
+        guests.lose_patience(shared);
+    }
+}
+
+/// A socket that has said nothing so far.
+struct Guest {
+    socket: OwnedFd,
+    since: Instant,
+}
+
+/// Those who are connected and have said nothing so far, in the order in which they came.
+#[derive(Default)]
+struct Guests(BTreeMap<u64, Guest>);
+
+impl Guests {
+    /// Lets in who waits at the door.
+    fn admit(&mut self, shared: &Shared, door: &OwnedFd) {
+        loop {
+            match accept_with(door, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                Ok(socket) => self.add(shared, socket),
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(error) => {
+                    // out of descriptors, say: whoever waits is let in when there are some
+                    tracing::warn!("no process can attach for now: {error}");
+                    return std::thread::sleep(REFUSAL_PAUSE);
+                }
+            }
+        }
+    }
+
+    fn add(&mut self, shared: &Shared, socket: OwnedFd) {
+        if self.0.len() >= GUESTS_MAX {
+            // in favour of who may say something
+            self.0.pop_first();
+        }
+        let number = shared.new_number();
+        let data = EventData::new_u64(number);
+        match epoll::add(shared.sockets(), &socket, data, EventFlags::IN | EventFlags::RDHUP) {
+            Ok(()) => {
+                self.0.insert(number, Guest { socket, since: Instant::now() });
+            }
+            Err(error) => tracing::warn!("a process was not attached: {error}"),
+        }
+    }
+
+    /// How long the one who has waited for longest still has.
+    fn patience(&self) -> Option<Timespec> {
+        let (_, first) = self.0.first_key_value()?;
+        Timespec::try_from(SILENCE_MAX.saturating_sub(first.since.elapsed())).ok()
+    }
+
+    /// Sends those away who have said nothing for too long.
+    fn lose_patience(&mut self, shared: &Shared) {
+        let is_late = |guest: &Guest| guest.since.elapsed() >= SILENCE_MAX;
+        while let Some(first) = self.0.first_entry().filter(|first| is_late(first.get())) {
+            let _ = epoll::delete(shared.sockets(), first.remove().socket);
+        }
+    }
+}
+
+fn greet(shared: &Shared, number: u64, guest: Guest) {
+    // its socket is its session's from here on
+    let _ = epoll::delete(shared.sockets(), &guest.socket);
+    if let Err(error) = attach(shared, number, guest.socket) {
+        tracing::info!("a process was not attached: {error}");
+    }
+}
+
+/// Makes a session of a guest who has said something.
+fn attach(shared: &Shared, number: u64, socket: OwnedFd) -> std::io::Result<()> {
+    let peer = sockopt::socket_peercred(&socket)?;
+    let groups = shm::peer_groups(socket.as_fd()).map_err(std::io::Error::other)?;
+    let caller = Caller::new(peer.uid.as_raw(), peer.gid.as_raw(), groups);
+    let channel = Channel::new(socket);
+    let Some((greeting, _)) = channel.receive::<Greeting>()? else { return Ok(()) };
+    if greeting.version != VERSION {
+        let program = env!("CARGO_PKG_VERSION").to_owned();
+        return channel.send(&Welcome::Version { version: VERSION, program }, &[]);
+    }
+    if shared.is_full() {
+        let reason = "as many processes are attached as it takes".to_owned();
+        return channel.send(&Welcome::Refused(reason), &[]);
+    }
+    let memory = wire::create_calls().map_err(std::io::Error::other)?;
+    let calls = Served::new(memory.as_fd()).map_err(std::io::Error::other)?;
+    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let pool = shared.pool().for_caller(caller);
+    let process = rustix::process::getpid().as_raw_nonzero().get() as u32;
+    let welcome = Welcome::Attached { pool: pool.info().uuid, process };
+    // before it can ask, so that its first call rings
+    calls.park();
+    let session = Arc::new(Session::new(number, pool, calls, channel, bell));
+    session.send(&welcome, &[memory.as_fd(), session.bell()])?;
+    shared.add(session)
+}

@@ -1,0 +1,377 @@
+//! What calls mean: each is a call of the library, made for the process that asks.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use fs::{Error as FsError, LockKind};
+use nearside::{Error, File, OpenFlags};
+use parking_lot::Mutex;
+use wire::{DATA_BYTES_MAX, Entry, Failure, Flags, Node, Reply, Request, Taken};
+
+use crate::opened::Opened;
+use crate::service::Shared;
+use crate::session::Session;
+
+/// Entries of a directory that one call brings; the longest of them fit into its data.
+const ENTRIES_MAX: usize = 4096;
+/// Threads that serve what may take long.
+const SLOW_MAX: usize = 256;
+
+/// Memory that a worker keeps for its next call.
+#[derive(Debug, Default)]
+pub struct Room {
+    /// What was asked.
+    pub message: Vec<u8>,
+    data: Vec<u8>,
+    answer: Vec<u8>,
+}
+
+/// What a call ended with.
+pub type Answer = nearside::Result<Reply>;
+
+/// Serves a call, whose message is in `room`; at once, or by a thread of its own.
+pub fn serve(shared: &Arc<Shared>, session: &Arc<Session>, taken: Taken, room: &mut Room) {
+    let Ok(request) = wire::decode::<Request<'_>>(&room.message) else {
+        let failure = Failure::of(&FsError::Invalid("the call makes no sense"), None);
+        return session.answer(taken, &Reply::Failed(failure), &[]);
+    };
+    if let Request::Lock { file, kind, start, end, wait: true } = request {
+        return lock_wait(session, taken, file, kind, (start, end));
+    }
+    if !may_take_long(&request) {
+        return serve_now(session, taken, &request, &mut room.data, &mut room.answer);
+    }
+    let message = std::mem::take(&mut room.message);
+    let (own_session, own_shared) = (session.clone(), shared.clone());
+    let serve = move || {
+        let mut room = Room { message, ..Room::default() };
+        if let Ok(request) = wire::decode::<Request<'_>>(&room.message) {
+            serve_now(&own_session, taken, &request, &mut room.data, &mut room.answer);
+        }
+        own_shared.slow_is_done();
+    };
+    let begun = shared.may_begin_slow(SLOW_MAX)
+        && std::thread::Builder::new().name("ns-slow".to_owned()).spawn(serve).is_ok();
+    if !begun {
+        let failure = Failure::other(
+            FsError::Locked.errno(),
+            "the service is at as many long calls as it takes; try again".to_owned(),
+            None,
+        );
+        session.answer(taken, &Reply::Failed(failure), &[]);
+    }
+}
+
+/// Whether others should not wait for it.
+fn may_take_long(request: &Request<'_>) -> bool {
+    matches!(request, Request::Sync | Request::Checkpoint | Request::Copy { .. })
+}
+
+fn serve_now(
+    session: &Session,
+    taken: Taken,
+    request: &Request<'_>,
+    data: &mut Vec<u8>,
+    answer: &mut Vec<u8>,
+) {
+    data.clear();
+    data.resize(taken.data_len, 0);
+    session.calls.data(taken, data);
+    answer.clear();
+    // A call that panics is this process's misfortune, and a fault to be found; the others go on.
+    let call = Call { session, data, answer };
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| call.make(request)));
+    let reply = match outcome {
+        Ok(Ok(reply)) => reply,
+        Ok(Err(error)) => Reply::Failed(failure(error)),
+        Err(_) => {
+            let words = "the service met a fault of its own; its log says where".to_owned();
+            Reply::Failed(Failure::other(rustix::io::Errno::IO.raw_os_error(), words, None))
+        }
+    };
+    session.answer(taken, &reply, &answer[..answer.len().min(DATA_BYTES_MAX)]);
+}
+
+/// The error as it travels.
+fn failure(error: Error) -> Failure {
+    match error {
+        Error::Path { path, source } => {
+            Failure::of(&source, Some(path.into_os_string().into_encoded_bytes()))
+        }
+        Error::Files(source) => Failure::of(&source, None),
+        Error::Region(nearside::RegionError::File(source)) => Failure::of(&source, None),
+        other => Failure::other(other.errno(), other.to_string(), None),
+    }
+}
+
+/// Waits for a lock without a thread.
+fn lock_wait(
+    session: &Arc<Session>,
+    taken: Taken,
+    file: u64,
+    kind: LockKind,
+    (start, end): (u64, u64),
+) {
+    let (told, refused) = (session.clone(), session.clone());
+    let done = move |result: fs::Result<()>| {
+        let reply = match result {
+            Ok(()) => Reply::Done,
+            Err(error) => Reply::Failed(Failure::of(&error, None)),
+        };
+        told.answer(taken, &reply, &[]);
+    };
+    let asked = session
+        .opened
+        .file(file)
+        .ok_or(Error::Files(NOT_OPEN))
+        .and_then(|file| file.lock_then(kind, start..=end, Box::new(done)));
+    match asked {
+        Ok(ticket) => session.add_wait(taken, ticket),
+        Err(error) => refused.answer(taken, &Reply::Failed(failure(error)), &[]),
+    }
+}
+
+const NOT_OPEN: FsError = FsError::Invalid("nothing of this number is open");
+
+/// A call that is being made.
+pub struct Call<'c> {
+    pub session: &'c Session,
+    /// What came with it.
+    pub data: &'c [u8],
+    /// What goes with the answer.
+    pub answer: &'c mut Vec<u8>,
+}
+
+fn path(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}
+
+fn time(nanoseconds: i64) -> SystemTime {
+    let distance = Duration::from_nanos(nanoseconds.unsigned_abs());
+    if nanoseconds >= 0 { UNIX_EPOCH + distance } else { UNIX_EPOCH - distance }
+}
+
+fn open_flags(flags: &Flags) -> OpenFlags {
+    OpenFlags::new()
+        .read(flags.read)
+        .write(flags.write)
+        .append(flags.append)
+        .truncate(flags.truncate)
+        .create(flags.create)
+        .create_new(flags.create_new)
+        .mode(flags.mode)
+}
+
+impl Call<'_> {
+    fn make(self, request: &Request<'_>) -> Answer {
+        match request {
+            Request::Open(..)
+            | Request::OpenDirectory(_)
+            | Request::Close(_)
+            | Request::ReadDirectory(_) => self.opened(request),
+            Request::Read { .. }
+            | Request::Write { .. }
+            | Request::Append(_)
+            | Request::Copy { .. }
+            | Request::FileAttributes(_)
+            | Request::SetLength(..)
+            | Request::PunchHole(..)
+            | Request::Allocate(..)
+            | Request::Seek(..)
+            | Request::Lock { .. } => self.of_file(request),
+            Request::Commit { writes, expected } => self.commit(writes, expected),
+            Request::ReadTogether(pieces) => self.read_together(pieces),
+            Request::Sync | Request::Checkpoint | Request::StatFs | Request::Info => {
+                self.of_pool(request)
+            }
+            _ => self.of_path(request),
+        }
+    }
+
+    /// The file of this number.
+    pub fn file(&self, number: u64) -> nearside::Result<File> {
+        self.session.opened.file(number).ok_or(Error::Files(NOT_OPEN))
+    }
+
+    fn add(&self, opened: Opened) -> nearside::Result<u64> {
+        self.session.opened.add(opened).ok_or_else(|| {
+            let words = "this process has as many files open as it may".to_owned();
+            let errno = rustix::io::Errno::MFILE.raw_os_error();
+            Error::Files(FsError::Elsewhere { errno, words })
+        })
+    }
+
+    fn opened(self, request: &Request<'_>) -> Answer {
+        let pool = &self.session.pool;
+        match request {
+            Request::Open(name, flags) => {
+                let file = pool.open_file(path(name), &open_flags(flags))?;
+                let attributes = *file.metadata()?.attr();
+                Ok(Reply::Opened(self.add(Opened::File(file))?, attributes))
+            }
+            Request::OpenDirectory(name) => {
+                let directory = pool.read_dir(path(name))?;
+                let attributes = *directory.metadata()?.attr();
+                let directory = Arc::new(Mutex::new(directory));
+                Ok(Reply::Opened(self.add(Opened::Directory(directory))?, attributes))
+            }
+            Request::ReadDirectory(number) => {
+                let found = self.session.opened.directory(*number);
+                let directory = found.ok_or(Error::Files(NOT_OPEN))?;
+                let mut entries = Vec::new();
+                for entry in directory.lock().by_ref().take(ENTRIES_MAX) {
+                    let entry = entry?;
+                    let (name, ino) = (entry.name_bytes().to_vec(), entry.ino());
+                    entries.push(Entry { name, ino, kind: entry.kind() });
+                }
+                *self.answer = encoded(&entries)?;
+                Ok(Reply::Done)
+            }
+            Request::Close(number) => {
+                drop(self.session.opened.remove(*number));
+                Ok(Reply::Done)
+            }
+            _ => Err(Error::Files(NO_SUCH_CALL)),
+        }
+    }
+
+    fn of_file(self, request: &Request<'_>) -> Answer {
+        match *request {
+            Request::Read { file, offset, len } => {
+                let file = self.file(file)?;
+                self.answer.resize((len as usize).min(DATA_BYTES_MAX), 0);
+                let read = file.read_at(self.answer, offset)?;
+                self.answer.truncate(read);
+                Ok(Reply::Done)
+            }
+            Request::Write { file, offset } => {
+                Ok(Reply::Number(self.file(file)?.write_at(self.data, offset)? as u64))
+            }
+            Request::Append(file) => Ok(Reply::Number(self.file(file)?.append(self.data)?)),
+            Request::Copy { from, to, len } => {
+                let (source, target) = (self.file(from.0)?, self.file(to.0)?);
+                Ok(Reply::Number(source.copy_to(from.1, &target, to.1, len)?))
+            }
+            Request::FileAttributes(number) => match self.session.opened.directory(number) {
+                Some(directory) => Ok(Reply::Attributes(*directory.lock().metadata()?.attr())),
+                None => Ok(Reply::Attributes(*self.file(number)?.metadata()?.attr())),
+            },
+            Request::SetLength(file, bytes) => done(self.file(file)?.set_len(bytes)),
+            Request::PunchHole(file, offset, bytes) => {
+                done(self.file(file)?.punch_hole(offset, bytes))
+            }
+            Request::Allocate(file, offset, bytes) => {
+                done(self.file(file)?.allocate(offset, bytes))
+            }
+            Request::Seek(file, offset, true) => {
+                Ok(Reply::Number(self.file(file)?.seek_data(offset)?))
+            }
+            Request::Seek(file, offset, false) => {
+                Ok(Reply::Number(self.file(file)?.seek_hole(offset)?))
+            }
+            Request::Lock { file, kind: LockKind::Unlock, start, end, .. } => {
+                done(self.file(file)?.unlock(start..=end))
+            }
+            Request::Lock { file, kind, start, end, .. } => {
+                match self.file(file)?.try_lock(kind, start..=end)? {
+                    true => Ok(Reply::Done),
+                    false => Ok(Reply::Nothing),
+                }
+            }
+            _ => Err(Error::Files(NO_SUCH_CALL)),
+        }
+    }
+
+    fn of_path(self, request: &Request<'_>) -> Answer {
+        let pool = &self.session.pool;
+        match *request {
+            Request::Attributes(name, true) => {
+                Ok(Reply::Attributes(*pool.metadata(path(name))?.attr()))
+            }
+            Request::Attributes(name, false) => {
+                Ok(Reply::Attributes(*pool.symlink_metadata(path(name))?.attr()))
+            }
+            Request::SetMode(name, mode) => done(pool.set_permissions(path(name), mode)),
+            Request::SetOwner(name, uid, gid) => done(pool.set_owner(path(name), uid, gid)),
+            Request::SetTimes(name, accessed, modified) => {
+                done(pool.set_times(path(name), accessed.map(time), modified.map(time)))
+            }
+            Request::Make(name, Node::Directory) => done(pool.create_dir(path(name))),
+            Request::Make(name, Node::Directories) => done(pool.create_dir_all(path(name))),
+            Request::Make(name, Node::Symlink(target)) => {
+                done(pool.symlink(path(target), path(name)))
+            }
+            Request::Make(name, Node::Link(original)) => {
+                done(pool.hard_link(path(original), path(name)))
+            }
+            Request::ReadLink(name) => {
+                let target = pool.read_link(path(name))?;
+                self.answer.extend_from_slice(target.as_os_str().as_bytes());
+                Ok(Reply::Done)
+            }
+            Request::Remove(name, true) => done(pool.remove_dir(path(name))),
+            Request::Remove(name, false) => done(pool.remove_file(path(name))),
+            Request::Rename(from, to, mode) => done(pool.rename_with(path(from), path(to), mode)),
+            _ => self.of_xattrs(request),
+        }
+    }
+
+    fn of_xattrs(self, request: &Request<'_>) -> Answer {
+        let pool = &self.session.pool;
+        match *request {
+            Request::Xattr(name, attribute) => {
+                match pool.xattr(path(name), OsStr::from_bytes(attribute))? {
+                    Some(value) => {
+                        self.answer.extend_from_slice(&value);
+                        Ok(Reply::Done)
+                    }
+                    None => Ok(Reply::Nothing),
+                }
+            }
+            Request::SetXattr(name, attribute, mode) => {
+                let attribute = OsStr::from_bytes(attribute);
+                done(pool.set_xattr(path(name), attribute, self.data, mode))
+            }
+            Request::RemoveXattr(name, attribute) => {
+                done(pool.remove_xattr(path(name), OsStr::from_bytes(attribute)))
+            }
+            Request::ListXattrs(name) => {
+                let names: Vec<OsString> = pool.list_xattrs(path(name))?;
+                for name in names {
+                    self.answer.extend_from_slice(name.as_bytes());
+                    self.answer.push(0);
+                }
+                Ok(Reply::Done)
+            }
+            _ => Err(Error::Files(NO_SUCH_CALL)),
+        }
+    }
+
+    fn of_pool(self, request: &Request<'_>) -> Answer {
+        let pool = &self.session.pool;
+        match request {
+            Request::Sync => done(pool.sync()),
+            Request::Checkpoint => done(pool.checkpoint()),
+            Request::StatFs => Ok(Reply::Space(pool.statfs())),
+            Request::Info => {
+                let info = serde_json::to_vec(&pool.info());
+                *self.answer = info.map_err(|_| Error::Files(NO_SUCH_CALL))?;
+                Ok(Reply::Done)
+            }
+            _ => Err(Error::Files(NO_SUCH_CALL)),
+        }
+    }
+}
+
+const NO_SUCH_CALL: FsError = FsError::Unsupported("this call of an attached process");
+
+fn done(result: nearside::Result<()>) -> Answer {
+    result.map(|()| Reply::Done)
+}
+
+fn encoded(message: &impl serde::Serialize) -> nearside::Result<Vec<u8>> {
+    wire::encode(message, Vec::new()).map_err(|_| Error::Files(NO_SUCH_CALL))
+}

@@ -1,0 +1,196 @@
+//! The service as a whole.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+use nearside::Pool;
+use parking_lot::RwLock;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::session::Session;
+use crate::{Error, Result, listener, worker};
+
+/// How a service serves.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Threads that serve calls.
+    pub workers: usize,
+    /// Processes that may be attached at once.
+    pub sessions_max: usize,
+    /// Permission bits of the socket: who may connect.
+    pub mode: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        Options { workers: cpus.clamp(2, 16), sessions_max: 16_384, mode: 0o666 }
+    }
+}
+
+/// What its threads share.
+#[derive(Debug)]
+pub struct Shared {
+    pool: Arc<Pool>,
+    sessions: RwLock<HashMap<u64, Arc<Session>>>,
+    sessions_max: usize,
+    number_next: AtomicU64,
+    /// Waits for the bells of sessions that nobody looks after.
+    bells: OwnedFd,
+    /// Waits for the ends of processes.
+    sockets: OwnedFd,
+    /// Rings for ever once the service is to end.
+    end: OwnedFd,
+    has_ended: AtomicBool,
+    /// Threads that serve long calls.
+    slow: AtomicUsize,
+}
+
+impl Shared {
+    fn new(pool: Arc<Pool>, options: &Options) -> Result<Shared> {
+        let new = || epoll::create(CreateFlags::CLOEXEC).map_err(Error::io("epoll_create"));
+        let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let shared = Shared {
+            pool,
+            sessions: RwLock::default(),
+            sessions_max: options.sessions_max,
+            number_next: AtomicU64::new(1),
+            bells: new()?,
+            sockets: new()?,
+            end: end.map_err(Error::io("eventfd"))?,
+            has_ended: AtomicBool::new(false),
+            slow: AtomicUsize::new(0),
+        };
+        for epoll in [&shared.bells, &shared.sockets] {
+            let data = EventData::new_u64(listener::END);
+            let added = epoll::add(epoll, &shared.end, data, EventFlags::IN);
+            added.map_err(Error::io("epoll_ctl"))?;
+        }
+        Ok(shared)
+    }
+
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    pub fn bells(&self) -> BorrowedFd<'_> {
+        self.bells.as_fd()
+    }
+
+    pub fn sockets(&self) -> BorrowedFd<'_> {
+        self.sockets.as_fd()
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::SeqCst)
+    }
+
+    /// Whether one more long call may begin, of so many at most; then it is counted.
+    pub fn may_begin_slow(&self, most: usize) -> bool {
+        let more = |count| (count < most).then_some(count + 1);
+        self.slow.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// A long call is over.
+    pub fn slow_is_done(&self) {
+        self.slow.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.sessions.read().len() >= self.sessions_max
+    }
+
+    /// A number that no session had.
+    pub fn new_number(&self) -> u64 {
+        self.number_next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The session of this number, if there still is one.
+    pub fn session(&self, number: u64) -> Option<Arc<Session>> {
+        self.sessions.read().get(&number).cloned()
+    }
+
+    /// From now on the session is served.
+    pub fn add(&self, session: Arc<Session>) -> std::io::Result<()> {
+        let data = EventData::new_u64(session.number);
+        self.sessions.write().insert(session.number, session.clone());
+        let flags = EventFlags::IN | EventFlags::RDHUP;
+        let added = epoll::add(&self.sockets, session.socket(), data, flags);
+        let flags = EventFlags::IN | EventFlags::ONESHOT;
+        let added = added.and_then(|()| epoll::add(&self.bells, session.bell(), data, flags));
+        if added.is_err() || self.has_ended() {
+            self.end_session(session.number);
+        }
+        Ok(added?)
+    }
+
+    /// The session's bell is heard from now on.
+    pub fn listen_for(&self, session: &Session) {
+        let (data, flags) =
+            (EventData::new_u64(session.number), EventFlags::IN | EventFlags::ONESHOT);
+        // an ended session has no bell to hear any more
+        let _ = epoll::modify(&self.bells, session.bell(), data, flags);
+    }
+
+    /// A process has ended, or said something, which none has to.
+    pub fn end_session(&self, number: u64) {
+        let Some(session) = self.sessions.write().remove(&number) else { return };
+        let _ = epoll::delete(&self.sockets, session.socket());
+        let _ = epoll::delete(&self.bells, session.bell());
+        session.end();
+    }
+}
+
+/// Serves processes until it is dropped. It does not close the pool.
+#[derive(Debug)]
+pub struct Service {
+    shared: Arc<Shared>,
+    path: PathBuf,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Service {
+    /// Serves `pool` to whoever connects to a socket at `path`. The caller is sure that no other
+    /// service has this place.
+    pub fn start(pool: Arc<Pool>, path: &Path, options: &Options) -> Result<Service> {
+        let shared = Arc::new(Shared::new(pool, options)?);
+        let door = listener::open(path, options.mode)?;
+        let mut service =
+            Service { shared: shared.clone(), path: path.to_path_buf(), threads: Vec::new() };
+        let listening = shared.clone();
+        service.spawn("ns-listener", move || listener::run(&listening, &door))?;
+        for _ in 0..options.workers {
+            let shared = shared.clone();
+            service.spawn("ns-service", move || worker::run(&shared))?;
+        }
+        Ok(service)
+    }
+
+    fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+        self.threads.push(thread.map_err(Error::io("a thread"))?);
+        Ok(())
+    }
+
+    /// How many processes are attached.
+    pub fn sessions(&self) -> usize {
+        self.shared.sessions.read().len()
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        listener::remove(&self.path);
+        self.shared.has_ended.store(true, Ordering::SeqCst);
+        // its threads look at the end, each of them
+        let _ = rustix::io::write(&self.shared.end, &1u64.to_ne_bytes());
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+        let sessions: Vec<u64> = self.shared.sessions.read().keys().copied().collect();
+        sessions.into_iter().for_each(|number| self.shared.end_session(number));
+    }
+}

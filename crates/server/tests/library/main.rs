@@ -1,0 +1,10 @@
+//! What calls of the library do in a process that is attached: the same as where it has the pool
+//! open, by the same cases.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+#[path = "../../../nearside/tests/paths/cases.rs"]
+mod cases;
+#[path = "../../../nearside/tests/paths/locks.rs"]
+mod locks;
+mod scratch;

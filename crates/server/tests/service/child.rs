@@ -1,0 +1,75 @@
+//! A test that is run again as another process, which is told so by its environment.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Tells the process which pool.
+const POOL: &str = "NEARSIDE_TEST_CHILD";
+/// Begins a line that is meant.
+const MARK: &str = "@ ";
+
+/// The pool, if this is the other process.
+pub fn pool() -> Option<PathBuf> {
+    std::env::var_os(POOL).map(PathBuf::from)
+}
+
+/// Says a line to the test.
+pub fn say(words: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "\n{MARK}{words}").unwrap();
+    out.flush().unwrap();
+}
+
+/// Sleeps until it is killed, or the test has ended.
+pub fn wait_for_the_end() -> ! {
+    let _ = std::io::stdin().lock().read_line(&mut String::new());
+    std::process::exit(0)
+}
+
+/// Another process that runs the test `name`.
+pub fn command(name: &str, pool: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(POOL, pool);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+}
+
+/// A process that runs, until it is dropped.
+pub struct Running {
+    child: Child,
+    lines: BufReader<std::process::ChildStdout>,
+}
+
+impl Running {
+    pub fn start(mut command: Command) -> Running {
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap());
+        Running { child, lines }
+    }
+
+    /// The next line that it says.
+    pub fn hear(&mut self) -> String {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "it has ended");
+            if let Some(words) = line.strip_prefix(MARK) {
+                return words.trim_end().to_owned();
+            }
+        }
+    }
+
+    /// Kills it, and waits until it is gone.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // it may have ended
+        let _ = self.child.kill().and_then(|()| self.child.wait().map(drop));
+    }
+}

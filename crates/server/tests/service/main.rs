@@ -1,0 +1,11 @@
+//! The service and those who attach to it: processes that are killed, that may not do all, that
+//! lie, and the service's own end.
+
+#![allow(missing_docs, clippy::unwrap_used)]
+
+mod child;
+mod deaths;
+mod limits;
+mod served;
+mod strangers;
+mod users;

@@ -1,0 +1,84 @@
+//! A pool with a service, for a test.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nearside::{FormatOptions, Pool, SliceSpec};
+use server::{Options, Service};
+
+/// Longest time for what happens by itself.
+const SOON: Duration = Duration::from_secs(10);
+
+/// A pool with a service.
+pub struct Served {
+    pub service: Service,
+    pub owned: Arc<Pool>,
+    pub dir: PathBuf,
+    pub _root: tempfile::TempDir,
+}
+
+impl Served {
+    pub fn new() -> Served {
+        Served::with("pool", &Options::default())
+    }
+
+    /// In a directory of this name.
+    pub fn with(name: &str, options: &Options) -> Served {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join(name);
+        let format = FormatOptions {
+            slices: vec![SliceSpec::default()],
+            slice_bytes: 64 << 20,
+            process: true,
+            ..FormatOptions::default()
+        };
+        Pool::format(&dir, &format).unwrap();
+        let owned = Arc::new(Pool::open(&dir).unwrap());
+        let service = Service::start(owned.clone(), &socket(&dir), options).unwrap();
+        // others than its owner are to come through
+        let mode = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
+        for dir in [root.path(), &dir] {
+            std::fs::set_permissions(dir, mode(0o711)).unwrap();
+        }
+        Served { service, owned, dir, _root: root }
+    }
+
+    pub fn attach(&self) -> Pool {
+        Pool::attach(&self.dir).unwrap()
+    }
+
+    pub fn socket(&self) -> PathBuf {
+        socket(&self.dir)
+    }
+
+    /// Waits until so many processes are attached.
+    pub fn wait_for_sessions(&self, count: usize) {
+        eventually(|| self.service.sessions() == count);
+    }
+
+    /// Ends it, and verifies all that the pool stores.
+    pub fn finish(self) {
+        let Served { service, owned, dir, _root } = self;
+        drop(service);
+        assert!(!socket(&dir).exists(), "the socket goes with the service");
+        owned.close().unwrap();
+        drop(owned);
+        let report = nearside::check(&dir).unwrap();
+        assert!(report.findings.is_empty(), "{:?}", report.findings);
+    }
+}
+
+fn socket(dir: &Path) -> PathBuf {
+    dir.join(nearside::ATTACH_SOCKET)
+}
+
+/// Waits until it is so.
+#[track_caller]
+pub fn eventually(is_so: impl Fn() -> bool) {
+    let until = Instant::now() + SOON;
+    while !is_so() {
+        assert!(Instant::now() < until, "not so after {SOON:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

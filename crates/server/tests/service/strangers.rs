@@ -1,0 +1,232 @@
+//! Processes that say what they like, on the socket and in the memory that they share with the
+//! service, while another one works.
+//!
+//! `NEARSIDE_STRANGERS_SECONDS` says for how long (3), `NEARSIDE_STRANGERS_SEED` the seed (1).
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nearside::Pool;
+use rustix::net::{
+    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, send, socket_with,
+};
+use shm::Shared;
+use wire::{Channel, Flags, Greeting, Node, Piece, Request, Welcome};
+
+use crate::served::Served;
+
+/// A small generator of numbers (splitmix), the same for the same seed.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    fn bytes(&mut self, most: u64) -> Vec<u8> {
+        (0..self.below(most)).map(|_| self.next() as u8).collect()
+    }
+}
+
+fn setting(name: &str, usual: u64) -> u64 {
+    std::env::var(name).map_or(usual, |value| value.parse().unwrap())
+}
+
+/// Connected to a service, and nothing said.
+pub fn connected(path: &Path) -> Channel {
+    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
+    connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    Channel::new(socket)
+}
+
+/// Attached by hand: the socket, the memory for calls, and the bell.
+fn attached(path: &Path) -> (Channel, Shared, OwnedFd) {
+    let channel = connected(path);
+    let greeting = Greeting { version: wire::VERSION, client: "0".repeat(32) };
+    channel.send(&greeting, &[]).unwrap();
+    let (welcome, descriptors) = channel.receive::<Welcome>().unwrap().unwrap();
+    assert!(matches!(welcome, Welcome::Attached { .. }), "{welcome:?}");
+    let [memory, bell] = <[OwnedFd; 2]>::try_from(descriptors).unwrap();
+    let memory = Shared::map(memory.as_fd()).unwrap();
+    (channel, memory, bell)
+}
+
+/// Honest work beside all that: what is written is there.
+fn work(pool: &Pool, is_over: &AtomicBool) -> u64 {
+    let file = pool.create_file("/honest").unwrap();
+    let mut rounds = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        let block = [rounds as u8; 4096];
+        file.write_all_at(&block, rounds % 64 * 4096).unwrap();
+        let mut seen = [0; 4096];
+        file.read_exact_at(&mut seen, rounds % 64 * 4096).unwrap();
+        assert_eq!(seen, block);
+        pool.write("/name", "x").unwrap();
+        pool.rename("/name", "/other").unwrap();
+        pool.remove_file("/other").unwrap();
+        rounds += 1;
+    }
+    rounds
+}
+
+/// Runs `strange` again and again beside honest work.
+fn beside_work(served: &Served, strange: impl Fn(&mut Random)) {
+    let until = Instant::now() + Duration::from_secs(setting("NEARSIDE_STRANGERS_SECONDS", 3));
+    let mut random = Random(setting("NEARSIDE_STRANGERS_SEED", 1));
+    let pool = served.attach();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        let works = threads.spawn(|| work(&pool, &is_over));
+        let mut count = 0u64;
+        while Instant::now() < until && !works.is_finished() {
+            strange(&mut random);
+            count += 1;
+        }
+        is_over.store(true, Ordering::Relaxed);
+        let rounds = works.join().unwrap();
+        println!("{count} times strange beside {rounds} rounds of work");
+        assert!(rounds > 0 && count > 0);
+    });
+}
+
+#[test]
+fn whatever_is_said_on_the_socket_others_work_on() {
+    let served = Served::new();
+    let path = served.socket();
+    beside_work(&served, |random| {
+        let channel = connected(&path);
+        match random.below(4) {
+            0 => {
+                let _ = send(channel.as_fd(), &random.bytes(40_000), SendFlags::NOSIGNAL);
+            }
+            1 => {
+                let words = format!("{{\"version\":{},\"client\":\"{}\"", random.next(), "é\"");
+                let _ = send(channel.as_fd(), words.as_bytes(), SendFlags::NOSIGNAL);
+            }
+            // says nothing, and goes, or says more than it should
+            2 => {}
+            _ => {
+                let (channel, _memory, _bell) = attached(&path);
+                let _ = send(channel.as_fd(), &random.bytes(100), SendFlags::NOSIGNAL);
+            }
+        }
+    });
+    served.wait_for_sessions(0);
+    served.finish();
+}
+
+/// Where the first slots' parts lie: as `wire` lays them out.
+const SLOTS_AT: usize = 4096;
+const SLOT_BYTES: usize = (16 << 10) + wire::DATA_BYTES_MAX;
+
+#[test]
+fn whatever_a_process_stores_in_the_memory_of_its_calls_others_work_on() {
+    let served = Served::new();
+    let path = served.socket();
+    beside_work(&served, |random| {
+        let (_channel, memory, bell) = attached(&path);
+        for _ in 0..random.below(200) {
+            let at = match random.below(3) {
+                0 => random.below(4096),
+                1 => SLOTS_AT as u64 + random.below(8) * SLOT_BYTES as u64 + random.below(64),
+                _ => random.below(memory.len() as u64 - 64),
+            };
+            let small = [random.below(5) as u8, 0, 0, 0];
+            let bytes = if random.below(2) == 0 { small.to_vec() } else { random.bytes(64) };
+            memory.store(at as usize, &bytes);
+            let _ = rustix::io::write(&bell, &1u64.to_ne_bytes());
+        }
+    });
+    served.wait_for_sessions(0);
+    served.finish();
+}
+
+/// A call as an honest process would make it, of files and names of its own.
+fn request(random: &mut Random, path: &[u8]) -> Vec<u8> {
+    let number = random.below(4);
+    let offset = random.next() >> random.below(64);
+    let len = random.next() as u32 >> random.below(32);
+    let flags = Flags {
+        read: true,
+        write: random.below(2) == 0,
+        create: random.below(2) == 0,
+        mode: random.next() as u16 & 0o7777,
+        ..Flags::default()
+    };
+    let piece = Piece { file: number, offset, len };
+    let request = match random.below(18) {
+        0 => Request::Open(path, flags),
+        1 => Request::Close(number),
+        2 => Request::Read { file: number, offset, len },
+        3 => Request::Write { file: number, offset },
+        4 => Request::Append(number),
+        5 => Request::Copy { from: (number, offset), to: (number, 0), len: u64::from(len) },
+        6 => Request::SetLength(number, offset),
+        7 => Request::PunchHole(number, offset, u64::from(len)),
+        8 => Request::Seek(number, offset, true),
+        9 => Request::Attributes(path, true),
+        10 => Request::Xattr(path, b"user.a"),
+        11 => Request::Make(path, Node::Symlink(path)),
+        12 => Request::Rename(path, path, fs::RenameMode::Replace),
+        13 => Request::OpenDirectory(path),
+        14 => Request::ReadDirectory(number),
+        15 => Request::Commit { writes: vec![piece; 3], expected: vec![piece] },
+        16 => Request::ReadTogether(vec![piece; 5]),
+        _ => Request::FileAttributes(number),
+    };
+    wire::encode(&request, Vec::new()).unwrap()
+}
+
+#[test]
+fn whatever_a_process_asks_others_work_on() {
+    let served = Served::new();
+    served.attach().create_dir("/strange").unwrap();
+    let path = served.socket();
+    beside_work(&served, |random| {
+        let (_channel, memory, bell) = attached(&path);
+        for call in 0..50 {
+            let name = format!("/strange/{}", random.below(8));
+            let mut message = request(random, name.as_bytes());
+            if random.below(3) == 0 {
+                let at = random.below(message.len() as u64) as usize;
+                message[at] = random.next() as u8;
+            }
+            if random.below(10) == 0 {
+                message.truncate(random.below(message.len() as u64) as usize);
+            }
+            let at = SLOTS_AT + call % 8 * SLOT_BYTES;
+            let data_len = random.below(10_000) as u32;
+            memory.store(at + 64, &message);
+            memory.store(at + 8, &(message.len() as u32).to_le_bytes());
+            memory.store(at + 12, &data_len.to_le_bytes());
+            shm::publish(memory.word(at), 1);
+            let _ = rustix::io::write(&bell, &1u64.to_ne_bytes());
+            if random.below(2) == 0 {
+                std::thread::sleep(Duration::from_micros(random.below(300)));
+            }
+        }
+    });
+    served.wait_for_sessions(0);
+    served.finish();
+}
+
+#[test]
+fn those_who_say_nothing_keep_nobody_out() {
+    let served = Served::new();
+    let silent: Vec<Channel> = (0..500).map(|_| connected(&served.socket())).collect();
+    let pool = served.attach();
+    pool.write("/f", "x").unwrap();
+    drop((silent, pool));
+    served.finish();
+}

@@ -1,0 +1,25 @@
+//! What processes that share a pool say to each other: messages, and how they travel.
+//!
+//! A process attaches over a socket ([`Channel`]), which carries descriptors and tells each side of
+//! the other's end. Then it calls through memory that it shares with the service ([`Calls`],
+//! [`Served`]); a call is a [`Request`], its answer a [`Reply`], in the encoding of postcard.
+//!
+//! Nothing here is stored. The two sides may be of different versions: the first words of an
+//! attachment name the version ([`VERSION`]), and one that does not fit is refused with both.
+#![forbid(unsafe_code)]
+
+mod calls;
+mod channel;
+mod failure;
+mod greeting;
+mod message;
+mod socket;
+
+pub use calls::{
+    Calls, DATA_BYTES_MAX, Lost, MESSAGE_BYTES_MAX, SLOTS, Served, Taken, create as create_calls,
+};
+pub use channel::Channel;
+pub use failure::Failure;
+pub use greeting::{Greeting, SOCKET_NAME, VERSION, Welcome};
+pub use message::{Entry, Flags, Node, Piece, Reply, Request, decode, encode};
+pub use socket::Place;

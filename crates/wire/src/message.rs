@@ -1,0 +1,204 @@
+//! What is asked and answered.
+
+use fs::{Attr, FileKind, LockKind, RenameMode, StatFs, XattrMode};
+use serde::{Deserialize, Serialize};
+
+use crate::Failure;
+
+/// How a file is to be opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flags {
+    /// For reading.
+    pub read: bool,
+    /// For writing at any offset.
+    pub write: bool,
+    /// For writing at the end.
+    pub append: bool,
+    /// Emptied.
+    pub truncate: bool,
+    /// Made if it is not there.
+    pub create: bool,
+    /// Made; an error if it is there.
+    pub create_new: bool,
+    /// Permission bits of one that is made.
+    pub mode: u16,
+}
+
+/// A new inode without data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Node<'a> {
+    /// A directory.
+    Directory,
+    /// A directory, and those above it that are missing.
+    Directories,
+    /// A symbolic link that says this.
+    Symlink(#[serde(borrow)] &'a [u8]),
+    /// One more name of what this path names.
+    Link(#[serde(borrow)] &'a [u8]),
+}
+
+/// A run of bytes of an open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Piece {
+    /// The file's number.
+    pub file: u64,
+    /// Where in it.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u32,
+}
+
+/// What a process asks. Paths are bytes; files and directories that are open have numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Request<'a> {
+    /// Opens a file: [`Reply::Opened`].
+    Open(#[serde(borrow)] &'a [u8], Flags),
+    /// Closes a file or a directory.
+    Close(u64),
+    /// Reads: the bytes are the answer's data.
+    Read {
+        /// The file.
+        file: u64,
+        /// Where.
+        offset: u64,
+        /// Bytes, at most.
+        len: u32,
+    },
+    /// Writes the call's data: [`Reply::Number`] of bytes.
+    Write {
+        /// The file.
+        file: u64,
+        /// Where.
+        offset: u64,
+    },
+    /// Writes the call's data at the end: [`Reply::Number`], the offset.
+    Append(u64),
+    /// Copies between two open files: [`Reply::Number`] of bytes.
+    Copy {
+        /// From.
+        from: (u64, u64),
+        /// To.
+        to: (u64, u64),
+        /// Bytes, at most.
+        len: u64,
+    },
+    /// Attributes of what is open: [`Reply::Attributes`].
+    FileAttributes(u64),
+    /// Sets a file's length.
+    SetLength(u64, u64),
+    /// Makes what was written durable: of the whole pool.
+    Sync,
+    /// Frees a range.
+    PunchHole(u64, u64, u64),
+    /// Reserves a range.
+    Allocate(u64, u64, u64),
+    /// The next data (true) or hole: [`Reply::Number`].
+    Seek(u64, u64, bool),
+    /// Changes locks.
+    Lock {
+        /// The file.
+        file: u64,
+        /// To what.
+        kind: LockKind,
+        /// First byte.
+        start: u64,
+        /// Last byte.
+        end: u64,
+        /// Whether to wait for others.
+        wait: bool,
+    },
+    /// Attributes of what a path leads to (true), or of itself where it is a link:
+    /// [`Reply::Attributes`].
+    Attributes(#[serde(borrow)] &'a [u8], bool),
+    /// Sets permission bits.
+    SetMode(#[serde(borrow)] &'a [u8], u16),
+    /// Sets owner and group.
+    SetOwner(#[serde(borrow)] &'a [u8], Option<u32>, Option<u32>),
+    /// Sets times of the last read and change, nanoseconds since 1970.
+    SetTimes(#[serde(borrow)] &'a [u8], Option<i64>, Option<i64>),
+    /// An extended attribute's value: the answer's data, or [`Reply::Nothing`].
+    Xattr(#[serde(borrow)] &'a [u8], #[serde(borrow)] &'a [u8]),
+    /// Sets one to the call's data.
+    SetXattr(#[serde(borrow)] &'a [u8], #[serde(borrow)] &'a [u8], XattrMode),
+    /// Removes one.
+    RemoveXattr(#[serde(borrow)] &'a [u8], #[serde(borrow)] &'a [u8]),
+    /// Names of all: the answer's data, each with a zero behind it.
+    ListXattrs(#[serde(borrow)] &'a [u8]),
+    /// Makes something at a path.
+    Make(#[serde(borrow)] &'a [u8], #[serde(borrow)] Node<'a>),
+    /// What a symbolic link says: the answer's data.
+    ReadLink(#[serde(borrow)] &'a [u8]),
+    /// Removes a directory (true), or anything else.
+    Remove(#[serde(borrow)] &'a [u8], bool),
+    /// Renames.
+    Rename(#[serde(borrow)] &'a [u8], #[serde(borrow)] &'a [u8], RenameMode),
+    /// Opens a directory: [`Reply::Opened`].
+    OpenDirectory(#[serde(borrow)] &'a [u8]),
+    /// The next entries of an open directory: the answer's data, a list of [`Entry`].
+    ReadDirectory(u64),
+    /// Space: [`Reply::Space`].
+    StatFs,
+    /// What the pool says about itself: the answer's data, as JSON.
+    Info,
+    /// Folds the log.
+    Checkpoint,
+    /// Commits a transaction: the call's data are the bytes of all pieces, those that are written
+    /// and those that are to be there still.
+    Commit {
+        /// Written.
+        writes: Vec<Piece>,
+        /// Expected.
+        expected: Vec<Piece>,
+    },
+    /// Reads pieces at one moment: their bytes are the answer's data, zeros behind a file's end.
+    ReadTogether(Vec<Piece>),
+}
+
+/// What is answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Reply {
+    /// It is done, and what there is to say is in the data.
+    Done,
+    /// There is none.
+    Nothing,
+    /// A number.
+    Number(u64),
+    /// What is open now: its number, and its attributes.
+    Opened(u64, Attr),
+    /// Attributes.
+    Attributes(Attr),
+    /// Space.
+    Space(StatFs),
+    /// It failed.
+    Failed(Failure),
+}
+
+/// An entry of a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// The number of its inode.
+    pub ino: u64,
+    /// What that is.
+    pub kind: FileKind,
+}
+
+/// The bytes of a message, behind what is in `bytes`.
+///
+/// # Errors
+/// Never, but where there is no memory.
+pub fn encode(message: &impl Serialize, bytes: Vec<u8>) -> postcard::Result<Vec<u8>> {
+    postcard::to_extend(message, bytes)
+}
+
+/// The message that these bytes are, all of them.
+///
+/// # Errors
+/// They are none.
+pub fn decode<'a, M: Deserialize<'a>>(bytes: &'a [u8]) -> postcard::Result<M> {
+    match postcard::take_from_bytes(bytes)? {
+        (message, []) => Ok(message),
+        _ => Err(postcard::Error::DeserializeBadEncoding),
+    }
+}
