@@ -1,8 +1,9 @@
 //! One history on a pool and on a tmpfs: every call must give the same, or fail with the same
 //! errno, and leave the same names, owners, modes, lists and attributes.
 //!
-//! `NEARSIDE_RIGHTS_CALLS` says how many calls a seed makes (5000), `NEARSIDE_RIGHTS_SEED` the first
-//! seed (1), `NEARSIDE_RIGHTS_SEEDS` how many in a row (8). The same seed makes the same calls.
+//! `NEARSIDE_RIGHTS_CALLS` says how many calls a seed makes (5000), `NEARSIDE_RIGHTS_SEED` the
+//! first seed (1), `NEARSIDE_RIGHTS_SEEDS` how many in a row (8). The same seed makes the same
+//! calls.
 
 use std::collections::{BTreeSet, VecDeque};
 

@@ -1,8 +1,8 @@
 //! The calls of a history on a directory of the kernel's, each user's by a thread with his ids.
 //!
 //! In Linux ids, and the root directory if the thread asks for it, are a thread's own; the C
-//! library makes them the process's, so its functions are passed over. A thread keeps its ids to its
-//! end: it has none of root's capabilities then, as a program that the user runs.
+//! library makes them the process's, so its functions are passed over. A thread keeps its ids to
+//! its end: it has none of root's capabilities then, as a program that the user runs.
 
 use std::fs::Metadata;
 use std::io::{Error, Result};

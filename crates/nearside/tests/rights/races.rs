@@ -8,11 +8,23 @@ use nearside::OpenFlags;
 use crate::support::{ANN, BEN, Scratch};
 
 const LASTS: Duration = Duration::from_millis(300);
+/// Tries for which one waits that the other side takes its turn.
+const TRIES_MAX: u32 = 1_000_000;
+
+/// Ends the attack, also where a check failed.
+struct Ends<'e>(&'e AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// Runs `attack` over and over on a thread of its own while `act` runs over and over here.
 fn against(attack: impl Fn() + Sync, act: impl Fn()) {
     let ended = AtomicBool::new(false);
     std::thread::scope(|threads| {
+        let _ends = Ends(&ended);
         threads.spawn(|| {
             while !ended.load(Ordering::Relaxed) {
                 attack();
@@ -22,7 +34,6 @@ fn against(attack: impl Fn() + Sync, act: impl Fn()) {
         while started.elapsed() < LASTS {
             act();
         }
-        ended.store(true, Ordering::Relaxed);
     });
 }
 
@@ -53,7 +64,8 @@ fn a_name_in_a_sticky_directory_is_removed_only_while_it_is_the_caller_s_file() 
         ann.hard_link("/ann/file", "/tmp/x").unwrap();
         let new = OpenFlags::new().write(true).create_new(true);
         // there is room as soon as ann has removed hers
-        while ben.open_file("/tmp/x", &new).is_err() {}
+        let made = (0..TRIES_MAX).any(|_| ben.open_file("/tmp/x", &new).is_ok());
+        assert!(made, "nobody removed it");
         for _ in 0..20 {
             assert!(ben.exists("/tmp/x").unwrap(), "ann took ben's file");
         }

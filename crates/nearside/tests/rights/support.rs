@@ -11,8 +11,8 @@ pub const BEN: (u32, u32) = (1002, 2002);
 /// A group that both can be in besides.
 pub const TEAM: u32 = 3000;
 
-/// A pool that is closed and verified where it is dropped: after those for callers, and their files,
-/// which come later in a test.
+/// A pool that is closed and verified where it is dropped: after those for callers, and their
+/// files, which come later in a test.
 pub struct Scratch {
     pool: Option<Pool>,
     dir: tempfile::TempDir,
