@@ -10,7 +10,7 @@ use std::path::Path;
 use nearside::{OpenOptions, Pool};
 use nearside_fuse::mounts::{self, MountEntry};
 
-use crate::control::Client;
+use crate::control::{Client, is_served};
 use crate::error::{self, Error, Result};
 use crate::facts::Facts;
 use crate::inside::{Inside, Mounted};
@@ -54,9 +54,10 @@ pub fn changing(dir: &Path, work: impl FnOnce(&Inside) -> Result<()>) -> Result<
 
 /// What the pool in `dir` says about itself.
 pub fn facts(dir: &Path) -> Result<Facts> {
-    match mount_of(dir)? {
-        Some(_) => Client::connect(dir)?.facts(),
-        None => Ok(Facts::of(opened(dir)?.fs())),
+    // mounted, or a service's
+    match mount_of(dir)?.is_some() || is_served(dir) {
+        true => Client::connect(dir)?.facts(),
+        false => Ok(Facts::of(opened(dir)?.fs())),
     }
 }
 

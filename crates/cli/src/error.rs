@@ -87,7 +87,7 @@ pub enum Error {
     },
     /// A server runs on the pool already.
     #[error(
-        "{}: process {process} serves this pool; end that first (nearside stop POOL)",
+        "{}: process {process} serves this pool; end that first (nearside umount DIR, or nearside stop POOL)",
         pool.display()
     )]
     Served {

@@ -19,6 +19,7 @@ mod daemon;
 mod df;
 mod dying;
 mod error;
+mod events;
 mod facts;
 mod format;
 mod info;

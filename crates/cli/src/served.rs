@@ -101,6 +101,10 @@ pub struct Attaching {
     /// files allow them.
     #[arg(long, value_name = "MODE", default_value = "666", value_parser = octal)]
     pub socket_mode: u32,
+    /// End when no process has been attached for so many seconds: for a service that was started
+    /// on demand.
+    #[arg(long, value_name = "SECONDS")]
+    pub until_idle: Option<u32>,
 }
 
 fn octal(text: &str) -> Result<u32, String> {

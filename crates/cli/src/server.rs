@@ -4,7 +4,7 @@
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use nearside::{OpenOptions, Pool};
@@ -12,6 +12,7 @@ use nearside_fuse::{Connection, Mount, MountOptions, Unmounter};
 
 use crate::control;
 use crate::error::{self, Error, Result};
+use crate::events::{Event, listen, watch, watch_idleness};
 use crate::keeper::channel::{Channel, ToKeeper, ToServer};
 use crate::own_file;
 use crate::served::Served;
@@ -26,16 +27,11 @@ const RETRY_PAUSE: Duration = Duration::from_millis(250);
 /// Time that the kernel has to take back its requests once the connection is cut.
 const CUT_GRACE: Duration = Duration::from_secs(1);
 
-enum Event {
-    Ended(nearside_fuse::Result<()>),
-    Signal(&'static str),
-    HandOver,
-    KeeperGone,
-}
-
 /// What the keeper gave it to start with.
 struct Start {
     lock: Option<OwnedFd>,
+    /// Where processes attach.
+    door: Option<OwnedFd>,
     /// The connection of the server before this one.
     connection: Option<Vec<OwnedFd>>,
 }
@@ -59,13 +55,15 @@ pub fn run(args: &Served) -> Result<()> {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     keeper.send(&ToKeeper::Hello { version }, &[]).map_err(words)?;
     // A keeper that goes on without it lets it go by ending the channel.
-    let Some((ToServer::Start { has_lock, takes_over }, mut descriptors)) =
+    let Some((ToServer::Start { has_lock, has_door, takes_over }, mut descriptors)) =
         keeper.receive().map_err(words)?
     else {
         return Ok(());
     };
-    let lock = (has_lock && !descriptors.is_empty()).then(|| descriptors.remove(0));
-    let start = Start { lock, connection: takes_over.then_some(descriptors) };
+    let mut next =
+        |is_there: bool| (is_there && !descriptors.is_empty()).then(|| descriptors.remove(0));
+    let (lock, door) = (next(has_lock), next(has_door));
+    let start = Start { lock, door, connection: takes_over.then_some(descriptors) };
     let mut server = Server { args, keeper, lock: None, is_ready: false };
     let outcome = server.run(start, signals);
     match &outcome {
@@ -102,7 +100,7 @@ impl Server<'_> {
                 if let Err(error) = &answering {
                     tracing::warn!("{error}");
                 }
-                self.serve(&pool, taken, start.lock, signals)
+                self.serve(&pool, taken, (start.lock, start.door), signals)
             }
         };
         if let Ok(End::HandedOver) = served {
@@ -118,11 +116,10 @@ impl Server<'_> {
         &mut self,
         pool: &Arc<Pool>,
         taken: Option<Connection>,
-        lock: Option<OwnedFd>,
+        (lock, door): (Option<OwnedFd>, Option<OwnedFd>),
         signals: Signals,
     ) -> Result<End> {
-        // Before the mount: nothing has to be taken away where the socket cannot be made.
-        let service = attach(pool, self.args)?;
+        let service = door.map(|door| attach(pool, door)).transpose()?;
         let mount = match &self.args.dir {
             Some(dir) => Some(self.mount(pool, dir, taken)?),
             None => None,
@@ -143,6 +140,11 @@ impl Server<'_> {
             })
             .map_err(failed)?;
         listen(&self.keeper, events.clone()).map_err(failed)?;
+        let until_idle = self.args.attaching.as_ref().and_then(|it| it.until_idle);
+        if let (Some(service), Some(seconds)) = (&service, until_idle) {
+            let time = Duration::from_secs(seconds.into());
+            watch_idleness(service.idleness(), time, events.clone()).map_err(failed)?;
+        }
         // its sender has to live on where there is no mount
         let events = match mount {
             Some(mount) => watch(mount, events).map_err(failed).map(|()| None)?,
@@ -218,6 +220,12 @@ impl Server<'_> {
                         tracing::warn!("{error}; waiting {} s", grace.as_secs());
                     }
                 }
+                Ok(Event::Idle) if unmounter.is_none() && deadline.is_none() => {
+                    tracing::info!("nobody is attached any more: ending");
+                    return Ok(End::Unmounted);
+                }
+                // A mount is used as long as it is there.
+                Ok(Event::Idle) => {}
                 // An end that is under way goes first.
                 Ok(Event::HandOver) if deadline.is_some() => {}
                 Ok(Event::HandOver) => return Ok(End::HandedOver),
@@ -311,14 +319,14 @@ fn answer(pool: &Pool, args: &Served, may_listen: bool, may_wait: bool) -> Resul
     )
 }
 
-/// Lets processes attach, if they may.
-fn attach(pool: &Arc<Pool>, args: &Served) -> Result<Option<::server::Service>> {
-    let (Some(path), Some(attaching)) = (args.socket(), &args.attaching) else { return Ok(None) };
-    let options = ::server::Options { mode: attaching.socket_mode, ..::server::Options::default() };
-    let service = ::server::Service::start(pool.clone(), &path, &options)
+/// Lets processes attach.
+fn attach(pool: &Arc<Pool>, door: OwnedFd) -> Result<::server::Service> {
+    let options = ::server::Options::default();
+    let service = ::server::Door::from_socket(door)
+        .and_then(|door| ::server::Service::start(pool.clone(), door, &options))
         .map_err(|error| Error::Server(error.to_string()))?;
-    tracing::info!(socket = %path.display(), "processes can attach");
-    Ok(Some(service))
+    tracing::info!("processes can attach");
+    Ok(service)
 }
 
 /// Takes a mount away that nobody serves.
@@ -360,35 +368,4 @@ fn open(args: &Served, taken: Option<&Connection>) -> Result<Pool> {
         generation = info.generation, open_ms = started.elapsed().as_millis() as u64, "pool open"
     );
     Ok(pool)
-}
-
-/// Hears what the keeper says, in a thread of its own.
-fn listen(keeper: &Channel, events: Sender<Event>) -> std::io::Result<()> {
-    let keeper = keeper.try_clone()?;
-    let hear = move || {
-        loop {
-            let event = match keeper.receive::<ToServer>() {
-                Ok(Some((ToServer::HandOver, _))) => Event::HandOver,
-                Ok(Some((ToServer::Start { .. }, _))) => continue,
-                Ok(None) => Event::KeeperGone,
-                Err(error) => {
-                    tracing::warn!(%error, "the keeper's words");
-                    Event::KeeperGone
-                }
-            };
-            let is_last = matches!(event, Event::KeeperGone);
-            if events.send(event).is_err() || is_last {
-                return;
-            }
-        }
-    };
-    std::thread::Builder::new().name("keeper".to_owned()).spawn(hear).map(drop)
-}
-
-/// Waits for the mount's end in a thread of its own.
-fn watch(mount: Mount, events: Sender<Event>) -> std::io::Result<()> {
-    let wait = move || {
-        let _ = events.send(Event::Ended(mount.wait()));
-    };
-    std::thread::Builder::new().name("mount".to_owned()).spawn(wait).map(drop)
 }

@@ -11,6 +11,7 @@ use crate::args::UpgradeArgs;
 use crate::error::{self, Error, Result};
 use crate::keeper::{self, Reply, Request};
 use crate::progress::Bar;
+use crate::server_lock::Watch;
 use crate::{output, place, whereabouts};
 
 #[derive(Serialize)]
@@ -26,7 +27,13 @@ struct Upgraded<'a> {
 pub fn run(args: &UpgradeArgs) -> Result<()> {
     let dir = &args.dir;
     let entry = whereabouts::mount_at(dir)?;
-    let pool = entry.as_ref().and_then(place::pool_of).ok_or_else(|| place::nothing_here(dir))?;
+    let mounted = entry.as_ref().and_then(place::pool_of);
+    let is_served = || Watch::open(dir).is_some_and(|watch| watch.is_served());
+    let pool = match mounted {
+        Some(pool) => pool,
+        None if is_served() => dir.clone(),
+        None => return Err(place::nothing_here(dir)),
+    };
     let program = program(args.program.as_deref())?;
     if entry.is_some_and(|entry| lies_on(&program, &entry)) {
         return Err(Error::Place {

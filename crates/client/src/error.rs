@@ -10,6 +10,9 @@ pub enum Error {
     /// Nobody listens at the pool's socket.
     #[error("{}: no service owns this pool; start one with `nearside serve POOL`", .0.display())]
     NoService(PathBuf),
+    /// No service could be started.
+    #[error("no service could be started: {0}")]
+    NotStarted(String),
     /// The socket may not be connected to.
     #[error("{}: this process may not connect to the service; ask who runs it", .0.display())]
     NotAllowed(PathBuf),
@@ -67,7 +70,7 @@ impl Error {
     pub fn errno(&self) -> i32 {
         use rustix::io::Errno;
         let errno = match self {
-            Error::NoService(_) => Errno::CONNREFUSED,
+            Error::NoService(_) | Error::NotStarted(_) => Errno::CONNREFUSED,
             Error::NotAllowed(_) => Errno::ACCESS,
             Error::Io { source, .. } => return source.raw_os_error().unwrap_or(5),
             Error::Version { .. } | Error::Nonsense(_) => Errno::PROTO,

@@ -6,16 +6,21 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use fs::Process;
 use parking_lot::Mutex;
 use rustix::net::{
     AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, connect, shutdown,
-    socket_with,
+    socket_with, sockopt,
 };
 use wire::{Calls, Channel, Greeting, Place, Reply, Request, SOCKET_NAME, Welcome};
 
 use crate::{Error, Result};
+
+/// Longest time that a service may take to answer: another one may be about to follow it, and
+/// recover the pool.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// One attachment to the service of a pool.
 #[derive(Debug)]
@@ -47,7 +52,15 @@ impl Session {
         let greeting =
             Greeting { version: wire::VERSION, client: uuid::Uuid::new_v4().simple().to_string() };
         channel.send(&greeting, &[]).map_err(Error::io("sendmsg"))?;
-        let said = channel.receive::<Welcome>().map_err(Error::io("recvmsg"))?;
+        let said = channel.receive::<Welcome>().map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => {
+                Error::Refused(format!("it has not answered for {} s", ANSWER_MAX.as_secs()))
+            }
+            _ => Error::io("recvmsg")(error),
+        })?;
+        // from here on it says something when it ends, and nothing before
+        let waits = sockopt::set_socket_timeout(&channel, sockopt::Timeout::Recv, None);
+        waits.map_err(|errno| Error::io("setsockopt")(errno.into()))?;
         let (welcome, descriptors) = said.ok_or(Error::Lost)?;
         let pool = match welcome {
             Welcome::Attached { pool, .. } => pool,
@@ -150,6 +163,8 @@ fn connected(dir: &Path, name: &std::ffi::OsStr) -> Result<Channel> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)
         .map_err(|errno| Error::io("socket")(errno.into()))?;
+    let waits = sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(ANSWER_MAX));
+    waits.map_err(|errno| Error::io("setsockopt")(errno.into()))?;
     connect(&socket, &address).map_err(|errno| refused(errno.into()))?;
     Ok(Channel::new(socket))
 }

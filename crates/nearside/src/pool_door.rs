@@ -1,7 +1,9 @@
 //! A pool as one process holds it: made, opened, described, closed.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use fs::{Caller, CheckReport, FileSystem, Repair, Resilvered, ScrubReport, StatFs, TakeOver};
 use pool::{FormatOptions, OpenOptions, PoolInfo};
@@ -9,6 +11,13 @@ use region::Regions;
 
 use crate::attached::{Attached, owners_alone};
 use crate::{Error, Result, owner};
+
+/// Longest time that a service may take to be there.
+const START_MAX: Duration = Duration::from_secs(10);
+/// Pause between two looks.
+const START_PAUSE: Duration = Duration::from_millis(20);
+/// A service that was started on demand ends when nobody has been attached for so long.
+const IDLE_SECONDS: u32 = 5;
 
 /// An open pool, which this process owns, or to whose owner it is attached. Share it between
 /// threads by reference or in an [`Arc`].
@@ -96,6 +105,35 @@ impl Pool {
         match Pool::attach(dir.as_ref()) {
             Err(Error::Service(client::Error::NoService(_))) => Pool::open_with(dir, options),
             attached => attached,
+        }
+    }
+
+    /// Attaches to the service that owns the pool in directory `dir`; starts one where there is
+    /// none, which ends when nobody has been attached for a few seconds.
+    ///
+    /// The service is the command `nearside`, or what the environment variable `NEARSIDE_PROGRAM`
+    /// names.
+    pub fn attach_or_serve(dir: impl AsRef<Path>) -> Result<Pool> {
+        let program = std::env::var_os("NEARSIDE_PROGRAM").unwrap_or_else(|| "nearside".into());
+        Pool::attach_or_serve_by(dir, program)
+    }
+
+    /// The same, where the service is started by this program.
+    pub fn attach_or_serve_by(dir: impl AsRef<Path>, program: impl AsRef<OsStr>) -> Result<Pool> {
+        let (dir, program) = (dir.as_ref(), program.as_ref());
+        let until = Instant::now() + START_MAX;
+        loop {
+            let said = match Pool::attach(dir) {
+                Err(Error::Service(client::Error::NoService(_))) => start_service(dir, program)?,
+                // it was at its end
+                Err(Error::Service(client::Error::Lost)) => String::new(),
+                attached => return attached,
+            };
+            // another one may have been faster, or is closing
+            if Instant::now() > until {
+                return Err(Error::Service(client::Error::NotStarted(said)));
+            }
+            std::thread::sleep(START_PAUSE);
         }
     }
 
@@ -217,6 +255,18 @@ impl Pool {
             Door::Attached(_) => panic!("an attached process has no engine"),
         }
     }
+}
+
+/// Starts a service and waits until it answers; what it complained of, if it does not.
+fn start_service(dir: &Path, program: &OsStr) -> Result<String> {
+    let mut command = std::process::Command::new(program);
+    command.arg("serve").arg(dir).arg("--until-idle").arg(IDLE_SECONDS.to_string());
+    let output = command.stdin(std::process::Stdio::null()).output();
+    let output = output.map_err(|error| {
+        let program = program.to_string_lossy();
+        Error::Service(client::Error::NotStarted(format!("{program}: {error}")))
+    })?;
+    Ok(String::from_utf8_lossy(&output.stderr).trim().to_owned())
 }
 
 impl Owned {

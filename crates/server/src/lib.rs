@@ -12,6 +12,7 @@
 //! with its socket, which the kernel closes when the process ends, however that comes about.
 #![forbid(unsafe_code)]
 
+mod door;
 mod error;
 mod listener;
 mod opened;
@@ -21,5 +22,6 @@ mod session;
 mod transact;
 mod worker;
 
+pub use door::Door;
 pub use error::{Error, Result};
-pub use service::{Options, Service};
+pub use service::{Idleness, Options, Service};

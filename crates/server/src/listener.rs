@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,18 +9,13 @@ use nearside::Caller;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
-    sockopt,
-};
-use wire::{Channel, Greeting, Place, Served, VERSION, Welcome};
+use rustix::net::{SocketFlags, accept_with, sockopt};
+use wire::{Channel, Greeting, Served, VERSION, Welcome};
 
+use crate::door::Door;
 use crate::service::Shared;
 use crate::session::Session;
-use crate::{Error, Result};
 
-/// Sessions that wait to be let in.
-const BACKLOG: i32 = 1024;
 /// What the listening socket is called among the sessions, which begin at 1.
 const DOOR: u64 = 0;
 /// What the end of the service is called.
@@ -34,54 +27,8 @@ const GUESTS_MAX: usize = 256;
 /// Pause after nobody could be let in.
 const REFUSAL_PAUSE: Duration = Duration::from_millis(100);
 
-/// Makes the socket, in the place of what a dead service left there. The caller is sure that there
-/// is no other service.
-pub fn open(path: &Path, mode: u32) -> Result<OwnedFd> {
-    make(path, mode).map_err(|source| Error::Socket { path: path.to_path_buf(), source })
-}
-
-fn make(path: &Path, mode: u32) -> std::io::Result<OwnedFd> {
-    let name = path.file_name().ok_or(Errno::INVAL)?;
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // under a name of its own until its mode is right; the rename takes an old one's place
-    let new_name = {
-        let mut new_name = std::ffi::OsString::from(".");
-        new_name.push(name);
-        new_name.push(".new");
-        new_name
-    };
-    let place = Place::of(dir, new_name.len())?;
-    let new = place.join(&new_name);
-    match std::fs::remove_file(&new) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(family, kind, flags, None)?;
-    bind(&socket, &SocketAddrUnix::new(&new)?)?;
-    std::fs::set_permissions(&new, std::fs::Permissions::from_mode(mode))?;
-    listen(&socket, BACKLOG)?;
-    let path = place.join(name);
-    match std::fs::symlink_metadata(&path) {
-        Ok(found) if !std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) => {
-            let _ = std::fs::remove_file(&new);
-            let text = "a file that is no socket has this name; move it away";
-            return Err(std::io::Error::new(std::io::ErrorKind::AlreadyExists, text));
-        }
-        _ => std::fs::rename(&new, path)?,
-    }
-    Ok(socket)
-}
-
-/// Takes the socket away.
-pub fn remove(path: &Path) {
-    // it may be gone, or be another's by now
-    let _ = std::fs::remove_file(path);
-}
-
 /// Lets processes in and sees them go, until the service ends.
-pub fn run(shared: &Arc<Shared>, door: &OwnedFd) {
+pub fn run(shared: &Arc<Shared>, door: &Door) {
     let listening = EventData::new_u64(DOOR);
     if let Err(error) = epoll::add(shared.sockets(), door, listening, EventFlags::IN) {
         tracing::error!("no process can attach: {error}");
@@ -121,7 +68,7 @@ struct Guests(BTreeMap<u64, Guest>);
 
 impl Guests {
     /// Lets in who waits at the door.
-    fn admit(&mut self, shared: &Shared, door: &OwnedFd) {
+    fn admit(&mut self, shared: &Shared, door: &Door) {
         loop {
             match accept_with(door, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(socket) => self.add(shared, socket),

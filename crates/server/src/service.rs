@@ -2,16 +2,17 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use nearside::Pool;
-use parking_lot::RwLock;
+use parking_lot::{Condvar, Mutex, RwLock};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::door::Door;
 use crate::session::Session;
 use crate::{Error, Result, listener, worker};
 
@@ -22,14 +23,12 @@ pub struct Options {
     pub workers: usize,
     /// Processes that may be attached at once.
     pub sessions_max: usize,
-    /// Permission bits of the socket: who may connect.
-    pub mode: u32,
 }
 
 impl Default for Options {
     fn default() -> Options {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        Options { workers: cpus.clamp(2, 16), sessions_max: 16_384, mode: 0o666 }
+        Options { workers: cpus.clamp(2, 16), sessions_max: 16_384 }
     }
 }
 
@@ -49,6 +48,10 @@ pub struct Shared {
     has_ended: AtomicBool,
     /// Threads that serve long calls.
     slow: AtomicUsize,
+    /// Since when no process has been attached; none: there is one.
+    idle_since: Mutex<Option<Instant>>,
+    /// The last one has gone.
+    idles: Condvar,
 }
 
 impl Shared {
@@ -65,6 +68,8 @@ impl Shared {
             end: end.map_err(Error::io("eventfd"))?,
             has_ended: AtomicBool::new(false),
             slow: AtomicUsize::new(0),
+            idle_since: Mutex::new(Some(Instant::now())),
+            idles: Condvar::new(),
         };
         for epoll in [&shared.bells, &shared.sockets] {
             let data = EventData::new_u64(listener::END);
@@ -119,6 +124,7 @@ impl Shared {
     pub fn add(&self, session: Arc<Session>) -> std::io::Result<()> {
         let data = EventData::new_u64(session.number);
         self.sessions.write().insert(session.number, session.clone());
+        *self.idle_since.lock() = None;
         let flags = EventFlags::IN | EventFlags::RDHUP;
         let added = epoll::add(&self.sockets, session.socket(), data, flags);
         let flags = EventFlags::IN | EventFlags::ONESHOT;
@@ -143,6 +149,11 @@ impl Shared {
         let _ = epoll::delete(&self.sockets, session.socket());
         let _ = epoll::delete(&self.bells, session.bell());
         session.end();
+        let mut idle_since = self.idle_since.lock();
+        if self.sessions.read().is_empty() {
+            *idle_since = Some(Instant::now());
+            self.idles.notify_all();
+        }
     }
 }
 
@@ -150,18 +161,14 @@ impl Shared {
 #[derive(Debug)]
 pub struct Service {
     shared: Arc<Shared>,
-    path: PathBuf,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Service {
-    /// Serves `pool` to whoever connects to a socket at `path`. The caller is sure that no other
-    /// service has this place.
-    pub fn start(pool: Arc<Pool>, path: &Path, options: &Options) -> Result<Service> {
+    /// Serves `pool` to whoever comes through this door.
+    pub fn start(pool: Arc<Pool>, door: Door, options: &Options) -> Result<Service> {
         let shared = Arc::new(Shared::new(pool, options)?);
-        let door = listener::open(path, options.mode)?;
-        let mut service =
-            Service { shared: shared.clone(), path: path.to_path_buf(), threads: Vec::new() };
+        let mut service = Service { shared: shared.clone(), threads: Vec::new() };
         let listening = shared.clone();
         service.spawn("ns-listener", move || listener::run(&listening, &door))?;
         for _ in 0..options.workers {
@@ -181,11 +188,34 @@ impl Service {
     pub fn sessions(&self) -> usize {
         self.shared.sessions.read().len()
     }
+
+    /// What tells whether anybody is attached, also after the service has ended.
+    pub fn idleness(&self) -> Idleness {
+        Idleness(self.shared.clone())
+    }
+}
+
+/// Tells whether anybody is attached to a service.
+#[derive(Debug)]
+pub struct Idleness(Arc<Shared>);
+
+impl Idleness {
+    /// Waits until no process has been attached for so long.
+    pub fn wait(&self, time: Duration) {
+        let mut idle_since = self.0.idle_since.lock();
+        loop {
+            let left = idle_since.map(|since| time.saturating_sub(since.elapsed()));
+            match left {
+                Some(Duration::ZERO) => return,
+                Some(left) => drop(self.0.idles.wait_for(&mut idle_since, left)),
+                None => self.0.idles.wait(&mut idle_since),
+            }
+        }
+    }
 }
 
 impl Drop for Service {
     fn drop(&mut self) {
-        listener::remove(&self.path);
         self.shared.has_ended.store(true, Ordering::SeqCst);
         // its threads look at the end, each of them
         let _ = rustix::io::write(&self.shared.end, &1u64.to_ne_bytes());

@@ -7,11 +7,14 @@ pub use wire::Channel;
 #[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum ToServer {
-    /// Open the pool and serve. With it comes the lock of the pool, if it has one, and, for one
-    /// that takes over, the connection to the kernel.
+    /// Open the pool and serve. With it come the lock of the pool, if it has one, the socket where
+    /// processes attach, if they may, and, for one that takes over, the connection to the kernel.
     Start {
         /// Whether the first descriptor is the pool's lock.
         has_lock: bool,
+        /// Whether the next one is the socket.
+        #[serde(default)]
+        has_door: bool,
         /// Whether the others are the connection that a server before this one had.
         takes_over: bool,
     },

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::Signal;
+use rustix::process::{PidfdFlags, PidfdGetfdFlags, Signal, getpid, pidfd_getfd, pidfd_open};
 
 use crate::error::{Error, Result};
 use crate::log;
@@ -51,6 +51,9 @@ struct Keeper<'a> {
     lock: Option<ServerLock>,
     signals: SignalFd,
     door: Option<Door>,
+    /// Where processes attach, if they may: it outlives the servers, so that those who come while
+    /// one follows another wait.
+    attach: Option<::server::Door>,
     server: Server,
     version: String,
     /// What the server wants kept for the next one; `None` until it has mounted, or listens.
@@ -81,6 +84,15 @@ pub fn run(args: &Served, ready: impl FnOnce() -> Result<()>) -> Result<()> {
     let door = Door::open(&args.pool)
         .inspect_err(|error| tracing::warn!("{error}; the server cannot be upgraded"))
         .ok();
+    let attach = match attach_door(args) {
+        Ok(attach) => attach,
+        Err(error) => {
+            if let Some(lock) = lock {
+                lock.withdraw();
+            }
+            return Err(error);
+        }
+    };
     let program = PathBuf::from(OURSELVES);
     let server = Server::spawn(&program, args).map_err(failed("the server"))?;
     let mut keeper = Keeper {
@@ -88,6 +100,7 @@ pub fn run(args: &Served, ready: impl FnOnce() -> Result<()>) -> Result<()> {
         lock,
         signals,
         door,
+        attach,
         server,
         version: String::new(),
         kept: None,
@@ -109,6 +122,36 @@ pub fn run(args: &Served, ready: impl FnOnce() -> Result<()>) -> Result<()> {
         None => {}
     }
     outcome
+}
+
+/// The socket where processes attach: one that systemd made, or one of its own.
+fn attach_door(args: &Served) -> Result<Option<::server::Door>> {
+    let (Some(path), Some(attaching)) = (args.socket(), &args.attaching) else { return Ok(None) };
+    let door = match inherited_socket()? {
+        Some(socket) => ::server::Door::from_socket(socket),
+        None => ::server::Door::open(&path, attaching.socket_mode),
+    };
+    Ok(Some(door.map_err(|error| Error::Server(error.to_string()))?))
+}
+
+/// The socket that systemd listens at for this process (sd_listen_fds(3)), if it does.
+fn inherited_socket() -> Result<Option<OwnedFd>> {
+    /// Where inherited descriptors begin.
+    const FIRST: i32 = 3;
+    let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u32>().ok());
+    if number("LISTEN_PID") != Some(std::process::id()) || number("LISTEN_FDS") != Some(1) {
+        return Ok(None);
+    }
+    let own = pidfd_open(getpid(), PidfdFlags::empty()).map_err(failed("pidfd_open"))?;
+    let socket = pidfd_getfd(own, FIRST, PidfdGetfdFlags::empty());
+    Ok(Some(socket.map_err(failed("the socket of systemd"))?))
+}
+
+/// Says how far it is to systemd, if that started it.
+fn tell_systemd(state: &sd_notify::NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(std::slice::from_ref(state)) {
+        tracing::warn!("systemd was not told: {error}");
+    }
 }
 
 fn signal_descriptor(set: &SigSet) -> nix::Result<SignalFd> {
@@ -145,6 +188,7 @@ impl Keeper<'_> {
                 && let Some(ready) = ready.take()
             {
                 ready()?;
+                tell_systemd(&sd_notify::NotifyState::Ready);
             }
             if readable.gone
                 && let Some(outcome) = self.follow()?
@@ -201,10 +245,12 @@ impl Keeper<'_> {
             lock.name(Some(std::process::id()), self.server.id());
         }
         let mut descriptors: Vec<_> = self.lock.iter().map(AsFd::as_fd).collect();
+        descriptors.extend(self.attach.iter().map(AsFd::as_fd));
         if takes_over {
             descriptors.extend(self.kept.iter().flatten().map(AsFd::as_fd));
         }
-        let message = ToServer::Start { has_lock: self.lock.is_some(), takes_over };
+        let (has_lock, has_door) = (self.lock.is_some(), self.attach.is_some());
+        let message = ToServer::Start { has_lock, has_door, takes_over };
         // One that has died already is met as such.
         let _ = self.server.tell(&message, &descriptors);
         Ok(())
@@ -215,6 +261,7 @@ impl Keeper<'_> {
             let number = i32::try_from(signal.ssi_signo).ok();
             let signal = number.and_then(Signal::from_named_raw).unwrap_or(Signal::TERM);
             self.ending = Some(signal);
+            tell_systemd(&sd_notify::NotifyState::Stopping);
             if self.greeted {
                 self.server.signal(signal);
             }

@@ -92,6 +92,9 @@ pub fn arguments(served: &Served) -> Vec<std::ffi::OsString> {
             list.extend(["--socket".into(), socket.clone().into()]);
         }
         list.push(format!("--socket-mode={:o}", attaching.socket_mode).into());
+        if let Some(seconds) = attaching.until_idle {
+            list.push(format!("--until-idle={seconds}").into());
+        }
     }
     if args.read_only {
         list.push("--read-only".into());
@@ -133,7 +136,7 @@ mod tests {
         let lines = [
             "mount /a/pool /b/dir",
             "serve /a/pool --socket-mode=666",
-            "serve /a/pool --mount /b/dir --socket /run/s --socket-mode=60",
+            "serve /a/pool --mount /b/dir --socket /run/s --socket-mode=60 --until-idle=5",
         ];
         for line in lines.map(|line| format!("{line} {shared}")) {
             let cli = Cli::parse_from(std::iter::once("nearside").chain(line.split(' ')));

@@ -1,9 +1,14 @@
 //! `nearside serve`: a pool that processes share, from its start to its end.
 
 use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use nearside::Pool;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+};
 
 use crate::support::{Scratch, ok, run};
 
@@ -87,14 +92,8 @@ fn another_service_follows_one_that_was_killed() {
     let pool = Pool::attach(scratch.pool()).unwrap();
     pool.write("/f", "acknowledged").unwrap();
     nix::sys::signal::kill(scratch.server(), nix::sys::signal::Signal::SIGKILL).unwrap();
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    let again = loop {
-        match Pool::attach(scratch.pool()) {
-            Ok(pool) => break pool,
-            Err(error) => assert!(std::time::Instant::now() < until, "{error}"),
-        }
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    };
+    // whoever comes meanwhile waits for the next one
+    let again = Pool::attach(scratch.pool()).unwrap();
     assert_eq!(again.read("/f").unwrap(), b"acknowledged");
     assert_eq!(pool.read("/f").unwrap_err().errno(), libc::ENOTCONN);
     drop((pool, again));
@@ -108,5 +107,79 @@ fn what_has_the_sockets_name_and_is_none_stays() {
     std::fs::write(scratch.pool().join(SOCKET), "mine").unwrap();
     scratch.fails(&["serve", "@pool"], 1, &["no socket", SOCKET]);
     assert_eq!(std::fs::read(scratch.pool().join(SOCKET)).unwrap(), b"mine");
+    scratch.check();
+}
+
+#[test]
+fn a_service_that_was_started_on_demand_ends_after_its_last_process() {
+    let scratch = Scratch::new();
+    let program = env!("CARGO_BIN_EXE_nearside");
+    let missing = Pool::attach_or_serve_by(scratch.pool(), "/nowhere/nearside").unwrap_err();
+    assert_eq!(missing.errno(), libc::ECONNREFUSED);
+    assert!(missing.to_string().contains("/nowhere/nearside"), "{missing}");
+    // of several who come at once each gets the same service
+    let pools: Vec<Pool> = std::thread::scope(|threads| {
+        let attach = || Pool::attach_or_serve_by(scratch.pool(), program).unwrap();
+        let all: Vec<_> = (0..4).map(|_| threads.spawn(attach)).collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    pools[0].write("/f", "x").unwrap();
+    assert!(pools.iter().all(|pool| pool.read("/f").unwrap() == b"x"));
+    drop(pools);
+    let until = Instant::now() + Duration::from_secs(30);
+    while Pool::attach(scratch.pool()).is_ok() {
+        // each look is an attachment, after which it waits anew
+        assert!(Instant::now() < until, "it goes on for ever");
+        std::thread::sleep(Duration::from_millis(5500));
+    }
+    scratch.check();
+}
+
+#[test]
+fn systemd_is_told_and_its_socket_is_taken() {
+    let scratch = Scratch::new();
+    let (path, notify) = (scratch.root().join("activated.sock"), scratch.root().join("notify"));
+    let told = UnixDatagram::bind(&notify).unwrap();
+    told.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
+    // inherited by the child, as no flag says otherwise
+    let socket = socket_with(family, kind, SocketFlags::empty(), None).unwrap();
+    bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    listen(&socket, 8).unwrap();
+    let script = format!(
+        "exec 3<&{}; export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$@\"",
+        std::os::fd::AsRawFd::as_raw_fd(&socket)
+    );
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_nearside"), "serve"]);
+    command.arg(scratch.pool()).arg("--foreground").env("NOTIFY_SOCKET", &notify);
+    let mut service = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+    // connected before it is ready: it waits
+    Pool::attach(&path).unwrap().write("/f", "x").unwrap();
+    let says = |words: &str| {
+        let mut said = [0; 256];
+        let len = told.recv(&mut said).unwrap();
+        assert_eq!(std::str::from_utf8(&said[..len]).unwrap().trim_end(), words);
+    };
+    says("READY=1");
+    assert!(!scratch.pool().join(SOCKET).exists());
+    let process = nix::unistd::Pid::from_raw(service.id() as i32);
+    nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGTERM).unwrap();
+    says("STOPPING=1");
+    assert!(service.wait().unwrap().success());
+    assert!(path.exists(), "the name is systemd's to take away");
+    scratch.check();
+}
+
+#[test]
+fn a_service_is_replaced_while_processes_come() {
+    let scratch = Scratch::new();
+    serve(&scratch, &[]);
+    Pool::attach(scratch.pool()).unwrap().write("/f", "x").unwrap();
+    let before = scratch.server();
+    let upgraded = scratch.json(&["upgrade", "@pool", "--json"]);
+    assert_ne!(upgraded["process"].as_i64().unwrap(), i64::from(before.as_raw()));
+    assert_eq!(Pool::attach(scratch.pool()).unwrap().read("/f").unwrap(), b"x");
+    scratch.ok(&["stop", "@pool"]);
     scratch.check();
 }

@@ -3,11 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use nearside::OpenFlags;
+use nearside::{OpenFlags, Pool};
 
 use crate::support::{ANN, BEN, Scratch};
 
-const LASTS: Duration = Duration::from_millis(300);
+const LASTS: Duration = Duration::from_millis(700);
+/// Of several that asked at one moment, one comes first and the others too late.
+const ATTACKERS: usize = 4;
 /// Tries for which one waits that the other side takes its turn.
 const TRIES_MAX: u32 = 1_000_000;
 
@@ -20,14 +22,22 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Runs `attack` over and over on a thread of its own while `act` runs over and over here.
-fn against(attack: impl Fn() + Sync, act: impl Fn()) {
+/// Runs `attack` over and over on threads of its own while `act` runs over and over here, and
+/// checkpoints hold changes up before they begin.
+fn against(pool: &Pool, attack: impl Fn() + Sync, act: impl Fn()) {
     let ended = AtomicBool::new(false);
     std::thread::scope(|threads| {
         let _ends = Ends(&ended);
+        for _ in 0..ATTACKERS {
+            threads.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    attack();
+                }
+            });
+        }
         threads.spawn(|| {
             while !ended.load(Ordering::Relaxed) {
-                attack();
+                pool.checkpoint().unwrap();
             }
         });
         let started = Instant::now();
@@ -43,7 +53,7 @@ fn a_file_that_was_given_away_is_not_made_set_user_id_by_who_had_it() {
     pool.file("/f", ANN, 0o755);
     let (ann, root) = (pool.of(ANN, &[]), pool.root());
     let attack = || drop(ann.set_permissions("/f", 0o4755));
-    against(attack, || {
+    against(&pool, attack, || {
         root.set_owner("/f", Some(BEN.0), None).unwrap();
         for _ in 0..20 {
             assert_eq!(pool.mode("/f"), 0o755, "it is another one's");
@@ -60,13 +70,13 @@ fn a_name_in_a_sticky_directory_is_removed_only_while_it_is_the_caller_s_file() 
     pool.file("/ann/file", ANN, 0o644);
     let (ann, ben) = (pool.of(ANN, &[]), pool.of(BEN, &[]));
     let attack = || drop(ann.remove_file("/tmp/x").or_else(|_| ann.rename("/tmp/x", "/tmp/y")));
-    against(attack, || {
+    against(&pool, attack, || {
         ann.hard_link("/ann/file", "/tmp/x").unwrap();
         let new = OpenFlags::new().write(true).create_new(true);
         // there is room as soon as ann has removed hers
         let made = (0..TRIES_MAX).any(|_| ben.open_file("/tmp/x", &new).is_ok());
         assert!(made, "nobody removed it");
-        for _ in 0..20 {
+        for _ in 0..200 {
             assert!(ben.exists("/tmp/x").unwrap(), "ann took ben's file");
         }
         ben.remove_file("/tmp/x").unwrap();

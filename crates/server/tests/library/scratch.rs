@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use nearside::{FileSystem, FormatOptions, Pool, SliceSpec};
-use server::{Options, Service};
+use server::{Door, Options, Service};
 
 /// A pool that the test is attached to.
 pub struct Scratch {
@@ -38,7 +38,8 @@ impl Scratch {
     fn serving(dir: tempfile::TempDir) -> Scratch {
         let owned = Arc::new(Pool::open(dir.path()).unwrap());
         let socket = dir.path().join(nearside::ATTACH_SOCKET);
-        let service = Service::start(owned.clone(), &socket, &Options::default()).unwrap();
+        let door = Door::open(&socket, 0o666).unwrap();
+        let service = Service::start(owned.clone(), door, &Options::default()).unwrap();
         let attached = Pool::attach(dir.path()).unwrap();
         Scratch { attached, service, owned, dir }
     }

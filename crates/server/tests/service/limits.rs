@@ -14,7 +14,7 @@ use crate::strangers::connected;
 
 #[test]
 fn a_pool_has_a_socket_however_long_its_path() {
-    let served = Served::with(&"long".repeat(50), &Options::default());
+    let served = Served::with(&"long".repeat(50), 0o666, &Options::default());
     let pool = served.attach();
     pool.write("/f", "x").unwrap();
     drop(pool);
@@ -26,7 +26,7 @@ fn a_pool_has_a_socket_however_long_its_path() {
 
 #[test]
 fn no_more_processes_attach_than_may() {
-    let served = Served::with("pool", &Options { sessions_max: 2, ..Options::default() });
+    let served = Served::with("pool", 0o666, &Options { sessions_max: 2, ..Options::default() });
     let (one, other) = (served.attach(), served.attach());
     let error = Pool::attach(&served.dir).unwrap_err();
     assert_eq!(error.errno(), libc::EAGAIN, "{error}");

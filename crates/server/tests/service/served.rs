@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearside::{FormatOptions, Pool, SliceSpec};
-use server::{Options, Service};
+use server::{Door, Options, Service};
 
 /// Longest time for what happens by itself.
 const SOON: Duration = Duration::from_secs(10);
@@ -20,11 +20,11 @@ pub struct Served {
 
 impl Served {
     pub fn new() -> Served {
-        Served::with("pool", &Options::default())
+        Served::with("pool", 0o666, &Options::default())
     }
 
-    /// In a directory of this name.
-    pub fn with(name: &str, options: &Options) -> Served {
+    /// In a directory of this name, with a socket of this mode.
+    pub fn with(name: &str, mode: u32, options: &Options) -> Served {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join(name);
         let format = FormatOptions {
@@ -35,7 +35,8 @@ impl Served {
         };
         Pool::format(&dir, &format).unwrap();
         let owned = Arc::new(Pool::open(&dir).unwrap());
-        let service = Service::start(owned.clone(), &socket(&dir), options).unwrap();
+        let door = Door::open(&socket(&dir), mode).unwrap();
+        let service = Service::start(owned.clone(), door, options).unwrap();
         // others than its owner are to come through
         let mode = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
         for dir in [root.path(), &dir] {

@@ -69,8 +69,7 @@ fn who_may_not_connect_is_told() {
         println!("skipped: only root can be several users");
         return;
     }
-    let options = server::Options { mode: 0o600, ..server::Options::default() };
-    let served = Served::with("pool", &options);
+    let served = Served::with("pool", 0o600, &server::Options::default());
     let program = served.dir.join("program");
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     let usual = child::command(NAME, &served.dir);
