@@ -132,8 +132,9 @@ fn attach(shared: &Shared, number: u64, socket: OwnedFd) -> std::io::Result<()> 
         let program = env!("CARGO_PKG_VERSION").to_owned();
         return channel.send(&Welcome::Version { version: VERSION, program }, &[]);
     }
-    if shared.is_full() {
-        let reason = "as many processes are attached as it takes".to_owned();
+    if shared.is_full_for(peer.uid.as_raw()) {
+        let reason =
+            "as many processes are attached, of all or of this user, as it takes".to_owned();
         return channel.send(&Welcome::Refused(reason), &[]);
     }
     let memory = wire::create_calls().map_err(std::io::Error::other)?;

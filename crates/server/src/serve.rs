@@ -13,12 +13,14 @@ use wire::{DATA_BYTES_MAX, Entry, Failure, Flags, Node, Reply, Request, Taken};
 
 use crate::opened::Opened;
 use crate::service::Shared;
-use crate::session::Session;
+use crate::session::{Begin, Session};
 
 /// Entries of a directory that one call brings; the longest of them fit into its data.
 const ENTRIES_MAX: usize = 4096;
-/// Threads that serve what may take long.
-const SLOW_MAX: usize = 256;
+/// Most bytes that one call copies: who wants more asks again.
+const COPY_BYTES_MAX: u64 = 64 << 20;
+/// Threads that serve what may take long, of all processes.
+const SLOW_MAX: usize = 1024;
 
 /// Memory that a worker keeps for its next call.
 #[derive(Debug, Default)]
@@ -44,25 +46,38 @@ pub fn serve(shared: &Arc<Shared>, session: &Arc<Session>, taken: Taken, room: &
     if !may_take_long(&request) {
         return serve_now(session, taken, &request, &mut room.data, &mut room.answer);
     }
-    let message = std::mem::take(&mut room.message);
-    let (own_session, own_shared) = (session.clone(), shared.clone());
-    let serve = move || {
-        let mut room = Room { message, ..Room::default() };
-        if let Ok(request) = wire::decode::<Request<'_>>(&room.message) {
-            serve_now(&own_session, taken, &request, &mut room.data, &mut room.answer);
+    match session.begin_slow(taken, &mut room.message, || shared.may_begin_slow(SLOW_MAX)) {
+        Begin::Waits => {}
+        Begin::Here => serve_message(session, taken, room),
+        Begin::InThread => {
+            let (theirs, ours) = (session.clone(), shared.clone());
+            let message = room.message.clone();
+            let serve = move || serve_slow(&ours, &theirs, (taken, message));
+            let thread = std::thread::Builder::new().name("ns-slow".to_owned());
+            if thread.spawn(serve).is_err() {
+                serve_slow(shared, session, (taken, std::mem::take(&mut room.message)));
+            }
         }
-        own_shared.slow_is_done();
-    };
-    let begun = shared.may_begin_slow(SLOW_MAX)
-        && std::thread::Builder::new().name("ns-slow".to_owned()).spawn(serve).is_ok();
-    if !begun {
-        let failure = Failure::other(
-            FsError::Locked.errno(),
-            "the service is at as many long calls as it takes; try again".to_owned(),
-            None,
-        );
-        session.answer(taken, &Reply::Failed(failure), &[]);
     }
+}
+
+/// Serves a call, whose message is in `room`.
+fn serve_message(session: &Session, taken: Taken, room: &mut Room) {
+    if let Ok(request) = wire::decode::<Request<'_>>(&room.message) {
+        serve_now(session, taken, &request, &mut room.data, &mut room.answer);
+    }
+}
+
+/// Serves long calls of a process, until none of them waits.
+fn serve_slow(shared: &Shared, session: &Session, first: (Taken, Vec<u8>)) {
+    let mut room = Room::default();
+    let mut next = Some(first);
+    while let Some((taken, message)) = next {
+        room.message = message;
+        serve_message(session, taken, &mut room);
+        next = session.next_slow();
+    }
+    shared.slow_is_done();
 }
 
 /// Whether others should not wait for it.
@@ -253,7 +268,7 @@ impl Call<'_> {
             Request::Append(file) => Ok(Reply::Number(self.file(file)?.append(self.data)?)),
             Request::Copy { from, to, len } => {
                 let (source, target) = (self.file(from.0)?, self.file(to.0)?);
-                Ok(Reply::Number(source.copy_to(from.1, &target, to.1, len)?))
+                Ok(Reply::Number(source.copy_to(from.1, &target, to.1, len.min(COPY_BYTES_MAX))?))
             }
             Request::FileAttributes(number) => match self.session.opened.directory(number) {
                 Some(directory) => Ok(Reply::Attributes(*directory.lock().metadata()?.attr())),

@@ -23,12 +23,14 @@ pub struct Options {
     pub workers: usize,
     /// Processes that may be attached at once.
     pub sessions_max: usize,
+    /// Of one user, root apart: so that nobody keeps all others out.
+    pub sessions_of_user_max: usize,
 }
 
 impl Default for Options {
     fn default() -> Options {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        Options { workers: cpus.clamp(2, 16), sessions_max: 16_384 }
+        Options { workers: cpus.clamp(2, 16), sessions_max: 16_384, sessions_of_user_max: 2048 }
     }
 }
 
@@ -38,6 +40,7 @@ pub struct Shared {
     pool: Arc<Pool>,
     sessions: RwLock<HashMap<u64, Arc<Session>>>,
     sessions_max: usize,
+    sessions_of_user_max: usize,
     number_next: AtomicU64,
     /// Waits for the bells of sessions that nobody looks after.
     bells: OwnedFd,
@@ -62,6 +65,7 @@ impl Shared {
             pool,
             sessions: RwLock::default(),
             sessions_max: options.sessions_max,
+            sessions_of_user_max: options.sessions_of_user_max,
             number_next: AtomicU64::new(1),
             bells: new()?,
             sockets: new()?,
@@ -106,8 +110,14 @@ impl Shared {
         self.slow.fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub fn is_full(&self) -> bool {
-        self.sessions.read().len() >= self.sessions_max
+    /// Whether no more processes of this user may attach.
+    pub fn is_full_for(&self, user: u32) -> bool {
+        let sessions = self.sessions.read();
+        let is_his = |session: &&Arc<Session>| {
+            session.pool.caller().is_some_and(|caller| caller.uid() == user)
+        };
+        sessions.len() >= self.sessions_max
+            || user != 0 && sessions.values().filter(is_his).count() >= self.sessions_of_user_max
     }
 
     /// A number that no session had.

@@ -1,5 +1,6 @@
 //! One attached process.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,6 +10,9 @@ use parking_lot::Mutex;
 use wire::{Channel, Reply, Served, Taken};
 
 use crate::opened::Table;
+
+/// Threads that serve long calls of one process.
+const SLOW_MAX: usize = 8;
 
 /// One attached process.
 #[derive(Debug)]
@@ -27,6 +31,28 @@ pub struct Session {
     channel: Channel,
     bell: OwnedFd,
     has_ended: AtomicBool,
+    /// Its calls that may take long.
+    slow: Mutex<Slow>,
+}
+
+/// Calls that may take long.
+#[derive(Debug, Default)]
+struct Slow {
+    /// Threads that serve them.
+    threads: usize,
+    /// Those that wait for one of the threads, of which there is one then; each has a slot.
+    waiting: VecDeque<(Taken, Vec<u8>)>,
+}
+
+/// How a call that may take long is served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Begin {
+    /// By a thread of its own, or that ends with it.
+    InThread,
+    /// By one that serves another one now.
+    Waits,
+    /// By whoever took it.
+    Here,
 }
 
 impl Session {
@@ -40,6 +66,7 @@ impl Session {
             channel,
             bell,
             has_ended: AtomicBool::new(false),
+            slow: Mutex::default(),
         }
     }
 
@@ -66,6 +93,36 @@ impl Session {
     pub fn silence(&self) {
         // it may not have rung
         let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
+    }
+
+    /// A call that may take long: whether it is to get a thread of its own, which `may_begin` says
+    /// in the end. Where others of the process have threads already, it may wait for one of them.
+    pub fn begin_slow(
+        &self,
+        taken: Taken,
+        message: &mut Vec<u8>,
+        may_begin: impl FnOnce() -> bool,
+    ) -> Begin {
+        let mut slow = self.slow.lock();
+        if slow.threads < SLOW_MAX && may_begin() {
+            slow.threads += 1;
+            return Begin::InThread;
+        }
+        if slow.threads == 0 {
+            return Begin::Here;
+        }
+        slow.waiting.push_back((taken, std::mem::take(message)));
+        Begin::Waits
+    }
+
+    /// A thread of its long calls is done with one: the next; none: it has ended.
+    pub fn next_slow(&self) -> Option<(Taken, Vec<u8>)> {
+        let mut slow = self.slow.lock();
+        let next = slow.waiting.pop_front();
+        if next.is_none() {
+            slow.threads -= 1;
+        }
+        next
     }
 
     /// Whether the process is gone.

@@ -73,7 +73,7 @@ pub enum Request<'a> {
     },
     /// Writes the call's data at the end: [`Reply::Number`], the offset.
     Append(u64),
-    /// Copies between two open files: [`Reply::Number`] of bytes.
+    /// Copies between two open files: [`Reply::Number`] of bytes, of a part where it is much.
     Copy {
         /// From.
         from: (u64, u64),

@@ -80,8 +80,20 @@ impl AttachedFile {
         to_offset: u64,
         len: u64,
     ) -> Result<u64> {
-        let (from, to) = ((self.number, offset), (to.number, to_offset));
-        self.attached.number(&Request::Copy { from, to, len }, &[])
+        // the service copies a part, and is asked again
+        let mut done = 0;
+        while done < len {
+            let from = (self.number, offset.saturating_add(done));
+            let to = (to.number, to_offset.saturating_add(done));
+            match self.attached.number(&Request::Copy { from, to, len: len - done }, &[]) {
+                Ok(0) => break,
+                Ok(copied) => done += copied,
+                // what was copied before is, and is said
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
     }
 
     pub(crate) fn metadata(&self) -> Result<Metadata> {

@@ -40,6 +40,29 @@ fn no_more_processes_attach_than_may() {
 }
 
 #[test]
+fn more_long_calls_than_there_are_threads_for_are_all_made() {
+    let served = Served::new();
+    let pool = served.attach();
+    let file = pool.create_file("/f").unwrap();
+    file.write_all_at(&[7; 2 << 20], 0).unwrap();
+    std::thread::scope(|threads| {
+        for number in 0..48 {
+            let (pool, file) = (&pool, &file);
+            threads.spawn(move || match number % 3 {
+                0 => pool.checkpoint().unwrap(),
+                1 => pool.sync().unwrap(),
+                _ => {
+                    let copy = pool.create_file(format!("/copy{number}")).unwrap();
+                    assert_eq!(file.copy_to(0, &copy, 0, u64::MAX).unwrap(), 2 << 20);
+                }
+            });
+        }
+    });
+    drop((file, pool));
+    served.finish();
+}
+
+#[test]
 fn where_nobody_serves_it_is_said_and_the_pool_can_be_opened() {
     let served = Served::new();
     let dir = served.dir.clone();
