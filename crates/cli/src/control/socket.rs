@@ -1,49 +1,32 @@
-//! The socket's place. A path of a socket has room for 107 bytes only (unix(7)), a pool's
-//! directory may be longer: then the way leads through a descriptor of that directory.
+//! The control socket: made, found, taken away.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use wire::Place;
 
 use crate::own_file;
 
 const NAME: &str = "nearside.sock";
 /// What it is called until it may be found.
 const NAME_NEW: &str = ".nearside.sock.new";
-/// Longest path of a socket, bytes.
-const PATH_BYTES_MAX: usize = 107;
 
-/// A directory, and a way to it that is short enough.
-struct Place {
-    path: PathBuf,
-    /// Keeps the way open.
-    _dir: Option<File>,
-}
-
-impl Place {
-    fn of(pool: &Path) -> io::Result<Place> {
-        if pool.join(NAME_NEW).as_os_str().as_bytes().len() <= PATH_BYTES_MAX {
-            return Ok(Place { path: pool.to_path_buf(), _dir: None });
-        }
-        let dir = File::open(pool)?;
-        let path = format!("/proc/self/fd/{}", dir.as_raw_fd()).into();
-        Ok(Place { path, _dir: Some(dir) })
-    }
+/// The way to the pool's directory.
+fn place(pool: &Path) -> io::Result<Place> {
+    Place::of(pool, NAME_NEW.len())
 }
 
 /// Listens; takes the place of what a dead server left. The caller holds the server's lock, so
 /// that there is no other one.
 pub fn listen(pool: &Path) -> io::Result<UnixListener> {
-    let place = Place::of(pool)?;
-    let (new, path) = (place.path.join(NAME_NEW), place.path.join(NAME));
+    let place = place(pool)?;
+    let (new, path) = (place.join(NAME_NEW), place.join(NAME));
     remove(&new)?;
     // Under a name of its own until its mode is right; the rename takes an old one's place.
     let listener = UnixListener::bind(&new)?;
-    let settled = settle(&new, &path, &std::fs::metadata(&place.path)?);
+    let settled = settle(&new, &path, &std::fs::metadata(place.path())?);
     if settled.is_err() {
         let _ = std::fs::remove_file(&new);
     }
@@ -66,7 +49,7 @@ fn settle(new: &Path, path: &Path, dir: &std::fs::Metadata) -> io::Result<()> {
 
 /// Takes the socket away.
 pub fn remove_from(pool: &Path) -> io::Result<()> {
-    remove(&Place::of(pool)?.path.join(NAME))
+    remove(&place(pool)?.join(NAME))
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -78,7 +61,7 @@ fn remove(path: &Path) -> io::Result<()> {
 
 /// Connects to the server of the pool.
 pub fn connect(pool: &Path) -> io::Result<UnixStream> {
-    UnixStream::connect(Place::of(pool)?.path.join(NAME))
+    UnixStream::connect(place(pool)?.join(NAME))
 }
 
 #[cfg(test)]
