@@ -247,7 +247,12 @@ fn a_first_read_is_counted_too() {
     };
     content(&fs, &file);
     assert_eq!((by_callers(), delegated(&fs)), (MIB as u64, (0, 0)));
-    content(&fs, &file);
-    assert_eq!(by_callers() + delegated(&fs).0, 2 * MIB as u64);
-    assert!(delegated(&fs).0 > 0);
+    // where workers get no CPU in time, a caller copies for himself; not for ever
+    let (mut reads, began) = (1, Instant::now());
+    while delegated(&fs).0 == 0 {
+        content(&fs, &file);
+        reads += 1;
+        assert_eq!(by_callers() + delegated(&fs).0, reads * MIB as u64);
+        assert!(began.elapsed() < Duration::from_secs(60), "{reads} reads, and no worker took one");
+    }
 }
