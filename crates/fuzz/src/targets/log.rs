@@ -66,8 +66,9 @@ pub fn run(bytes: &[u8]) -> bool {
         if line == LONG_LINE {
             put_long_lines(arena);
         }
-        let data_at = LOG_AT + 4 * writer.chunk_bytes;
-        for (block, bytes) in writer.data.iter().filter(|(block, _)| **block * BLOCK >= data_at) {
+        // an address may be one that the slice does not have
+        let data = LOG_AT + 4 * writer.chunk_bytes..arena.base().slices[0].len();
+        for (block, bytes) in writer.data.iter().filter(|(it, _)| data.contains(&(**it * BLOCK))) {
             arena.put(block * BLOCK, bytes);
         }
         for (place, chunk) in &writer.chunks {
