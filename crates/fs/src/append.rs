@@ -34,6 +34,7 @@ impl Core {
                 if size / BLOCK_BYTES < from {
                     continue;
                 }
+                self.check_leased(inode, size / BLOCK_BYTES, u64::MAX)?;
                 check_write(inode, size, data.len())?;
                 if !tail.is_empty() {
                     let at = size + front.len() as u64;

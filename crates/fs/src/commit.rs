@@ -93,6 +93,7 @@ impl FileSystem {
 
     /// Reads ranges of files as they are at one moment: no change is seen of which not all is.
     pub fn read_together(&self, reads: &mut [(&Handle, u64, &mut [u8])]) -> Result<()> {
+        reads.iter().for_each(|(file, ..)| self.core.settle(&file.inode));
         self.core.read_together(reads)
     }
 }
@@ -112,6 +113,7 @@ impl Core {
         }
         self.change(|| {
             let range = file.inode.ranges.lock(first, last);
+            self.check_leased(&file.inode, first, last)?;
             self.write_locked(&file.inode, &range, offset, data)
         })
     }
@@ -139,6 +141,9 @@ impl Core {
         self.change(|| {
             let _ranges: Vec<_> =
                 hulls.iter().map(|it| it.inode.ranges.lock(it.first, it.last)).collect();
+            for hull in &hulls {
+                self.check_leased(hull.inode, hull.first, hull.last)?;
+            }
             let done = self.commit_as_expected(&parts, expected, long);
             if done.as_ref().err().and_then(away).is_some() {
                 self.want_all(&parts, expected)?;

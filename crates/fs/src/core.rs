@@ -14,6 +14,7 @@ use crate::inode::Inode;
 use crate::inode_table::{self, InodeTable};
 use crate::item::REQUEST_BYTES;
 use crate::layout::Stripes;
+use crate::leased::{AllRecalled, Lending};
 use crate::locks::Locks;
 use crate::log_pace::LogPace;
 use crate::meter::Meter;
@@ -96,6 +97,8 @@ pub struct Core {
     pub tickets: Tickets,
     /// Inodes that clients of an earlier server may hold.
     pub inherited: Inherited,
+    /// Who lends files to others.
+    pub lending: Lending,
     /// Inodes that exist.
     pub inodes: AtomicI64,
     /// One checkpoint at a time.
@@ -218,6 +221,7 @@ impl Core {
             references: References::new(slices),
             tickets: Tickets::new(&[]),
             inherited: Inherited::default(),
+            lending: Lending::default(),
             inodes: AtomicI64::new(pool.inodes_at_open() as i64),
             checkpointing: Mutex::new(()),
             background: AtomicBool::new(false),
@@ -260,8 +264,10 @@ impl Core {
     #[inline]
     pub fn change_unpaid<T>(&self, mut op: impl FnMut() -> Result<T>) -> Result<T> {
         let mut refusals = Refusals::default();
+        let mut recalled = AllRecalled::new();
         let ended = loop {
             match self.try_change(&mut op) {
+                Err(Error::Leased(blocks)) => self.recall(&blocks, &mut recalled),
                 Err(Error::Pool(error)) => match self.make_way(&mut refusals, error) {
                     Ok(()) => {}
                     Err(error) => break Err(error),

@@ -72,6 +72,9 @@ pub enum Error {
     /// What was to be read to is memory that nobody may store to.
     #[error("the buffer lies in a region, where nobody may store; read to other memory")]
     RegionMemory,
+    /// Others write there by themselves: the attempt is made again when they do not.
+    #[error("blocks of the file are leased")]
+    Leased(crate::leased::Blocks),
     /// A wait was cancelled.
     #[error("the wait was interrupted")]
     Interrupted,
@@ -120,7 +123,7 @@ impl Error {
             Error::Denied(_) => libc::EACCES,
             Error::Unsupported(_) => libc::EOPNOTSUPP,
             Error::NoSuchRange => libc::ENXIO,
-            Error::Locked => libc::EAGAIN,
+            Error::Locked | Error::Leased(_) => libc::EAGAIN,
             Error::Deadlock => libc::EDEADLK,
             Error::Conflict => libc::EAGAIN,
             Error::TooLong => libc::E2BIG,

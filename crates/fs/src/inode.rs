@@ -8,6 +8,7 @@ use crate::attr::Stored;
 use crate::entries::Dir;
 use crate::inline::UNSYNCED_MAX;
 use crate::layout::Layout;
+use crate::leased::Leased;
 use crate::map::BlockMap;
 use crate::mapped::Mappings;
 use crate::range_lock::RangeLock;
@@ -97,6 +98,8 @@ pub struct Inode {
     pub reserves: AtomicBool,
     /// Who keeps copies of its bytes.
     pub mappings: Mappings,
+    /// Whether some of it is written by others by themselves.
+    pub leased: Leased,
     /// Who looks whether they change.
     pub watched: Watched,
     /// How far ahead it is read from the capacity tier.
@@ -147,6 +150,7 @@ impl Inode {
             opens: AtomicU32::new(0),
             unsynced: AtomicU32::new(UNSYNCED_MAX),
             mappings: Mappings::default(),
+            leased: Leased::default(),
             watched: Watched::default(),
             read_ahead: ReadAhead::default(),
         }

@@ -55,6 +55,7 @@ mod keys;
 mod layout;
 mod leaf;
 mod leaf_value;
+mod leased;
 mod leaves;
 mod lines;
 mod lock_calls;
@@ -134,6 +135,7 @@ pub use for_caller::ForCaller;
 pub use format::{format, format_mappings, format_watched};
 pub use handle::Handle;
 pub use layout::Layout;
+pub use leased::{Blocks, Lender, Recalled, folding};
 pub use lock_types::{
     LIBRARY_DOOR, LockChange, LockClass, LockDone, LockKind, LockObserver, LockOwner, LockTicket,
 };

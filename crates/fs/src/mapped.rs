@@ -54,6 +54,11 @@ impl Mappings {
 }
 
 impl Inode {
+    /// Whether anybody ever kept copies of its bytes.
+    pub fn has_mappings(&self) -> bool {
+        !self.mappings.is_empty()
+    }
+
     /// Bytes were written, and are published; their range is held.
     #[inline]
     pub fn tell_written(&self, offset: u64, data: &[u8]) {
@@ -75,6 +80,7 @@ impl FileSystem {
     /// From now on tells `mapped` of every change of the file's bytes.
     pub fn tell(&self, handle: &Handle, mapped: &Arc<dyn Mapped>) {
         handle.inode.mappings.change(|all| all.push(mapped.clone()));
+        self.recall_all(handle);
     }
 
     /// From now on does not: a change that is under way may still be told of.

@@ -61,6 +61,7 @@ impl Core {
             return self.getattr(if name == b"." { parent } else { up });
         }
         let (_, inode) = self.child(&dir, self.name(name))?.ok_or(Error::NotFound)?;
+        self.settle(&inode);
         let meta = inode.meta.read();
         Ok(inode.attr(&meta))
     }
@@ -68,6 +69,7 @@ impl Core {
     /// Attributes.
     pub fn getattr(&self, ino: Ino) -> Result<Attr> {
         let inode = self.inode(ino)?;
+        self.settle(&inode);
         let meta = inode.meta.read();
         if meta.gone { Err(Error::NotFound) } else { Ok(inode.attr(&meta)) }
     }
@@ -115,6 +117,7 @@ impl Core {
         let name = self.name(name);
         let dir = self.inode(parent)?;
         let inode = self.inode(ino)?;
+        self.settle(&inode);
         if inode.kind == FileKind::Directory {
             self.permit_unlocked(caller, &dir, Access::NAMES)?;
             return Err(Error::NotPermitted("a directory has one name"));

@@ -16,6 +16,7 @@ impl Core {
     /// Changes attributes; truncates or extends.
     pub fn setattr(&self, ino: Ino, change: &SetAttr, caller: Option<&Caller>) -> Result<Attr> {
         let inode = self.inode(ino)?;
+        self.settle(&inode);
         match (change.size, inode.kind) {
             (Some(_), FileKind::Directory) => return Err(Error::IsDirectory),
             (Some(_), FileKind::File) | (None, _) => {}
@@ -27,6 +28,9 @@ impl Core {
         }
         self.change(|| {
             let _range = change.size.map(|_| inode.ranges.lock(0, u64::MAX));
+            if change.size.is_some() {
+                self.check_leased(&inode, 0, u64::MAX)?;
+            }
             let mut meta = inode.meta.write();
             let settled = caller.map(|asking| settle(asking, &Owned::of(&inode, &meta), change));
             match settled.transpose()? {

@@ -64,6 +64,9 @@ impl Core {
             let mut ranges = [(from.0, first, first + last), (to.0, to_first, to_first + last)];
             ranges.sort_unstable_by_key(|(inode, first, _)| (inode.ino, *first));
             let _ranges = lock(ranges);
+            for (inode, first, last) in ranges {
+                self.check_leased(inode, first, last)?;
+            }
             self.share_locked(from, to, len.min(blocks * BLOCK_BYTES))
         })
     }

@@ -224,6 +224,7 @@ impl FileSystem {
     pub fn read(&self, handle: &Handle, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         holds_data(&handle.inode)?;
         check_buffer(buffer)?;
+        self.core.settle(&handle.inode);
         let read = self.core.read(&handle.inode, offset, buffer)?;
         self.core.was_read(&handle.inode);
         Ok(read)
@@ -250,6 +251,8 @@ impl FileSystem {
         (to, to_offset): (&Handle, u64),
         len: u64,
     ) -> Result<u64> {
+        self.core.settle(&from.inode);
+        self.core.settle(&to.inode);
         let copied = self.core.copy((&from.inode, from_offset), (&to.inode, to_offset), len)?;
         self.core.was_read(&from.inode);
         Ok(copied)
@@ -263,6 +266,7 @@ impl FileSystem {
     /// First data (`data` true) or hole at or after `offset`; ENXIO past the end.
     pub fn seek(&self, handle: &Handle, offset: u64, data: bool) -> Result<u64> {
         holds_data(&handle.inode)?;
+        self.core.settle(&handle.inode);
         self.core.seek(&handle.inode, offset, data)
     }
 

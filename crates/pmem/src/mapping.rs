@@ -11,6 +11,7 @@ use crate::mirror::Mirror;
 use crate::open::{self, MapOptions};
 use crate::sysfs::{Backing, Device, Sysfs};
 use crate::through_file;
+use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -81,6 +82,15 @@ impl Mapping {
     pub fn open_with(path: &Path, options: &MapOptions, sysfs: &Sysfs) -> Result<Mapping> {
         let cpu = cpu::chosen()?;
         Ok(Mapping::from_parts(open::open(path, options, sysfs)?, cpu))
+    }
+
+    /// Maps all of a file that another process opened and gave to this one, which says what its
+    /// domain is. Nothing is locked.
+    ///
+    /// # Errors
+    /// `Empty`, `NoFlush`, `Setting`, or what the kernel says.
+    pub fn of_file(file: File, domain: Domain) -> Result<Mapping> {
+        Ok(Mapping::from_parts(open::given(file, domain)?, cpu::chosen()?))
     }
 
     /// Anonymous memory of `len` bytes, zeroed (tests and the crash explorer).

@@ -36,6 +36,30 @@ pub(crate) fn open_locked(path: &Path, options: &MapOptions, sysfs: &Sysfs) -> R
     open_with(path, options, sysfs, &|file| Ok(Locked::new(file)))
 }
 
+/// Maps a file that another process opened, and whose domain it says.
+pub(crate) fn given(file: File, domain: Domain) -> Result<Parts> {
+    let path = Path::new("the file that was given");
+    let io = |error| Error::io("map", path, error);
+    let len = mappable_len(file.metadata().map_err(io)?.len(), path)?;
+    if domain > Domain::Sync && !Flush::exists() {
+        return Err(Error::NoFlush { path: path.to_owned() });
+    }
+    let (sharing, medium) = match domain > Domain::Sync {
+        true => (Sharing::Synchronous, Medium::Dax),
+        false => (Sharing::Shared, Medium::File),
+    };
+    let addresses = Addresses::of_file(&file, len, sharing, false).map_err(io)?;
+    Ok(Parts {
+        addresses,
+        read_only: false,
+        private: false,
+        domain,
+        medium,
+        backing: Backing::default(),
+        file: Some(Locked::new(file)),
+    })
+}
+
 fn open_with(
     path: &Path,
     options: &MapOptions,

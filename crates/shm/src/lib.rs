@@ -13,16 +13,19 @@
 //!
 //! Nothing here knows what the bytes mean. Whoever takes memory over checks them.
 //!
-//! Memory that two processes share which do not trust each other is something else: [`Shared`].
+//! Memory that two processes share which do not trust each other is something else: [`Shared`],
+//! and [`Words`] that only one of them can store.
 
 mod area;
 mod error;
 mod mapping;
 mod peer;
 mod shared;
+mod words;
 
 pub use area::{Area, Cutter};
 pub use error::{Error, Result};
 pub use mapping::{create, map};
 pub use peer::peer_groups;
 pub use shared::{Shared, publish, sleep_at, wake_all};
+pub use words::Words;

@@ -1,0 +1,113 @@
+//! The side of the process that writes.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::sync::atomic::{Ordering, fence};
+
+use parking_lot::Mutex;
+use pmem::{Domain, Mapping};
+use shm::Words;
+
+use crate::record::{encode, len_of, place};
+use crate::{Connection, FOLDED, LANE_BYTES, Piece, Result, WORDS, seed, word_of};
+
+/// A process's lane: threads take turns.
+#[derive(Debug)]
+pub struct Lane {
+    memory: Mapping,
+    words: Words,
+    connection: Connection,
+    seed: u32,
+    end: Mutex<End>,
+}
+
+/// How far it is written.
+#[derive(Debug, Default)]
+struct End {
+    position: u64,
+    /// The last request's.
+    number: u64,
+    /// The last record.
+    bytes: Vec<u8>,
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// It has happened, and is durable.
+    Done,
+    /// It has not: a lease that it relies on has been recalled.
+    Closed,
+    /// It has not: the service is to fold the lane first.
+    Full,
+    /// It has not: it is longer than a record.
+    TooLong,
+    /// The service knows whether request `number` happened: a lease was recalled meanwhile.
+    Unknown {
+        /// The request.
+        number: u64,
+    },
+}
+
+impl Lane {
+    /// Over what the service gave.
+    pub fn new(
+        (lane, words): (File, File),
+        domain: Domain,
+        pool: &str,
+        connection: Connection,
+    ) -> Result<Lane> {
+        let memory = Mapping::of_file(lane, domain)?;
+        let words = Words::to_load(words.as_fd(), WORDS)?;
+        let (seed, end) = (seed(pool, connection), Mutex::default());
+        match memory.len() {
+            LANE_BYTES => Ok(Lane { memory, words, connection, seed, end }),
+            _ => Err(shm::Error::Foreign.into()),
+        }
+    }
+
+    /// Which connection's it is.
+    pub fn connection(&self) -> Connection {
+        self.connection
+    }
+
+    /// Whether the lease is still this process's.
+    #[inline]
+    pub fn is_open(&self, slot: u8, generation: u64) -> bool {
+        self.words.load(word_of(usize::from(slot))) == generation
+    }
+
+    /// How much of it waits to be folded, bytes.
+    pub fn waiting(&self) -> u64 {
+        self.end.lock().position.saturating_sub(self.words.load(FOLDED))
+    }
+
+    /// Makes these writes in one atomic step, under leases that cover them: durable when it returns
+    /// [`Stored::Done`].
+    pub fn commit(&self, pieces: &[Piece<'_>]) -> Stored {
+        let Some(len) = len_of(pieces) else { return Stored::TooLong };
+        let is_open = |piece: &Piece<'_>| self.is_open(piece.slot, piece.generation);
+        if !pieces.iter().all(is_open) {
+            return Stored::Closed;
+        }
+        let mut end = self.end.lock();
+        let position = place(end.position, len);
+        if position + len as u64 > self.words.load(FOLDED) + LANE_BYTES {
+            return Stored::Full;
+        }
+        end.number += 1;
+        let number = end.number;
+        encode(&mut end.bytes, (self.seed, position), number, pieces, len);
+        // the one before is durable: its fence was made by who stored it, holding the end
+        let _clean = pmem::fence(self.memory.write(position % LANE_BYTES, &end.bytes));
+        end.position = position + len as u64;
+        drop(end);
+        // ordering: the record is seen by others before the words are loaded: the service, which
+        // closes a word and then reads the lane, sees the record, or this sees the word
+        fence(Ordering::SeqCst);
+        match pieces.iter().all(is_open) {
+            true => Stored::Done,
+            false => Stored::Unknown { number },
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The service's side of a connection: its leases, and folding its lane.
+
+use std::sync::Arc;
+
+use fs::{Blocks, Caller, FILE_BYTES_MAX, FileSystem, Handle, Write};
+use pool::BLOCK_BYTES;
+
+use crate::reader::{self, Part, Place};
+use crate::record::Record;
+use crate::state::State;
+use crate::{Connection, FOLDED, Files, LANE_BYTES, Piece, Result, SLOTS, seed, word_of};
+
+/// Records that one change of the pool's folds.
+const RECORDS_MAX: usize = 64;
+/// Bytes that one change of the pool's folds, about.
+const BYTES_MAX: usize = 256 << 10;
+/// The words say that there is room when so much is folded more.
+const ROOM_STEP: u64 = LANE_BYTES / 4;
+
+/// A file of which something is leased.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The file.
+    pub handle: Arc<Handle>,
+    /// Who opened it for writing, and whose writes take set-id bits away.
+    pub caller: Option<Arc<Caller>>,
+}
+
+/// Whether a request happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happened {
+    /// It did.
+    Yes,
+    /// It did not, and never will.
+    No,
+    /// Its leases are of before those that are known.
+    Forgotten,
+}
+
+/// What the service knows of a connection. Its calls come one after the other.
+#[derive(Debug)]
+pub struct Ledger {
+    files: Files,
+    pool: String,
+    seed: u32,
+    state: State,
+    /// How far the lane is folded, which may not be noted yet.
+    folded: u64,
+    targets: Vec<Option<Target>>,
+    part: Part,
+}
+
+/// A record, copied.
+struct Taken {
+    /// Whether it is to happen, as far as its place says.
+    pieces: Vec<(usize, u64, std::ops::Range<usize>)>,
+}
+
+/// Records to be folded at once.
+#[derive(Default)]
+struct Batch {
+    records: Vec<Taken>,
+    bytes: Vec<u8>,
+    folded: u64,
+    number: u64,
+}
+
+impl Ledger {
+    /// Of a new connection.
+    pub fn new(files: Files, pool: &str, connection: Connection) -> Ledger {
+        Ledger::of(files, pool, connection, State::new(connection))
+    }
+
+    pub(crate) fn of(files: Files, pool: &str, connection: Connection, state: State) -> Ledger {
+        Ledger {
+            files,
+            pool: pool.to_owned(),
+            seed: seed(pool, connection),
+            folded: state.folded,
+            state,
+            targets: vec![None; SLOTS],
+            part: Part::default(),
+        }
+    }
+
+    /// Of which file a slot's lease is.
+    pub(crate) fn is_of(&mut self, slot: u8, target: Target) {
+        if let Some(own) = self.targets.get_mut(usize::from(slot)) {
+            *own = Some(target);
+        }
+    }
+
+    /// Notes a lease of `blocks` and lets the process write there; gives its generation. `None`:
+    /// the slot has one.
+    pub fn lend(&mut self, slot: u8, blocks: Blocks, target: Target) -> Option<u64> {
+        let index = usize::from(slot);
+        let own = self.state.slots.get_mut(index).filter(|slot| !slot.is_leased)?;
+        own.generation += 1;
+        own.blocks = blocks;
+        own.is_leased = true;
+        let generation = own.generation;
+        self.targets[index] = Some(target);
+        self.note();
+        self.files.words.store(word_of(index), generation);
+        Some(generation)
+    }
+
+    /// Whether the slot has a lease now, of that generation.
+    pub fn is_lent(&self, slot: u8, generation: u64) -> bool {
+        let slot = self.state.slots.get(usize::from(slot));
+        slot.is_some_and(|slot| slot.is_leased && slot.generation == generation)
+    }
+
+    /// Ends a lease: the lane is folded, and what comes later does not happen. Durable when it
+    /// returns. Gives the file that it was of.
+    ///
+    /// # Errors
+    /// The lane could not be folded: the lease has ended all the same.
+    pub fn end_lease(&mut self, fs: &FileSystem, slot: u8) -> Result<Option<Target>> {
+        let index = usize::from(slot);
+        if !self.state.slots.get(index).is_some_and(|slot| slot.is_leased) {
+            return Ok(None);
+        }
+        // a record that is stored after this names a lease that nobody has
+        self.files.words.store(word_of(index), 0);
+        let folded = self.fold(fs);
+        let number = self.state.number;
+        let own = &mut self.state.slots[index];
+        own.is_leased = false;
+        own.closed_at = number;
+        self.note();
+        let target = self.targets[index].take();
+        folded.map(|()| target)
+    }
+
+    /// Folds all that is in the lane.
+    ///
+    /// # Errors
+    /// Something could not be folded, and is lost: a failed medium. What follows it is not.
+    pub fn fold(&mut self, fs: &FileSystem) -> Result<()> {
+        let mut result = Ok(());
+        loop {
+            let batch = self.next_batch()?;
+            if batch.folded == self.folded {
+                break;
+            }
+            if let Err(error) = self.fold_batch(fs, &batch) {
+                tracing::error!("what an attached process had committed is lost: {error}");
+                result = Err(error);
+            }
+            (self.folded, self.state.number) = (batch.folded, batch.number);
+        }
+        if self.folded - self.state.folded >= ROOM_STEP {
+            self.note();
+        }
+        result
+    }
+
+    /// Notes how far the lane is folded, and gives the room to the process.
+    fn note(&mut self) {
+        self.state.folded = self.folded;
+        self.state.store(&self.files.leases, &self.pool);
+        self.files.words.store(FOLDED, self.folded);
+    }
+
+    /// Whether request `number`, which relied on this lease, happened; the lane is folded.
+    pub fn happened(&self, slot: u8, generation: u64, number: u64) -> Happened {
+        self.state.happened(slot, generation, number)
+    }
+
+    /// The files may go: all leases have ended.
+    pub fn end(&self) {
+        self.files.end();
+    }
+
+    /// The next records, judged.
+    fn next_batch(&mut self) -> Result<Batch> {
+        let mut batch =
+            Batch { folded: self.folded, number: self.state.number, ..Batch::default() };
+        let place = Place { position: self.folded, end: self.state.folded + LANE_BYTES };
+        let state = &self.state;
+        reader::read(&self.files.lane, self.seed, place, &mut self.part, &mut |record, behind| {
+            if state.covers(record, batch.number) {
+                batch.add(record);
+            }
+            batch.folded = behind;
+            batch.records.len() < RECORDS_MAX && batch.bytes.len() < BYTES_MAX
+        })?;
+        Ok(batch)
+    }
+
+    fn fold_batch(&self, fs: &FileSystem, batch: &Batch) -> Result<()> {
+        if batch.records.is_empty() || self.fold_records(fs, batch, &batch.records).is_ok() {
+            return Ok(());
+        }
+        // more than one change may be, or one that fails: each for itself
+        let mut result = Ok(());
+        for record in &batch.records {
+            if let Err(error) = self.fold_records(fs, batch, std::slice::from_ref(record)) {
+                result = Err(error.into());
+            }
+        }
+        result
+    }
+
+    fn fold_records(&self, fs: &FileSystem, batch: &Batch, records: &[Taken]) -> fs::Result<()> {
+        let mut writes = Vec::new();
+        let mut seen: u64 = 0;
+        for (slot, offset, place) in records.iter().flat_map(|record| &record.pieces) {
+            let Some(target) = &self.targets[*slot] else { continue };
+            if seen & 1 << slot == 0 {
+                seen |= 1 << slot;
+                fs.for_caller(target.caller.as_deref()).drop_set_id(&target.handle)?;
+            }
+            let data = &batch.bytes[place.clone()];
+            writes.push(Write { file: &target.handle, offset: *offset, data });
+        }
+        fs::folding(|| fs.commit(&writes, &[]))
+    }
+}
+
+impl Batch {
+    fn add(&mut self, record: &Record<'_>) {
+        let mut pieces = Vec::with_capacity(record.pieces.len());
+        for piece in &record.pieces {
+            let from = self.bytes.len();
+            self.bytes.extend_from_slice(piece.data);
+            pieces.push((usize::from(piece.slot), piece.offset, from..self.bytes.len()));
+        }
+        self.number = record.number;
+        self.records.push(Taken { pieces });
+    }
+}
+
+impl State {
+    /// Whether a record happens: its leases are there and cover it, and its number is new.
+    fn covers(&self, record: &Record<'_>, number: u64) -> bool {
+        record.number > number && record.pieces.iter().all(|piece| self.covers_piece(piece))
+    }
+
+    fn covers_piece(&self, piece: &Piece<'_>) -> bool {
+        let slot = &self.slots[usize::from(piece.slot)];
+        let end = piece.offset.checked_add(piece.data.len() as u64);
+        let Some(end) = end.filter(|end| *end <= FILE_BYTES_MAX) else { return false };
+        let (first, last) = (piece.offset / BLOCK_BYTES, end.saturating_sub(1) / BLOCK_BYTES);
+        let covers = |block: u64| slot.blocks.blocks.contains(&block);
+        slot.is_leased
+            && slot.generation == piece.generation
+            && !piece.data.is_empty()
+            && covers(first)
+            && covers(last)
+    }
+
+    /// Whether request `number` under this lease happened, the lane being folded.
+    pub(crate) fn happened(&self, slot: u8, generation: u64, number: u64) -> Happened {
+        let Some(slot) = self.slots.get(usize::from(slot)) else { return Happened::No };
+        let last = if slot.is_leased { self.number } else { slot.closed_at };
+        match generation.cmp(&slot.generation) {
+            std::cmp::Ordering::Less => Happened::Forgotten,
+            std::cmp::Ordering::Equal if number <= last => Happened::Yes,
+            _ => Happened::No,
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Lanes: what attached processes commit by themselves, and how it comes into the pool.
+//!
+//! A process that is attached to the service of a pool may be given leases: rights to write ranges
+//! of files by itself. It stores records into its lane ([`Lane`]), memory in a file that the
+//! service made for it, with one fence and no message; the service folds them into its own log
+//! ([`Ledger`]), before anybody reads what they are about. `docs/SHARING.md` has the protocol, and
+//! why it is right.
+//!
+//! A connection has three files in the directory `lanes` of the pool's:
+//!
+//! | file | what | who stores |
+//! |---|---|---|
+//! | `*.lane` | records, one behind the other, lap after lap | the process |
+//! | `*.words` | how far the lane is folded, and of each slot the generation that may write | the service; the process loads them |
+//! | `*.leases` | which leases there are, and how far the lane is folded, durably | the service, for itself |
+//!
+//! They outlive both. Whoever opens the pool next folds what they have ([`recover`]).
+#![forbid(unsafe_code)]
+
+mod error;
+mod files;
+mod lane;
+mod ledger;
+mod reader;
+mod record;
+mod recovery;
+mod state;
+
+pub use error::{Error, Result};
+pub use files::{Files, Given};
+pub use lane::{Lane, Stored};
+pub use ledger::{Happened, Ledger, Target};
+pub use record::{BYTES_MAX, PIECES_MAX, Piece};
+pub use recovery::{Recovered, happened, recover};
+
+/// Leases that a connection can have at a time.
+pub const SLOTS: usize = 32;
+/// Bytes of a lane.
+pub const LANE_BYTES: u64 = 1 << 20;
+
+/// Words of a connection: how far its lane is folded, and then one for each slot.
+const WORDS: usize = 1 + SLOTS;
+const FOLDED: usize = 0;
+
+/// The word of a slot.
+const fn word_of(slot: usize) -> usize {
+    1 + slot
+}
+
+/// Which connection a lane is of: a number drawn at random, which only it and the service know.
+pub type Connection = u128;
+
+/// What the checksums of a lane begin with: of this pool, and of this connection.
+fn seed(pool: &str, connection: Connection) -> u32 {
+    pmem::crc32c(pmem::crc32c(0, pool.as_bytes()), &connection.to_le_bytes())
+}

@@ -1,0 +1,101 @@
+//! Reading a lane that its process may store to at any time.
+//!
+//! It is read into memory of the service's own, by read(2): a process that makes its lane shorter
+//! is no concern of the service's.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use crate::record::{ALIGN, RECORD_MAX, Record, decode, len_said, place};
+use crate::{Error, LANE_BYTES, Result};
+
+/// Bytes that are read first: there is often one record, or none.
+const FIRST: usize = 8 << 10;
+/// Bytes that are read at a time when there are more.
+const MORE: usize = 4 * RECORD_MAX;
+
+/// A part of a lane, as it was when it was read.
+#[derive(Debug, Default)]
+pub(crate) struct Part {
+    bytes: Vec<u8>,
+    from: u64,
+}
+
+impl Part {
+    /// Reads so much from `from` on, not over the end of the lap.
+    fn read(&mut self, lane: &File, from: u64, len: usize) -> Result<()> {
+        let left = (LANE_BYTES - from % LANE_BYTES) as usize;
+        self.bytes.resize(len.min(left), 0);
+        self.from = from;
+        let mut done = 0;
+        while done < self.bytes.len() {
+            let at = from % LANE_BYTES + done as u64;
+            match lane.read_at(&mut self.bytes[done..], at) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Error::io("read")(error)),
+            }
+        }
+        // a lane that was cut short has no records there
+        self.bytes.truncate(done);
+        Ok(())
+    }
+
+    /// Whether a record that is there would be in this part.
+    fn would_hold(&self, position: u64) -> bool {
+        let at = (position - self.from) as usize;
+        let said = self.bytes.get(at..).and_then(len_said);
+        // what begins with no length is no record, however much is read of it
+        match self.bytes.get(at..).is_some_and(|rest| rest.len() >= ALIGN) {
+            true => said.is_none_or(|len| at + len <= self.bytes.len()),
+            false => false,
+        }
+    }
+
+    fn record(&self, seed: u32, position: u64) -> Option<Record<'_>> {
+        let at = usize::try_from(position.checked_sub(self.from)?).ok()?;
+        decode(self.bytes.get(at..)?, seed, position)
+    }
+}
+
+/// Where reading has come to, and how far it may go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// The next record's, or before it.
+    pub position: u64,
+    /// No record goes further: what is stored there was folded a lap ago.
+    pub end: u64,
+}
+
+/// Calls `each` for the whole records from `place` on, until it says that it has enough: with the
+/// record, and the position behind it. What it is given may be anything.
+pub(crate) fn read(
+    lane: &File,
+    seed: u32,
+    mut place_now: Place,
+    part: &mut Part,
+    each: &mut dyn FnMut(&Record<'_>, u64) -> bool,
+) -> Result<()> {
+    part.read(lane, place_now.position, FIRST)?;
+    loop {
+        let mut position = place_now.position;
+        if part.record(seed, position).is_none() && !part.would_hold(position) {
+            part.read(lane, position, MORE)?;
+        }
+        if part.record(seed, position).is_none() && !position.is_multiple_of(LANE_BYTES) {
+            // it may not have fitted in before the lap's end
+            position = position.next_multiple_of(LANE_BYTES);
+            part.read(lane, position, MORE)?;
+        }
+        let Some(record) = part.record(seed, position) else { return Ok(()) };
+        let behind = position + record.len as u64;
+        if place(place_now.position, record.len) != position || behind > place_now.end {
+            return Ok(());
+        }
+        if !each(&record, behind) {
+            return Ok(());
+        }
+        place_now.position = behind;
+    }
+}

@@ -1,0 +1,206 @@
+//! Records of a lane.
+//!
+//! ```text
+//! 0   bytes of the record, u32: a multiple of 64      4   CRC-32C of all that follows, u32
+//! 8   number of the request, u64                      16  pieces, u16, and six zeros
+//! 24  of each piece: +0 offset in the file, u64  +8 generation, u64  +16 bytes, u32
+//!                    +20 slot, u8, and three zeros
+//!     the pieces' bytes, one behind the other, and zeros
+//! ```
+//!
+//! All little-endian. The checksum begins with what is the connection's alone, and then has the
+//! record's position and its length: a record of another lap, connection or pool is none.
+
+use smallvec::SmallVec;
+
+use crate::{LANE_BYTES, SLOTS};
+
+/// Most pieces of a record.
+pub const PIECES_MAX: usize = 8;
+/// Most bytes of all pieces of a record.
+pub const BYTES_MAX: usize = 32 << 10;
+
+/// A record begins at a multiple of so many bytes.
+pub(crate) const ALIGN: usize = 64;
+const HEAD: usize = 24;
+const PIECE: usize = 24;
+/// The longest record.
+pub(crate) const RECORD_MAX: usize =
+    (HEAD + PIECES_MAX * PIECE + BYTES_MAX).next_multiple_of(ALIGN);
+
+/// Bytes for a place of a file that is leased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece<'d> {
+    /// The lease's slot.
+    pub slot: u8,
+    /// Its generation.
+    pub generation: u64,
+    /// Where in the file.
+    pub offset: u64,
+    /// The bytes.
+    pub data: &'d [u8],
+}
+
+/// A record, whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record<'r> {
+    /// Its request.
+    pub number: u64,
+    /// Its pieces.
+    pub pieces: SmallVec<[Piece<'r>; 2]>,
+    /// Its length in the lane.
+    pub len: usize,
+}
+
+/// Bytes of a record of these pieces; `None`: they are too many.
+pub(crate) fn len_of(pieces: &[Piece<'_>]) -> Option<usize> {
+    let bytes: usize = pieces.iter().map(|piece| piece.data.len()).sum();
+    let fits = (1..=PIECES_MAX).contains(&pieces.len()) && bytes <= BYTES_MAX;
+    fits.then(|| (HEAD + pieces.len() * PIECE + bytes).next_multiple_of(ALIGN))
+}
+
+/// Where a record of `len` bytes goes whose lane has come to `position`: there, or at the beginning
+/// of the next lap, where it does not fit in before.
+pub(crate) fn place(position: u64, len: usize) -> u64 {
+    match position % LANE_BYTES + len as u64 <= LANE_BYTES {
+        true => position,
+        false => position.next_multiple_of(LANE_BYTES),
+    }
+}
+
+fn seeded(seed: u32, position: u64, len: usize) -> u32 {
+    let mut place = [0; 12];
+    place[..8].copy_from_slice(&position.to_le_bytes());
+    place[8..].copy_from_slice(&(len as u32).to_le_bytes());
+    pmem::crc32c(seed, &place)
+}
+
+/// Makes a record for `position`, in `buffer`.
+pub(crate) fn encode(
+    buffer: &mut Vec<u8>,
+    (seed, position): (u32, u64),
+    number: u64,
+    pieces: &[Piece<'_>],
+    len: usize,
+) {
+    buffer.clear();
+    buffer.extend_from_slice(&(len as u32).to_le_bytes());
+    buffer.extend_from_slice(&[0; 4]);
+    buffer.extend_from_slice(&number.to_le_bytes());
+    buffer.extend_from_slice(&(pieces.len() as u64).to_le_bytes());
+    for piece in pieces {
+        buffer.extend_from_slice(&piece.offset.to_le_bytes());
+        buffer.extend_from_slice(&piece.generation.to_le_bytes());
+        buffer.extend_from_slice(&(piece.data.len() as u32).to_le_bytes());
+        buffer.extend_from_slice(&u32::from(piece.slot).to_le_bytes());
+    }
+    pieces.iter().for_each(|piece| buffer.extend_from_slice(piece.data));
+    buffer.resize(len, 0);
+    let crc = pmem::crc32c(seeded(seed, position, len), &buffer[8..]);
+    buffer[4..8].copy_from_slice(&crc.to_le_bytes());
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u64> {
+    let bytes: [u8; 8] = bytes.get(at..at + 8)?.try_into().ok()?;
+    Some(u64::from_le_bytes(bytes))
+}
+
+fn short(bytes: &[u8], at: usize) -> Option<u32> {
+    let bytes: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
+    Some(u32::from_le_bytes(bytes))
+}
+
+/// How long the record is that these bytes begin with, by what they say; `None`: it is none.
+pub(crate) fn len_said(bytes: &[u8]) -> Option<usize> {
+    let len = short(bytes, 0)? as usize;
+    (len >= ALIGN && len.is_multiple_of(ALIGN) && len <= RECORD_MAX).then_some(len)
+}
+
+/// The record of `position` that these bytes begin with; `None`: it is not whole, or none.
+pub(crate) fn decode(bytes: &[u8], seed: u32, position: u64) -> Option<Record<'_>> {
+    let len = len_said(bytes)?;
+    let bytes = bytes.get(..len)?;
+    if pmem::crc32c(seeded(seed, position, len), &bytes[8..]) != short(bytes, 4)? {
+        return None;
+    }
+    // whoever stored it may have stored anything
+    let count = usize::try_from(number(bytes, 16)?).ok().filter(|it| *it <= PIECES_MAX)?;
+    let mut data = bytes.get(HEAD + count * PIECE..)?;
+    let mut pieces = SmallVec::new();
+    for at in (HEAD..).step_by(PIECE).take(count) {
+        let slot = u8::try_from(short(bytes, at + 20)?).ok();
+        let slot = slot.filter(|slot| usize::from(*slot) < SLOTS)?;
+        let (own, rest) = data.split_at_checked(short(bytes, at + 16)? as usize)?;
+        data = rest;
+        let (offset, generation) = (number(bytes, at)?, number(bytes, at + 8)?);
+        pieces.push(Piece { slot, generation, offset, data: own });
+    }
+    Some(Record { number: number(bytes, 8)?, pieces, len })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_record_is_read_as_it_was_made_and_nowhere_else() {
+        let pieces = [
+            Piece { slot: 3, generation: 9, offset: 4096, data: b"some bytes" },
+            Piece { slot: 31, generation: 1, offset: 7, data: &[5; 4096] },
+        ];
+        let len = len_of(&pieces).unwrap();
+        let mut bytes = Vec::new();
+        encode(&mut bytes, (7, 640), 12, &pieces, len);
+        assert_eq!(bytes.len(), len);
+        let record = decode(&bytes, 7, 640).unwrap();
+        assert_eq!((record.number, record.len, &record.pieces[..]), (12, len, &pieces[..]));
+        assert_eq!(decode(&bytes, 7, 640 + LANE_BYTES), None, "of another lap");
+        assert_eq!(decode(&bytes, 8, 640), None, "of another connection");
+        for at in 0..len {
+            let mut torn = bytes.clone();
+            torn[at] ^= 1;
+            assert_eq!(decode(&torn, 7, 640), None, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn no_record_goes_over_the_end_of_its_lap() {
+        assert_eq!(place(LANE_BYTES - 128, 128), LANE_BYTES - 128);
+        assert_eq!(place(LANE_BYTES - 128, 192), LANE_BYTES);
+        assert_eq!(place(3 * LANE_BYTES, 192), 3 * LANE_BYTES);
+    }
+
+    #[test]
+    fn what_is_too_much_is_no_record() {
+        let piece = Piece { slot: 0, generation: 1, offset: 0, data: &[] };
+        assert_eq!(len_of(&[]), None);
+        assert_eq!(len_of(&[piece; PIECES_MAX + 1]), None);
+        let long = vec![0; BYTES_MAX + 1];
+        assert_eq!(len_of(&[Piece { data: &long, ..piece }]), None);
+        assert_eq!(len_of(&[Piece { data: &long[1..], ..piece }; 1]), Some(32832));
+    }
+
+    proptest! {
+        #[test]
+        fn random_bytes_are_no_record_and_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
+            prop_assert_eq!(decode(&bytes, 1, 0), None);
+        }
+
+        /// Whoever makes checksums that fit may say anything.
+        #[test]
+        fn whatever_a_hostile_record_says_is_inside(mut bytes in proptest::collection::vec(any::<u8>(), 64..512), count in 0u8..12) {
+            let len = bytes.len() / ALIGN * ALIGN;
+            bytes.truncate(len);
+            bytes[..4].copy_from_slice(&(len as u32).to_le_bytes());
+            bytes[16..24].copy_from_slice(&u64::from(count).to_le_bytes());
+            let crc = pmem::crc32c(seeded(1, 64, len), &bytes[8..]);
+            bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+            if let Some(record) = decode(&bytes, 1, 64) {
+                prop_assert!(record.pieces.iter().all(|piece| usize::from(piece.slot) < SLOTS));
+                let all: usize = record.pieces.iter().map(|piece| piece.data.len()).sum();
+                prop_assert!(all <= len);
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What connections of a service that has ended left in their lanes.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use fs::FileSystem;
+use pmem::{Domain, MapOptions};
+
+use crate::files::{Files, connections, directory, noted_at, remove};
+use crate::{Connection, Happened, Ledger, Result, SLOTS, Target};
+
+/// What is noted of a connection that has ended is kept for so long, for a process that asks what
+/// became of a write.
+const KEPT: Duration = Duration::from_secs(3600);
+
+/// What recovery found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Connections whose lanes were folded.
+    pub lanes: usize,
+    /// Leases that were ended.
+    pub leases: usize,
+}
+
+/// Ends the leases of all connections to the pool in `pool_dir`, whose service has ended, and folds
+/// their lanes: before anybody else reads or changes anything in the pool.
+///
+/// # Errors
+/// Something that a process had committed is not in the pool: what the medium says, or what is
+/// noted of its leases is damaged.
+pub fn recover(pool_dir: &Path, fs: &FileSystem) -> Result<Recovered> {
+    let (info, directory) = (fs.info(), directory(pool_dir));
+    let mut recovered = Recovered::default();
+    let found = connections(&directory).map_err(crate::Error::io("readdir"))?;
+    for connection in found {
+        let process = info.domain == Domain::Process.name();
+        let options = MapOptions { process, ..MapOptions::default() };
+        let (state, files) = Files::find(&directory, &info.uuid, connection, &options)?;
+        let Some(files) = files else {
+            forget_old(&directory, connection);
+            continue;
+        };
+        let leased: Vec<u8> =
+            (0..SLOTS as u8).filter(|slot| state.slots[usize::from(*slot)].is_leased).collect();
+        let blocks: Vec<_> = state.slots.iter().map(|slot| slot.blocks.clone()).collect();
+        let mut ledger = Ledger::of(files, &info.uuid, connection, state);
+        for slot in &leased {
+            // a file that is gone has no bytes to be written
+            if let Ok(handle) = fs.open(blocks[usize::from(*slot)].ino) {
+                ledger.is_of(*slot, Target { handle, caller: None });
+            }
+        }
+        for slot in &leased {
+            ledger.end_lease(fs, *slot)?;
+        }
+        ledger.end();
+        recovered.lanes += 1;
+        recovered.leases += leased.len();
+    }
+    Ok(recovered)
+}
+
+/// Removes what is noted of a connection that ended long ago.
+fn forget_old(directory: &Path, connection: Connection) {
+    let is_old = |time: SystemTime| time.elapsed().is_ok_and(|age| age > KEPT);
+    if noted_at(directory, connection).is_ok_and(is_old) {
+        remove(directory, connection);
+    }
+}
+
+/// Whether a request of a connection to the pool in `pool_dir` that has ended happened.
+pub fn happened(
+    pool_dir: &Path,
+    pool: &str,
+    connection: Connection,
+    (slot, generation, number): (u8, u64, u64),
+) -> Happened {
+    match Files::noted(&directory(pool_dir), pool, connection) {
+        Ok(state) => state.happened(slot, generation, number),
+        Err(_) => Happened::Forgotten,
+    }
+}

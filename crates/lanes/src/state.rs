@@ -1,0 +1,187 @@
+//! What is noted of a connection's leases, durably.
+//!
+//! Two copies, of which the one with the higher serial number counts, if it is whole; the other one
+//! is written next. So it changes in one step, whatever happens.
+//!
+//! ```text
+//! 0  "NSLEASE1"          8   serial, u64             16  connection, u128
+//! 32 folded up to, u64   40  highest request folded, u64
+//! 48 of each slot: generation, inode, first block, last block, highest request folded when it was
+//!    closed (u64 each), and 1 while it is leased, else 0 (u64)
+//!    CRC-32C of all before, behind the pool's id, u32
+//! ```
+
+use fs::{Blocks, Ino};
+use pmem::{Mapping, fence};
+
+use crate::{Connection, Error, Result, SLOTS};
+
+const MAGIC: [u8; 8] = *b"NSLEASE1";
+const HEAD: usize = 48;
+const SLOT: usize = 48;
+const CRC_AT: usize = HEAD + SLOTS * SLOT;
+const COPY_BYTES: usize = 4096;
+/// Bytes of the file.
+pub(crate) const STATE_BYTES: u64 = 2 * COPY_BYTES as u64;
+
+const _: () = assert!(CRC_AT + 4 <= COPY_BYTES);
+
+/// A slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Slot {
+    /// The lease's, or the last one's.
+    pub generation: u64,
+    /// What is leased, or was.
+    pub blocks: Blocks,
+    /// Whether it still is.
+    pub is_leased: bool,
+    /// The highest request that was folded when it was closed.
+    pub closed_at: u64,
+}
+
+/// What is noted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct State {
+    serial: u64,
+    connection: Connection,
+    /// The lane is folded up to here.
+    pub folded: u64,
+    /// The highest request folded.
+    pub number: u64,
+    /// The slots.
+    pub slots: Vec<Slot>,
+}
+
+impl State {
+    /// Of a new connection.
+    pub fn new(connection: Connection) -> State {
+        let blocks = Blocks { ino: Ino(0), blocks: 0..=0 };
+        let slot = Slot { generation: 0, blocks, is_leased: false, closed_at: 0 };
+        State { serial: 0, connection, folded: 0, number: 0, slots: vec![slot; SLOTS] }
+    }
+
+    /// Notes it; durable when this returns.
+    pub fn store(&mut self, to: &Mapping, pool: &str) {
+        self.serial += 1;
+        let mut bytes = Vec::with_capacity(CRC_AT + 4);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&self.serial.to_le_bytes());
+        bytes.extend_from_slice(&self.connection.to_le_bytes());
+        bytes.extend_from_slice(&self.folded.to_le_bytes());
+        bytes.extend_from_slice(&self.number.to_le_bytes());
+        for slot in &self.slots {
+            let Slot { generation, blocks, is_leased, closed_at } = slot;
+            let (first, last) = (*blocks.blocks.start(), *blocks.blocks.end());
+            let leased = u64::from(*is_leased);
+            for word in [*generation, blocks.ino.0, first, last, *closed_at, leased] {
+                bytes.extend_from_slice(&word.to_le_bytes());
+            }
+        }
+        bytes.extend_from_slice(&checksum(pool, &bytes).to_le_bytes());
+        let _clean = fence(to.write(self.serial % 2 * COPY_BYTES as u64, &bytes));
+    }
+
+    /// What is noted there.
+    pub fn load(from: &Mapping, pool: &str, connection: Connection) -> Result<State> {
+        let mut copies = [vec![0; CRC_AT + 4], vec![0; CRC_AT + 4]];
+        if from.len() < STATE_BYTES {
+            return Err(Error::Damaged(connection));
+        }
+        let mut best: Option<State> = None;
+        for (at, bytes) in (0u64..).step_by(COPY_BYTES).zip(&mut copies) {
+            // a copy that cannot be read is none
+            let state = from.read(at, bytes).ok().and_then(|()| State::decode(bytes, pool));
+            if let Some(state) = state.filter(|state| state.connection == connection)
+                && best.as_ref().is_none_or(|best| best.serial < state.serial)
+            {
+                best = Some(state);
+            }
+        }
+        // both are zeros where its service ended before there was a lease
+        let is_new = || copies.iter().flatten().all(|byte| *byte == 0);
+        match best {
+            Some(state) => Ok(state),
+            None if is_new() => Ok(State::new(connection)),
+            None => Err(Error::Damaged(connection)),
+        }
+    }
+
+    fn decode(bytes: &[u8], pool: &str) -> Option<State> {
+        let (body, crc) = bytes.split_at_checked(CRC_AT)?;
+        if body[..8] != MAGIC || crc != checksum(pool, body).to_le_bytes() {
+            return None;
+        }
+        let word = |at: usize| {
+            let bytes = body.get(at..at + 8)?.try_into().ok()?;
+            Some(u64::from_le_bytes(bytes))
+        };
+        let mut slots = Vec::with_capacity(SLOTS);
+        for at in (HEAD..CRC_AT).step_by(SLOT) {
+            slots.push(Slot {
+                generation: word(at)?,
+                blocks: Blocks { ino: Ino(word(at + 8)?), blocks: word(at + 16)?..=word(at + 24)? },
+                closed_at: word(at + 32)?,
+                is_leased: word(at + 40)? != 0,
+            });
+        }
+        let connection = u128::from(word(16)?) | u128::from(word(24)?) << 64;
+        let (folded, number) = (word(32)?, word(40)?);
+        Some(State { serial: word(8)?, connection, folded, number, slots })
+    }
+}
+
+fn checksum(pool: &str, bytes: &[u8]) -> u32 {
+    pmem::crc32c(pmem::crc32c(0, pool.as_bytes()), bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pmem::Domain;
+
+    fn noted() -> (Mapping, State) {
+        let mapping = Mapping::memory(STATE_BYTES as usize, Domain::Process).unwrap();
+        let mut state = State::new(7 << 100 | 5);
+        state.folded = 640;
+        state.number = 3;
+        state.slots[31] = Slot {
+            generation: 9,
+            blocks: Blocks { ino: Ino(12), blocks: 5..=u64::MAX },
+            is_leased: true,
+            closed_at: 2,
+        };
+        state.store(&mapping, "pool");
+        (mapping, state)
+    }
+
+    #[test]
+    fn what_is_noted_is_found() {
+        let (mapping, mut state) = noted();
+        let connection = 7 << 100 | 5;
+        assert_eq!(State::load(&mapping, "pool", connection).unwrap(), state);
+        state.folded = 1280;
+        state.store(&mapping, "pool");
+        assert_eq!(State::load(&mapping, "pool", connection).unwrap().folded, 1280);
+        assert!(State::load(&mapping, "another", connection).is_err());
+        assert!(State::load(&mapping, "pool", connection + 1).is_err());
+    }
+
+    #[test]
+    fn a_copy_that_was_not_finished_is_none() {
+        let (mapping, mut state) = noted();
+        let before = state.clone();
+        state.number = 4;
+        state.store(&mapping, "pool");
+        let at = state.serial % 2 * COPY_BYTES as u64;
+        let _clean = fence(mapping.write(at + 40, &[9]));
+        assert_eq!(State::load(&mapping, "pool", state.connection).unwrap(), before);
+        let _clean = fence(mapping.write((COPY_BYTES as u64 - at) + 40, &[9]));
+        assert!(matches!(State::load(&mapping, "pool", state.connection), Err(Error::Damaged(_))));
+    }
+
+    #[test]
+    fn zeros_are_a_connection_without_leases() {
+        let mapping = Mapping::memory(STATE_BYTES as usize, Domain::Process).unwrap();
+        assert_eq!(State::load(&mapping, "pool", 3).unwrap(), State::new(3));
+    }
+}

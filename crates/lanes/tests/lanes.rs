@@ -1,0 +1,227 @@
+//! Lanes over a real pool: what is committed there comes into the files, once, whoever ends when.
+#![allow(clippy::unwrap_used)]
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use fs::{Blocks, Creation, FileSystem, Handle, Ino, NewNode};
+use lanes::{Files, Happened, LANE_BYTES, Lane, Ledger, Piece, Recovered, Stored, Target};
+use pool::{FormatOptions, OpenOptions as PoolOptions, SliceSpec};
+
+const CONNECTION: u128 = 0xfeed << 64 | 7;
+
+fn format(dir: &Path) {
+    let slices = vec![SliceSpec::default()];
+    let options =
+        FormatOptions { slices, slice_bytes: 32 << 20, process: true, ..FormatOptions::default() };
+    fs::format(dir, &options).unwrap();
+}
+
+fn open(dir: &Path) -> FileSystem {
+    FileSystem::open_pool(dir, &PoolOptions::default()).unwrap()
+}
+
+fn make(fs: &FileSystem, name: &str) -> Arc<Handle> {
+    let by = Creation { mode: 0o644, umask: 0, uid: 0, gid: 0 };
+    let attr = fs.create(Ino::ROOT, name.as_bytes(), NewNode::File, by).unwrap();
+    fs.open(attr.ino).unwrap()
+}
+
+fn content(fs: &FileSystem, name: &str) -> Vec<u8> {
+    let attr = fs.lookup(Ino::ROOT, name.as_bytes()).unwrap();
+    let mut bytes = vec![0; attr.size as usize];
+    let read = fs.read(&fs.open(attr.ino).unwrap(), 0, &mut bytes).unwrap();
+    assert_eq!(read, bytes.len());
+    bytes
+}
+
+/// A connection, both sides of it.
+struct Both {
+    lane: Lane,
+    ledger: Ledger,
+}
+
+fn connect(dir: &Path, fs: &FileSystem) -> Both {
+    let info = fs.info();
+    let (files, given) = Files::make(dir, pmem::Domain::Process, CONNECTION).unwrap();
+    let ledger = Ledger::new(files, &info.uuid, CONNECTION);
+    let shared = (given.lane, given.words);
+    let lane = Lane::new(shared, given.domain, &info.uuid, CONNECTION).unwrap();
+    Both { lane, ledger }
+}
+
+impl Both {
+    fn lend(
+        &mut self,
+        slot: u8,
+        handle: &Arc<Handle>,
+        blocks: std::ops::RangeInclusive<u64>,
+    ) -> u64 {
+        let blocks = Blocks { ino: handle.ino(), blocks };
+        let target = Target { handle: handle.clone(), caller: None };
+        self.ledger.lend(slot, blocks, target).unwrap()
+    }
+}
+
+fn piece(slot: u8, generation: u64, offset: u64, data: &[u8]) -> Piece<'_> {
+    Piece { slot, generation, offset, data }
+}
+
+#[test]
+fn what_is_committed_is_in_the_file_when_it_is_folded() {
+    let dir = tempfile::tempdir().unwrap();
+    format(dir.path());
+    let fs = open(dir.path());
+    let (one, two) = (make(&fs, "one"), make(&fs, "two"));
+    let mut both = connect(dir.path(), &fs);
+    let (first, second) = (both.lend(0, &one, 0..=u64::MAX), both.lend(1, &two, 1..=1));
+    assert_eq!(both.lane.commit(&[piece(0, first, 5, b"hello")]), Stored::Done);
+    let together = [piece(0, first, 10, b"!"), piece(1, second, 4096, b"there")];
+    assert_eq!(both.lane.commit(&together), Stored::Done);
+    assert_eq!(content(&fs, "one"), b"");
+    both.ledger.fold(&fs).unwrap();
+    assert_eq!(content(&fs, "one"), b"\0\0\0\0\0hello!");
+    assert_eq!(content(&fs, "two")[4096..], *b"there");
+    assert!(both.ledger.end_lease(&fs, 0).unwrap().is_some());
+    assert_eq!(both.lane.commit(&[piece(0, first, 0, b"late")]), Stored::Closed);
+    assert_eq!(both.lane.commit(&together), Stored::Closed, "one of two leases has ended");
+    assert_eq!(both.lane.commit(&[piece(1, second, 4096, b"still")]), Stored::Done);
+    assert_eq!(both.ledger.happened(0, first, 2), Happened::Yes);
+    assert_eq!(both.ledger.happened(0, first, 3), Happened::No);
+    let again = both.lend(0, &one, 0..=3);
+    assert_eq!(again, first + 1);
+    assert_eq!(both.ledger.happened(0, first, 2), Happened::Forgotten);
+    assert_eq!(both.lane.commit(&[piece(0, first, 0, b"late")]), Stored::Closed);
+}
+
+/// Lap after lap, with records of all lengths: everything arrives, in its order.
+#[test]
+fn a_lane_is_used_again_and_again() {
+    let dir = tempfile::tempdir().unwrap();
+    format(dir.path());
+    let fs = open(dir.path());
+    let file = make(&fs, "file");
+    let mut both = connect(dir.path(), &fs);
+    let generation = both.lend(4, &file, 0..=u64::MAX);
+    let mut shadow = vec![0u8; 1 << 18];
+    let (mut state, mut full, mut written) = (9u64, 0, 0);
+    for round in 0..3000u64 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        let len = 1 + (state >> 33) as usize % [64, 4096, lanes::BYTES_MAX][round as usize % 3];
+        let offset = (state >> 20) as usize % (shadow.len() - len);
+        let data = vec![round as u8; len];
+        let write = [piece(4, generation, offset as u64, &data)];
+        match both.lane.commit(&write) {
+            Stored::Done => {}
+            Stored::Full => {
+                full += 1;
+                assert!(both.lane.waiting() > LANE_BYTES / 2);
+                both.ledger.fold(&fs).unwrap();
+                assert_eq!(both.lane.commit(&write), Stored::Done);
+            }
+            other => panic!("{other:?}"),
+        }
+        written += len as u64;
+        shadow[offset..offset + len].copy_from_slice(&data);
+    }
+    assert!(written > 5 * LANE_BYTES && full >= 5, "{written} bytes, {full} times full");
+    both.ledger.fold(&fs).unwrap();
+    let size = content(&fs, "file").len();
+    assert!(content(&fs, "file") == shadow[..size]);
+}
+
+/// A service that was killed folds again from where it was noted: nothing is lost, nor is what
+/// others wrote after a lease ended overwritten.
+#[test]
+fn the_next_service_folds_what_was_left() {
+    let dir = tempfile::tempdir().unwrap();
+    format(dir.path());
+    let fs = open(dir.path());
+    let (kept, freed) = (make(&fs, "kept"), make(&fs, "freed"));
+    let mut both = connect(dir.path(), &fs);
+    let (first, second) = (both.lend(0, &kept, 0..=9), both.lend(1, &freed, 0..=9));
+    assert_eq!(
+        both.lane.commit(&[piece(0, first, 0, b"old"), piece(1, second, 0, b"old")]),
+        Stored::Done
+    );
+    both.ledger.fold(&fs).unwrap();
+    both.ledger.end_lease(&fs, 1).unwrap();
+    fs.write(&freed, 0, b"another's").unwrap();
+    assert_eq!(both.lane.commit(&[piece(0, first, 0, b"new")]), Stored::Done);
+    // killed: nothing more is noted or folded, and the process goes on
+    let Both { lane, ledger } = both;
+    drop(ledger);
+    drop((kept, freed, fs));
+    assert_eq!(lane.commit(&[piece(0, first, 3, b"er")]), Stored::Done);
+    let fs = open(dir.path());
+    let recovered = lanes::recover(dir.path(), &fs).unwrap();
+    assert_eq!(recovered, Recovered { lanes: 1, leases: 1 });
+    assert_eq!(
+        (content(&fs, "kept"), content(&fs, "freed")),
+        (b"newer".to_vec(), b"another's".to_vec())
+    );
+    assert_eq!(lane.commit(&[piece(0, first, 0, b"late")]), Stored::Closed);
+    let ask = |number| lanes::happened(dir.path(), &fs.info().uuid, CONNECTION, (0, first, number));
+    assert_eq!((ask(3), ask(4)), (Happened::Yes, Happened::No));
+    assert_eq!(lanes::recover(dir.path(), &fs).unwrap(), Recovered::default(), "nothing is left");
+    assert_eq!(content(&fs, "kept"), b"newer");
+}
+
+/// Whatever a process stores into its lane, it gets no further than its leases.
+#[test]
+fn a_hostile_process_reaches_nothing_but_what_it_leases() {
+    let dir = tempfile::tempdir().unwrap();
+    format(dir.path());
+    let fs = open(dir.path());
+    let (own, others) = (make(&fs, "own"), make(&fs, "others"));
+    fs.write(&others, 0, &[7; 8192]).unwrap();
+    fs.write(&own, 0, &[1; 8192]).unwrap();
+    let mut both = connect(dir.path(), &fs);
+    let generation = both.lend(0, &own, 1..=1);
+    let refused = [
+        piece(0, generation, 0, b"another block"),
+        piece(0, generation, 8191, b"over the end"),
+        piece(0, generation, u64::MAX - 2, b"wraps around"),
+    ];
+    for piece in refused {
+        assert_eq!(both.lane.commit(&[piece]), Stored::Done, "it may say so");
+        both.ledger.fold(&fs).unwrap();
+    }
+    assert_eq!(content(&fs, "own"), [1; 8192]);
+    // and a record of which one piece is not its to write happens as little
+    let both_pieces = [piece(0, generation, 4096, b"mine"), piece(0, generation, 0, b"not")];
+    assert_eq!(both.lane.commit(&both_pieces), Stored::Done);
+    both.ledger.fold(&fs).unwrap();
+    assert_eq!(content(&fs, "own"), [1; 8192]);
+    // random bytes, a lane that is cut short, and one that is longer
+    let lane = dir.path().join(format!("lanes/{CONNECTION:032x}.lane"));
+    let lane: File = OpenOptions::new().write(true).open(lane).unwrap();
+    let noise: Vec<u8> = (0..LANE_BYTES).map(|at| (at * 2_654_435_761 >> 7) as u8).collect();
+    lane.write_all_at(&noise, 0).unwrap();
+    both.ledger.fold(&fs).unwrap();
+    for len in [100, 0, 2 * LANE_BYTES, LANE_BYTES] {
+        lane.set_len(len).unwrap();
+        both.ledger.fold(&fs).unwrap();
+    }
+    assert_eq!((content(&fs, "own"), content(&fs, "others")), (vec![1; 8192], vec![7; 8192]));
+}
+
+/// A request happens once, whatever is done to its record.
+#[test]
+fn a_record_that_is_stored_again_does_not_happen_again() {
+    let dir = tempfile::tempdir().unwrap();
+    format(dir.path());
+    let fs = open(dir.path());
+    let file = make(&fs, "file");
+    let mut both = connect(dir.path(), &fs);
+    let generation = both.lend(0, &file, 0..=0);
+    assert_eq!(both.lane.commit(&[piece(0, generation, 0, b"one")]), Stored::Done);
+    both.ledger.fold(&fs).unwrap();
+    fs::folding(|| fs.write(&file, 0, b"two")).unwrap();
+    for _ in 0..3 {
+        both.ledger.fold(&fs).unwrap();
+    }
+    assert_eq!(content(&fs, "file"), b"two");
+}
