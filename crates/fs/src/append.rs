@@ -35,6 +35,9 @@ impl Core {
                     continue;
                 }
                 check_write(inode, size, data.len())?;
+                if asked {
+                    request::answer_with(size);
+                }
                 if !tail.is_empty() {
                     let at = size + front.len() as u64;
                     match asked {

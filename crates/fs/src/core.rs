@@ -216,7 +216,7 @@ impl Core {
             folded: Mutex::default(),
             long_waiting: AtomicU64::new(0),
             references: References::new(slices),
-            tickets: Tickets::new(&[]),
+            tickets: Tickets::new(&[], false),
             inherited: Inherited::default(),
             inodes: AtomicI64::new(pool.inodes_at_open() as i64),
             checkpointing: Mutex::new(()),

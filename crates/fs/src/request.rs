@@ -20,6 +20,9 @@
 //!   [`repeatable`].
 //!
 //! What fails, or has nothing to do, logs nothing: made again, it is made the first time.
+//!
+//! Where the answer is a number that nothing else tells later (where an append went, which inode a
+//! creation made), the record has it too ([`answer_with`]).
 
 use crate::item;
 use pool::RecordBuffer;
@@ -34,22 +37,52 @@ pub struct RequestId {
     pub sequence: u64,
 }
 
+/// Marks numbers of requests that an attached process sends: the rest of them is a count, and the
+/// slot of its calls.
+const ATTACHED: u64 = 1 << 62;
+/// Bits of a slot.
+const SLOT_BITS: u32 = 8;
+
+impl RequestId {
+    /// Requests of a slot are counted up to here.
+    pub const COUNT_MAX: u64 = (ATTACHED >> SLOT_BITS) - 1;
+
+    /// The request of an attached process that has this count among those of its slot. A slot has
+    /// one request at a time, so a later one says that the one before is answered.
+    ///
+    /// # Panics
+    /// If the count is more than [`COUNT_MAX`](Self::COUNT_MAX).
+    pub fn of_slot(client: u128, slot: u8, count: u64) -> RequestId {
+        assert!(count <= RequestId::COUNT_MAX, "it is counted");
+        RequestId { client, sequence: ATTACHED | count << SLOT_BITS | u64::from(slot) }
+    }
+
+    /// Slot and count, if it is such a one.
+    pub fn slot(&self) -> Option<(u8, u64)> {
+        let count = (self.sequence & !ATTACHED) >> SLOT_BITS;
+        let is_one = self.sequence & ATTACHED != 0 && count <= RequestId::COUNT_MAX;
+        is_one.then_some((self.sequence as u8, count))
+    }
+}
+
 thread_local! {
     static CURRENT: Cell<Option<RequestId>> = const { Cell::new(None) };
+    static ANSWER: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 /// Sets the thread's request as long as it lives, then what it was before.
-struct Scope(Option<RequestId>);
+struct Scope(Option<RequestId>, Option<u64>);
 
 impl Scope {
     fn enter(request: Option<RequestId>) -> Scope {
-        Scope(CURRENT.replace(request))
+        Scope(CURRENT.replace(request), ANSWER.replace(None))
     }
 }
 
 impl Drop for Scope {
     fn drop(&mut self) {
         CURRENT.set(self.0);
+        ANSWER.set(self.1);
     }
 }
 
@@ -76,6 +109,16 @@ pub fn is_current() -> bool {
     CURRENT.get().is_some()
 }
 
+/// What the thread's request is answered with, once the change is made that comes next.
+pub fn answer_with(number: u64) {
+    ANSWER.set(Some(number));
+}
+
+/// See [`answer_with`].
+pub fn answer() -> Option<u64> {
+    ANSWER.get()
+}
+
 /// Adds the id of the thread's request to the record, if it has one.
 #[inline(always)]
 pub fn mark(record: &mut RecordBuffer) {
@@ -87,7 +130,7 @@ pub fn mark(record: &mut RecordBuffer) {
 #[cold]
 fn push_current(record: &mut RecordBuffer) {
     if let Some(id) = current() {
-        item::push_request(record, id);
+        item::push_request(record, id, answer());
     }
 }
 
@@ -111,5 +154,28 @@ mod tests {
         let panicked = std::panic::catch_unwind(|| within(one, || panic!("on purpose")));
         assert!(panicked.is_err());
         assert_eq!(current(), None);
+    }
+
+    #[test]
+    fn an_answer_is_one_requests() {
+        let id = RequestId { client: 1, sequence: 1 };
+        within(id, || {
+            assert_eq!(answer(), None);
+            answer_with(7);
+            repeatable(|| assert_eq!(answer(), None));
+            assert_eq!(answer(), Some(7));
+        });
+        within(id, || assert_eq!(answer(), None));
+    }
+
+    #[test]
+    fn requests_of_slots_are_known_from_all_others() {
+        for (slot, count) in [(0, 0), (31, 1), (255, RequestId::COUNT_MAX)] {
+            assert_eq!(RequestId::of_slot(7, slot, count).slot(), Some((slot, count)));
+        }
+        // those of a kernel are even and small, and marked in the highest bit when they come again
+        for sequence in [0, 2, 1 << 40, 1 << 63, u64::MAX] {
+            assert_eq!(RequestId { client: 7, sequence }.slot(), None);
+        }
     }
 }

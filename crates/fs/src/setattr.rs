@@ -96,6 +96,9 @@ impl Core {
             self.mark_dirty(inode);
             acl.into_iter().for_each(|acl| self.take_over(acl, meta));
         };
+        if request::is_current() {
+            request::answer_with(inode.ino.0);
+        }
         match change.size {
             Some(size) => self.truncate(inode, size, &mut record, publish)?,
             None => self.log(&mut record, &[inode], publish)?,
