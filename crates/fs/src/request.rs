@@ -25,6 +25,7 @@
 //! creation made), the record has it too ([`answer_with`]).
 
 use crate::item;
+use crate::types::{FILE_BYTES_MAX, Ino};
 use pool::RecordBuffer;
 use std::cell::Cell;
 
@@ -65,13 +66,51 @@ impl RequestId {
     }
 }
 
+/// What a request is answered with that only its change tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// The offset where an append went.
+    At(u64),
+    /// The inode that was made.
+    Made(Ino),
+    /// The inode whose size was set.
+    Cut(Ino),
+}
+
+/// Where an answer's bits say what it is. Files end below that, and inodes' numbers do.
+const ANSWER_SHIFT: u32 = 62;
+
+const _: () = assert!(FILE_BYTES_MAX < 1 << ANSWER_SHIFT);
+const _: () = assert!(pool::INODE_COUNTER_MAX <= 1 << (ANSWER_SHIFT - 8));
+
+impl Answer {
+    pub(crate) fn bits(self) -> u64 {
+        match self {
+            Answer::At(offset) => offset,
+            Answer::Made(ino) => 1 << ANSWER_SHIFT | ino.0,
+            Answer::Cut(ino) => 2 << ANSWER_SHIFT | ino.0,
+        }
+    }
+
+    /// None where the bits are nobody's.
+    pub(crate) fn of_bits(bits: u64) -> Option<Answer> {
+        let value = bits & ((1 << ANSWER_SHIFT) - 1);
+        match bits >> ANSWER_SHIFT {
+            0 => Some(Answer::At(value)),
+            1 => Some(Answer::Made(Ino(value))),
+            2 => Some(Answer::Cut(Ino(value))),
+            _ => None,
+        }
+    }
+}
+
 thread_local! {
     static CURRENT: Cell<Option<RequestId>> = const { Cell::new(None) };
-    static ANSWER: Cell<Option<u64>> = const { Cell::new(None) };
+    static ANSWER: Cell<Option<Answer>> = const { Cell::new(None) };
 }
 
 /// Sets the thread's request as long as it lives, then what it was before.
-struct Scope(Option<RequestId>, Option<u64>);
+struct Scope(Option<RequestId>, Option<Answer>);
 
 impl Scope {
     fn enter(request: Option<RequestId>) -> Scope {
@@ -110,12 +149,12 @@ pub fn is_current() -> bool {
 }
 
 /// What the thread's request is answered with, once the change is made that comes next.
-pub fn answer_with(number: u64) {
-    ANSWER.set(Some(number));
+pub fn answer_with(answer: Answer) {
+    ANSWER.set(Some(answer));
 }
 
 /// See [`answer_with`].
-pub fn answer() -> Option<u64> {
+pub fn answer() -> Option<Answer> {
     ANSWER.get()
 }
 
@@ -130,7 +169,7 @@ pub fn mark(record: &mut RecordBuffer) {
 #[cold]
 fn push_current(record: &mut RecordBuffer) {
     if let Some(id) = current() {
-        item::push_request(record, id, answer());
+        item::push_request(record, id, answer().map(Answer::bits));
     }
 }
 
@@ -161,11 +200,21 @@ mod tests {
         let id = RequestId { client: 1, sequence: 1 };
         within(id, || {
             assert_eq!(answer(), None);
-            answer_with(7);
+            answer_with(Answer::At(7));
             repeatable(|| assert_eq!(answer(), None));
-            assert_eq!(answer(), Some(7));
+            assert_eq!(answer(), Some(Answer::At(7)));
         });
         within(id, || assert_eq!(answer(), None));
+    }
+
+    #[test]
+    fn answers_of_one_kind_are_none_of_another() {
+        for value in [0, 1, FILE_BYTES_MAX] {
+            for answer in [Answer::At(value), Answer::Made(Ino(value)), Answer::Cut(Ino(value))] {
+                assert_eq!(Answer::of_bits(answer.bits()), Some(answer));
+            }
+        }
+        assert_eq!(Answer::of_bits(u64::MAX), None);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::core::{Core, damaged_value};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::keys;
-use crate::request::{self, RequestId};
+use crate::request::{self, Answer, RequestId};
 use crate::system::FileSystem;
 use crate::tickets::{Tickets, decode_orphan};
 use crate::types::{FileKind, Ino};
@@ -36,7 +36,7 @@ pub struct TakeOver {
     pub keep_orphans: bool,
     /// Processes that were attached may send requests again ([`RequestId::of_slot`]): of each slot
     /// of each of them the last request is remembered, until
-    /// [`forget_others`](FileSystem::forget_others).
+    /// [`forget_clients`](FileSystem::forget_clients).
     pub returning: bool,
 }
 
@@ -138,10 +138,10 @@ impl FileSystem {
     }
 
     /// What a request is answered with whose change is durable, as [`was_done`](Self::was_done)
-    /// says; where it is a number that only the change tells: the offset where an append went, the
-    /// inode that was made or cut.
-    pub fn answer_to(&self, id: RequestId) -> Option<Option<u64>> {
-        self.core.tickets.answer(id)
+    /// says; where it is something that only the change tells.
+    pub fn answer_to(&self, id: RequestId) -> Option<Option<Answer>> {
+        let answer = self.core.tickets.answer(id)?;
+        Some(answer.and_then(Answer::of_bits))
     }
 
     /// The requests of an attached process whose changes are durable, and which may be sent again.
@@ -149,9 +149,14 @@ impl FileSystem {
         self.core.tickets.of_client(client)
     }
 
-    /// No attached process but these comes back: no request of others will be sent again.
-    pub fn forget_others(&self, clients: &HashSet<u128>) {
-        self.core.tickets.forget_others(clients);
+    /// Attached processes whose requests are remembered.
+    pub fn returning_clients(&self) -> HashSet<u128> {
+        self.core.tickets.clients()
+    }
+
+    /// These clients are gone: see [`forget_client`](Self::forget_client).
+    pub fn forget_clients(&self, clients: &HashSet<u128>) {
+        self.core.tickets.forget_clients(clients);
     }
 
     /// This client is gone, and no request of it will be sent again.

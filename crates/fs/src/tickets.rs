@@ -18,7 +18,7 @@ use crate::bytes::Bytes;
 use crate::core::{Core, damaged_value};
 use crate::error::Result;
 use crate::keys;
-use crate::request::{self, RequestId};
+use crate::request::{self, Answer, RequestId};
 use ::locks::Mutex;
 use crossbeam_utils::CachePadded;
 use pool::SliceBatch;
@@ -250,9 +250,20 @@ impl Tickets {
         self.forget_all(|id| id.client == client);
     }
 
-    /// Forgets all requests of attached processes, but those of these clients.
-    pub fn forget_others(&self, clients: &HashSet<u128>) {
-        self.forget_all(|id| id.slot().is_some() && !clients.contains(&id.client));
+    /// The same of several clients.
+    pub fn forget_clients(&self, clients: &HashSet<u128>) {
+        self.forget_all(|id| clients.contains(&id.client));
+    }
+
+    /// Who has some in slots.
+    pub fn clients(&self) -> HashSet<u128> {
+        let mut clients = HashSet::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            let ids = shard.0.iter().map(|ticket| ticket.id);
+            clients.extend(ids.filter(|id| id.slot().is_some()).map(|id| id.client));
+        }
+        clients
     }
 
     fn forget_all(&self, goes: impl Fn(&RequestId) -> bool) {
@@ -298,7 +309,7 @@ impl Core {
     #[cold]
     pub fn ticket(&self) {
         let Some(id) = request::current() else { return };
-        let units = self.tickets.made(id, request::answer());
+        let units = self.tickets.made(id, request::answer().map(Answer::bits));
         if units != 0 {
             // ordering: a hint
             self.dirty_units.fetch_add(units, Ordering::Relaxed);

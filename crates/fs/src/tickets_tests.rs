@@ -3,7 +3,7 @@
 use crate::checkpoint::FileBlocks;
 use crate::format::format;
 use crate::keys;
-use crate::request::RequestId;
+use crate::request::{Answer, RequestId};
 use crate::system::FileSystem;
 use crate::take_over::TakeOver;
 use crate::tickets::{NUMBER_MAX, encode};
@@ -206,9 +206,9 @@ fn of_each_slot_the_last_request_is_remembered_with_its_answer() {
     // from the log, from the tree, after a close
     for round in 0..4 {
         let fs = returning();
-        assert_eq!(fs.answer_to(slot(1, 0, 7)), Some(Some(made.0)), "round {round}");
-        assert_eq!(fs.answer_to(slot(1, 1, 2)), Some(Some(8)));
-        assert_eq!(fs.answer_to(slot(2, 1, 1)), Some(Some(16)));
+        assert_eq!(fs.answer_to(slot(1, 0, 7)), Some(Some(Answer::Made(made))), "round {round}");
+        assert_eq!(fs.answer_to(slot(1, 1, 2)), Some(Some(Answer::At(8))));
+        assert_eq!(fs.answer_to(slot(2, 1, 1)), Some(Some(Answer::At(16))));
         assert!(!fs.was_done(slot(1, 1, 1)), "a later one says that it was answered");
         assert!(!fs.was_done(id(9, 2)), "no slot's, and nobody asked");
         let mut all = fs.requests_of(1);
@@ -224,13 +224,14 @@ fn of_each_slot_the_last_request_is_remembered_with_its_answer() {
     let fs = returning();
     assert_eq!(append(&fs, slot(2, 1, 2)), 24);
     fs.acknowledge(slot(2, 1, 1));
-    fs.forget_others(&[2].into());
+    assert_eq!(fs.returning_clients(), [1, 2].into());
+    fs.forget_clients(&[1, 3].into());
     assert!(!fs.was_done(slot(1, 0, 7)) && fs.was_done(slot(2, 1, 2)));
     fs.checkpoint().unwrap();
     assert_eq!(in_tree(&fs).0, 1);
     drop(fs);
     let fs = returning();
-    assert_eq!(fs.answer_to(slot(2, 1, 2)), Some(Some(24)));
+    assert_eq!(fs.answer_to(slot(2, 1, 2)), Some(Some(Answer::At(24))));
     fs.close().unwrap();
     drop(fs);
     assert!(crate::check(dir.path()).unwrap().findings.is_empty());
