@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
+use nearside::files::TakeOver;
 use nearside::{OpenOptions, Pool};
 use nearside_fuse::{Connection, Mount, MountOptions, Unmounter};
 
@@ -119,7 +120,10 @@ impl Server<'_> {
         (lock, door): (Option<OwnedFd>, Option<OwnedFd>),
         signals: Signals,
     ) -> Result<End> {
-        let service = door.map(|door| attach(pool, door)).transpose()?;
+        // of a mount that goes on, the kernel says what it lets go of
+        let took_over = taken.is_some();
+        let attach = |door| attach(pool, door, &self.args.pool, took_over);
+        let service = door.map(attach).transpose()?;
         let mount = match &self.args.dir {
             Some(dir) => Some(self.mount(pool, dir, taken)?),
             None => None,
@@ -153,8 +157,11 @@ impl Server<'_> {
         self.tell(&ToKeeper::Ready, &[]);
         self.is_ready = true;
         let end = self.until_end(&inbox, unmounter.as_ref(), lock)?;
-        drop((events, service));
+        drop(events);
         if let End::HandedOver = end {
+            if let Some(service) = service {
+                service.leave();
+            }
             // What the log holds by now is the next server's to replay.
             if let Err(error) = pool.fs().checkpoint() {
                 tracing::warn!("checkpoint: {error}");
@@ -320,8 +327,14 @@ fn answer(pool: &Pool, args: &Served, may_listen: bool, may_wait: bool) -> Resul
 }
 
 /// Lets processes attach.
-fn attach(pool: &Arc<Pool>, door: OwnedFd) -> Result<::server::Service> {
-    let options = ::server::Options::default();
+fn attach(
+    pool: &Arc<Pool>,
+    door: OwnedFd,
+    dir: &Path,
+    keeps_orphans: bool,
+) -> Result<::server::Service> {
+    let attached = Some(dir.join(::server::ATTACHED_NAME));
+    let options = ::server::Options { attached, keeps_orphans, ..::server::Options::default() };
     let service = ::server::Door::from_socket(door)
         .and_then(|door| ::server::Service::start(pool.clone(), door, &options))
         .map_err(|error| Error::Server(error.to_string()))?;
@@ -354,10 +367,16 @@ fn open(args: &Served, taken: Option<&Connection>) -> Result<Pool> {
         ..OpenOptions::default()
     };
     let started = Instant::now();
-    let pool = match taken {
-        Some(connection) => Pool::take_over(&args.pool, &options, &connection.left_undone()?),
-        None => Pool::open_with(&args.pool, &options),
+    let mut take_over = match taken {
+        Some(connection) => connection.left_undone()?,
+        None => TakeOver::default(),
     };
+    if args.attaching.is_some() {
+        // who was attached to a service that died comes back
+        take_over.returning = true;
+        take_over.keep_orphans = true;
+    }
+    let pool = Pool::take_over(&args.pool, &options, &take_over);
     let pool = pool.map_err(error::pool(&args.pool))?;
     let info = pool.info();
     for note in &info.notes {

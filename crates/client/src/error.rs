@@ -39,6 +39,9 @@ pub enum Error {
     /// The service takes no more processes, or not this one.
     #[error("the service refused this process: {0}")]
     Refused(String),
+    /// The next service does not take this process for the one that was attached to the last.
+    #[error("the service does not take this process back: {0}; attach again")]
+    NotTakenBack(String),
     /// A child process uses its parent's attachment.
     #[error("process {owner} is attached, and only it may call; attach here, too")]
     Forked {
@@ -76,7 +79,7 @@ impl Error {
             Error::Version { .. } | Error::Nonsense(_) => Errno::PROTO,
             Error::Refused(_) => Errno::AGAIN,
             Error::Forked { .. } => Errno::PERM,
-            Error::Lost => Errno::NOTCONN,
+            Error::Lost | Error::NotTakenBack(_) => Errno::NOTCONN,
         };
         errno.raw_os_error()
     }

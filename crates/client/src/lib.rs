@@ -1,12 +1,15 @@
 //! A process that is attached to the service of a pool.
 //!
 //! A [`Session`] is one attachment: it ends when it is dropped, when the process ends, however that
-//! comes about, and when the service does. What its calls may do is what the process's user and
+//! comes about, and when the service ends in order. When that dies, or another program takes its
+//! place, the session goes on with the next one. What its calls may do is what the process's user and
 //! groups may, as the kernel told the service when the socket was connected.
 #![forbid(unsafe_code)]
 
+mod connection;
 mod error;
+mod opened;
 mod session;
 
 pub use error::{Error, Result};
-pub use session::Session;
+pub use session::{Options, Session};

@@ -1,38 +1,87 @@
-//! One attachment to a service.
+//! One attachment to a pool, over the ends of its services.
+//!
+//! A thread waits for the end of the connection. When the service has died, or made room for
+//! another one, it attaches to the next as the same process, and has it open what was open; all
+//! calls wait for that. Those that were asked and not answered are sent again, each in its slot and
+//! with its number, so that the service knows which of them were made.
 
 use std::cell::Cell;
-use std::io::ErrorKind;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fs::Process;
-use parking_lot::Mutex;
-use rustix::net::{
-    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, connect, shutdown,
-    socket_with, sockopt,
-};
-use wire::{Calls, Channel, Greeting, Place, Reply, Request, SOCKET_NAME, Welcome};
+use parking_lot::{Mutex, RwLock};
+use wire::{Channel, Reply, Request, SLOTS, Slots};
 
+use crate::connection::{Address, Connection, End, encoded};
+use crate::opened::Opened;
 use crate::{Error, Result};
 
 /// Longest time that a service may take to answer: another one may be about to follow it, and
 /// recover the pool.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// Pause between two attempts to attach again.
+const PAUSE: Duration = Duration::from_millis(5);
 
-/// One attachment to the service of a pool.
+/// How a process is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How long calls wait for the next service, when one has died or is replaced; then they fail.
+    /// Nothing is waited for where a service ends in order.
+    pub away_max: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { away_max: ANSWER_MAX }
+    }
+}
+
+/// One attachment to a pool.
 #[derive(Debug)]
 pub struct Session {
-    calls: Arc<Calls>,
-    /// Wakes the service.
-    bell: OwnedFd,
-    channel: Arc<Channel>,
-    /// Hears what the service says of itself.
-    listener: Mutex<Option<JoinHandle<()>>>,
+    shared: Arc<Shared>,
+    /// Waits for the ends of services.
+    thread: Mutex<Option<JoinHandle<()>>>,
     process: Process,
     pool: String,
+}
+
+/// What the calls and the thread share.
+#[derive(Debug)]
+struct Shared {
+    address: Address,
+    options: Options,
+    slots: Slots,
+    /// Calls that each slot has had.
+    counts: [AtomicU64; SLOTS],
+    /// Held for reading by who asks, until what was answered is noted; for writing while there is
+    /// no service.
+    state: RwLock<State>,
+    opened: Mutex<Opened>,
+    /// What the thread waits for.
+    channel: Mutex<Option<Arc<Channel>>>,
+    is_dropped: AtomicBool,
+}
+
+#[derive(Debug)]
+enum State {
+    Attached(Attachment),
+    /// No service, and none is waited for.
+    Gone(Error),
+}
+
+/// An attachment to one service.
+#[derive(Debug)]
+struct Attachment {
+    connection: Arc<Connection>,
+    /// Its number among those of this session.
+    number: u64,
+    /// The last one of a service that did not know which calls had been made.
+    unknown: u64,
 }
 
 thread_local! {
@@ -44,44 +93,30 @@ impl Session {
     /// Attaches to the service of the pool in directory `path`, or the one that listens at the
     /// socket `path`.
     pub fn attach(path: &Path) -> Result<Session> {
-        let (dir, name) = match path.is_dir() {
-            true => (path.to_path_buf(), SOCKET_NAME.into()),
-            false => split(path)?,
-        };
-        let channel = connected(&dir, &name)?;
-        let greeting =
-            Greeting { version: wire::VERSION, client: uuid::Uuid::new_v4().simple().to_string() };
-        channel.send(&greeting, &[]).map_err(Error::io("sendmsg"))?;
-        let said = channel.receive::<Welcome>().map_err(|error| match error.kind() {
-            ErrorKind::WouldBlock => {
-                Error::Refused(format!("it has not answered for {} s", ANSWER_MAX.as_secs()))
-            }
-            _ => Error::io("recvmsg")(error),
-        })?;
-        // from here on it says something when it ends, and nothing before
-        let waits = sockopt::set_socket_timeout(&channel, sockopt::Timeout::Recv, None);
-        waits.map_err(|errno| Error::io("setsockopt")(errno.into()))?;
-        let (welcome, descriptors) = said.ok_or(Error::Lost)?;
-        let pool = match welcome {
-            Welcome::Attached { pool, .. } => pool,
-            Welcome::Version { version, program } => {
-                return Err(Error::Version { theirs: version, program });
-            }
-            Welcome::Refused(reason) => return Err(Error::Refused(reason)),
-        };
-        let [memory, bell] = <[OwnedFd; 2]>::try_from(descriptors)
-            .map_err(|_| Error::Nonsense("two descriptors come with the welcome"))?;
-        let calls = Arc::new(Calls::new(memory.as_fd()).map_err(Error::shm)?);
-        let channel = Arc::new(channel);
-        let (theirs, hears) = (calls.clone(), channel.clone());
-        let listen = move || {
-            // the service says nothing more before it ends
-            while let Ok(Some(_)) = hears.receive::<()>() {}
-            theirs.lose();
-        };
-        let listener = std::thread::Builder::new().name("ns-attached".to_owned()).spawn(listen);
-        let listener = Mutex::new(Some(listener.map_err(Error::io("a thread"))?));
-        Ok(Session { calls, bell, channel, listener, process: Process::here(), pool })
+        Session::attach_with(path, &Options::default())
+    }
+
+    /// The same, as `options` say.
+    pub fn attach_with(path: &Path, options: &Options) -> Result<Session> {
+        let address = Address::of(path)?;
+        let channel = Arc::new(address.connect(ANSWER_MAX)?);
+        let connection = Connection::attach(channel.clone(), None, ANSWER_MAX)?;
+        let pool = connection.pool.clone();
+        let (connection, watcher) = watched(connection)?;
+        let shared = Arc::new(Shared {
+            address,
+            options: *options,
+            slots: Slots::default(),
+            counts: std::array::from_fn(|_| AtomicU64::new(0)),
+            state: RwLock::new(State::Attached(Attachment { connection, number: 1, unknown: 0 })),
+            opened: Mutex::default(),
+            channel: Mutex::new(Some(channel)),
+            is_dropped: AtomicBool::new(false),
+        });
+        let theirs = shared.clone();
+        let thread = spawned("ns-attached", move || theirs.run(watcher))?;
+        let thread = Mutex::new(Some(thread));
+        Ok(Session { shared, thread, process: Process::here(), pool })
     }
 
     /// The process that attached. A forked child has no part in it.
@@ -95,7 +130,12 @@ impl Session {
     }
 
     /// Asks the service: with `data`, where the answer's data goes to the beginning of `into`.
-    /// Returns the answer and how much data came.
+    /// Returns the answer and how much data came. Where the service dies meanwhile, the next one
+    /// answers; what changes something is made once.
+    ///
+    /// # Errors
+    /// None follows it in time; or it follows so late, or knows so little, that it cannot say
+    /// whether this call was made.
     pub fn ask(
         &self,
         request: &Request<'_>,
@@ -107,64 +147,168 @@ impl Session {
         }
         let (mut message, mut answer) = ROOM.take();
         message.clear();
-        let asked = wire::encode(request, message)
-            .ok()
-            .filter(|message| message.len() <= wire::MESSAGE_BYTES_MAX)
-            .ok_or(Error::Nonsense("the call is too long"));
-        let outcome = asked.and_then(|message| {
-            let answered = self.calls.ask(&message, data, &|| self.ring(), &mut answer, into);
-            let len = answered.map_err(|_| Error::Lost)?;
-            let reply = wire::decode(&answer).map_err(|_| Error::Nonsense("an answer"))?;
-            Ok((message, reply, len))
-        });
-        let (message, reply, len) = outcome?;
+        let slot = self.shared.slots.take();
+        // ordering: the slot is this call's alone, and whose it is next comes after
+        let count = self.shared.counts[slot.number()].fetch_add(1, Ordering::Relaxed) + 1;
+        let message = encoded(count, request, message)?;
+        let asked = (request, &message[..], data);
+        let outcome = self.shared.ask(slot.number(), asked, &mut answer, into);
+        drop(slot);
         ROOM.set((message, answer));
-        Ok((reply, len))
+        outcome
+    }
+}
+
+impl Shared {
+    fn ask(
+        &self,
+        slot: usize,
+        (request, message, data): (&Request<'_>, &[u8], &[u8]),
+        answer: &mut Vec<u8>,
+        into: &mut [u8],
+    ) -> Result<(Reply, usize)> {
+        let mut first = None;
+        loop {
+            let state = self.state.read();
+            let attachment = match &*state {
+                State::Attached(attachment) => attachment,
+                State::Gone(error) => return Err(error.clone()),
+            };
+            let first = *first.get_or_insert(attachment.number);
+            if first < attachment.unknown && request.changes() {
+                return Err(Error::Lost);
+            }
+            let asked = attachment.connection.ask(slot, message, data, answer, into);
+            // lost: the state changes as soon as nobody holds it
+            let Ok(len) = asked else { continue };
+            let reply = wire::decode(answer).map_err(|_| Error::Nonsense("an answer"))?;
+            if is_of_what_is_open(request) {
+                self.opened.lock().note(request, &reply);
+            }
+            return Ok((reply, len));
+        }
     }
 
-    fn ring(&self) {
-        // a bell that rings already is loud enough
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    /// Goes from service to service, until there is none.
+    fn run(&self, mut watcher: JoinHandle<End>) {
+        loop {
+            // where it did not end by itself, there is somebody to come back all the same
+            let end = watcher.join().unwrap_or(End::Broken);
+            let mut state = self.state.write();
+            let State::Attached(last) = &*state else { return };
+            let back = match end {
+                _ if self.is_dropped.load(Ordering::SeqCst) => Err(Error::Lost),
+                End::InOrder => Err(Error::Lost),
+                End::Broken => self.come_back(&last.connection),
+            };
+            let (connection, next) = match back {
+                Ok(back) => back,
+                Err(error) => return *state = State::Gone(error),
+            };
+            let number = last.number + 1;
+            let unknown = if connection.knows { last.unknown } else { number };
+            *state = State::Attached(Attachment { connection, number, unknown });
+            watcher = next;
+        }
     }
+
+    /// Attaches to the next service.
+    fn come_back(&self, last: &Connection) -> Result<(Arc<Connection>, JoinHandle<End>)> {
+        let start = Instant::now();
+        loop {
+            let left = self.options.away_max.saturating_sub(start.elapsed());
+            if left.is_zero() || self.is_dropped.load(Ordering::SeqCst) {
+                return Err(Error::Lost);
+            }
+            match self.attach_again(last, left) {
+                Err(error @ (Error::Version { .. } | Error::NotTakenBack(_))) => {
+                    return Err(error);
+                }
+                Err(error) => tracing::debug!("not attached again so far: {error}"),
+                back => {
+                    let away_us = start.elapsed().as_micros() as u64;
+                    tracing::info!(away_us, "attached again");
+                    return back;
+                }
+            }
+            std::thread::sleep(PAUSE.min(left));
+        }
+    }
+
+    fn attach_again(
+        &self,
+        last: &Connection,
+        patience: Duration,
+    ) -> Result<(Arc<Connection>, JoinHandle<End>)> {
+        let channel = Arc::new(self.address.connect(patience)?);
+        *self.channel.lock() = Some(channel.clone());
+        if self.is_dropped.load(Ordering::SeqCst) {
+            return Err(Error::Lost);
+        }
+        let connection = Connection::attach(channel, Some(last.identity.clone()), patience)?;
+        if connection.pool != last.pool {
+            return Err(Error::NotTakenBack("another pool is served there".to_owned()));
+        }
+        let (connection, watcher) = watched(connection)?;
+        // all calls wait, so nobody changes it meanwhile
+        let restored = self.opened.lock().requests().try_for_each(|request| {
+            match connection.ask_alone(&request)? {
+                // each call on it will be told
+                Reply::Failed(failure) => tracing::warn!("not open any more: {failure:?}"),
+                _ => {}
+            }
+            Ok(())
+        });
+        if let Err(error) = restored {
+            connection.close();
+            drop(watcher.join());
+            return Err(error);
+        }
+        Ok((connection, watcher))
+    }
+}
+
+/// Whether its answer says something about what is open.
+fn is_of_what_is_open(request: &Request<'_>) -> bool {
+    matches!(
+        request,
+        Request::Open(..) | Request::OpenDirectory(_) | Request::Close(_) | Request::Lock { .. }
+    )
+}
+
+fn spawned<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>> {
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
+    thread.map_err(Error::io("a thread"))
+}
+
+/// A connection, and a thread that waits for its end, and ends its calls then.
+fn watched(connection: Connection) -> Result<(Arc<Connection>, JoinHandle<End>)> {
+    let connection = Arc::new(connection);
+    let theirs = connection.clone();
+    let watcher = spawned("ns-watcher", move || {
+        let end = theirs.await_end();
+        theirs.calls.lose();
+        end
+    })?;
+    Ok((connection, watcher))
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let listener = self.listener.get_mut().take();
+        let thread = self.thread.get_mut().take();
         if !self.process.is_here() {
             // the parent's: its thread is not here, and the socket stays open there
-            return std::mem::forget(listener);
+            return std::mem::forget(thread);
         }
-        let _ = shutdown(self.channel.as_fd(), Shutdown::Both);
-        if let Some(listener) = listener {
-            drop(listener.join());
+        self.shared.is_dropped.store(true, Ordering::SeqCst);
+        if let Some(channel) = self.shared.channel.lock().take() {
+            let _ = rustix::net::shutdown(&*channel, rustix::net::Shutdown::Both);
+        }
+        if let Some(thread) = thread {
+            drop(thread.join());
         }
     }
-}
-
-fn split(path: &Path) -> Result<(PathBuf, std::ffi::OsString)> {
-    let none = || Error::NoService(path.to_path_buf());
-    let name = path.file_name().ok_or_else(none)?;
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-    Ok((dir.unwrap_or(Path::new(".")).to_path_buf(), name.to_owned()))
-}
-
-fn connected(dir: &Path, name: &std::ffi::OsStr) -> Result<Channel> {
-    let path = dir.join(name);
-    let refused = |error: std::io::Error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::NotADirectory => {
-            Error::NoService(path.clone())
-        }
-        ErrorKind::PermissionDenied => Error::NotAllowed(path.clone()),
-        _ => Error::io("connect")(error),
-    };
-    let place = Place::of(dir, name.len()).map_err(refused)?;
-    let address = SocketAddrUnix::new(place.join(name)).map_err(|errno| refused(errno.into()))?;
-    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
-    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)
-        .map_err(|errno| Error::io("socket")(errno.into()))?;
-    let waits = sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(ANSWER_MAX));
-    waits.map_err(|errno| Error::io("setsockopt")(errno.into()))?;
-    connect(&socket, &address).map_err(|errno| refused(errno.into()))?;
-    Ok(Channel::new(socket))
 }

@@ -42,7 +42,7 @@ impl Asked {
     /// What an open is asked for.
     pub fn take_over(&self) -> TakeOver {
         let count = self.returned.len() + usize::from(self.under_way.is_some());
-        TakeOver { requests: (0..count).map(id).collect(), keep_orphans: false }
+        TakeOver { requests: (0..count).map(id).collect(), ..TakeOver::default() }
     }
 
     /// What the file system says of each.

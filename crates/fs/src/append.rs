@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::region_memory;
-use crate::request;
+use crate::request::{self, Answer};
 use crate::types::ATOMIC_WRITE_BYTES_MAX;
 use crate::write::check_write;
 use pool::BLOCK_BYTES;
@@ -36,6 +36,9 @@ impl Core {
                 }
                 self.check_leased(inode, size / BLOCK_BYTES, u64::MAX)?;
                 check_write(inode, size, data.len())?;
+                if asked {
+                    request::answer_with(Answer::At(size));
+                }
                 if !tail.is_empty() {
                     let at = size + front.len() as u64;
                     match asked {

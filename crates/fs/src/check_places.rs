@@ -32,7 +32,8 @@ impl Checker<'_> {
     pub fn ticket(&mut self, slice: u8, key: &Key, value: &[u8]) {
         self.report.requests += 1;
         let in_place = slice == keys::TICKETS_SLICE && key.index < tickets::NUMBER_MAX;
-        let new = tickets::decode(value).is_some_and(|id| self.state.requests.insert(id));
+        let new =
+            tickets::decode_ticket(value).is_some_and(|(id, _)| self.state.requests.insert(id));
         if !in_place || !new {
             self.report.add(format!("slice {slice}, tree"), format!("{key:?} makes no sense"));
         }

@@ -219,7 +219,7 @@ impl Core {
             folded: Mutex::default(),
             long_waiting: AtomicU64::new(0),
             references: References::new(slices),
-            tickets: Tickets::new(&[]),
+            tickets: Tickets::new(&[], false),
             inherited: Inherited::default(),
             lending: Lending::default(),
             inodes: AtomicI64::new(pool.inodes_at_open() as i64),

@@ -13,6 +13,7 @@ use crate::item;
 use crate::keys;
 use crate::layout::Layout;
 use crate::namespace::{Touched, check_directory, check_name};
+use crate::request::{self, Answer};
 use crate::rights::{self, Access, Caller, Owned};
 use crate::short_name::ShortName;
 use crate::tickets;
@@ -184,6 +185,9 @@ impl Core {
         let stored = new.attributes(dir, meta, inherited.mode);
         item::push_put(record, ino.0, keys::INODE, 0, &stored.encode());
         let inode = Arc::new(Inode::new(ino, &stored, false));
+        if request::is_current() {
+            request::answer_with(Answer::Made(ino));
+        }
         if let NewNode::Symlink(target) = new.node {
             let mut own = inode.meta.write();
             for (part, bytes) in target.chunks(TARGET_PART_BYTES).enumerate() {

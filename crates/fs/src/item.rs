@@ -13,7 +13,7 @@
 //! touch        tag 8, 0, 0 u16, links u32           | ino | entries
 //! drop         tag 9, 0                             | ino
 //! write inline tag 11, flags, 0 u16, crc u32        | ino | block | addr | end | 4096 bytes
-//! request      tag 10, 0                            | client u128 | sequence
+//! request      tag 10, flags                        | client u128 | sequence | answer, if flags is 1
 //! share        tag 12, 0, 0 u16, blocks u32         | ino | block | end | from ino | from block
 //! reserve      tag 13, 0, count u16, 0              | ino | count x (block, addr, blocks)
 //! move         tag 14, 0, count u16, 0              | ino | count x (block, addr, blocks)
@@ -44,8 +44,8 @@ pub const SHARE: u8 = 12;
 pub const RESERVE: u8 = 13;
 pub const MOVE: u8 = 14;
 
-/// Bytes that the id of a request takes in a record.
-pub const REQUEST_BYTES: usize = 32;
+/// Bytes that the id of a request takes in a record, and its answer.
+pub const REQUEST_BYTES: usize = 40;
 
 /// Bytes that a record takes in the log for each block whose data it holds.
 pub const INLINE_BYTES: usize = 40 + BLOCK_BYTES as usize;
@@ -177,6 +177,8 @@ pub enum Item {
         client: [u8; 16],
         /// Its number.
         sequence: u64,
+        /// What there is to answer, if that is a number which nothing else tells.
+        answer: Option<u64>,
     },
 }
 
@@ -380,8 +382,12 @@ fn push_runs(record: &mut RecordBuffer, tag: u8, ino: Ino, runs: &[BlockRun]) {
     }
 }
 
-/// Adds the id of the request that the change is made for.
-pub fn push_request(record: &mut RecordBuffer, id: RequestId) {
+/// Adds the id of the request that the change is made for, and its answer.
+pub fn push_request(record: &mut RecordBuffer, id: RequestId, answer: Option<u64>) {
     let client = [id.client as u64, (id.client >> 64) as u64];
-    push_words(record, [head_word(REQUEST, 0, 0, 0), client[0], client[1], id.sequence]);
+    let head = head_word(REQUEST, u8::from(answer.is_some()), 0, 0);
+    push_words(record, [head, client[0], client[1], id.sequence]);
+    if let Some(answer) = answer {
+        push_words(record, [answer]);
+    }
 }

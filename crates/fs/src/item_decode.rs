@@ -86,7 +86,13 @@ fn decode_one(bytes: &mut Bytes<'_>, tag: u8, kind: u8, short: u16, long: u32) -
         }
         REQUEST => {
             let client = u128::from(first) | u128::from(bytes.u64()?) << 64;
-            Item::Request { client: client.to_le_bytes(), sequence: bytes.u64()? }
+            let sequence = bytes.u64()?;
+            let answer = match kind {
+                0 => None,
+                1 => Some(bytes.u64()?),
+                _ => return None,
+            };
+            Item::Request { client: client.to_le_bytes(), sequence, answer }
         }
         _ => return None,
     })

@@ -31,11 +31,12 @@ fn all_items_round_trip_in_one_record() {
     push_reserve(&mut record, Ino(6), &runs);
     let before = record.payload_len();
     let id = RequestId { client: 0x0123_4567_89AB_CDEF_0011_2233_4455_6677, sequence: 8 };
-    push_request(&mut record, id);
+    push_request(&mut record, id, Some(9));
     assert_eq!(record.payload_len() - before, REQUEST_BYTES);
+    push_request(&mut record, id, None);
     let sealed = record.seal(1, 0, 64).to_vec();
     let items = decode(&sealed[24..]).expect("just encoded");
-    assert_eq!(items.len(), 13);
+    assert_eq!(items.len(), 14);
     let blocks = smallvec![two, one, two];
     assert_eq!(items[1], Item::Write { ino: Ino(9), block: 6, placed: blocks, end: 30_000 });
     let data = b"hello".to_vec();
@@ -50,7 +51,8 @@ fn all_items_round_trip_in_one_record() {
     let client = id.client.to_le_bytes();
     assert_eq!(items[10], Item::Share(share));
     assert_eq!(items[11], Item::Reserve { ino: Ino(6), runs });
-    assert_eq!(items[12], Item::Request { client, sequence: 8 });
+    assert_eq!(items[12], Item::Request { client, sequence: 8, answer: Some(9) });
+    assert_eq!(items[13], Item::Request { client, sequence: 8, answer: None });
 }
 
 #[test]

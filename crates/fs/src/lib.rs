@@ -146,7 +146,7 @@ pub use pmem::Process;
 pub use range_lock::{RangeGuard, RangeLock};
 pub use region_memory::{RegionMemory, is_region_memory};
 pub use repair::{Repair, RepairReport, repair, repair_candidates, undo};
-pub use request::RequestId;
+pub use request::{Answer, RequestId};
 pub use resilver::{EachResilvered, Resilvered, replace_slice};
 pub use rights::{Access, Caller};
 pub use scrub::{EachScrubbed, ScrubReport};

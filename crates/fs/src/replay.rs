@@ -193,9 +193,9 @@ impl Core {
             Item::Delete { object, kind, index } => {
                 self.apply_delete(*object, *kind, *index, record)
             }
-            Item::Request { client, sequence } => {
+            Item::Request { client, sequence, answer } => {
                 let client = u128::from_le_bytes(*client);
-                self.tickets.met(RequestId { client, sequence: *sequence });
+                self.tickets.met(RequestId { client, sequence: *sequence }, *answer);
                 Ok(())
             }
         }

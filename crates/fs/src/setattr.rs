@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, Meta};
 use crate::item;
 use crate::keys;
-use crate::request;
+use crate::request::{self, Answer};
 use crate::rights::{Caller, Owned, settle};
 use crate::types::{Attr, FileKind, Ino, SetAttr};
 use pool::{KIND_CHANGE, RecordBuffer};
@@ -100,6 +100,9 @@ impl Core {
             self.mark_dirty(inode);
             acl.into_iter().for_each(|acl| self.take_over(acl, meta));
         };
+        if change.size.is_some() && request::is_current() {
+            request::answer_with(Answer::Cut(inode.ino));
+        }
         match change.size {
             Some(size) => self.truncate(inode, size, &mut record, publish)?,
             None => self.log(&mut record, &[inode], publish)?,

@@ -16,16 +16,16 @@ use crate::core::{Core, damaged_value};
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::keys;
-use crate::request::{self, RequestId};
+use crate::request::{self, Answer, RequestId};
 use crate::system::FileSystem;
 use crate::tickets::{Tickets, decode_orphan};
 use crate::types::{FileKind, Ino};
 use ::locks::Mutex;
 use pool::{Candidate, OpenOptions, Pool, Recovery};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What the server before left behind in doors that outlived it.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +34,10 @@ pub struct TakeOver {
     pub requests: Vec<RequestId>,
     /// Inodes without a name stay, by number, until they are released.
     pub keep_orphans: bool,
+    /// Processes that were attached may send requests again ([`RequestId::of_slot`]): of each slot
+    /// of each of them the last request is remembered, until
+    /// [`forget_clients`](FileSystem::forget_clients).
+    pub returning: bool,
 }
 
 /// What clients of an earlier server may hold.
@@ -41,6 +45,8 @@ pub struct TakeOver {
 pub struct Inherited {
     /// Inodes whose counter is below that of their slice; none where nobody took over.
     below: Vec<u64>,
+    /// Nobody holds any of them any more.
+    is_over: AtomicBool,
     /// Inodes without a name that are kept for them.
     kept: Mutex<BTreeMap<Ino, Arc<Inode>>>,
     /// Those of them that were made without a name, by the request that made them.
@@ -60,7 +66,9 @@ impl Inherited {
     /// server is told nothing while they are open.)
     pub fn may_hold(&self, inode: &Inode) -> bool {
         let below = self.below.get(usize::from(keys::home(inode.ino)));
+        // ordering: of the calls that come later
         inode.kind == FileKind::File
+            && !self.is_over.load(Ordering::Acquire)
             && below.is_some_and(|below| keys::counter_of(inode.ino) < *below)
     }
 
@@ -129,6 +137,28 @@ impl FileSystem {
         self.core.tickets.answered(id);
     }
 
+    /// What a request is answered with whose change is durable, as [`was_done`](Self::was_done)
+    /// says; where it is something that only the change tells.
+    pub fn answer_to(&self, id: RequestId) -> Option<Option<Answer>> {
+        let answer = self.core.tickets.answer(id)?;
+        Some(answer.and_then(Answer::of_bits))
+    }
+
+    /// The requests of an attached process whose changes are durable, and which may be sent again.
+    pub fn requests_of(&self, client: u128) -> Vec<RequestId> {
+        self.core.tickets.of_client(client)
+    }
+
+    /// Attached processes whose requests are remembered.
+    pub fn returning_clients(&self) -> HashSet<u128> {
+        self.core.tickets.clients()
+    }
+
+    /// These clients are gone: see [`forget_client`](Self::forget_client).
+    pub fn forget_clients(&self, clients: &HashSet<u128>) {
+        self.core.tickets.forget_clients(clients);
+    }
+
     /// This client is gone, and no request of it will be sent again.
     pub fn forget_client(&self, client: u128) {
         self.core.tickets.forget(client);
@@ -152,6 +182,16 @@ impl FileSystem {
         kept.map_or(Ok(()), |inode| self.core.release(&inode))
     }
 
+    /// Nobody holds any inode from before the open but by a handle. From now on files go with their
+    /// last name, or handle.
+    pub fn end_inheritance(&self) -> Result<()> {
+        // between two changes: each keeps what it finds, or finds that it is over
+        let closed = self.core.pool.close_gate();
+        self.core.inherited.is_over.store(true, Ordering::Release);
+        drop(closed);
+        self.release_orphans()
+    }
+
     /// The same for all that are kept.
     pub(crate) fn release_orphans(&self) -> Result<()> {
         let kept = std::mem::take(&mut *self.core.inherited.kept.lock());
@@ -163,9 +203,10 @@ impl FileSystem {
 /// records that the log held.
 pub(crate) fn recover(pool: Pool, recovery: &Recovery, asked: &TakeOver) -> Result<(Core, u64)> {
     let mut core = Core::new(pool);
-    core.tickets = Tickets::new(&asked.requests);
+    core.tickets = Tickets::new(&asked.requests, asked.returning);
     core.load_tickets()?;
     let replayed = core.replay(recovery)?;
+    core.tickets.recovered();
     if asked.keep_orphans {
         let slices = core.pool.slices().iter();
         core.inherited.below = slices.map(|slice| slice.inodes_below()).collect();

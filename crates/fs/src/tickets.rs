@@ -9,18 +9,23 @@
 //! A ticket that is answered before the next cut leaves nothing behind. One that a tree has is
 //! deleted by the checkpoint after. So the tree has no more tickets than there were requests in
 //! flight at a cut, and each folded key is a number of its own that is not used again.
+//!
+//! Attached processes say themselves what they send again, and only when they are back. So of them
+//! recovery keeps the last request of each slot of each client that it meets, until somebody says
+//! who is not to come back: no more than the log and the tree have.
 
 use crate::bytes::Bytes;
 use crate::core::{Core, damaged_value};
 use crate::error::Result;
 use crate::keys;
-use crate::request::{self, RequestId};
+use crate::request::{self, Answer, RequestId};
 use ::locks::Mutex;
 use crossbeam_utils::CachePadded;
 use pool::SliceBatch;
 use pool::tree::Change;
 use smallvec::SmallVec;
 use std::collections::HashSet;
+use std::collections::hash_map::{Entry, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Parts of the table with a lock each, so that requests on different CPUs seldom meet.
@@ -39,36 +44,49 @@ enum Place {
     Tree(u64),
 }
 
+/// A request whose change is durable.
+#[derive(Clone, Copy, Debug)]
+struct Ticket {
+    id: RequestId,
+    answer: Option<u64>,
+    place: Place,
+}
+
 type Shard = CachePadded<Mutex<Tray>>;
 
 /// Tickets by their ids, ascending. There are as many as requests in flight, so mostly one or none,
 /// and it lies beside its lock.
 #[derive(Debug, Default)]
-struct Tray(SmallVec<[(RequestId, Place); 1]>);
+struct Tray(SmallVec<[Ticket; 1]>);
 
 impl Tray {
     fn find(&self, id: &RequestId) -> std::result::Result<usize, usize> {
-        self.0.binary_search_by_key(id, |(id, _)| *id)
+        self.0.binary_search_by_key(id, |ticket| ticket.id)
     }
 
     /// Adds it, unless it is there.
-    fn add(&mut self, id: RequestId, place: Place) {
-        if let Err(at) = self.find(&id) {
-            self.0.insert(at, (id, place));
+    fn add(&mut self, ticket: Ticket) {
+        if let Err(at) = self.find(&ticket.id) {
+            self.0.insert(at, ticket);
         }
     }
 
     fn remove(&mut self, id: &RequestId) -> Option<Place> {
         let at = self.find(id).ok()?;
-        Some(self.0.remove(at).1)
+        Some(self.0.remove(at).place)
     }
 }
+
+/// The counts of the last requests, by clients and slots.
+type LastOfSlots = HashMap<(u128, u8), u64>;
 
 /// The tickets of one pool.
 #[derive(Debug)]
 pub struct Tickets {
     /// Those that recovery is to look for.
     asked: HashSet<RequestId>,
+    /// The last of each slot that recovery met; none where those are not looked for.
+    last: Option<Mutex<LastOfSlots>>,
     shards: Box<[Shard]>,
     /// Numbers in the tree that nobody asks for any more.
     stale: Mutex<Vec<u64>>,
@@ -77,12 +95,29 @@ pub struct Tickets {
 }
 
 /// The value of a ticket.
+fn encode_ticket(ticket: &Ticket) -> Vec<u8> {
+    let mut value = encode(ticket.id);
+    value.extend(ticket.answer.iter().flat_map(|answer| answer.to_le_bytes()));
+    value
+}
+
+/// The request that a ticket's value names, and its answer.
+pub fn decode_ticket(value: &[u8]) -> Option<(RequestId, Option<u64>)> {
+    match value.split_at_checked(REQUEST_BYTES)? {
+        (id, []) => Some((decode(id)?, None)),
+        (id, answer) => Some((decode(id)?, Some(u64::from_le_bytes(answer.try_into().ok()?)))),
+    }
+}
+
+/// Bytes of a request's id in a value.
+const REQUEST_BYTES: usize = 24;
+
+/// A request's id in a value.
 pub fn encode(id: RequestId) -> Vec<u8> {
     [&id.client.to_le_bytes()[..], &id.sequence.to_le_bytes()].concat()
 }
 
-/// The request that a ticket's value names.
-pub fn decode(value: &[u8]) -> Option<RequestId> {
+fn decode(value: &[u8]) -> Option<RequestId> {
     let mut bytes = Bytes(value);
     let client = bytes.u128()?;
     let id = RequestId { client, sequence: bytes.u64()? };
@@ -107,9 +142,12 @@ pub fn decode_orphan(value: &[u8]) -> Option<(bool, Option<RequestId>)> {
 
 impl Tickets {
     /// No tickets yet; recovery is to look for those asked.
-    pub fn new(asked: &[RequestId]) -> Tickets {
+    ///
+    /// `returning`: and for the last ones of attached processes.
+    pub fn new(asked: &[RequestId], returning: bool) -> Tickets {
         Tickets {
             asked: asked.iter().copied().collect(),
+            last: returning.then(Mutex::default),
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             stale: Mutex::default(),
             number_next: AtomicU64::new(1),
@@ -123,19 +161,44 @@ impl Tickets {
     }
 
     /// Recovery met the id in a record.
-    pub fn met(&self, id: RequestId) {
-        if self.asked.contains(&id) {
-            self.shard(&id).lock().add(id, Place::Log);
+    pub fn met(&self, id: RequestId, answer: Option<u64>) {
+        if self.is_wanted(id) {
+            self.shard(&id).lock().add(Ticket { id, answer, place: Place::Log });
         }
     }
 
-    /// Recovery met the id in the tree.
-    fn met_in_tree(&self, id: RequestId, number: u64) {
-        self.number_next.fetch_max(number + 1, Ordering::Relaxed);
+    /// Whether recovery looks for it. One of a slot takes the place of those before it.
+    fn is_wanted(&self, id: RequestId) -> bool {
         if self.asked.contains(&id) {
+            return true;
+        }
+        let (Some(last), Some((slot, count))) = (&self.last, id.slot()) else { return false };
+        let before = match last.lock().entry((id.client, slot)) {
+            Entry::Vacant(entry) => {
+                entry.insert(count);
+                return true;
+            }
+            Entry::Occupied(entry) if *entry.get() > count => return false,
+            Entry::Occupied(mut entry) => entry.insert(count),
+        };
+        if before < count {
+            self.answered(RequestId::of_slot(id.client, slot, before));
+        }
+        true
+    }
+
+    /// Recovery is over.
+    pub fn recovered(&self) {
+        self.last.iter().for_each(|last| *last.lock() = HashMap::new());
+    }
+
+    /// Recovery met the id in the tree.
+    fn met_in_tree(&self, (id, answer): (RequestId, Option<u64>), number: u64) {
+        self.number_next.fetch_max(number + 1, Ordering::Relaxed);
+        if self.is_wanted(id) {
             let mut shard = self.shard(&id).lock();
             let before = shard.remove(&id);
-            shard.add(id, Place::Tree(number));
+            shard.add(Ticket { id, answer, place: Place::Tree(number) });
             drop(shard);
             let Some(Place::Tree(twice)) = before else { return };
             self.stale.lock().push(twice);
@@ -146,15 +209,32 @@ impl Tickets {
 
     /// A record with the id is durable. Returns by how much that changes what the next checkpoint
     /// has to fold.
-    fn made(&self, id: RequestId) -> u64 {
+    fn made(&self, id: RequestId, answer: Option<u64>) -> u64 {
         let mut shard = self.shard(&id).lock();
-        shard.add(id, Place::Log);
+        shard.add(Ticket { id, answer, place: Place::Log });
         u64::from(shard.0.len() > UNCOUNTED_MAX)
     }
 
     /// Whether the request's change is durable, and its answer not confirmed.
     pub fn has(&self, id: RequestId) -> bool {
         self.shard(&id).lock().find(&id).is_ok()
+    }
+
+    /// What a request is answered with whose change is durable, and whose answer not confirmed.
+    pub fn answer(&self, id: RequestId) -> Option<Option<u64>> {
+        let shard = self.shard(&id).lock();
+        shard.find(&id).ok().map(|at| shard.0[at].answer)
+    }
+
+    /// Those of this client, in slots.
+    pub fn of_client(&self, client: u128) -> Vec<RequestId> {
+        let shards = self.shards.iter();
+        let found = shards.flat_map(|shard| -> SmallVec<[RequestId; 8]> {
+            let shard = shard.lock();
+            let ids = shard.0.iter().map(|ticket| ticket.id);
+            ids.filter(|id| id.client == client && id.slot().is_some()).collect()
+        });
+        found.collect()
     }
 
     /// The answer is out: nobody asks for the id any more.
@@ -167,13 +247,34 @@ impl Tickets {
 
     /// The client is gone, and with it all its questions.
     pub fn forget(&self, client: u128) {
+        self.forget_all(|id| id.client == client);
+    }
+
+    /// The same of several clients.
+    pub fn forget_clients(&self, clients: &HashSet<u128>) {
+        self.forget_all(|id| clients.contains(&id.client));
+    }
+
+    /// Who has some in slots.
+    pub fn clients(&self) -> HashSet<u128> {
+        let mut clients = HashSet::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            let ids = shard.0.iter().map(|ticket| ticket.id);
+            clients.extend(ids.filter(|id| id.slot().is_some()).map(|id| id.client));
+        }
+        clients
+    }
+
+    fn forget_all(&self, goes: impl Fn(&RequestId) -> bool) {
         for shard in &self.shards {
             let mut stale = Vec::new();
-            shard.lock().0.retain(|(id, place)| {
-                if let (true, Place::Tree(number)) = (id.client == client, *place) {
+            shard.lock().0.retain(|ticket| {
+                let goes = goes(&ticket.id);
+                if let (true, Place::Tree(number)) = (goes, ticket.place) {
                     stale.push(number);
                 }
-                id.client != client
+                !goes
             });
             self.stale.lock().extend(stale);
         }
@@ -191,11 +292,12 @@ impl Tickets {
         let stale = std::mem::take(&mut *self.stale.lock());
         batch.changes.extend(stale.into_iter().map(|n| (keys::ticket(n), Change::Delete)));
         for shard in &self.shards {
-            for (id, place) in &mut shard.lock().0 {
-                if *place == Place::Log {
+            for ticket in &mut shard.lock().0 {
+                if ticket.place == Place::Log {
                     let number = self.number_next.fetch_add(1, Ordering::Relaxed);
-                    *place = Place::Tree(number);
-                    batch.changes.push((keys::ticket(number), Change::Put(encode(*id))));
+                    ticket.place = Place::Tree(number);
+                    let value = Change::Put(encode_ticket(ticket));
+                    batch.changes.push((keys::ticket(number), value));
                 }
             }
         }
@@ -207,7 +309,7 @@ impl Core {
     #[cold]
     pub fn ticket(&self) {
         let Some(id) = request::current() else { return };
-        let units = self.tickets.made(id);
+        let units = self.tickets.made(id, request::answer().map(Answer::bits));
         if units != 0 {
             // ordering: a hint
             self.dirty_units.fetch_add(units, Ordering::Relaxed);
@@ -220,8 +322,8 @@ impl Core {
         let (from, to) = keys::tickets();
         let mut damaged = None;
         self.pool.scan(keys::TICKETS_SLICE, from, to, &mut |key, value| {
-            match decode(value).filter(|_| key.index < NUMBER_MAX) {
-                Some(id) => self.tickets.met_in_tree(id, key.index),
+            match decode_ticket(value).filter(|_| key.index < NUMBER_MAX) {
+                Some(found) => self.tickets.met_in_tree(found, key.index),
                 None => damaged = Some(key),
             }
             damaged.is_none()

@@ -3,7 +3,7 @@
 use crate::checkpoint::FileBlocks;
 use crate::format::format;
 use crate::keys;
-use crate::request::RequestId;
+use crate::request::{Answer, RequestId};
 use crate::system::FileSystem;
 use crate::take_over::TakeOver;
 use crate::tickets::{NUMBER_MAX, encode};
@@ -27,7 +27,7 @@ fn formatted(slice_bytes: u64, log_bytes: Option<u64>) -> tempfile::TempDir {
 }
 
 fn open(dir: &Path, requests: &[RequestId]) -> FileSystem {
-    let asked = TakeOver { requests: requests.to_vec(), keep_orphans: false };
+    let asked = TakeOver { requests: requests.to_vec(), ..TakeOver::default() };
     FileSystem::take_over_pool(dir, &OpenOptions::default(), &asked).unwrap()
 }
 
@@ -178,4 +178,61 @@ fn what_is_no_ticket_is_found_and_refused() {
     assert!(fs.was_done(id(1, 1)));
     fs.close().unwrap();
     assert_eq!(in_tree(&fs).0, 1);
+}
+
+/// Nobody says at an open which requests attached processes send again.
+#[test]
+fn of_each_slot_the_last_request_is_remembered_with_its_answer() {
+    let dir = formatted(8 << 20, None);
+    let slot = RequestId::of_slot;
+    let returning = || {
+        let asked = TakeOver { returning: true, ..TakeOver::default() };
+        FileSystem::take_over_pool(dir.path(), &OpenOptions::default(), &asked).unwrap()
+    };
+    let fs = open(dir.path(), &[]);
+    let by = Creation { mode: 0o644, umask: 0, uid: 0, gid: 0 };
+    let make = || fs.create(Ino::ROOT, b"f", NewNode::File, by);
+    let made = fs.with_request(slot(1, 0, 7), make).unwrap().ino;
+    let file = fs.open(made).unwrap();
+    let append = |fs: &FileSystem, id| {
+        let file = fs.open(made).unwrap();
+        fs.with_request(id, || fs.append(&file, b"eight by")).unwrap()
+    };
+    assert_eq!(append(&fs, slot(1, 1, 1)), 0);
+    assert_eq!(append(&fs, slot(1, 1, 2)), 8);
+    assert_eq!(append(&fs, slot(2, 1, 1)), 16);
+    serve(&fs, id(9, 2));
+    drop((file, fs));
+    // from the log, from the tree, after a close
+    for round in 0..4 {
+        let fs = returning();
+        assert_eq!(fs.answer_to(slot(1, 0, 7)), Some(Some(Answer::Made(made))), "round {round}");
+        assert_eq!(fs.answer_to(slot(1, 1, 2)), Some(Some(Answer::At(8))));
+        assert_eq!(fs.answer_to(slot(2, 1, 1)), Some(Some(Answer::At(16))));
+        assert!(!fs.was_done(slot(1, 1, 1)), "a later one says that it was answered");
+        assert!(!fs.was_done(id(9, 2)), "no slot's, and nobody asked");
+        let mut all = fs.requests_of(1);
+        all.sort();
+        assert_eq!(all, [slot(1, 1, 2), slot(1, 0, 7)]);
+        match round {
+            1 => fs.checkpoint().unwrap(),
+            2 => fs.close().unwrap(),
+            _ => {}
+        }
+        assert_eq!(in_tree(&fs).0, 3);
+    }
+    let fs = returning();
+    assert_eq!(append(&fs, slot(2, 1, 2)), 24);
+    fs.acknowledge(slot(2, 1, 1));
+    assert_eq!(fs.returning_clients(), [1, 2].into());
+    fs.forget_clients(&[1, 3].into());
+    assert!(!fs.was_done(slot(1, 0, 7)) && fs.was_done(slot(2, 1, 2)));
+    fs.checkpoint().unwrap();
+    assert_eq!(in_tree(&fs).0, 1);
+    drop(fs);
+    let fs = returning();
+    assert_eq!(fs.answer_to(slot(2, 1, 2)), Some(Some(Answer::At(24))));
+    fs.close().unwrap();
+    drop(fs);
+    assert!(crate::check(dir.path()).unwrap().findings.is_empty());
 }

@@ -103,7 +103,7 @@ impl Connection {
     pub fn left_undone(&self) -> Result<TakeOver> {
         let id = |sequence| RequestId { client: self.client, sequence };
         let requests = self.in_flight()?.into_iter().map(id).collect();
-        Ok(TakeOver { requests, keep_orphans: true })
+        Ok(TakeOver { requests, keep_orphans: true, returning: false })
     }
 
     /// Numbers of the requests that were read and not answered. They are certain only when no

@@ -43,7 +43,8 @@ pub trait Place {
 
     /// Opens the pool as one whose clients are still there.
     fn take_over(&self) -> fs::Result<FileSystem> {
-        let asked = TakeOver { requests: requests().collect(), keep_orphans: true };
+        let asked =
+            TakeOver { requests: requests().collect(), keep_orphans: true, returning: true };
         let options = OpenOptions { devices: self.devices(false)?, ..self.options() };
         let candidates = self.candidates(false)?;
         FileSystem::take_over_candidates(candidates, &options, &asked, false)

@@ -84,7 +84,7 @@ impl OpenFlags {
     }
 
     /// What the file's permissions must allow.
-    pub(crate) fn access(&self) -> Access {
+    pub fn access(&self) -> Access {
         match (self.read, self.changes()) {
             (true, true) => Access::READ.and(Access::WRITE),
             (false, true) => Access::WRITE,

@@ -55,7 +55,7 @@ mod read_dir;
 mod regions;
 mod walk;
 
-pub use client::Error as ServiceError;
+pub use client::{Error as ServiceError, Options as AttachOptions};
 pub use error::{Error, Result};
 pub use file::File;
 pub use flags::OpenFlags;

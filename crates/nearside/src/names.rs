@@ -127,9 +127,13 @@ impl Owned {
     fn create_dir_all(&self, path: &Path) -> Result<()> {
         self.own()?;
         let mut missing = PathBuf::new();
-        for component in path.components() {
+        let mut components = path.components().peekable();
+        while let Some(component) = components.next() {
             missing.push(component);
-            match self.create_node(&missing, NewNode::Directory, DIRECTORY_MODE) {
+            let make = || self.create_node(&missing, NewNode::Directory, DIRECTORY_MODE);
+            // where it is sent again, it was done when the last one was made
+            let is_last = components.peek().is_none();
+            match if is_last { make() } else { self.fs.repeatable(make) } {
                 Err(Error::Path { source: FsError::Exists, .. }) => {}
                 done => done?,
             }

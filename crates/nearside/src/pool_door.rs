@@ -11,6 +11,7 @@ use region::Regions;
 
 use crate::attached::{Attached, owners_alone};
 use crate::{Error, Result, owner};
+use client::Options as AttachOptions;
 
 /// Longest time that a service may take to be there.
 const START_MAX: Duration = Duration::from_secs(10);
@@ -96,8 +97,17 @@ impl Pool {
 
     /// Attaches to the service that owns the pool in directory `place`, or that listens at the
     /// socket `place`. What may be done is what this process's user and groups may.
+    ///
+    /// When the service dies, or is replaced, calls wait for the next one, which answers them
+    /// exactly once; what is open stays so. They fail (ENOTCONN) when none comes for a while, and
+    /// at once when the service ended in order.
     pub fn attach(place: impl AsRef<Path>) -> Result<Pool> {
-        Ok(Pool::behind(Door::Attached(Attached::to(place.as_ref())?)))
+        Pool::attach_with(place, &AttachOptions::default())
+    }
+
+    /// The same, as `options` say.
+    pub fn attach_with(place: impl AsRef<Path>, options: &AttachOptions) -> Result<Pool> {
+        Ok(Pool::behind(Door::Attached(Attached::to(place.as_ref(), options)?)))
     }
 
     /// Attaches to the service that owns the pool in directory `dir`; opens it where there is none.

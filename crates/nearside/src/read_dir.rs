@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fs::{FileKind, FileSystem, Handle, Ino};
 
-use crate::attached::AttachedDir;
+use crate::attached::{AttachedDir, owners_alone};
 use crate::{Error, Metadata, Result, owner};
 
 /// Entries that one call to the engine brings.
@@ -89,6 +89,17 @@ impl ReadDir {
         match &self.source {
             Source::Here { fs, handle, .. } => Ok(Metadata(fs.getattr(handle.ino())?)),
             Source::There(directory) => directory.metadata(),
+        }
+    }
+
+    /// The engine's handle of the directory, for doors that do not speak paths.
+    ///
+    /// # Errors
+    /// This process is attached, and has no engine.
+    pub fn handle(&self) -> Result<&Arc<Handle>> {
+        match &self.source {
+            Source::Here { handle, .. } => Ok(handle),
+            Source::There(_) => Err(owners_alone()),
         }
     }
 

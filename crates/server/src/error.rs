@@ -15,6 +15,14 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
+    /// What is known of attached processes cannot be written down.
+    #[error("{}: {source}", path.display())]
+    Identities {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// A system call failed.
     #[error("the service: {call}: {source}")]
     Io {

@@ -2,9 +2,12 @@
 //!
 //! ```text
 //! listener   a thread: lets processes in, and sees them go
+//! identity   who a process is, and what it had open, for the next service
+//! grace      the time in which those who were attached to a dead service come back
 //! session    one process: what it has open, its memory for calls, whom the kernel says it is
 //! worker     a few threads: each looks after the sessions that rang, until they are silent
 //! serve      what a call means: one of the library's
+//! once       that a call which is sent again is made once
 //! ```
 //!
 //! Nothing that a process says is believed: messages are looked at in copies, numbers of files are
@@ -14,13 +17,20 @@
 
 mod door;
 mod error;
+mod grace;
+mod identity;
 mod listener;
+mod once;
+mod open;
 mod opened;
 mod serve;
 mod service;
 mod session;
 mod transact;
 mod worker;
+
+/// What the file is called in a pool's directory that one service tells the next of processes with.
+pub const ATTACHED_NAME: &str = "nearside.attached";
 
 pub use door::Door;
 pub use error::{Error, Result};

@@ -137,15 +137,47 @@ fn attach(shared: &Shared, number: u64, socket: OwnedFd) -> std::io::Result<()> 
             "as many processes are attached, of all or of this user, as it takes".to_owned();
         return channel.send(&Welcome::Refused(reason), &[]);
     }
+    let user = peer.uid.as_raw();
+    let (client, knows) = match who_it_is(shared, &greeting, user) {
+        Ok(known) => known,
+        Err(refusal) => return channel.send(&refusal, &[]),
+    };
     let memory = wire::create_calls().map_err(std::io::Error::other)?;
     let calls = Served::new(memory.as_fd()).map_err(std::io::Error::other)?;
     let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let pool = shared.pool().for_caller(caller);
     let process = rustix::process::getpid().as_raw_nonzero().get() as u32;
-    let welcome = Welcome::Attached { pool: pool.info().uuid, process };
+    let identity = shared.identities().identity(client, user);
+    let welcome = Welcome::Attached { pool: pool.info().uuid, process, identity, knows };
+    let who = (client, shared.identities().clone());
     // before it can ask, so that its first call rings
     calls.park();
-    let session = Arc::new(Session::new(number, pool, calls, channel, bell));
+    let session = Arc::new(Session::new(number, who, pool, calls, (channel, bell)));
     session.send(&welcome, &[memory.as_fd(), session.bell()])?;
     shared.add(session)
+}
+
+/// Who a guest is, and whether it is known what it did before.
+fn who_it_is(
+    shared: &Shared,
+    greeting: &Greeting,
+    user: u32,
+) -> std::result::Result<(u128, bool), Welcome> {
+    let identities = shared.identities();
+    let Some(said) = &greeting.returns else {
+        let drawn = identities.draw().map_err(|error| Welcome::Refused(error.to_string()));
+        return drawn.map(|client| (client, true));
+    };
+    let Some(client) = identities.recognize(said, user) else {
+        let reason = "it is not the one that it says to be, or its user has changed";
+        return Err(Welcome::Stranger(reason.to_owned()));
+    };
+    if shared.has_client(client) {
+        return Err(Welcome::Refused("this process is attached already".to_owned()));
+    }
+    let knows = shared.grace().welcome(client, identities.remembers(said));
+    if !knows {
+        shared.pool().fs().forget_client(client);
+    }
+    Ok((client, knows))
 }

@@ -3,19 +3,24 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use nearside::{File, ReadDir};
-use parking_lot::{Mutex, RwLock};
+use fs::{Error as FsError, Handle};
+use nearside::{Error, File};
+use parking_lot::RwLock;
 
 /// Files and directories that a process can have open at once.
 const OPENED_MAX: usize = 1 << 16;
+
+const NOT_OPEN: FsError = FsError::Invalid("nothing of this number is open");
 
 /// A file or a directory.
 #[derive(Clone, Debug)]
 pub enum Opened {
     /// A file.
     File(File),
-    /// A directory, and how far it has been read.
-    Directory(Arc<Mutex<ReadDir>>),
+    /// A directory.
+    Directory(Arc<Handle>),
+    /// What a service before this one had open, and this one has not: why.
+    Stale(&'static str),
 }
 
 /// Numbers are given out once.
@@ -35,19 +40,34 @@ impl Table {
         Some(number)
     }
 
-    /// The file of this number.
-    pub fn file(&self, number: u64) -> Option<File> {
+    /// Adds one under the number that it had. False: it has it still, or there are too many.
+    pub fn restore(&self, number: u64, opened: Opened) -> bool {
+        let mut table = self.0.write();
+        let has_room = table.1.len() < OPENED_MAX && !table.1.contains_key(&number);
+        if has_room {
+            table.0 = table.0.max(number);
+            table.1.insert(number, opened);
+        }
+        has_room
+    }
+
+    /// What has this number.
+    pub fn get(&self, number: u64) -> nearside::Result<Opened> {
         match self.0.read().1.get(&number) {
-            Some(Opened::File(file)) => Some(file.clone()),
-            _ => None,
+            Some(Opened::Stale(why)) => Err(Error::Files(FsError::Elsewhere {
+                errno: rustix::io::Errno::STALE.raw_os_error(),
+                words: (*why).to_owned(),
+            })),
+            Some(opened) => Ok(opened.clone()),
+            None => Err(Error::Files(NOT_OPEN)),
         }
     }
 
-    /// The directory of this number.
-    pub fn directory(&self, number: u64) -> Option<Arc<Mutex<ReadDir>>> {
-        match self.0.read().1.get(&number) {
-            Some(Opened::Directory(directory)) => Some(directory.clone()),
-            _ => None,
+    /// The file of this number.
+    pub fn file(&self, number: u64) -> nearside::Result<File> {
+        match self.get(number)? {
+            Opened::File(file) => Ok(file),
+            _ => Err(Error::Files(NOT_OPEN)),
         }
     }
 

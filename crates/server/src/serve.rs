@@ -8,15 +8,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fs::{Error as FsError, LockKind};
 use nearside::{Error, File, OpenFlags};
-use parking_lot::Mutex;
-use wire::{DATA_BYTES_MAX, Entry, Failure, Flags, Node, Reply, Request, Taken};
+use wire::{DATA_BYTES_MAX, Failure, Flags, Node, Reply, Request, Taken};
 
 use crate::opened::Opened;
 use crate::service::Shared;
 use crate::session::{Begin, Session};
 
-/// Entries of a directory that one call brings; the longest of them fit into its data.
-const ENTRIES_MAX: usize = 4096;
 /// Most bytes that one call copies: who wants more asks again.
 const COPY_BYTES_MAX: u64 = 64 << 20;
 /// Threads that serve what may take long, of all processes.
@@ -36,15 +33,20 @@ pub type Answer = nearside::Result<Reply>;
 
 /// Serves a call, whose message is in `room`; at once, or by a thread of its own.
 pub fn serve(shared: &Arc<Shared>, session: &Arc<Session>, taken: Taken, room: &mut Room) {
-    let Ok(request) = wire::decode::<Request<'_>>(&room.message) else {
+    let Ok((count, request)) = wire::decode::<wire::Call<'_>>(&room.message) else {
         let failure = Failure::of(&FsError::Invalid("the call makes no sense"), None);
         return session.answer(taken, &Reply::Failed(failure), &[]);
     };
+    if let Request::Lock { kind: LockKind::Read | LockKind::Write, .. } = request
+        && shared.grace().holds_back(session, taken, &room.message)
+    {
+        return;
+    }
     if let Request::Lock { file, kind, start, end, wait: true } = request {
         return lock_wait(session, taken, file, kind, (start, end));
     }
     if !may_take_long(&request) {
-        return serve_now(session, taken, &request, &mut room.data, &mut room.answer);
+        return serve_now(session, (taken, count), &request, &mut room.data, &mut room.answer);
     }
     match session.begin_slow(taken, &mut room.message, || shared.may_begin_slow(SLOW_MAX)) {
         Begin::Waits => {}
@@ -63,8 +65,8 @@ pub fn serve(shared: &Arc<Shared>, session: &Arc<Session>, taken: Taken, room: &
 
 /// Serves a call, whose message is in `room`.
 fn serve_message(session: &Session, taken: Taken, room: &mut Room) {
-    if let Ok(request) = wire::decode::<Request<'_>>(&room.message) {
-        serve_now(session, taken, &request, &mut room.data, &mut room.answer);
+    if let Ok((count, request)) = wire::decode::<wire::Call<'_>>(&room.message) {
+        serve_now(session, (taken, count), &request, &mut room.data, &mut room.answer);
     }
 }
 
@@ -87,7 +89,7 @@ fn may_take_long(request: &Request<'_>) -> bool {
 
 fn serve_now(
     session: &Session,
-    taken: Taken,
+    (taken, count): (Taken, u64),
     request: &Request<'_>,
     data: &mut Vec<u8>,
     answer: &mut Vec<u8>,
@@ -98,7 +100,9 @@ fn serve_now(
     answer.clear();
     // A call that panics is this process's misfortune, and a fault to be found; the others go on.
     let call = Call { session, data, answer };
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| call.make(request)));
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        call.make_once((taken.slot(), count), request)
+    }));
     let reply = match outcome {
         Ok(Ok(reply)) => reply,
         Ok(Err(error)) => Reply::Failed(failure(error)),
@@ -141,15 +145,12 @@ fn lock_wait(
     let asked = session
         .opened
         .file(file)
-        .ok_or(Error::Files(NOT_OPEN))
         .and_then(|file| file.lock_then(kind, start..=end, Box::new(done)));
     match asked {
         Ok(ticket) => session.add_wait(taken, ticket),
         Err(error) => refused.answer(taken, &Reply::Failed(failure(error)), &[]),
     }
 }
-
-const NOT_OPEN: FsError = FsError::Invalid("nothing of this number is open");
 
 /// A call that is being made.
 pub struct Call<'c> {
@@ -160,7 +161,7 @@ pub struct Call<'c> {
     pub answer: &'c mut Vec<u8>,
 }
 
-fn path(bytes: &[u8]) -> &Path {
+pub fn path(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }
 
@@ -169,7 +170,7 @@ fn time(nanoseconds: i64) -> SystemTime {
     if nanoseconds >= 0 { UNIX_EPOCH + distance } else { UNIX_EPOCH - distance }
 }
 
-fn open_flags(flags: &Flags) -> OpenFlags {
+pub fn open_flags(flags: &Flags) -> OpenFlags {
     OpenFlags::new()
         .read(flags.read)
         .write(flags.write)
@@ -181,12 +182,13 @@ fn open_flags(flags: &Flags) -> OpenFlags {
 }
 
 impl Call<'_> {
-    fn make(self, request: &Request<'_>) -> Answer {
+    pub fn make(self, request: &Request<'_>) -> Answer {
         match request {
             Request::Open(..)
             | Request::OpenDirectory(_)
+            | Request::Restore { .. }
             | Request::Close(_)
-            | Request::ReadDirectory(_) => self.opened(request),
+            | Request::ReadDirectory(..) => self.opened(request),
             Request::Read { .. }
             | Request::Write { .. }
             | Request::Append(_)
@@ -208,49 +210,7 @@ impl Call<'_> {
 
     /// The file of this number.
     pub fn file(&self, number: u64) -> nearside::Result<File> {
-        self.session.opened.file(number).ok_or(Error::Files(NOT_OPEN))
-    }
-
-    fn add(&self, opened: Opened) -> nearside::Result<u64> {
-        self.session.opened.add(opened).ok_or_else(|| {
-            let words = "this process has as many files open as it may".to_owned();
-            let errno = rustix::io::Errno::MFILE.raw_os_error();
-            Error::Files(FsError::Elsewhere { errno, words })
-        })
-    }
-
-    fn opened(self, request: &Request<'_>) -> Answer {
-        let pool = &self.session.pool;
-        match request {
-            Request::Open(name, flags) => {
-                let file = pool.open_file(path(name), &open_flags(flags))?;
-                let attributes = *file.metadata()?.attr();
-                Ok(Reply::Opened(self.add(Opened::File(file))?, attributes))
-            }
-            Request::OpenDirectory(name) => {
-                let directory = pool.read_dir(path(name))?;
-                let attributes = *directory.metadata()?.attr();
-                let directory = Arc::new(Mutex::new(directory));
-                Ok(Reply::Opened(self.add(Opened::Directory(directory))?, attributes))
-            }
-            Request::ReadDirectory(number) => {
-                let found = self.session.opened.directory(*number);
-                let directory = found.ok_or(Error::Files(NOT_OPEN))?;
-                let mut entries = Vec::new();
-                for entry in directory.lock().by_ref().take(ENTRIES_MAX) {
-                    let entry = entry?;
-                    let (name, ino) = (entry.name_bytes().to_vec(), entry.ino());
-                    entries.push(Entry { name, ino, kind: entry.kind() });
-                }
-                *self.answer = encoded(&entries)?;
-                Ok(Reply::Done)
-            }
-            Request::Close(number) => {
-                drop(self.session.opened.remove(*number));
-                Ok(Reply::Done)
-            }
-            _ => Err(Error::Files(NO_SUCH_CALL)),
-        }
+        self.session.opened.file(number)
     }
 
     fn of_file(self, request: &Request<'_>) -> Answer {
@@ -270,9 +230,11 @@ impl Call<'_> {
                 let (source, target) = (self.file(from.0)?, self.file(to.0)?);
                 Ok(Reply::Number(source.copy_to(from.1, &target, to.1, len.min(COPY_BYTES_MAX))?))
             }
-            Request::FileAttributes(number) => match self.session.opened.directory(number) {
-                Some(directory) => Ok(Reply::Attributes(*directory.lock().metadata()?.attr())),
-                None => Ok(Reply::Attributes(*self.file(number)?.metadata()?.attr())),
+            Request::FileAttributes(number) => match self.session.opened.get(number)? {
+                Opened::Directory(directory) => {
+                    Ok(Reply::Attributes(self.session.pool.fs().getattr(directory.ino())?))
+                }
+                _ => Ok(Reply::Attributes(*self.file(number)?.metadata()?.attr())),
             },
             Request::SetLength(file, bytes) => done(self.file(file)?.set_len(bytes)),
             Request::PunchHole(file, offset, bytes) => {
@@ -381,12 +343,12 @@ impl Call<'_> {
     }
 }
 
-const NO_SUCH_CALL: FsError = FsError::Unsupported("this call of an attached process");
+pub const NO_SUCH_CALL: FsError = FsError::Unsupported("this call of an attached process");
 
 fn done(result: nearside::Result<()>) -> Answer {
     result.map(|()| Reply::Done)
 }
 
-fn encoded(message: &impl serde::Serialize) -> nearside::Result<Vec<u8>> {
+pub fn encoded(message: &impl serde::Serialize) -> nearside::Result<Vec<u8>> {
     wire::encode(message, Vec::new()).map_err(|_| Error::Files(NO_SUCH_CALL))
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -11,13 +12,16 @@ use nearside::Pool;
 use parking_lot::{Condvar, Mutex, RwLock};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
+use wire::Farewell;
 
 use crate::door::Door;
+use crate::grace::{self, Grace};
+use crate::identity::Identities;
 use crate::session::Session;
 use crate::{Error, Result, listener, worker};
 
 /// How a service serves.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
     /// Threads that serve calls.
     pub workers: usize,
@@ -25,12 +29,36 @@ pub struct Options {
     pub sessions_max: usize,
     /// Of one user, root apart: so that nobody keeps all others out.
     pub sessions_of_user_max: usize,
+    /// The file of what one service tells the next about those who are attached
+    /// ([`ATTACHED_NAME`](crate::ATTACHED_NAME) in the pool's directory). None: nobody comes back
+    /// to the next one. It belongs to who has the pool open.
+    pub attached: Option<PathBuf>,
+    /// After a service that did not end in order: how long it is remembered what processes did that
+    /// have not come back, and files stay that they may have open.
+    pub grace: Duration,
+    /// How long nobody gets locks then but those who come back with them.
+    pub grace_of_locks: Duration,
+    /// Files without a name that were open before are another door's, too, which lets go of them.
+    pub keeps_orphans: bool,
 }
+
+/// What processes that were attached are waited for.
+const GRACE: Duration = Duration::from_secs(60);
+/// What those are waited for that had locks.
+const GRACE_OF_LOCKS: Duration = Duration::from_secs(1);
 
 impl Default for Options {
     fn default() -> Options {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        Options { workers: cpus.clamp(2, 16), sessions_max: 16_384, sessions_of_user_max: 2048 }
+        Options {
+            workers: cpus.clamp(2, 16),
+            sessions_max: 16_384,
+            sessions_of_user_max: 2048,
+            attached: None,
+            grace: GRACE,
+            grace_of_locks: GRACE_OF_LOCKS,
+            keeps_orphans: false,
+        }
     }
 }
 
@@ -42,6 +70,8 @@ pub struct Shared {
     sessions_max: usize,
     sessions_of_user_max: usize,
     number_next: AtomicU64,
+    identities: Arc<Identities>,
+    grace: Grace,
     /// Waits for the bells of sessions that nobody looks after.
     bells: OwnedFd,
     /// Waits for the ends of processes.
@@ -61,12 +91,15 @@ impl Shared {
     fn new(pool: Arc<Pool>, options: &Options) -> Result<Shared> {
         let new = || epoll::create(CreateFlags::CLOEXEC).map_err(Error::io("epoll_create"));
         let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let identities = Identities::open(options.attached.as_deref())?;
         let shared = Shared {
             pool,
             sessions: RwLock::default(),
             sessions_max: options.sessions_max,
             sessions_of_user_max: options.sessions_of_user_max,
             number_next: AtomicU64::new(1),
+            grace: Grace::new(identities.awaits),
+            identities: Arc::new(identities),
             bells: new()?,
             sockets: new()?,
             end: end.map_err(Error::io("eventfd"))?,
@@ -85,6 +118,19 @@ impl Shared {
 
     pub fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    pub fn identities(&self) -> &Arc<Identities> {
+        &self.identities
+    }
+
+    pub fn grace(&self) -> &Grace {
+        &self.grace
+    }
+
+    /// Whether this process is attached.
+    pub fn has_client(&self, client: u128) -> bool {
+        self.sessions.read().values().any(|session| session.client == client)
     }
 
     pub fn bells(&self) -> BorrowedFd<'_> {
@@ -167,25 +213,65 @@ impl Shared {
     }
 }
 
-/// Serves processes until it is dropped. It does not close the pool.
+/// Serves processes until it is dropped, and tells them so then. It does not close the pool.
 #[derive(Debug)]
 pub struct Service {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    /// Another one goes on.
+    has_left: bool,
 }
 
 impl Service {
     /// Serves `pool` to whoever comes through this door.
     pub fn start(pool: Arc<Pool>, door: Door, options: &Options) -> Result<Service> {
         let shared = Arc::new(Shared::new(pool, options)?);
-        let mut service = Service { shared: shared.clone(), threads: Vec::new() };
+        let mut service = Service { shared: shared.clone(), threads: Vec::new(), has_left: false };
         let listening = shared.clone();
         service.spawn("ns-listener", move || listener::run(&listening, &door))?;
+        service.await_the_returning(options)?;
         for _ in 0..options.workers {
             let shared = shared.clone();
             service.spawn("ns-service", move || worker::run(&shared))?;
         }
         Ok(service)
+    }
+
+    /// Sees the grace through, if there is one.
+    fn await_the_returning(&mut self, options: &Options) -> Result<()> {
+        let keeps_orphans = options.keeps_orphans;
+        let end = move |shared: &Shared| {
+            let ended = if keeps_orphans { Ok(()) } else { shared.pool.fs().end_inheritance() };
+            if let Err(error) = ended {
+                // they stay on the pool's list, and the next open tries again
+                tracing::warn!("files without a name: {error}");
+            }
+        };
+        if !self.shared.identities.awaits {
+            end(&self.shared);
+            return Ok(());
+        }
+        let times = grace::Times { locks: options.grace_of_locks, all: options.grace };
+        let shared = self.shared.clone();
+        self.spawn("ns-grace", move || grace::run(&shared, times, end))
+    }
+
+    /// Stops for a service that goes on in its place, maybe of another program: between two calls.
+    /// What processes have open stays so: this process is to end now, as if it were killed, and
+    /// then they come back.
+    pub fn leave(mut self) {
+        self.has_left = true;
+        self.stop();
+        // closed, files without a name would be gone
+        std::mem::forget(self.shared.clone());
+    }
+
+    fn stop(&mut self) {
+        self.shared.has_ended.store(true, Ordering::SeqCst);
+        // its threads look at the end, each of them
+        let _ = rustix::io::write(&self.shared.end, &1u64.to_ne_bytes());
+        self.shared.grace.cut_off();
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
 
     fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
@@ -226,11 +312,16 @@ impl Idleness {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        self.shared.has_ended.store(true, Ordering::SeqCst);
-        // its threads look at the end, each of them
-        let _ = rustix::io::write(&self.shared.end, &1u64.to_ne_bytes());
-        self.threads.drain(..).for_each(|thread| drop(thread.join()));
-        let sessions: Vec<u64> = self.shared.sessions.read().keys().copied().collect();
-        sessions.into_iter().for_each(|number| self.shared.end_session(number));
+        if self.has_left {
+            return;
+        }
+        self.stop();
+        let sessions: Vec<_> = self.shared.sessions.read().values().cloned().collect();
+        for session in sessions {
+            // one that does not listen hears of it by the end of the connection
+            let _ = session.send(&Farewell::Ends, &[]);
+            self.shared.end_session(session.number);
+        }
+        self.shared.identities.end();
     }
 }

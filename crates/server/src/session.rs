@@ -2,13 +2,15 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use fs::LockTicket;
+use fs::{LockTicket, RequestId};
 use nearside::Pool;
 use parking_lot::Mutex;
-use wire::{Channel, Reply, Served, Taken};
+use wire::{Channel, Flags, Proof, Reply, Served, Taken};
 
+use crate::identity::Identities;
 use crate::opened::Table;
 
 /// Threads that serve long calls of one process.
@@ -26,6 +28,11 @@ pub struct Session {
     pub calls: Served,
     /// What it has open.
     pub opened: Table,
+    /// Who it is, also to the next service.
+    pub client: u128,
+    identities: Arc<Identities>,
+    /// The last call of each slot, by its count.
+    counts: [AtomicU64; wire::SLOTS],
     /// The waits of calls for locks, by slot; also of some that are over.
     waits: Mutex<[Option<LockTicket>; wire::SLOTS]>,
     channel: Channel,
@@ -55,10 +62,34 @@ pub enum Begin {
     Here,
 }
 
+/// What a call is, by its count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// The next one of its slot.
+    Next(RequestId),
+    /// The last one, which may have been made before.
+    Again(RequestId),
+    /// One whose answer has come, as the process has said by a later one.
+    Past,
+}
+
 impl Session {
-    pub fn new(number: u64, pool: Pool, calls: Served, channel: Channel, bell: OwnedFd) -> Session {
+    pub fn new(
+        number: u64,
+        (client, identities): (u128, Arc<Identities>),
+        pool: Pool,
+        calls: Served,
+        (channel, bell): (Channel, OwnedFd),
+    ) -> Session {
+        let counts = std::array::from_fn(|_| AtomicU64::new(0));
+        for (slot, count) in pool.fs().requests_of(client).iter().filter_map(RequestId::slot) {
+            counts.get(usize::from(slot)).inspect(|last| last.store(count, Ordering::Relaxed));
+        }
         Session {
             number,
+            client,
+            identities,
+            counts,
             pool,
             calls,
             opened: Table::default(),
@@ -87,6 +118,29 @@ impl Session {
         descriptors: &[BorrowedFd<'_>],
     ) -> std::io::Result<()> {
         self.channel.send(message, descriptors)
+    }
+
+    /// A call of this count begins; the one before it in its slot is answered, therefore.
+    pub fn turn(&self, slot: usize, count: u64) -> Turn {
+        // ordering: a slot has one call at a time, and who takes it next comes after
+        let last = self.counts[slot].load(Ordering::Relaxed);
+        if count == 0 || count < last || count > RequestId::COUNT_MAX {
+            return Turn::Past;
+        }
+        let id = |count| RequestId::of_slot(self.client, slot as u8, count);
+        if count == last {
+            return Turn::Again(id(count));
+        }
+        if last > 0 {
+            self.pool.fs().acknowledge(id(last));
+        }
+        self.counts[slot].store(count, Ordering::Relaxed);
+        Turn::Next(id(count))
+    }
+
+    /// What shows that it has this open.
+    pub fn proof(&self, number: u64, ino: u64, flags: Option<Flags>) -> Proof {
+        self.identities.proof(self.client, number, ino, flags)
     }
 
     /// Silences the bell.
@@ -158,6 +212,8 @@ impl Session {
         }
         self.cancel_waits();
         drop(self.opened.clear());
+        // what it is at is forgotten by who is at it
+        self.pool.fs().forget_client(self.client);
         let _ = rustix::net::shutdown(self.channel.as_fd(), rustix::net::Shutdown::Both);
     }
 }

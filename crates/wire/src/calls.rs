@@ -16,7 +16,7 @@
 //! calls it is at ([`Served`]). A process believes the service.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering, fence};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
@@ -72,9 +72,36 @@ fn slot_at(slot: usize) -> usize {
 #[derive(Debug)]
 pub struct Calls {
     memory: Shared,
+    is_lost: AtomicBool,
+}
+
+/// Which slots of a process are free. A call keeps its slot when it is sent again to the next
+/// service, which has memory of its own.
+#[derive(Debug)]
+pub struct Slots {
     free: Mutex<Vec<usize>>,
     freed: Condvar,
-    is_lost: AtomicBool,
+}
+
+impl Default for Slots {
+    fn default() -> Slots {
+        // the one that was used last is taken next: its pages are there
+        let free = Mutex::new((0..SLOTS).rev().collect());
+        Slots { free, freed: Condvar::new() }
+    }
+}
+
+impl Slots {
+    /// Takes one; waits until there is one.
+    pub fn take(&self) -> Slot<'_> {
+        let mut free = self.free.lock();
+        loop {
+            match free.pop() {
+                Some(number) => return Slot { slots: self, number },
+                None => self.freed.wait(&mut free),
+            }
+        }
+    }
 }
 
 /// The service has gone: whether it did what it was asked is not known.
@@ -83,30 +110,35 @@ pub struct Lost;
 
 /// A slot that is this call's.
 #[derive(Debug)]
-struct Slot<'c> {
-    calls: &'c Calls,
+pub struct Slot<'s> {
+    slots: &'s Slots,
     number: usize,
+}
+
+impl Slot<'_> {
+    /// Which one.
+    pub fn number(&self) -> usize {
+        self.number
+    }
 }
 
 impl Calls {
     /// Over the memory that the service made.
     pub fn new(memory: BorrowedFd<'_>) -> shm::Result<Calls> {
-        // the one that was used last is taken next: its pages are there
-        let free = Mutex::new((0..SLOTS).rev().collect());
-        let memory = map(memory)?;
-        Ok(Calls { memory, free, freed: Condvar::new(), is_lost: AtomicBool::new(false) })
+        Ok(Calls { memory: map(memory)?, is_lost: AtomicBool::new(false) })
     }
 
-    /// Asks `message`, with `data`, and waits for the answer: its message goes to `answer`, and its
+    /// Asks `message`, with `data`, in a slot that is the caller's alone meanwhile, and waits for the answer: its message goes to `answer`, and its
     /// data to the beginning of `into`. `ring` wakes the service.
     ///
     /// # Errors
     /// The service has gone before it answered.
     ///
     /// # Panics
-    /// If the message or the data are longer than a slot has room for.
+    /// If the message or the data are longer than a slot has room for, or there is no such slot.
     pub fn ask(
         &self,
+        slot: usize,
         message: &[u8],
         data: &[u8],
         ring: &dyn Fn(),
@@ -114,8 +146,8 @@ impl Calls {
         into: &mut [u8],
     ) -> Result<usize, Lost> {
         assert!(message.len() <= MESSAGE_BYTES_MAX && data.len() <= DATA_BYTES_MAX, "it fits");
-        let slot = self.slot();
-        let at = slot_at(slot.number);
+        assert!(slot < SLOTS, "there is such a slot");
+        let at = slot_at(slot);
         self.memory.store(at + SLOT_MESSAGE_AT, message);
         self.memory.store(at + SLOT_DATA_AT, data);
         let state = self.memory.word(at + STATE_AT);
@@ -129,23 +161,15 @@ impl Calls {
         if parked.load(Ordering::Relaxed) != 0 && parked.swap(0, Ordering::Relaxed) != 0 {
             ring();
         }
-        self.wait(at)?;
+        let answered = self.wait(at);
+        let _free = Free(state);
+        answered?;
         let word = |place| self.memory.word(at + place).load(Ordering::Relaxed) as usize;
         answer.resize(word(MESSAGE_LEN_AT).min(MESSAGE_BYTES_MAX), 0);
         self.memory.load(at + SLOT_MESSAGE_AT, answer);
         let len = word(DATA_LEN_AT).min(into.len());
         self.memory.load(at + SLOT_DATA_AT, &mut into[..len]);
         Ok(len)
-    }
-
-    fn slot(&self) -> Slot<'_> {
-        let mut free = self.free.lock();
-        loop {
-            match free.pop() {
-                Some(number) => return Slot { calls: self, number },
-                None => self.freed.wait(&mut free),
-            }
-        }
     }
 
     fn wait(&self, at: usize) -> Result<(), Lost> {
@@ -181,10 +205,17 @@ impl Calls {
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        let state = self.calls.memory.word(slot_at(self.number) + STATE_AT);
-        state.store(FREE, Ordering::Relaxed);
-        self.calls.free.lock().push(self.number);
-        self.calls.freed.notify_one();
+        self.slots.free.lock().push(self.number);
+        self.slots.freed.notify_one();
+    }
+}
+
+/// The state of a call that is over.
+struct Free<'c>(&'c AtomicU32);
+
+impl Drop for Free<'_> {
+    fn drop(&mut self) {
+        self.0.store(FREE, Ordering::Relaxed);
     }
 }
 

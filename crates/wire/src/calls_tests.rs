@@ -10,7 +10,7 @@ fn both() -> (Calls, Served) {
 
 #[test]
 fn many_threads_call_at_once_and_each_gets_its_own_answer() {
-    let (calls, served) = both();
+    let ((calls, served), slots) = (both(), Slots::default());
     let is_over = AtomicBool::new(false);
     let serve = || {
         let mut message = Vec::new();
@@ -28,12 +28,14 @@ fn many_threads_call_at_once_and_each_gets_its_own_answer() {
         threads.spawn(serve);
         let callers: Vec<_> = (0..2 * SLOTS as u32)
             .map(|caller| {
-                let calls = &calls;
+                let (calls, slots) = (&calls, &slots);
                 threads.spawn(move || {
                     let (mut answer, mut data) = (Vec::new(), [0; 4]);
                     for call in 0..200u32 {
                         let asked = (caller << 16 | call).to_le_bytes();
-                        let len = calls.ask(&asked, &asked, &|| (), &mut answer, &mut data);
+                        let slot = slots.take();
+                        let slot = slot.number();
+                        let len = calls.ask(slot, &asked, &asked, &|| (), &mut answer, &mut data);
                         assert_eq!(len, Ok(4));
                         assert_eq!(answer, asked);
                         data.reverse();
@@ -56,7 +58,7 @@ fn whoever_sleeps_is_woken() {
         threads.spawn(|| {
             let (mut answer, ring) = (Vec::new(), ring);
             let ring = || ring.send(()).unwrap();
-            calls.ask(b"a", b"", &ring, &mut answer, &mut []).unwrap();
+            calls.ask(3, b"a", b"", &ring, &mut answer, &mut []).unwrap();
             assert_eq!(answer, b"b");
         });
         rung.recv().unwrap();
@@ -73,7 +75,7 @@ fn whoever_sleeps_is_woken() {
 fn callers_learn_that_the_service_has_gone() {
     let (calls, served) = both();
     std::thread::scope(|threads| {
-        let ask = || calls.ask(b"a", b"", &|| (), &mut Vec::new(), &mut []);
+        let ask = || calls.ask(3, b"a", b"", &|| (), &mut Vec::new(), &mut []);
         let caller = threads.spawn(ask);
         let mut message = Vec::new();
         while served.take(0, &mut message).is_none() {}

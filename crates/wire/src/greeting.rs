@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The version of all that follows the first words. Each change of a message moves it on.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What the socket is called in a pool's directory.
 pub const SOCKET_NAME: &str = "attach.sock";
@@ -13,8 +13,21 @@ pub const SOCKET_NAME: &str = "attach.sock";
 pub struct Greeting {
     /// The version that it speaks.
     pub version: u32,
-    /// Who it is, 32 hexadecimal digits drawn at random: the same when it comes back.
+    /// Who it is, if a service attached it before and then ended.
+    #[serde(default)]
+    pub returns: Option<Identity>,
+}
+
+/// What a service says who a process is. It is the process's secret: whoever shows it, and is of
+/// the same user, is taken for that process by the next service.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
+pub struct Identity {
+    /// Who it is, 32 hexadecimal digits that the service drew at random.
     pub client: String,
+    /// The number of the service that said so, or took it back, among those of the pool.
+    pub service: u64,
+    /// Shows that a service of this pool said so: 32 hexadecimal digits.
+    pub proof: String,
 }
 
 /// What the service answers.
@@ -27,6 +40,11 @@ pub enum Welcome {
         pool: String,
         /// The service's process.
         process: u32,
+        /// Who it is from now on.
+        identity: Identity,
+        /// Of one that comes back: whether it is known which of its calls were made. If not, it
+        /// does not send those again that change something.
+        knows: bool,
     },
     /// It speaks another version.
     Version {
@@ -37,4 +55,14 @@ pub enum Welcome {
     },
     /// It takes no more processes, or not this one, for this reason.
     Refused(String),
+    /// It does not take this process for the one that it says to be, for this reason.
+    Stranger(String),
+}
+
+/// What the service says last.
+#[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+pub enum Farewell {
+    /// It ends, and none follows it.
+    Ends,
 }

@@ -16,10 +16,11 @@ mod message;
 mod socket;
 
 pub use calls::{
-    Calls, DATA_BYTES_MAX, Lost, MESSAGE_BYTES_MAX, SLOTS, Served, Taken, create as create_calls,
+    Calls, DATA_BYTES_MAX, Lost, MESSAGE_BYTES_MAX, SLOTS, Served, Slot, Slots, Taken,
+    create as create_calls,
 };
 pub use channel::Channel;
 pub use failure::Failure;
-pub use greeting::{Greeting, SOCKET_NAME, VERSION, Welcome};
-pub use message::{Entry, Flags, Node, Piece, Reply, Request, decode, encode};
+pub use greeting::{Farewell, Greeting, Identity, SOCKET_NAME, VERSION, Welcome};
+pub use message::{Call, Entry, Flags, Held, Node, Piece, Proof, Reply, Request, decode, encode};
 pub use socket::Place;

@@ -48,11 +48,43 @@ pub struct Piece {
     pub len: u32,
 }
 
+/// A call: its number among those of its slot, from 1 on, and what it asks. The number stays when
+/// it is sent again; 0 has one that asks for nothing twice.
+pub type Call<'a> = (u64, Request<'a>);
+
+/// Shows that the service opened this for the process: for the next service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proof(pub u128);
+
+/// A lock that a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Of which kind.
+    pub kind: LockKind,
+    /// First byte.
+    pub start: u64,
+    /// Last byte.
+    pub end: u64,
+}
+
 /// What a process asks. Paths are bytes; files and directories that are open have numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request<'a> {
     /// Opens a file: [`Reply::Opened`].
     Open(#[serde(borrow)] &'a [u8], Flags),
+    /// Opens what a service before this one had open for this process, under the same number.
+    Restore {
+        /// Its number.
+        number: u64,
+        /// Its inode.
+        ino: u64,
+        /// How it was opened; a directory is only read.
+        flags: Option<Flags>,
+        /// What came when it was opened.
+        proof: Proof,
+        /// The locks that it has.
+        locks: Vec<Held>,
+    },
     /// Closes a file or a directory.
     Close(u64),
     /// Reads: the bytes are the answer's data.
@@ -134,8 +166,9 @@ pub enum Request<'a> {
     Rename(#[serde(borrow)] &'a [u8], #[serde(borrow)] &'a [u8], RenameMode),
     /// Opens a directory: [`Reply::Opened`].
     OpenDirectory(#[serde(borrow)] &'a [u8]),
-    /// The next entries of an open directory: the answer's data, a list of [`Entry`].
-    ReadDirectory(u64),
+    /// The entries of an open directory behind this cookie, 0 for the first: the answer's data, a
+    /// list of [`Entry`], and [`Reply::Number`], the cookie for the next.
+    ReadDirectory(u64, u64),
     /// Space: [`Reply::Space`].
     StatFs,
     /// What the pool says about itself: the answer's data, as JSON.
@@ -163,14 +196,39 @@ pub enum Reply {
     Nothing,
     /// A number.
     Number(u64),
-    /// What is open now: its number, and its attributes.
-    Opened(u64, Attr),
+    /// What is open now: its number, its attributes, and what shows that to the next service.
+    Opened(u64, Attr, Proof),
     /// Attributes.
     Attributes(Attr),
     /// Space.
     Space(StatFs),
     /// It failed.
     Failed(Failure),
+}
+
+impl Request<'_> {
+    /// Whether it may change what is stored: then it is made once, however often it is sent.
+    pub fn changes(&self) -> bool {
+        match self {
+            Request::Open(_, flags) => flags.create || flags.create_new || flags.truncate,
+            Request::Write { .. }
+            | Request::Append(_)
+            | Request::Copy { .. }
+            | Request::SetLength(..)
+            | Request::PunchHole(..)
+            | Request::Allocate(..)
+            | Request::SetMode(..)
+            | Request::SetOwner(..)
+            | Request::SetTimes(..)
+            | Request::SetXattr(..)
+            | Request::RemoveXattr(..)
+            | Request::Make(..)
+            | Request::Remove(..)
+            | Request::Rename(..)
+            | Request::Commit { .. } => true,
+            _ => false,
+        }
+    }
 }
 
 /// An entry of a directory.

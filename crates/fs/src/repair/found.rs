@@ -189,7 +189,8 @@ impl Repair {
         match key.kind {
             keys::TICKET => {
                 let fine = slice == keys::TICKETS_SLICE && key.index < tickets::NUMBER_MAX;
-                fine && tickets::decode(value).is_some_and(|id| found.requests.insert(id))
+                fine && tickets::decode_ticket(value)
+                    .is_some_and(|(id, _)| found.requests.insert(id))
             }
             keys::REFERENCES => {
                 found.counted.insert(key.index, value.to_vec());

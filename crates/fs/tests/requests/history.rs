@@ -41,7 +41,7 @@ fn make_dirs(fs: &FileSystem, clients: &[Door]) {
 /// Starts the next server, whose recovery may be killed, too.
 fn next(images: Images, doors: &[Door], dice: &mut u64, counts: &mut Counts) -> Server {
     let requests = doors.iter().flat_map(Door::asked).collect();
-    let asked = TakeOver { requests, keep_orphans: roll(dice, 2) == 0 };
+    let asked = TakeOver { requests, keep_orphans: roll(dice, 2) == 0, ..TakeOver::default() };
     let mut images = images;
     loop {
         let soon = roll(dice, 3) == 0;
@@ -107,7 +107,10 @@ fn history(seed: u64, clients: u128, lives: u32, counts: &mut Counts) {
     }
     assert_clean(&images);
     let requests = doors.iter().flat_map(Door::asked).collect();
-    let server = Server::immortal(&images, &TakeOver { requests, keep_orphans: true });
+    let server = Server::immortal(
+        &images,
+        &TakeOver { requests, keep_orphans: true, ..TakeOver::default() },
+    );
     for door in &mut doors {
         door.resume(&server.fs, || false);
         door.compare(&server.fs, &kept, &format!("seed {seed}, the end"));

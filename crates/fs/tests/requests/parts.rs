@@ -13,7 +13,7 @@ const GIB: u64 = 1 << 30;
 const ID: RequestId = RequestId { client: 7 << 64 | 9, sequence: 12 };
 
 fn asked() -> TakeOver {
-    TakeOver { requests: vec![ID], keep_orphans: false }
+    TakeOver { requests: vec![ID], ..TakeOver::default() }
 }
 
 /// What can be seen of the file.

@@ -14,11 +14,13 @@ use crate::{DirEntry, Metadata, Result};
 pub(crate) struct AttachedDir {
     attached: Attached,
     number: u64,
+    /// How far it was read.
+    cookie: u64,
 }
 
 impl AttachedDir {
     pub(crate) fn new(attached: Attached, number: u64) -> AttachedDir {
-        AttachedDir { attached, number }
+        AttachedDir { attached, number, cookie: 0 }
     }
 
     /// Refuses a forked child.
@@ -34,8 +36,11 @@ impl AttachedDir {
     }
 
     /// The next entries; none at the end.
-    pub(crate) fn next_entries(&self) -> Result<Vec<DirEntry>> {
-        let said = self.attached.bytes(&Request::ReadDirectory(self.number))?.unwrap_or_default();
+    pub(crate) fn next_entries(&mut self) -> Result<Vec<DirEntry>> {
+        let request = Request::ReadDirectory(self.number, self.cookie);
+        let (reply, said) = self.attached.reply_and_bytes(&request)?;
+        let Reply::Number(cookie) = reply else { return Err(nonsense()) };
+        self.cookie = cookie;
         let entries: Vec<Entry> = wire::decode(&said).map_err(|_| nonsense())?;
         let entry =
             |Entry { name, ino, kind }| DirEntry::new(OsString::from_vec(name), Ino(ino), kind);

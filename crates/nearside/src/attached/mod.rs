@@ -8,7 +8,7 @@ mod paths;
 use std::path::Path;
 use std::sync::Arc;
 
-use client::Session;
+use client::{Options as AttachOptions, Session};
 use fs::{Error as FsError, StatFs};
 use pool::PoolInfo;
 use wire::{Reply, Request};
@@ -30,8 +30,8 @@ pub(crate) struct Attached {
 }
 
 impl Attached {
-    pub(crate) fn to(place: &Path) -> Result<Attached> {
-        let session = Session::attach(place)?;
+    pub(crate) fn to(place: &Path, options: &AttachOptions) -> Result<Attached> {
+        let session = Session::attach_with(place, options)?;
         let mut said = vec![0; ANSWER_BYTES_MAX];
         let (_, len) = session.ask(&Request::Info, &[], &mut said)?;
         let info = serde_json::from_slice(&said[..len]).map_err(|_| nonsense())?;
@@ -76,11 +76,16 @@ impl Attached {
 
     /// Asks for bytes; `None` where there are none.
     fn bytes(&self, request: &Request<'_>) -> Result<Option<Vec<u8>>> {
+        let (reply, bytes) = self.reply_and_bytes(request)?;
+        Ok((reply != Reply::Nothing).then_some(bytes))
+    }
+
+    fn reply_and_bytes(&self, request: &Request<'_>) -> Result<(Reply, Vec<u8>)> {
         let mut bytes = vec![0; ANSWER_BYTES_MAX];
         let (reply, len) = self.exchange(request, &[], &mut bytes)?;
         bytes.truncate(len);
         bytes.shrink_to_fit();
-        Ok((reply != Reply::Nothing).then_some(bytes))
+        Ok((reply, bytes))
     }
 
     fn number(&self, request: &Request<'_>, data: &[u8]) -> Result<u64> {

@@ -25,14 +25,14 @@ impl Attached {
         let OpenFlags { read, write, append, truncate, create, create_new, mode } = *flags;
         let flags = Flags { read, write, append, truncate, create, create_new, mode };
         match self.ask(&Request::Open(raw(path), flags))? {
-            Reply::Opened(number, _) => Ok(AttachedFile::new(self.clone(), number)),
+            Reply::Opened(number, ..) => Ok(AttachedFile::new(self.clone(), number)),
             _ => Err(nonsense()),
         }
     }
 
     pub(crate) fn read_dir(&self, path: &Path) -> Result<AttachedDir> {
         match self.ask(&Request::OpenDirectory(raw(path)))? {
-            Reply::Opened(number, _) => Ok(AttachedDir::new(self.clone(), number)),
+            Reply::Opened(number, ..) => Ok(AttachedDir::new(self.clone(), number)),
             _ => Err(nonsense()),
         }
     }

@@ -6,6 +6,8 @@ use std::process::{Child, Command, Stdio};
 
 /// Tells the process which pool.
 const POOL: &str = "NEARSIDE_TEST_CHILD";
+/// Tells it what it is to be.
+const ROLE: &str = "NEARSIDE_TEST_ROLE";
 /// Begins a line that is meant.
 const MARK: &str = "@ ";
 
@@ -14,11 +16,21 @@ pub fn pool() -> Option<PathBuf> {
     std::env::var_os(POOL).map(PathBuf::from)
 }
 
+/// What this other process is to be.
+pub fn role() -> String {
+    std::env::var(ROLE).unwrap_or_default()
+}
+
 /// Says a line to the test.
 pub fn say(words: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n{MARK}{words}").unwrap();
     out.flush().unwrap();
+}
+
+/// Waits until the test says so.
+pub fn wait_to_be_told() {
+    std::io::stdin().lock().read_line(&mut String::new()).unwrap();
 }
 
 /// Sleeps until it is killed, or the test has ended.
@@ -32,6 +44,13 @@ pub fn command(name: &str, pool: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(POOL, pool);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+}
+
+/// The same, to be this.
+pub fn command_as(role: &str, name: &str, pool: &Path) -> Command {
+    let mut command = command(name, pool);
+    command.env(ROLE, role);
     command
 }
 
@@ -58,6 +77,16 @@ impl Running {
                 return words.trim_end().to_owned();
             }
         }
+    }
+
+    /// Tells it to go on.
+    pub fn tell(&mut self) {
+        writeln!(self.child.stdin.as_mut().unwrap()).unwrap();
+    }
+
+    /// Its number.
+    pub fn id(&self) -> nix::unistd::Pid {
+        nix::unistd::Pid::from_raw(self.child.id() as i32)
     }
 
     /// Kills it, and waits until it is gone.

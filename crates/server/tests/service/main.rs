@@ -4,8 +4,12 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod child;
+mod claims;
 mod deaths;
 mod limits;
+mod load;
+mod mortal;
+mod returns;
 mod served;
 mod strangers;
 mod users;

@@ -13,7 +13,7 @@ use rustix::net::{
     AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, send, socket_with,
 };
 use shm::Shared;
-use wire::{Channel, Flags, Greeting, Node, Piece, Request, Welcome};
+use wire::{Channel, Flags, Greeting, Held, Node, Piece, Proof, Request, Welcome};
 
 use crate::served::Served;
 
@@ -38,7 +38,7 @@ impl Random {
     }
 }
 
-fn setting(name: &str, usual: u64) -> u64 {
+pub fn setting(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |value| value.parse().unwrap())
 }
 
@@ -53,7 +53,7 @@ pub fn connected(path: &Path) -> Channel {
 /// Attached by hand: the socket, the memory for calls, and the bell.
 fn attached(path: &Path) -> (Channel, Shared, OwnedFd) {
     let channel = connected(path);
-    let greeting = Greeting { version: wire::VERSION, client: "0".repeat(32) };
+    let greeting = Greeting { version: wire::VERSION, returns: None };
     channel.send(&greeting, &[]).unwrap();
     let (welcome, descriptors) = channel.receive::<Welcome>().unwrap().unwrap();
     assert!(matches!(welcome, Welcome::Attached { .. }), "{welcome:?}");
@@ -165,7 +165,7 @@ fn request(random: &mut Random, path: &[u8]) -> Vec<u8> {
         ..Flags::default()
     };
     let piece = Piece { file: number, offset, len };
-    let request = match random.below(18) {
+    let request = match random.below(19) {
         0 => Request::Open(path, flags),
         1 => Request::Close(number),
         2 => Request::Read { file: number, offset, len },
@@ -180,12 +180,20 @@ fn request(random: &mut Random, path: &[u8]) -> Vec<u8> {
         11 => Request::Make(path, Node::Symlink(path)),
         12 => Request::Rename(path, path, fs::RenameMode::Replace),
         13 => Request::OpenDirectory(path),
-        14 => Request::ReadDirectory(number),
+        14 => Request::ReadDirectory(number, offset),
         15 => Request::Commit { writes: vec![piece; 3], expected: vec![piece] },
         16 => Request::ReadTogether(vec![piece; 5]),
+        17 => Request::Restore {
+            number: offset,
+            ino: number,
+            flags: Some(flags),
+            proof: Proof(u128::from(offset)),
+            locks: vec![Held { kind: fs::LockKind::Write, start: offset, end: 0 }; 3],
+        },
         _ => Request::FileAttributes(number),
     };
-    wire::encode(&request, Vec::new()).unwrap()
+    let count = random.next() >> random.below(64);
+    wire::encode(&(count, request), Vec::new()).unwrap()
 }
 
 #[test]

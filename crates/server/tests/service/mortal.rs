@@ -1,0 +1,119 @@
+//! A service in a process of its own, which is killed again and again.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nearside::files::TakeOver;
+use nearside::{FormatOptions, OpenOptions, Pool, SliceSpec};
+use server::{ATTACHED_NAME, Door, Options, Service};
+
+use crate::child::{self, Running};
+
+/// Where the grace of a service is told, milliseconds.
+const GRACE: &str = "NEARSIDE_TEST_GRACE";
+
+/// A pool with a service that may die.
+pub struct Mortal {
+    pub dir: PathBuf,
+    service: Option<Running>,
+    name: &'static str,
+    _root: tempfile::TempDir,
+}
+
+/// Serves, if this process is to; then it does not come back.
+pub fn serve_if_told() {
+    if child::role() != "service" {
+        return;
+    }
+    let dir = child::pool().unwrap();
+    let asked = TakeOver { keep_orphans: true, returning: true, ..TakeOver::default() };
+    let pool = Arc::new(Pool::take_over(&dir, &OpenOptions::default(), &asked).unwrap());
+    let mut options = Options { attached: Some(dir.join(ATTACHED_NAME)), ..Options::default() };
+    if let Some(grace) = std::env::var(GRACE).ok().and_then(|text| text.parse().ok()) {
+        options.grace = Duration::from_millis(grace);
+        options.grace_of_locks = options.grace.min(options.grace_of_locks);
+    }
+    let door = Door::open(&dir.join(nearside::ATTACH_SOCKET), 0o666).unwrap();
+    let service = Service::start(pool.clone(), door, &options).unwrap();
+    child::say("serves");
+    child::wait_to_be_told();
+    drop(service);
+    pool.close().unwrap();
+    child::say("closed");
+    std::process::exit(0);
+}
+
+impl Mortal {
+    /// For the test of this name, which calls [`serve_if_told`] first.
+    pub fn new(name: &'static str) -> Mortal {
+        let root = tempfile::tempdir().unwrap();
+        let dir = root.path().join("pool");
+        let format = FormatOptions {
+            slices: vec![SliceSpec::default()],
+            slice_bytes: 64 << 20,
+            process: true,
+            ..FormatOptions::default()
+        };
+        Pool::format(&dir, &format).unwrap();
+        // others than its owner are to come through
+        let mode = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
+        for dir in [root.path(), &dir] {
+            std::fs::set_permissions(dir, mode(0o711)).unwrap();
+        }
+        let mut mortal = Mortal { dir, service: None, name, _root: root };
+        mortal.start(None);
+        mortal
+    }
+
+    /// Starts a service, with this grace.
+    pub fn start(&mut self, grace: Option<Duration>) {
+        let mut command = child::command_as("service", self.name, &self.dir);
+        if let Some(grace) = grace {
+            command.env(GRACE, grace.as_millis().to_string());
+        }
+        let mut service = Running::start(command);
+        assert_eq!(service.hear(), "serves");
+        self.service = Some(service);
+    }
+
+    /// Kills it.
+    pub fn kill(&mut self) {
+        self.service.take().unwrap().kill();
+    }
+
+    /// Kills it, and starts the next one; how long it took until that answered.
+    pub fn replace(&mut self, pool: &Pool) -> Duration {
+        let since = Instant::now();
+        self.kill();
+        std::thread::scope(|threads| {
+            let answered = threads.spawn(|| pool.metadata("/").map(|_| since.elapsed()));
+            self.start(None);
+            answered.join().unwrap().unwrap()
+        })
+    }
+
+    pub fn attach(&self) -> Pool {
+        Pool::attach(&self.dir).unwrap()
+    }
+
+    /// Another process of the same test.
+    pub fn child(&self, role: &str) -> Running {
+        Running::start(child::command_as(role, self.name, &self.dir))
+    }
+
+    /// Ends it in order, and verifies all that the pool stores.
+    pub fn finish(mut self) {
+        let mut service = self.service.take().unwrap();
+        service.tell();
+        assert_eq!(service.hear(), "closed");
+        drop(service);
+        verify(&self.dir);
+    }
+}
+
+fn verify(dir: &Path) {
+    let report = nearside::check(dir).unwrap();
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    assert_eq!(report.requests, 0, "nothing is remembered of those who are gone");
+}
