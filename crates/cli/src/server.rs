@@ -334,7 +334,9 @@ fn attach(
     keeps_orphans: bool,
 ) -> Result<::server::Service> {
     let attached = Some(dir.join(::server::ATTACHED_NAME));
-    let options = ::server::Options { attached, keeps_orphans, ..::server::Options::default() };
+    let lanes = Some(dir.to_owned());
+    let options =
+        ::server::Options { attached, lanes, keeps_orphans, ..::server::Options::default() };
     let service = ::server::Door::from_socket(door)
         .and_then(|door| ::server::Service::start(pool.clone(), door, &options))
         .map_err(|error| Error::Server(error.to_string()))?;

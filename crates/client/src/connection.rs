@@ -11,8 +11,9 @@ use rustix::net::{
     AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, connect, shutdown,
     socket_with, sockopt,
 };
-use wire::{Calls, Channel, Farewell, Greeting, Identity, Place, Reply, Request, Welcome};
+use wire::{Calls, Channel, Greeting, Identity, Place, Reply, Request, Said, Welcome};
 
+use crate::lane::Given;
 use crate::{Error, Result};
 
 /// Where a service listens.
@@ -73,6 +74,8 @@ pub struct Connection {
     pub pool: String,
     /// The service knows which calls this process made before.
     pub knows: bool,
+    /// A lane that came.
+    pub lane: Given,
 }
 
 /// How a connection ended.
@@ -114,14 +117,17 @@ impl Connection {
         let [memory, bell] = <[OwnedFd; 2]>::try_from(descriptors)
             .map_err(|_| Error::Nonsense("two descriptors come with the welcome"))?;
         let calls = Calls::new(memory.as_fd()).map_err(Error::shm)?;
-        Ok(Connection { calls, bell, channel, identity, pool, knows })
+        Ok(Connection { calls, bell, channel, identity, pool, knows, lane: Given::default() })
     }
 
-    /// Waits for its end. The service says nothing more before.
+    /// Waits for its end. Of what the service says before, a lane is kept.
     pub fn await_end(&self) -> End {
-        match self.channel.receive::<Farewell>() {
-            Ok(Some((Farewell::Ends, _))) => End::InOrder,
-            _ => End::Broken,
+        loop {
+            match self.channel.receive::<Said>() {
+                Ok(Some((Said::Ends, _))) => return End::InOrder,
+                Ok(Some((Said::Lane { domain }, files))) => self.lane.put(domain, files),
+                _ => return End::Broken,
+            }
         }
     }
 

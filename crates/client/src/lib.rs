@@ -8,8 +8,11 @@
 
 mod connection;
 mod error;
+mod lane;
+mod leases;
 mod opened;
 mod session;
 
 pub use error::{Error, Result};
+pub use leases::{FileLeases, LeasedWrite};
 pub use session::{Options, Session};

@@ -6,8 +6,9 @@
 //! with its number, so that the service knows which of them were made.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -17,6 +18,8 @@ use parking_lot::{Mutex, RwLock};
 use wire::{Channel, Reply, Request, SLOTS, Slots};
 
 use crate::connection::{Address, Connection, End, encoded};
+use crate::lane::{LaneState, OwnLane};
+use crate::leases::FileLeases;
 use crate::opened::Opened;
 use crate::{Error, Result};
 
@@ -62,6 +65,10 @@ struct Shared {
     /// no service.
     state: RwLock<State>,
     opened: Mutex<Opened>,
+    /// The lane, if there is one.
+    lane: Mutex<LaneState>,
+    /// What is leased, by file.
+    leases: Mutex<HashMap<u64, Weak<FileLeases>>>,
     /// What the thread waits for.
     channel: Mutex<Option<Arc<Channel>>>,
     is_dropped: AtomicBool,
@@ -110,6 +117,8 @@ impl Session {
             counts: std::array::from_fn(|_| AtomicU64::new(0)),
             state: RwLock::new(State::Attached(Attachment { connection, number: 1, unknown: 0 })),
             opened: Mutex::default(),
+            lane: Mutex::default(),
+            leases: Mutex::default(),
             channel: Mutex::new(Some(channel)),
             is_dropped: AtomicBool::new(false),
         });
@@ -127,6 +136,43 @@ impl Session {
     /// The identity of the pool.
     pub fn pool(&self) -> &str {
         &self.pool
+    }
+
+    /// The lane of this process, made where there is none. `None`: there are no lanes now.
+    pub(crate) fn lane(&self) -> Option<Arc<OwnLane>> {
+        let mut state = self.shared.lane.lock();
+        let number = match &*self.shared.state.read() {
+            State::Attached(attachment) => attachment.number,
+            State::Gone(_) => return None,
+        };
+        state.get(number, || self.new_lane(number))
+    }
+
+    fn new_lane(&self, number: u64) -> Option<OwnLane> {
+        let connection = uuid::Uuid::new_v4().as_u128();
+        if self.ask(&Request::Lane { connection }, &[], &mut []).ok()?.0 != Reply::Done {
+            return None;
+        }
+        let state = self.shared.state.read();
+        let State::Attached(attachment) = &*state else { return None };
+        let given = attachment.connection.lane.take()?;
+        let lane = OwnLane::new(given, &self.pool, connection);
+        let is_same = attachment.number == number;
+        lane.inspect_err(|error| tracing::info!("no lane: {error}")).ok().filter(|_| is_same)
+    }
+
+    /// What this process has leased of the file with inode number `ino`.
+    pub fn leases_of(&self, ino: u64) -> Arc<FileLeases> {
+        let mut leases = self.shared.leases.lock();
+        if let Some(own) = leases.get(&ino).and_then(Weak::upgrade) {
+            return own;
+        }
+        if leases.len() >= 2 * leases.values().filter(|own| own.strong_count() > 0).count() + 16 {
+            leases.retain(|_, own| own.strong_count() > 0);
+        }
+        let own = Arc::new(FileLeases::default());
+        leases.insert(ino, Arc::downgrade(&own));
+        own
     }
 
     /// Asks the service: with `data`, where the answer's data goes to the beginning of `into`.

@@ -14,6 +14,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::handle::Handle;
 use crate::inode::Inode;
+use crate::request;
 use crate::system::FileSystem;
 use crate::types::Ino;
 use std::cell::Cell;
@@ -78,7 +79,8 @@ pub fn folding<T>(fold: impl FnOnce() -> T) -> T {
         }
     }
     let _ends = Ends(FOLDS.replace(true));
-    fold()
+    // whoever has it folded may serve a request, which this is no part of
+    request::repeatable(fold)
 }
 
 impl Core {

@@ -26,6 +26,9 @@ pub enum Error {
         "the pool's directory is less durable than the pool: processes write through the service"
     )]
     LessDurable,
+    /// The pool is open for reading only.
+    #[error("lanes have to be folded first; open the pool for writing once")]
+    Unfolded,
     /// The notes about leases cannot be read.
     #[error(
         "what is noted of the leases of connection {0:032x} is damaged; see docs/operations.md"
@@ -37,6 +40,16 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// The errno that a POSIX caller would see.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Error::Io { source, .. } => source.raw_os_error().unwrap_or(5),
+            Error::Files(error) => error.errno(),
+            Error::Unfolded => rustix::io::Errno::ROFS.raw_os_error(),
+            _ => rustix::io::Errno::IO.raw_os_error(),
+        }
+    }
+
     pub(crate) fn io(what: &'static str) -> impl Fn(std::io::Error) -> Error {
         move |source| Error::Io { what, source }
     }

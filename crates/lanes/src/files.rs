@@ -170,6 +170,13 @@ impl Files {
     }
 }
 
+impl Files {
+    /// Nobody will ask what became of a write, or the service knows.
+    pub(crate) fn remove(&self) {
+        remove(&self.directory, self.connection);
+    }
+}
+
 /// When what is noted of a connection was noted last.
 pub(crate) fn noted_at(
     directory: &Path,

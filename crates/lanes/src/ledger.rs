@@ -50,6 +50,17 @@ pub struct Ledger {
     part: Part,
 }
 
+/// What is known of a connection that has ended.
+#[derive(Clone, Debug)]
+pub struct Ended(State);
+
+impl Ended {
+    /// Whether request `number`, which relied on this lease, happened.
+    pub fn happened(&self, slot: u8, generation: u64, number: u64) -> Happened {
+        self.0.happened(slot, generation, number)
+    }
+}
+
 /// A record, copied.
 struct Taken {
     /// Whether it is to happen, as far as its place says.
@@ -103,12 +114,6 @@ impl Ledger {
         self.note();
         self.files.words.store(word_of(index), generation);
         Some(generation)
-    }
-
-    /// Whether the slot has a lease now, of that generation.
-    pub fn is_lent(&self, slot: u8, generation: u64) -> bool {
-        let slot = self.state.slots.get(usize::from(slot));
-        slot.is_some_and(|slot| slot.is_leased && slot.generation == generation)
     }
 
     /// Ends a lease: the lane is folded, and what comes later does not happen. Durable when it
@@ -168,9 +173,21 @@ impl Ledger {
         self.state.happened(slot, generation, number)
     }
 
-    /// The files may go: all leases have ended.
-    pub fn end(&self) {
+    /// Whether the slot has a lease.
+    pub fn has_lease(&self, slot: u8) -> bool {
+        self.state.slots.get(usize::from(slot)).is_some_and(|slot| slot.is_leased)
+    }
+
+    /// All leases have ended: the lane goes, and what is noted stays for who asks.
+    pub(crate) fn end(&self) {
         self.files.end();
+    }
+
+    /// All leases have ended: the files go. What is known of them is for who asks.
+    pub fn remove(&mut self) -> Ended {
+        self.files.remove();
+        self.part = Part::default();
+        Ended(self.state.clone())
     }
 
     /// The next records, judged.

@@ -29,7 +29,7 @@ mod state;
 pub use error::{Error, Result};
 pub use files::{Files, Given};
 pub use lane::{Lane, Stored};
-pub use ledger::{Happened, Ledger, Target};
+pub use ledger::{Ended, Happened, Ledger, Target};
 pub use record::{BYTES_MAX, PIECES_MAX, Piece};
 pub use recovery::{Recovered, happened, recover};
 

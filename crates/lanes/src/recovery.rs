@@ -28,18 +28,22 @@ pub struct Recovered {
 /// # Errors
 /// Something that a process had committed is not in the pool: what the medium says, or what is
 /// noted of its leases is damaged.
-pub fn recover(pool_dir: &Path, fs: &FileSystem) -> Result<Recovered> {
+pub fn recover(pool_dir: &Path, fs: &FileSystem, read_only: bool) -> Result<Recovered> {
     let (info, directory) = (fs.info(), directory(pool_dir));
     let mut recovered = Recovered::default();
     let found = connections(&directory).map_err(crate::Error::io("readdir"))?;
     for connection in found {
         let process = info.domain == Domain::Process.name();
-        let options = MapOptions { process, ..MapOptions::default() };
+        let options = MapOptions { process, read_only, ..MapOptions::default() };
         let (state, files) = Files::find(&directory, &info.uuid, connection, &options)?;
         let Some(files) = files else {
+            // what is noted of one that is folded
             forget_old(&directory, connection);
             continue;
         };
+        if read_only {
+            return Err(crate::Error::Unfolded);
+        }
         let leased: Vec<u8> =
             (0..SLOTS as u8).filter(|slot| state.slots[usize::from(*slot)].is_leased).collect();
         let blocks: Vec<_> = state.slots.iter().map(|slot| slot.blocks.clone()).collect();

@@ -156,7 +156,7 @@ fn the_next_service_folds_what_was_left() {
     drop((kept, freed, fs));
     assert_eq!(lane.commit(&[piece(0, first, 3, b"er")]), Stored::Done);
     let fs = open(dir.path());
-    let recovered = lanes::recover(dir.path(), &fs).unwrap();
+    let recovered = lanes::recover(dir.path(), &fs, false).unwrap();
     assert_eq!(recovered, Recovered { lanes: 1, leases: 1 });
     assert_eq!(
         (content(&fs, "kept"), content(&fs, "freed")),
@@ -165,7 +165,7 @@ fn the_next_service_folds_what_was_left() {
     assert_eq!(lane.commit(&[piece(0, first, 0, b"late")]), Stored::Closed);
     let ask = |number| lanes::happened(dir.path(), &fs.info().uuid, CONNECTION, (0, first, number));
     assert_eq!((ask(3), ask(4)), (Happened::Yes, Happened::No));
-    assert_eq!(lanes::recover(dir.path(), &fs).unwrap(), Recovered::default(), "nothing is left");
+    assert_eq!(lanes::recover(dir.path(), &fs, false).unwrap(), Recovered::default(), "nothing is left");
     assert_eq!(content(&fs, "kept"), b"newer");
 }
 

@@ -23,6 +23,9 @@ pub enum Error {
     /// The service, to which this process is attached, cannot be asked.
     #[error(transparent)]
     Service(#[from] client::Error),
+    /// What attached processes had committed by themselves cannot be brought into the pool.
+    #[error("what attached processes had committed is not in the pool: {0}")]
+    Lanes(std::sync::Arc<lanes::Error>),
     /// Symbolic links lead on and on.
     #[error("{}: over 40 symbolic links; look for one that leads back to itself", .0.display())]
     Loop(PathBuf),
@@ -58,6 +61,7 @@ impl Error {
             Error::Path { source, .. } | Error::Files(source) => source.errno(),
             Error::Region(error) => error.errno(),
             Error::Service(error) => error.errno(),
+            Error::Lanes(error) => error.errno(),
             Error::Loop(_) => libc::ELOOP,
             Error::PathTooLong => libc::ENAMETOOLONG,
             Error::Forked { .. } => libc::EPERM,

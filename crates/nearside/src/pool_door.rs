@@ -82,7 +82,8 @@ impl Pool {
 
     /// Opens the pool in directory `dir` as `options` say.
     pub fn open_with(dir: impl AsRef<Path>, options: &OpenOptions) -> Result<Pool> {
-        Ok(Pool::owned(FileSystem::open_pool(dir.as_ref(), options)?))
+        let fs = FileSystem::open_pool(dir.as_ref(), options)?;
+        Pool::recovered(dir.as_ref(), fs, options)
     }
 
     /// Opens the pool in directory `dir` where a server was killed whose doors' connections are
@@ -92,7 +93,8 @@ impl Pool {
         options: &OpenOptions,
         asked: &TakeOver,
     ) -> Result<Pool> {
-        Ok(Pool::owned(FileSystem::take_over_pool(dir.as_ref(), options, asked)?))
+        let fs = FileSystem::take_over_pool(dir.as_ref(), options, asked)?;
+        Pool::recovered(dir.as_ref(), fs, options)
     }
 
     /// Attaches to the service that owns the pool in directory `place`, or that listens at the
@@ -144,6 +146,14 @@ impl Pool {
                 return Err(Error::Service(client::Error::NotStarted(said)));
             }
             std::thread::sleep(START_PAUSE);
+        }
+    }
+
+    /// With what processes had committed that were attached to a service which did not end in order.
+    fn recovered(dir: &Path, fs: FileSystem, options: &OpenOptions) -> Result<Pool> {
+        match lanes::recover(dir, &fs, options.read_only) {
+            Ok(_) => Ok(Pool::owned(fs)),
+            Err(error) => Err(Error::Lanes(Arc::new(error))),
         }
     }
 

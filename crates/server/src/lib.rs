@@ -19,6 +19,8 @@ mod door;
 mod error;
 mod grace;
 mod identity;
+mod lane_calls;
+mod leases;
 mod listener;
 mod once;
 mod open;

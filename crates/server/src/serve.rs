@@ -199,6 +199,11 @@ impl Call<'_> {
             | Request::Allocate(..)
             | Request::Seek(..)
             | Request::Lock { .. } => self.of_file(request),
+            Request::Lane { .. }
+            | Request::Lease { .. }
+            | Request::GiveBack(_)
+            | Request::Fold
+            | Request::Happened { .. } => self.of_lane(request),
             Request::Commit { writes, expected } => self.commit(writes, expected),
             Request::ReadTogether(pieces) => self.read_together(pieces),
             Request::Sync | Request::Checkpoint | Request::StatFs | Request::Info => {

@@ -12,11 +12,12 @@ use nearside::Pool;
 use parking_lot::{Condvar, Mutex, RwLock};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
-use wire::Farewell;
+use wire::Said;
 
 use crate::door::Door;
 use crate::grace::{self, Grace};
 use crate::identity::Identities;
+use crate::leases::Leases;
 use crate::session::Session;
 use crate::{Error, Result, listener, worker};
 
@@ -38,6 +39,9 @@ pub struct Options {
     pub grace: Duration,
     /// How long nobody gets locks then but those who come back with them.
     pub grace_of_locks: Duration,
+    /// The pool's directory, where the lanes of processes are to lie. None: there are none, and all
+    /// writes go through the service.
+    pub lanes: Option<PathBuf>,
     /// Files without a name that were open before are another door's, too, which lets go of them.
     pub keeps_orphans: bool,
 }
@@ -55,6 +59,7 @@ impl Default for Options {
             sessions_max: 16_384,
             sessions_of_user_max: 2048,
             attached: None,
+            lanes: None,
             grace: GRACE,
             grace_of_locks: GRACE_OF_LOCKS,
             keeps_orphans: false,
@@ -71,6 +76,7 @@ pub struct Shared {
     sessions_of_user_max: usize,
     number_next: AtomicU64,
     identities: Arc<Identities>,
+    leases: Option<Arc<Leases>>,
     grace: Grace,
     /// Waits for the bells of sessions that nobody looks after.
     bells: OwnedFd,
@@ -92,8 +98,13 @@ impl Shared {
         let new = || epoll::create(CreateFlags::CLOEXEC).map_err(Error::io("epoll_create"));
         let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let identities = Identities::open(options.attached.as_deref())?;
+        let leases = options.lanes.as_deref().map(|dir| Leases::new(pool.fs(), dir));
+        if let Some(leases) = &leases {
+            pool.fs().set_lender(Some(leases.clone()));
+        }
         let shared = Shared {
             pool,
+            leases,
             sessions: RwLock::default(),
             sessions_max: options.sessions_max,
             sessions_of_user_max: options.sessions_of_user_max,
@@ -122,6 +133,10 @@ impl Shared {
 
     pub fn identities(&self) -> &Arc<Identities> {
         &self.identities
+    }
+
+    pub fn leases(&self) -> Option<&Arc<Leases>> {
+        self.leases.as_ref()
     }
 
     pub fn grace(&self) -> &Grace {
@@ -319,8 +334,11 @@ impl Drop for Service {
         let sessions: Vec<_> = self.shared.sessions.read().values().cloned().collect();
         for session in sessions {
             // one that does not listen hears of it by the end of the connection
-            let _ = session.send(&Farewell::Ends, &[]);
+            let _ = session.send(&Said::Ends, &[]);
             self.shared.end_session(session.number);
+        }
+        if self.shared.leases.is_some() {
+            self.shared.pool.fs().set_lender(None);
         }
         self.shared.identities.end();
     }

@@ -11,6 +11,8 @@ use parking_lot::Mutex;
 use wire::{Channel, Flags, Proof, Reply, Served, Taken};
 
 use crate::identity::Identities;
+use crate::lane_calls::Lane;
+use crate::leases::Leases;
 use crate::opened::Table;
 
 /// Threads that serve long calls of one process.
@@ -31,6 +33,8 @@ pub struct Session {
     /// Who it is, also to the next service.
     pub client: u128,
     identities: Arc<Identities>,
+    /// What it writes by itself.
+    pub lane: Lane,
     /// The last call of each slot, by its count.
     counts: [AtomicU64; wire::SLOTS],
     /// The waits of calls for locks, by slot; also of some that are over.
@@ -80,6 +84,7 @@ impl Session {
         pool: Pool,
         calls: Served,
         (channel, bell): (Channel, OwnedFd),
+        leases: Option<Arc<Leases>>,
     ) -> Session {
         let counts = std::array::from_fn(|_| AtomicU64::new(0));
         for (slot, count) in pool.fs().requests_of(client).iter().filter_map(RequestId::slot) {
@@ -92,6 +97,7 @@ impl Session {
             counts,
             pool,
             calls,
+            lane: Lane::new(leases),
             opened: Table::default(),
             waits: Mutex::default(),
             channel,
@@ -211,6 +217,7 @@ impl Session {
             return;
         }
         self.cancel_waits();
+        self.lane.end();
         drop(self.opened.clear());
         // what it is at is forgotten by who is at it
         self.pool.fs().forget_client(self.client);

@@ -59,10 +59,15 @@ pub enum Welcome {
     Stranger(String),
 }
 
-/// What the service says last.
+/// What the service says after that.
 #[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-pub enum Farewell {
+pub enum Said {
+    /// A lane that the process asked for: with this come the lane and its words.
+    Lane {
+        /// How durable it is, by the name of the domain.
+        domain: String,
+    },
     /// It ends, and none follows it.
     Ends,
 }

@@ -21,6 +21,6 @@ pub use calls::{
 };
 pub use channel::Channel;
 pub use failure::Failure;
-pub use greeting::{Farewell, Greeting, Identity, SOCKET_NAME, VERSION, Welcome};
+pub use greeting::{Greeting, Identity, SOCKET_NAME, Said, VERSION, Welcome};
 pub use message::{Call, Entry, Flags, Held, Node, Piece, Proof, Reply, Request, decode, encode};
 pub use socket::Place;

@@ -183,6 +183,39 @@ pub enum Request<'a> {
         /// Expected.
         expected: Vec<Piece>,
     },
+    /// A lane: [`Reply::Done`], and what it is made of comes through the socket ([`Said`](crate::Said));
+    /// [`Reply::Nothing`]: there are none here.
+    Lane {
+        /// The connection that the process chose for it, a number drawn at random.
+        connection: u128,
+    },
+    /// A lease, for the slot: [`Reply::Leased`], or [`Reply::Nothing`], not now.
+    Lease {
+        /// The slot.
+        slot: u8,
+        /// The file.
+        file: u64,
+        /// First block that is wanted.
+        first: u64,
+        /// Last.
+        last: u64,
+    },
+    /// Gives the slot's lease back.
+    GiveBack(u8),
+    /// Folds the process's lane.
+    Fold,
+    /// Whether a request of a lane happened: [`Reply::Number`] 1 or 0, or [`Reply::Nothing`] where
+    /// that is forgotten.
+    Happened {
+        /// The lane's connection, which may have ended.
+        connection: u128,
+        /// The slot of a lease that it relied on.
+        slot: u8,
+        /// The lease's generation.
+        generation: u64,
+        /// The request's number.
+        number: u64,
+    },
     /// Reads pieces at one moment: their bytes are the answer's data, zeros behind a file's end.
     ReadTogether(Vec<Piece>),
 }
@@ -198,6 +231,8 @@ pub enum Reply {
     Number(u64),
     /// What is open now: its number, its attributes, and what shows that to the next service.
     Opened(u64, Attr, Proof),
+    /// A lease: its generation, its first and its last block.
+    Leased(u64, u64, u64),
     /// Attributes.
     Attributes(Attr),
     /// Space.

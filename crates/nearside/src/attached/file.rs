@@ -1,6 +1,9 @@
 //! A file that the service has open for this process.
 
-use fs::LockKind;
+use std::sync::Arc;
+
+use client::{FileLeases, LeasedWrite};
+use fs::{Ino, LockKind};
 use wire::{DATA_BYTES_MAX, Reply, Request};
 
 use super::{Attached, nonsense};
@@ -11,11 +14,14 @@ use crate::{Metadata, Result};
 pub(crate) struct AttachedFile {
     attached: Attached,
     number: u64,
+    /// What this process writes of it by itself.
+    leases: Arc<FileLeases>,
 }
 
 impl AttachedFile {
-    pub(crate) fn new(attached: Attached, number: u64) -> AttachedFile {
-        AttachedFile { attached, number }
+    pub(crate) fn new(attached: Attached, number: u64, ino: Ino) -> AttachedFile {
+        let leases = attached.session.leases_of(ino.0);
+        AttachedFile { attached, number, leases }
     }
 
     /// Whose it is.
@@ -44,6 +50,10 @@ impl AttachedFile {
     }
 
     pub(crate) fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
+        let write = LeasedWrite { file: self.number, offset, data };
+        if self.leases.write(&self.attached.session, &write)? {
+            return Ok(data.len());
+        }
         let mut done = 0;
         for piece in data.chunks(DATA_BYTES_MAX) {
             let offset = offset.saturating_add(done as u64);
@@ -138,6 +148,9 @@ impl AttachedFile {
 impl Drop for AttachedFile {
     fn drop(&mut self) {
         if self.own().is_ok() {
+            if Arc::strong_count(&self.leases) == 1 {
+                self.leases.give_back(&self.attached.session);
+            }
             // where the service is gone, it is closed
             let _ = self.attached.act(&Request::Close(self.number));
         }

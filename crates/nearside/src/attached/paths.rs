@@ -25,7 +25,9 @@ impl Attached {
         let OpenFlags { read, write, append, truncate, create, create_new, mode } = *flags;
         let flags = Flags { read, write, append, truncate, create, create_new, mode };
         match self.ask(&Request::Open(raw(path), flags))? {
-            Reply::Opened(number, ..) => Ok(AttachedFile::new(self.clone(), number)),
+            Reply::Opened(number, attr, _) => {
+                Ok(AttachedFile::new(self.clone(), number, attr.ino))
+            }
             _ => Err(nonsense()),
         }
     }

@@ -39,7 +39,8 @@ impl Scratch {
         let owned = Arc::new(Pool::open(dir.path()).unwrap());
         let socket = dir.path().join(nearside::ATTACH_SOCKET);
         let door = Door::open(&socket, 0o666).unwrap();
-        let service = Service::start(owned.clone(), door, &Options::default()).unwrap();
+        let options = Options { lanes: Some(dir.path().to_owned()), ..Options::default() };
+        let service = Service::start(owned.clone(), door, &options).unwrap();
         let attached = Pool::attach(dir.path()).unwrap();
         Scratch { attached, service, owned, dir }
     }

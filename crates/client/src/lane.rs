@@ -1,0 +1,122 @@
+//! The lane of a process: what it was given, and which slots of leases it uses.
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lanes::{Lane, SLOTS};
+use parking_lot::{Condvar, Mutex};
+use pmem::Domain;
+
+/// How long a lane that was promised is waited for.
+const ARRIVES: Duration = Duration::from_secs(1);
+/// When there was no lane it is asked for again after so long.
+const ASKS_AGAIN: Duration = Duration::from_secs(1);
+
+/// What came with the service's word of a lane.
+#[derive(Debug, Default)]
+pub struct Given {
+    came: Mutex<Option<(String, Vec<OwnedFd>)>>,
+    comes: Condvar,
+}
+
+impl Given {
+    /// It came.
+    pub fn put(&self, domain: String, files: Vec<OwnedFd>) {
+        *self.came.lock() = Some((domain, files));
+        self.comes.notify_all();
+    }
+
+    /// Waits for it, not for long.
+    pub fn take(&self) -> Option<(String, Vec<OwnedFd>)> {
+        let mut came = self.came.lock();
+        self.comes.wait_while_for(&mut came, |came| came.is_none(), ARRIVES);
+        came.take()
+    }
+}
+
+/// The lane of one attachment.
+#[derive(Debug)]
+pub struct OwnLane {
+    pub lane: Lane,
+    /// A bit for each slot that is in use.
+    used: Mutex<u32>,
+}
+
+const _: () = assert!(SLOTS == u32::BITS as usize);
+
+impl OwnLane {
+    /// Of what was given.
+    pub fn new(
+        (domain, files): (String, Vec<OwnedFd>),
+        pool: &str,
+        connection: u128,
+    ) -> lanes::Result<OwnLane> {
+        let domains = [Domain::Process, Domain::CpuFlush, Domain::CpuCache];
+        let domain = domains.into_iter().find(|it| it.name() == domain);
+        let files = <[OwnedFd; 2]>::try_from(files);
+        let (Some(domain), Ok([lane, words])) = (domain, files) else {
+            return Err(lanes::Error::LessDurable);
+        };
+        let lane = Lane::new((File::from(lane), File::from(words)), domain, pool, connection)?;
+        Ok(OwnLane { lane, used: Mutex::new(0) })
+    }
+
+    /// A slot that nobody uses.
+    pub fn slot(self: &Arc<OwnLane>) -> Option<Slot> {
+        let mut used = self.used.lock();
+        let number = used.trailing_ones();
+        if number as usize == SLOTS {
+            return None;
+        }
+        *used |= 1 << number;
+        Some(Slot { lane: self.clone(), number: number as u8 })
+    }
+}
+
+/// A slot, in use until this is dropped.
+#[derive(Debug)]
+pub struct Slot {
+    pub lane: Arc<OwnLane>,
+    pub number: u8,
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        *self.lane.used.lock() &= !(1 << self.number);
+    }
+}
+
+/// Whether there is a lane.
+#[derive(Debug, Default)]
+pub enum LaneState {
+    /// Nobody has asked.
+    #[default]
+    Unasked,
+    /// There was none, at that time.
+    None(Instant),
+    /// Of the attachment of this number.
+    Some(u64, Arc<OwnLane>),
+}
+
+impl LaneState {
+    /// The lane of the attachment `number`; made by `make`, if it is time.
+    pub fn get(
+        &mut self,
+        number: u64,
+        make: impl FnOnce() -> Option<OwnLane>,
+    ) -> Option<Arc<OwnLane>> {
+        match self {
+            LaneState::Some(of, lane) if *of == number => return Some(lane.clone()),
+            LaneState::None(since) if since.elapsed() < ASKS_AGAIN => return None,
+            _ => {}
+        }
+        let lane = make().map(Arc::new);
+        *self = match &lane {
+            Some(lane) => LaneState::Some(number, lane.clone()),
+            None => LaneState::None(Instant::now()),
+        };
+        lane
+    }
+}

@@ -1,0 +1,393 @@
+//! Which ranges of files are leased, to whom: the file system's lender.
+//!
+//! A lease that is in somebody's way is ended at once, without asking who has it: his record is
+//! folded, or it never happens, and he is told which when he asks (docs/SHARING.md). So nobody
+//! waits for a process that is stopped, and to recall a lease takes as long as to fold a lane.
+//!
+//! Locks, in this order: a ledger, the table. Nothing of the file system's is called while the
+//! table is locked, nor by who has the range of a file.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use fs::{Blocks, FileSystem, Handle, Ino, Lender, Recalled};
+use lanes::{Connection, Ended, Files, Given, Happened, Ledger, Target};
+use parking_lot::Mutex;
+
+/// A lease is given nobody else before it was held for so long: two who write by turns would do
+/// nothing but hand it over.
+const HELD_MIN: Duration = Duration::from_millis(2);
+/// A file in which a lease was in somebody's way within this time is leased in small parts.
+const CALM: Duration = Duration::from_millis(100);
+/// Bytes of a block.
+const BLOCK_BYTES: u64 = 4096;
+/// Blocks of a part: 64 KiB.
+const PART_BLOCKS: u64 = 16;
+/// Lanes of a service, at most: each takes 1 MiB in the pool's directory.
+const LANES_MAX: usize = 1024;
+/// Blocks that are to be free for each lane, whatever is in it.
+const ROOM_BLOCKS: u64 = 4096;
+/// Connections that have ended, and are known still.
+const ENDED_MAX: usize = 1024;
+
+/// One who holds leases: a connection.
+#[derive(Debug)]
+pub struct Holder {
+    connection: Connection,
+    ledger: Mutex<Ledger>,
+}
+
+#[derive(Debug)]
+struct Lease {
+    blocks: RangeInclusive<u64>,
+    holder: Arc<Holder>,
+    slot: u8,
+    since: Instant,
+}
+
+/// What is leased of a file.
+#[derive(Debug)]
+struct Lent {
+    handle: Arc<Handle>,
+    leases: Vec<Lease>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    files: HashMap<Ino, Lent>,
+    /// Ranges that are not to be leased now, each with a number.
+    closed: Vec<(u64, Blocks)>,
+    /// When a lease of a file was in somebody's way last.
+    disputed: HashMap<Ino, Instant>,
+    lanes: usize,
+    /// Connections that have ended, the latest last.
+    ended: VecDeque<(Connection, Ended)>,
+}
+
+/// The leases of a service.
+#[derive(Debug)]
+pub struct Leases {
+    fs: Weak<FileSystem>,
+    /// The pool's directory.
+    dir: PathBuf,
+    table: Mutex<Table>,
+    number_next: AtomicU64,
+    /// For who closes ranges.
+    own: Weak<Leases>,
+}
+
+/// What a process is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// The lease's generation.
+    pub generation: u64,
+    /// Its blocks.
+    pub blocks: RangeInclusive<u64>,
+}
+
+impl Leases {
+    /// Of the pool in `dir`.
+    pub fn new(fs: &Arc<FileSystem>, dir: &Path) -> Arc<Leases> {
+        Arc::new_cyclic(|own| Leases {
+            fs: Arc::downgrade(fs),
+            dir: dir.to_owned(),
+            table: Mutex::default(),
+            number_next: AtomicU64::new(1),
+            own: own.clone(),
+        })
+    }
+
+    /// Makes the lane of a connection. `None`: here are no lanes, or too many.
+    pub fn connect(&self, connection: Connection) -> Option<(Arc<Holder>, Given)> {
+        let fs = self.fs.upgrade()?;
+        let info = fs.info();
+        let domain = DOMAINS.into_iter().find(|domain| domain.name() == info.domain)?;
+        let mut table = self.table.lock();
+        if table.lanes >= LANES_MAX {
+            return None;
+        }
+        table.lanes += 1;
+        drop(table);
+        match Files::make(&self.dir, domain, connection) {
+            Ok((files, given)) => {
+                let ledger = Mutex::new(Ledger::new(files, &info.uuid, connection));
+                Some((Arc::new(Holder { connection, ledger }), given))
+            }
+            Err(error) => {
+                tracing::info!("no lane for a process: {error}");
+                self.table.lock().lanes -= 1;
+                None
+            }
+        }
+    }
+
+    /// Gives a lease for these blocks, and more around them if nobody else wants those. `None`:
+    /// not now; whoever asks writes through the service.
+    pub fn lend(
+        &self,
+        holder: &Arc<Holder>,
+        slot: u8,
+        target: Target,
+        wanted: RangeInclusive<u64>,
+    ) -> Option<Granted> {
+        let fs = self.fs.upgrade()?;
+        let (ino, handle) = (target.handle.ino(), target.handle.clone());
+        let wanted = Blocks { ino, blocks: wanted };
+        let has_room = {
+            let (space, lanes) = (fs.statfs(), self.table.lock().lanes as u64);
+            space.blocks_free > (lanes + 1) * ROOM_BLOCKS
+        };
+        let is_inside = *wanted.blocks.end() <= fs::FILE_BYTES_MAX / BLOCK_BYTES;
+        if !has_room || fs.is_mapped(&handle) || wanted.blocks.is_empty() || !is_inside {
+            return None;
+        }
+        // others' are ended first, and nobody gets one meanwhile
+        let closed = self.try_close(&wanted)?;
+        self.end_leases(&fs, &wanted);
+        let mut ledger = holder.ledger.lock();
+        if ledger.has_lease(slot) {
+            return None;
+        }
+        let blocks = self.enter(holder, slot, &handle, (&wanted, &closed))?;
+        drop(closed);
+        // ordering: that it lends is said; who maps the file says so, and then looks at that
+        fs.set_leased(&handle, true);
+        if fs.is_mapped(&handle) {
+            self.leave(&fs, holder, slot, ino);
+            return None;
+        }
+        // those who looked before it was said have ended when this returns
+        fs.await_changes(&handle, blocks.clone());
+        let lent = Blocks { ino, blocks: blocks.clone() };
+        match ledger.lend(slot, lent, target) {
+            Some(generation) => Some(Granted { generation, blocks }),
+            None => {
+                self.leave(&fs, holder, slot, ino);
+                None
+            }
+        }
+    }
+
+    /// Enters a lease into the table, as large as may be; `None`: another one is in its way.
+    fn enter(
+        &self,
+        holder: &Arc<Holder>,
+        slot: u8,
+        handle: &Arc<Handle>,
+        (wanted, closed): (&Blocks, &Closed),
+    ) -> Option<RangeInclusive<u64>> {
+        let mut table = self.table.lock();
+        let is_disputed =
+            table.disputed.get(&wanted.ino).is_some_and(|since| since.elapsed() < CALM);
+        let (first, last) = (*wanted.blocks.start(), *wanted.blocks.end());
+        let mut most = match is_disputed {
+            true => (first / PART_BLOCKS * PART_BLOCKS, last | (PART_BLOCKS - 1)),
+            false => (0, u64::MAX),
+        };
+        let others = table.closed.iter().filter(|(number, it)| {
+            *number != closed.number && it.ino == wanted.ino
+        });
+        let others = others.map(|(_, it)| it.blocks.clone());
+        let leased = table.files.get(&wanted.ino).into_iter().flat_map(|lent| &lent.leases);
+        for other in others.chain(leased.map(|lease| lease.blocks.clone())) {
+            if *other.end() < first {
+                most.0 = most.0.max(other.end() + 1);
+            } else if *other.start() > last {
+                most.1 = most.1.min(other.start() - 1);
+            } else {
+                return None;
+            }
+        }
+        let lent = table.files.entry(wanted.ino);
+        let lent = lent.or_insert_with(|| Lent { handle: handle.clone(), leases: Vec::new() });
+        let (blocks, holder) = (most.0..=most.1, holder.clone());
+        lent.leases.push(Lease { blocks: blocks.clone(), holder, slot, since: Instant::now() });
+        Some(blocks)
+    }
+
+    /// Takes a lease out of the table.
+    fn leave(&self, fs: &FileSystem, holder: &Arc<Holder>, slot: u8, ino: Ino) {
+        let mut table = self.table.lock();
+        let Some(lent) = table.files.get_mut(&ino) else { return };
+        lent.leases.retain(|it| it.slot != slot || !Arc::ptr_eq(&it.holder, holder));
+        if lent.leases.is_empty() {
+            fs.set_leased(&lent.handle, false);
+            let gone = table.files.remove(&ino);
+            drop(table);
+            // may be the last who has it open
+            drop(gone);
+        }
+    }
+
+    /// Keeps blocks from being leased, for who would lease them. `None`: a lease that is there was
+    /// given just now, or somebody else wants them.
+    fn try_close(&self, blocks: &Blocks) -> Option<Closed> {
+        let mut table = self.table.lock();
+        let mut leases = table.files.get(&blocks.ino).into_iter().flat_map(|it| &it.leases);
+        let is_new = |lease: &Lease| {
+            meet(&lease.blocks, &blocks.blocks) && lease.since.elapsed() < HELD_MIN
+        };
+        if leases.any(is_new) || table.closed.iter().any(|(_, closed)| closed.meet(blocks)) {
+            return None;
+        }
+        Some(self.close(&mut table, blocks))
+    }
+
+    /// Keeps blocks from being leased.
+    fn close(&self, table: &mut Table, blocks: &Blocks) -> Closed {
+        let number = self.number_next.fetch_add(1, Ordering::Relaxed);
+        table.closed.push((number, blocks.clone()));
+        Closed { leases: self.own.clone(), number }
+    }
+
+    /// Ends all leases of these blocks.
+    fn end_leases(&self, fs: &FileSystem, blocks: &Blocks) {
+        loop {
+            let mut table = self.table.lock();
+            let leases = table.files.get(&blocks.ino).into_iter().flat_map(|lent| &lent.leases);
+            let mut met = leases.filter(|lease| meet(&lease.blocks, &blocks.blocks));
+            let Some((holder, slot)) = met.next().map(|it| (it.holder.clone(), it.slot)) else {
+                return;
+            };
+            drop(met);
+            table.disputed.retain(|_, since| since.elapsed() < CALM);
+            table.disputed.insert(blocks.ino, Instant::now());
+            drop(table);
+            self.end_lease(fs, &holder, slot, blocks.ino);
+        }
+    }
+
+    /// Ends one lease, of this file; the slot may have another one by now.
+    fn end_lease(&self, fs: &FileSystem, holder: &Arc<Holder>, slot: u8, ino: Ino) {
+        let mut ledger = holder.ledger.lock();
+        let is_there = self.table.lock().files.get(&ino).is_some_and(|lent| {
+            lent.leases.iter().any(|it| it.slot == slot && Arc::ptr_eq(&it.holder, holder))
+        });
+        if !is_there {
+            return;
+        }
+        // what could not be folded is said in the log
+        let ended = ledger.end_lease(fs, slot);
+        self.leave(fs, holder, slot, ino);
+        drop(ledger);
+        // may be the last who has the file open
+        drop(ended);
+    }
+
+    /// The process gives a lease back.
+    pub fn give_back(&self, holder: &Arc<Holder>, slot: u8) {
+        let Some(fs) = self.fs.upgrade() else { return };
+        let ino = self.table.lock().files.iter().find_map(|(ino, lent)| {
+            let is_it = |it: &Lease| it.slot == slot && Arc::ptr_eq(&it.holder, holder);
+            lent.leases.iter().any(is_it).then_some(*ino)
+        });
+        if let Some(ino) = ino {
+            self.end_lease(&fs, holder, slot, ino);
+        }
+    }
+
+    /// Folds a connection's lane.
+    pub fn fold(&self, holder: &Holder) {
+        if let Some(fs) = self.fs.upgrade() {
+            // what could not be folded is said in the log
+            let _ = holder.ledger.lock().fold(&fs);
+        }
+    }
+
+    /// Whether a request of a connection happened, which may have ended.
+    pub fn happened(
+        &self,
+        holder: Option<&Arc<Holder>>,
+        connection: Connection,
+        (slot, generation, number): (u8, u64, u64),
+    ) -> Happened {
+        let Some(fs) = self.fs.upgrade() else { return Happened::Forgotten };
+        if let Some(holder) = holder.filter(|holder| holder.connection == connection) {
+            let mut ledger = holder.ledger.lock();
+            // what could not be folded is said in the log
+            let _ = ledger.fold(&fs);
+            return ledger.happened(slot, generation, number);
+        }
+        let table = self.table.lock();
+        if let Some((_, ended)) = table.ended.iter().find(|(it, _)| *it == connection) {
+            return ended.happened(slot, generation, number);
+        }
+        drop(table);
+        lanes::happened(&self.dir, &fs.info().uuid, connection, (slot, generation, number))
+    }
+
+    /// A connection has ended: its leases end, and its lane goes.
+    pub fn end(&self, holder: &Arc<Holder>) {
+        for slot in 0..lanes::SLOTS as u8 {
+            self.give_back(holder, slot);
+        }
+        let ended = holder.ledger.lock().remove();
+        let mut table = self.table.lock();
+        table.lanes -= 1;
+        if table.ended.len() >= ENDED_MAX {
+            table.ended.pop_front();
+        }
+        table.ended.push_back((holder.connection, ended));
+    }
+}
+
+/// The domains in which lanes are as durable as the pool.
+const DOMAINS: [pmem::Domain; 3] =
+    [pmem::Domain::Process, pmem::Domain::CpuFlush, pmem::Domain::CpuCache];
+
+fn meet(one: &RangeInclusive<u64>, other: &RangeInclusive<u64>) -> bool {
+    one.start() <= other.end() && other.start() <= one.end()
+}
+
+impl Lender for Leases {
+    fn settle(&self, ino: Ino) {
+        let Some(fs) = self.fs.upgrade() else { return };
+        let mut holders: Vec<Arc<Holder>> = Vec::new();
+        if let Some(lent) = self.table.lock().files.get(&ino) {
+            for lease in &lent.leases {
+                if !holders.iter().any(|it| Arc::ptr_eq(it, &lease.holder)) {
+                    holders.push(lease.holder.clone());
+                }
+            }
+        }
+        for holder in holders {
+            // what could not be folded is said in the log
+            let _ = holder.ledger.lock().fold(&fs);
+        }
+    }
+
+    fn lends(&self, blocks: &Blocks) -> bool {
+        let table = self.table.lock();
+        let mut leases = table.files.get(&blocks.ino).into_iter().flat_map(|lent| &lent.leases);
+        leases.any(|lease| meet(&lease.blocks, &blocks.blocks))
+    }
+
+    fn recall(&self, blocks: &Blocks) -> Box<dyn Recalled> {
+        let closed = self.close(&mut self.table.lock(), blocks);
+        if let Some(fs) = self.fs.upgrade() {
+            self.end_leases(&fs, blocks);
+        }
+        Box::new(closed)
+    }
+}
+
+/// Blocks that are not leased as long as this lives.
+#[derive(Debug)]
+struct Closed {
+    leases: Weak<Leases>,
+    number: u64,
+}
+
+impl Recalled for Closed {}
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        if let Some(leases) = self.leases.upgrade() {
+            leases.table.lock().closed.retain(|(number, _)| *number != self.number);
+        }
+    }
+}
