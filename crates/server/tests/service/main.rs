@@ -6,6 +6,7 @@
 mod child;
 mod claims;
 mod deaths;
+mod lanes;
 mod limits;
 mod load;
 mod mortal;

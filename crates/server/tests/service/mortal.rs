@@ -29,7 +29,8 @@ pub fn serve_if_told() {
     let dir = child::pool().unwrap();
     let asked = TakeOver { keep_orphans: true, returning: true, ..TakeOver::default() };
     let pool = Arc::new(Pool::take_over(&dir, &OpenOptions::default(), &asked).unwrap());
-    let mut options = Options { attached: Some(dir.join(ATTACHED_NAME)), ..Options::default() };
+    let attached = Some(dir.join(ATTACHED_NAME));
+    let mut options = Options { attached, lanes: Some(dir.clone()), ..Options::default() };
     if let Some(grace) = std::env::var(GRACE).ok().and_then(|text| text.parse().ok()) {
         options.grace = Duration::from_millis(grace);
         options.grace_of_locks = options.grace.min(options.grace_of_locks);

@@ -36,7 +36,8 @@ impl Served {
         Pool::format(&dir, &format).unwrap();
         let owned = Arc::new(Pool::open(&dir).unwrap());
         let door = Door::open(&socket(&dir), mode).unwrap();
-        let service = Service::start(owned.clone(), door, options).unwrap();
+        let options = Options { lanes: Some(dir.clone()), ..options.clone() };
+        let service = Service::start(owned.clone(), door, &options).unwrap();
         // others than its owner are to come through
         let mode = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
         for dir in [root.path(), &dir] {
@@ -65,6 +66,7 @@ impl Served {
         assert!(!socket(&dir).exists(), "the socket goes with the service");
         owned.close().unwrap();
         drop(owned);
+        assert!(!dir.join("lanes").exists(), "the lanes go with their processes");
         let report = nearside::check(&dir).unwrap();
         assert!(report.findings.is_empty(), "{:?}", report.findings);
     }
