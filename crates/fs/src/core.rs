@@ -14,7 +14,7 @@ use crate::inode::Inode;
 use crate::inode_table::{self, InodeTable};
 use crate::item::REQUEST_BYTES;
 use crate::layout::Stripes;
-use crate::leased::{AllRecalled, Lending};
+use crate::leased::{AllRecalled, Lending, has_spare};
 use crate::locks::Locks;
 use crate::log_pace::LogPace;
 use crate::meter::Meter;
@@ -316,7 +316,7 @@ impl Core {
     /// An error if what a change adds to the trees might not fit: data leaves that room free.
     #[inline]
     pub fn check_room(&self) -> Result<()> {
-        if self.pool.has_room() { Ok(()) } else { Err(pool::Error::NoSpace.into()) }
+        if self.pool.has_room() || has_spare() { Ok(()) } else { Err(pool::Error::NoSpace.into()) }
     }
 
     /// Appends one record that concerns `inodes`, and publishes.

@@ -17,7 +17,8 @@ use crate::inode::Inode;
 use crate::request;
 use crate::system::FileSystem;
 use crate::types::Ino;
-use std::cell::Cell;
+use pool::{BlockAddr, Extent};
+use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -68,19 +69,76 @@ pub type Lending = arc_swap::ArcSwapOption<Arc<dyn Lender>>;
 thread_local! {
     /// Whether this thread folds a lane.
     static FOLDS: Cell<bool> = const { Cell::new(false) };
+    /// Blocks that it may take.
+    static SPARE: RefCell<Vec<BlockAddr>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs `fold`, which writes where leases are: it is what was written under them.
-pub fn folding<T>(fold: impl FnOnce() -> T) -> T {
-    struct Ends(bool);
-    impl Drop for Ends {
+/// Runs `fold`, which writes where leases are: it is what was written under them. On a full pool it
+/// is written to the spare blocks.
+pub fn folding<T>(spare: &mut Spare, fold: impl FnOnce() -> T) -> T {
+    struct Ends<'s>(bool, &'s mut Spare);
+    impl Drop for Ends<'_> {
         fn drop(&mut self) {
             FOLDS.set(self.0);
+            self.1.addrs = SPARE.take();
         }
     }
-    let _ends = Ends(FOLDS.replace(true));
+    SPARE.set(std::mem::take(&mut spare.addrs));
+    let _ends = Ends(FOLDS.replace(true), spare);
     // whoever has it folded may serve a request, which this is no part of
     request::repeatable(fold)
+}
+
+/// Free blocks that nobody else gets: what was committed under leases finds room in a full pool.
+#[derive(Debug)]
+pub struct Spare {
+    core: Arc<Core>,
+    addrs: Vec<BlockAddr>,
+}
+
+impl Spare {
+    /// None so far.
+    pub fn new(fs: &FileSystem) -> Spare {
+        Spare { core: fs.core.clone(), addrs: Vec::new() }
+    }
+
+    /// How many there are.
+    pub fn blocks(&self) -> usize {
+        self.addrs.len()
+    }
+
+    /// Has so many, if there is room for them.
+    pub fn refill(&mut self, blocks: usize) -> Result<()> {
+        let mut extents = Vec::new();
+        let lacking = blocks.saturating_sub(self.addrs.len()) as u64;
+        self.core.pool.reclaim().allocate(lacking, 0, &mut extents)?;
+        self.addrs.extend(extents.iter().flat_map(Extent::blocks));
+        Ok(())
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        for addr in self.addrs.drain(..) {
+            self.core.pool.reclaim().give_one(addr);
+        }
+    }
+}
+
+/// So many of the spare blocks of the fold that this thread makes; `None`: it makes none, or there
+/// are too few.
+#[cold]
+pub fn take_spare(count: usize) -> Option<Vec<BlockAddr>> {
+    SPARE.with_borrow_mut(|spare| {
+        let from = spare.len().checked_sub(count)?;
+        Some(spare.split_off(from))
+    })
+}
+
+/// Whether there are some.
+#[cold]
+pub fn has_spare() -> bool {
+    SPARE.with_borrow(|spare| !spare.is_empty())
 }
 
 impl Core {

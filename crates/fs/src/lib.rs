@@ -135,7 +135,7 @@ pub use for_caller::ForCaller;
 pub use format::{format, format_mappings, format_watched};
 pub use handle::Handle;
 pub use layout::Layout;
-pub use leased::{Blocks, Lender, Recalled, folding};
+pub use leased::{Blocks, Lender, Recalled, Spare, folding};
 pub use lock_types::{
     LIBRARY_DOOR, LockChange, LockClass, LockDone, LockKind, LockObserver, LockOwner, LockTicket,
 };

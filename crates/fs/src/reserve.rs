@@ -23,6 +23,7 @@ use crate::fallocate::RESERVE_BLOCKS_MAX;
 use crate::inode::Inode;
 use crate::item::{BLOCK_RUN_BYTES, BlockRun};
 use crate::leaf::LEAF_BLOCKS;
+use crate::leased::take_spare;
 use crate::leaves::leaf_of;
 use crate::replay::damaged_record;
 use crate::slot::{Freed, SlotChange, SlotView};
@@ -207,6 +208,9 @@ impl Core {
         if let Some(addr) = self.reserved(inode, block)? {
             return Ok((addr, true));
         }
+        if let Some([addr]) = take_spare(1).as_deref() {
+            return Ok((*addr, false));
+        }
         match self.sets_one_free(inode, block)? {
             true => Ok((self.pool.reclaim().exchange_one(self.slice_of(inode, block))?, false)),
             false => Err(error.into()),
@@ -258,6 +262,11 @@ impl Core {
         extents: &mut Vec<Extent>,
         error: pool::Error,
     ) -> Result<Vec<BlockAddr>> {
+        let without = addrs.iter().filter(|addr| addr.is_none()).count();
+        if let Some(spare) = take_spare(without) {
+            extents.extend(spare.iter().map(|addr| Extent { addr: *addr, count: 1 }));
+            return Ok(spare);
+        }
         let first = blocks.clone().next().unwrap_or_default();
         for (block, addr) in blocks.by_ref().zip(addrs.iter_mut()) {
             *addr = self.reserved(inode, block)?.unwrap_or_default();

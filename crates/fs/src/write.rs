@@ -287,7 +287,7 @@ impl Core {
             };
             let fits = !patches.too_large() || patches.cover_all();
             // on a full pool a block that is there is written anew: it takes no more than there is
-            if fits && (view.addr.is_none() || self.pool.has_room()) {
+            if fits && (view.addr.is_none() || self.check_room().is_ok()) {
                 self.check_room()?;
                 match self.crc_with(inode, block, &view, at, data) {
                     Ok(crc) => return Ok(Piece::Patch(at, data, Arc::new(patches), crc)),

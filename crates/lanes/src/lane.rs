@@ -1,5 +1,6 @@
 //! The side of the process that writes.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::atomic::{Ordering, fence};
@@ -8,8 +9,8 @@ use parking_lot::Mutex;
 use pmem::{Domain, Mapping};
 use shm::Words;
 
-use crate::record::{encode, len_of, place};
-use crate::{Connection, FOLDED, LANE_BYTES, Piece, Result, WORDS, seed, word_of};
+use crate::record::{blocks_of, encode, len_of, place};
+use crate::{BLOCKS_MAX, Connection, FOLDED, LANE_BYTES, Piece, Result, WORDS, seed, word_of};
 
 /// A process's lane: threads take turns.
 #[derive(Debug)]
@@ -29,6 +30,20 @@ struct End {
     number: u64,
     /// The last record.
     bytes: Vec<u8>,
+    /// What waits to be folded: where a record ends, and how many blocks it may need.
+    waiting: VecDeque<(u64, u64)>,
+    /// Their sum.
+    blocks: u64,
+}
+
+impl End {
+    /// What is folded waits no more.
+    fn folded(&mut self, to: u64) {
+        while let Some((_, blocks)) = self.waiting.front().filter(|(behind, _)| *behind <= to) {
+            self.blocks -= blocks;
+            self.waiting.pop_front();
+        }
+    }
 }
 
 /// What became of a write.
@@ -92,7 +107,9 @@ impl Lane {
         }
         let mut end = self.end.lock();
         let position = place(end.position, len);
-        if position + len as u64 > self.words.load(FOLDED) + LANE_BYTES {
+        let (folded, blocks) = (self.words.load(FOLDED), blocks_of(pieces));
+        end.folded(folded);
+        if position + len as u64 > folded + LANE_BYTES || end.blocks + blocks > BLOCKS_MAX {
             return Stored::Full;
         }
         end.number += 1;
@@ -101,6 +118,8 @@ impl Lane {
         // the one before is durable: its fence was made by who stored it, holding the end
         let _clean = pmem::fence(self.memory.write(position % LANE_BYTES, &end.bytes));
         end.position = position + len as u64;
+        end.waiting.push_back((position + len as u64, blocks));
+        end.blocks += blocks;
         drop(end);
         // ordering: the record is seen by others before the words are loaded: the service, which
         // closes a word and then reads the lane, sees the record, or this sees the word

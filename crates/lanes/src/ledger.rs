@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use fs::{Blocks, Caller, FILE_BYTES_MAX, FileSystem, Handle, Write};
+use fs::{Blocks, Caller, FILE_BYTES_MAX, FileSystem, Handle, Spare, Write};
 use pool::BLOCK_BYTES;
 
 use crate::reader::{self, Part, Place};
 use crate::record::Record;
 use crate::state::State;
-use crate::{Connection, FOLDED, Files, LANE_BYTES, Piece, Result, SLOTS, seed, word_of};
+use crate::{
+    BLOCKS_MAX, Connection, FOLDED, Files, LANE_BYTES, Piece, Result, SLOTS, SPARE, seed, word_of,
+};
 
 /// Records that one change of the pool's folds.
 const RECORDS_MAX: usize = 64;
@@ -48,6 +50,7 @@ pub struct Ledger {
     folded: u64,
     targets: Vec<Option<Target>>,
     part: Part,
+    spare: Spare,
 }
 
 /// What is known of a connection that has ended.
@@ -78,11 +81,30 @@ struct Batch {
 
 impl Ledger {
     /// Of a new connection.
-    pub fn new(files: Files, pool: &str, connection: Connection) -> Ledger {
-        Ledger::of(files, pool, connection, State::new(connection))
+    ///
+    /// # Errors
+    /// There is no room for what may wait in a lane.
+    pub fn new(
+        fs: &FileSystem,
+        files: Files,
+        pool: &str,
+        connection: Connection,
+    ) -> Result<Ledger> {
+        let mut ledger = Ledger::of(fs, files, pool, connection, State::new(connection));
+        if let Err(error) = ledger.spare.refill(SPARE) {
+            ledger.files.remove();
+            return Err(error.into());
+        }
+        Ok(ledger)
     }
 
-    pub(crate) fn of(files: Files, pool: &str, connection: Connection, state: State) -> Ledger {
+    pub(crate) fn of(
+        fs: &FileSystem,
+        files: Files,
+        pool: &str,
+        connection: Connection,
+        state: State,
+    ) -> Ledger {
         Ledger {
             files,
             pool: pool.to_owned(),
@@ -91,6 +113,7 @@ impl Ledger {
             state,
             targets: vec![None; SLOTS],
             part: Part::default(),
+            spare: Spare::new(fs),
         }
     }
 
@@ -161,6 +184,19 @@ impl Ledger {
         result
     }
 
+    /// Tells the process of all the room that there is.
+    pub fn give_room(&mut self) {
+        if self.folded != self.state.folded {
+            self.note();
+        }
+    }
+
+    /// Finds spare blocks in the place of those that folding took. False: there are too few for
+    /// what may come; the leases are to be ended.
+    pub fn is_secure(&mut self) -> bool {
+        self.spare.refill(SPARE).is_ok() || self.spare.blocks() >= BLOCKS_MAX as usize
+    }
+
     /// Notes how far the lane is folded, and gives the room to the process.
     fn note(&mut self) {
         self.state.folded = self.folded;
@@ -206,7 +242,7 @@ impl Ledger {
         Ok(batch)
     }
 
-    fn fold_batch(&self, fs: &FileSystem, batch: &Batch) -> Result<()> {
+    fn fold_batch(&mut self, fs: &FileSystem, batch: &Batch) -> Result<()> {
         if batch.records.is_empty() || self.fold_records(fs, batch, &batch.records).is_ok() {
             return Ok(());
         }
@@ -220,7 +256,12 @@ impl Ledger {
         result
     }
 
-    fn fold_records(&self, fs: &FileSystem, batch: &Batch, records: &[Taken]) -> fs::Result<()> {
+    fn fold_records(
+        &mut self,
+        fs: &FileSystem,
+        batch: &Batch,
+        records: &[Taken],
+    ) -> fs::Result<()> {
         let mut writes = Vec::new();
         let mut seen: u64 = 0;
         for (slot, offset, place) in records.iter().flat_map(|record| &record.pieces) {
@@ -232,7 +273,7 @@ impl Ledger {
             let data = &batch.bytes[place.clone()];
             writes.push(Write { file: &target.handle, offset: *offset, data });
         }
-        fs::folding(|| fs.commit(&writes, &[]))
+        fs::folding(&mut self.spare, || fs.commit(&writes, &[]))
     }
 }
 

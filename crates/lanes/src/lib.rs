@@ -38,6 +38,12 @@ pub const SLOTS: usize = 32;
 /// Bytes of a lane.
 pub const LANE_BYTES: u64 = 1 << 20;
 
+/// Blocks that what waits in a lane may need when it is folded, at most: so many are kept for it,
+/// so that it finds room in a full pool. A process that stores more waits until it is folded.
+pub const BLOCKS_MAX: u64 = 256;
+/// Blocks that are kept for a lane: while some are being found anew, as many again may be stored.
+const SPARE: usize = 2 * BLOCKS_MAX as usize;
+
 /// Words of a connection: how far its lane is folded, and then one for each slot.
 const WORDS: usize = 1 + SLOTS;
 const FOLDED: usize = 0;

@@ -11,6 +11,7 @@
 //! All little-endian. The checksum begins with what is the connection's alone, and then has the
 //! record's position and its length: a record of another lap, connection or pool is none.
 
+use pool::BLOCK_BYTES;
 use smallvec::SmallVec;
 
 use crate::{LANE_BYTES, SLOTS};
@@ -57,6 +58,15 @@ pub(crate) fn len_of(pieces: &[Piece<'_>]) -> Option<usize> {
     let bytes: usize = pieces.iter().map(|piece| piece.data.len()).sum();
     let fits = (1..=PIECES_MAX).contains(&pieces.len()) && bytes <= BYTES_MAX;
     fits.then(|| (HEAD + pieces.len() * PIECE + bytes).next_multiple_of(ALIGN))
+}
+
+/// Blocks that these pieces may need, at most.
+pub(crate) fn blocks_of(pieces: &[Piece<'_>]) -> u64 {
+    let blocks = |piece: &Piece<'_>| {
+        let end = piece.offset.saturating_add(piece.data.len() as u64);
+        end.div_ceil(BLOCK_BYTES).saturating_sub(piece.offset / BLOCK_BYTES)
+    };
+    pieces.iter().map(blocks).sum()
 }
 
 /// Where a record of `len` bytes goes whose lane has come to `position`: there, or at the beginning

@@ -47,7 +47,7 @@ pub fn recover(pool_dir: &Path, fs: &FileSystem, read_only: bool) -> Result<Reco
         let leased: Vec<u8> =
             (0..SLOTS as u8).filter(|slot| state.slots[usize::from(*slot)].is_leased).collect();
         let blocks: Vec<_> = state.slots.iter().map(|slot| slot.blocks.clone()).collect();
-        let mut ledger = Ledger::of(files, &info.uuid, connection, state);
+        let mut ledger = Ledger::of(fs, files, &info.uuid, connection, state);
         for slot in &leased {
             // a file that is gone has no bytes to be written
             if let Ok(handle) = fs.open(blocks[usize::from(*slot)].ino) {

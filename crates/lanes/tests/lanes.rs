@@ -46,7 +46,7 @@ struct Both {
 fn connect(dir: &Path, fs: &FileSystem) -> Both {
     let info = fs.info();
     let (files, given) = Files::make(dir, pmem::Domain::Process, CONNECTION).unwrap();
-    let ledger = Ledger::new(files, &info.uuid, CONNECTION);
+    let ledger = Ledger::new(fs, files, &info.uuid, CONNECTION).unwrap();
     let shared = (given.lane, given.words);
     let lane = Lane::new(shared, given.domain, &info.uuid, CONNECTION).unwrap();
     Both { lane, ledger }
@@ -117,8 +117,9 @@ fn a_lane_is_used_again_and_again() {
             Stored::Done => {}
             Stored::Full => {
                 full += 1;
-                assert!(both.lane.waiting() > LANE_BYTES / 2);
                 both.ledger.fold(&fs).unwrap();
+                both.ledger.give_room();
+                assert_eq!(both.lane.waiting(), 0);
                 assert_eq!(both.lane.commit(&write), Stored::Done);
             }
             other => panic!("{other:?}"),
@@ -165,7 +166,11 @@ fn the_next_service_folds_what_was_left() {
     assert_eq!(lane.commit(&[piece(0, first, 0, b"late")]), Stored::Closed);
     let ask = |number| lanes::happened(dir.path(), &fs.info().uuid, CONNECTION, (0, first, number));
     assert_eq!((ask(3), ask(4)), (Happened::Yes, Happened::No));
-    assert_eq!(lanes::recover(dir.path(), &fs, false).unwrap(), Recovered::default(), "nothing is left");
+    assert_eq!(
+        lanes::recover(dir.path(), &fs, false).unwrap(),
+        Recovered::default(),
+        "nothing is left"
+    );
     assert_eq!(content(&fs, "kept"), b"newer");
 }
 
@@ -219,9 +224,48 @@ fn a_record_that_is_stored_again_does_not_happen_again() {
     let generation = both.lend(0, &file, 0..=0);
     assert_eq!(both.lane.commit(&[piece(0, generation, 0, b"one")]), Stored::Done);
     both.ledger.fold(&fs).unwrap();
-    fs::folding(|| fs.write(&file, 0, b"two")).unwrap();
+    fs.write(&file, 0, b"two").unwrap();
     for _ in 0..3 {
         both.ledger.fold(&fs).unwrap();
     }
     assert_eq!(content(&fs, "file"), b"two");
+}
+
+/// What was committed finds room in a full pool.
+#[test]
+fn a_full_pool_has_room_for_what_was_committed() {
+    let dir = tempfile::tempdir().unwrap();
+    format(dir.path());
+    let fs = open(dir.path());
+    let (file, filler) = (make(&fs, "file"), make(&fs, "filler"));
+    let mut both = connect(dir.path(), &fs);
+    let generation = both.lend(0, &file, 0..=u64::MAX);
+    let mut at = 0;
+    while fs.write(&filler, at, &[1; 4096]).is_ok() {
+        at += 4096;
+    }
+    let full = |error: fs::Error| error.errno() == 28;
+    assert!(full(fs.write(&file, 0, &[2; 4096]).unwrap_err()));
+    let mut blocks = 0;
+    // every block is a new one, and full
+    while both.lane.commit(&[piece(0, generation, blocks * 4096, &[2; 4096])]) == Stored::Done {
+        blocks += 1;
+    }
+    assert!(blocks > 200, "{blocks} blocks wait");
+    both.ledger.fold(&fs).unwrap();
+    assert!(content(&fs, "file") == vec![2; blocks as usize * 4096]);
+    // there is as much spare as may wait once more, and not for more
+    assert!(both.ledger.is_secure());
+    both.ledger.give_room();
+    let before = blocks;
+    while both.lane.commit(&[piece(0, generation, blocks * 4096, &[3; 4096])]) == Stored::Done {
+        blocks += 1;
+    }
+    both.ledger.fold(&fs).unwrap();
+    assert!(blocks > before + 200 && !both.ledger.is_secure());
+    assert_eq!(content(&fs, "file").len() as u64, blocks * 4096);
+    both.ledger.end_lease(&fs, 0).unwrap();
+    let empty = fs::SetAttr { size: Some(0), ..fs::SetAttr::default() };
+    fs.setattr(filler.ino(), &empty).unwrap();
+    assert!(both.ledger.is_secure(), "there is room again");
 }

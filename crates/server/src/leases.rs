@@ -29,7 +29,7 @@ const BLOCK_BYTES: u64 = 4096;
 const PART_BLOCKS: u64 = 16;
 /// Lanes of a service, at most: each takes 1 MiB in the pool's directory.
 const LANES_MAX: usize = 1024;
-/// Blocks that are to be free for each lane, whatever is in it.
+/// Blocks that are to be free when a lane is made, of which it has an eighth.
 const ROOM_BLOCKS: u64 = 4096;
 /// Connections that have ended, and are known still.
 const ENDED_MAX: usize = 1024;
@@ -107,16 +107,17 @@ impl Leases {
         let info = fs.info();
         let domain = DOMAINS.into_iter().find(|domain| domain.name() == info.domain)?;
         let mut table = self.table.lock();
-        if table.lanes >= LANES_MAX {
+        if table.lanes >= LANES_MAX || fs.statfs().blocks_free < ROOM_BLOCKS {
             return None;
         }
         table.lanes += 1;
         drop(table);
-        match Files::make(&self.dir, domain, connection) {
-            Ok((files, given)) => {
-                let ledger = Mutex::new(Ledger::new(files, &info.uuid, connection));
-                Some((Arc::new(Holder { connection, ledger }), given))
-            }
+        let made = Files::make(&self.dir, domain, connection).and_then(|(files, given)| {
+            let ledger = Ledger::new(&fs, files, &info.uuid, connection)?;
+            Ok((Arc::new(Holder { connection, ledger: Mutex::new(ledger) }), given))
+        });
+        match made {
+            Ok(made) => Some(made),
             Err(error) => {
                 tracing::info!("no lane for a process: {error}");
                 self.table.lock().lanes -= 1;
@@ -137,19 +138,15 @@ impl Leases {
         let fs = self.fs.upgrade()?;
         let (ino, handle) = (target.handle.ino(), target.handle.clone());
         let wanted = Blocks { ino, blocks: wanted };
-        let has_room = {
-            let (space, lanes) = (fs.statfs(), self.table.lock().lanes as u64);
-            space.blocks_free > (lanes + 1) * ROOM_BLOCKS
-        };
         let is_inside = *wanted.blocks.end() <= fs::FILE_BYTES_MAX / BLOCK_BYTES;
-        if !has_room || fs.is_mapped(&handle) || wanted.blocks.is_empty() || !is_inside {
+        if fs.is_mapped(&handle) || wanted.blocks.is_empty() || !is_inside {
             return None;
         }
         // others' are ended first, and nobody gets one meanwhile
         let closed = self.try_close(&wanted)?;
         self.end_leases(&fs, &wanted);
         let mut ledger = holder.ledger.lock();
-        if ledger.has_lease(slot) {
+        if ledger.has_lease(slot) || !ledger.is_secure() {
             return None;
         }
         let blocks = self.enter(holder, slot, &handle, (&wanted, &closed))?;
@@ -188,9 +185,10 @@ impl Leases {
             true => (first / PART_BLOCKS * PART_BLOCKS, last | (PART_BLOCKS - 1)),
             false => (0, u64::MAX),
         };
-        let others = table.closed.iter().filter(|(number, it)| {
-            *number != closed.number && it.ino == wanted.ino
-        });
+        let others = table
+            .closed
+            .iter()
+            .filter(|(number, it)| *number != closed.number && it.ino == wanted.ino);
         let others = others.map(|(_, it)| it.blocks.clone());
         let leased = table.files.get(&wanted.ino).into_iter().flat_map(|lent| &lent.leases);
         for other in others.chain(leased.map(|lease| lease.blocks.clone())) {
@@ -228,9 +226,8 @@ impl Leases {
     fn try_close(&self, blocks: &Blocks) -> Option<Closed> {
         let mut table = self.table.lock();
         let mut leases = table.files.get(&blocks.ino).into_iter().flat_map(|it| &it.leases);
-        let is_new = |lease: &Lease| {
-            meet(&lease.blocks, &blocks.blocks) && lease.since.elapsed() < HELD_MIN
-        };
+        let is_new =
+            |lease: &Lease| meet(&lease.blocks, &blocks.blocks) && lease.since.elapsed() < HELD_MIN;
         if leases.any(is_new) || table.closed.iter().any(|(_, closed)| closed.meet(blocks)) {
             return None;
         }
@@ -290,12 +287,30 @@ impl Leases {
         }
     }
 
-    /// Folds a connection's lane.
-    pub fn fold(&self, holder: &Holder) {
+    /// Folds a connection's lane, which is full.
+    pub fn fold(&self, holder: &Arc<Holder>) {
         if let Some(fs) = self.fs.upgrade() {
-            // what could not be folded is said in the log
-            let _ = holder.ledger.lock().fold(&fs);
+            self.fold_lane(&fs, holder, true);
         }
+    }
+
+    fn fold_lane(&self, fs: &FileSystem, holder: &Arc<Holder>, is_full: bool) {
+        let mut ledger = holder.ledger.lock();
+        // what could not be folded is said in the log
+        let _ = ledger.fold(fs);
+        let is_secure = ledger.is_secure();
+        if is_full {
+            ledger.give_room();
+        }
+        drop(ledger);
+        if !is_secure {
+            // what comes next may find no room
+            self.end_all(holder);
+        }
+    }
+
+    fn end_all(&self, holder: &Arc<Holder>) {
+        (0..lanes::SLOTS as u8).for_each(|slot| self.give_back(holder, slot));
     }
 
     /// Whether a request of a connection happened, which may have ended.
@@ -322,9 +337,7 @@ impl Leases {
 
     /// A connection has ended: its leases end, and its lane goes.
     pub fn end(&self, holder: &Arc<Holder>) {
-        for slot in 0..lanes::SLOTS as u8 {
-            self.give_back(holder, slot);
-        }
+        self.end_all(holder);
         let ended = holder.ledger.lock().remove();
         let mut table = self.table.lock();
         table.lanes -= 1;
@@ -354,10 +367,7 @@ impl Lender for Leases {
                 }
             }
         }
-        for holder in holders {
-            // what could not be folded is said in the log
-            let _ = holder.ledger.lock().fold(&fs);
-        }
+        holders.iter().for_each(|holder| self.fold_lane(&fs, holder, false));
     }
 
     fn lends(&self, blocks: &Blocks) -> bool {

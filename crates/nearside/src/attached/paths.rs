@@ -25,9 +25,7 @@ impl Attached {
         let OpenFlags { read, write, append, truncate, create, create_new, mode } = *flags;
         let flags = Flags { read, write, append, truncate, create, create_new, mode };
         match self.ask(&Request::Open(raw(path), flags))? {
-            Reply::Opened(number, attr, _) => {
-                Ok(AttachedFile::new(self.clone(), number, attr.ino))
-            }
+            Reply::Opened(number, attr, _) => Ok(AttachedFile::new(self.clone(), number, attr.ino)),
             _ => Err(nonsense()),
         }
     }

@@ -51,8 +51,10 @@ fn all_doors_see_what_any_has_written() {
     let served = Served::new();
     let doors = [&served.attach(), &served.attach(), &*served.owned];
     let names = ["/a", "/b", "/c"];
-    let files: Vec<[File; FILES]> =
-        doors.iter().map(|door| names.map(|name| door.open_file(name, &flags()).unwrap())).collect();
+    let files: Vec<[File; FILES]> = doors
+        .iter()
+        .map(|door| names.map(|name| door.open_file(name, &flags()).unwrap()))
+        .collect();
     let mut models: Vec<Model> = (0..FILES).map(|_| Model(Vec::new())).collect();
     let mut random = Random(4711);
     let mut by_lane = 0;
