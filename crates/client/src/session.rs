@@ -251,10 +251,9 @@ impl Shared {
         let (connection, watcher) = watched(connection)?;
         // all calls wait, so nobody changes it meanwhile
         let restored = self.opened.lock().requests().try_for_each(|request| {
-            match connection.ask_alone(&request)? {
+            if let Reply::Failed(failure) = connection.ask_alone(&request)? {
                 // each call on it will be told
-                Reply::Failed(failure) => tracing::warn!("not open any more: {failure:?}"),
-                _ => {}
+                tracing::warn!("not open any more: {failure:?}");
             }
             Ok(())
         });
