@@ -95,7 +95,10 @@ impl Connection {
         patience: Duration,
     ) -> Result<Connection> {
         let greeting = Greeting { version: wire::VERSION, returns };
-        channel.send(&greeting, &[]).map_err(Error::io("sendmsg"))?;
+        channel.send(&greeting, &[]).map_err(|error| match error.kind() {
+            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => Error::Lost,
+            _ => Error::io("sendmsg")(error),
+        })?;
         let said = channel.receive::<Welcome>().map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => {
                 Error::Refused(format!("it has not answered for {} s", patience.as_secs()))

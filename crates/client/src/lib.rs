@@ -2,8 +2,8 @@
 //!
 //! A [`Session`] is one attachment: it ends when it is dropped, when the process ends, however that
 //! comes about, and when the service ends in order. When that dies, or another program takes its
-//! place, the session goes on with the next one. What its calls may do is what the process's user and
-//! groups may, as the kernel told the service when the socket was connected.
+//! place, the session goes on with the next one. What its calls may do is what the process's user
+//! and groups may, as the kernel told the service when the socket was connected.
 #![forbid(unsafe_code)]
 
 mod connection;

@@ -106,8 +106,7 @@ impl Session {
     /// The same, as `options` say.
     pub fn attach_with(path: &Path, options: &Options) -> Result<Session> {
         let address = Address::of(path)?;
-        let channel = Arc::new(address.connect(ANSWER_MAX)?);
-        let connection = Connection::attach(channel.clone(), None, ANSWER_MAX)?;
+        let (channel, connection) = first(&address)?;
         let pool = connection.pool.clone();
         let (connection, watcher) = watched(connection)?;
         let shared = Arc::new(Shared {
@@ -298,10 +297,9 @@ impl Shared {
         let (connection, watcher) = watched(connection)?;
         // all calls wait, so nobody changes it meanwhile
         let restored = self.opened.lock().requests().try_for_each(|request| {
-            match connection.ask_alone(&request)? {
+            if let Reply::Failed(failure) = connection.ask_alone(&request)? {
                 // each call on it will be told
-                Reply::Failed(failure) => tracing::warn!("not open any more: {failure:?}"),
-                _ => {}
+                tracing::warn!("not open any more: {failure:?}");
             }
             Ok(())
         });
@@ -311,6 +309,19 @@ impl Shared {
             return Err(error);
         }
         Ok((connection, watcher))
+    }
+}
+
+/// Attaches as somebody new.
+fn first(address: &Address) -> Result<(Arc<Channel>, Connection)> {
+    let start = Instant::now();
+    loop {
+        let channel = Arc::new(address.connect(ANSWER_MAX)?);
+        match Connection::attach(channel.clone(), None, ANSWER_MAX) {
+            // it died, or ended, just then: the next one is there, or none
+            Err(Error::Lost) if start.elapsed() < ANSWER_MAX => std::thread::sleep(PAUSE),
+            attached => return Ok((channel, attached?)),
+        }
     }
 }
 

@@ -13,7 +13,7 @@
 //! touch        tag 8, 0, 0 u16, links u32           | ino | entries
 //! drop         tag 9, 0                             | ino
 //! write inline tag 11, flags, 0 u16, crc u32        | ino | block | addr | end | 4096 bytes
-//! request      tag 10, flags                        | client u128 | sequence | answer, if flags is 1
+//! request      tag 10, flags                        | client u128 | sequence | answer, with flag 1
 //! share        tag 12, 0, 0 u16, blocks u32         | ino | block | end | from ino | from block
 //! reserve      tag 13, 0, count u16, 0              | ino | count x (block, addr, blocks)
 //! move         tag 14, 0, count u16, 0              | ino | count x (block, addr, blocks)

@@ -21,6 +21,7 @@ use crate::inode::{Inode, Meta};
 use crate::item::{self, BlockRun};
 use crate::leaf::LEAF_BLOCKS;
 use crate::references::COUNTS_UNITS;
+use crate::request;
 use crate::slot::{Freed, SlotChange, SlotView};
 use crate::types::Ino;
 use ::locks::RwLockReadGuard;
@@ -264,7 +265,10 @@ impl Core {
         publish: impl FnOnce(&mut Freed) -> Result<()>,
     ) -> Result<Freed> {
         let (mut freed, mut published) = (Freed::default(), Ok(()));
-        self.log(record, &[alive.inode], || published = publish(&mut freed))?;
+        // whoever's request comes by here, this is not its change
+        request::repeatable(|| {
+            self.log(record, &[alive.inode], || published = publish(&mut freed))
+        })?;
         // where that failed the pool takes nothing more; the places are the record's
         let _ = self.published(published);
         Ok(freed)

@@ -104,11 +104,10 @@ pub struct Times {
     pub all: Duration,
 }
 
-/// Sees a grace through. `end`: nobody is awaited any more.
-pub fn run(shared: &Arc<Shared>, times: Times, end: impl FnOnce(&Shared)) {
+/// Sees a grace through, of those who made calls `before`. `end`: nobody is awaited any more.
+pub fn run(shared: &Arc<Shared>, before: &HashSet<u128>, times: Times, end: impl FnOnce(&Shared)) {
     let grace = shared.grace();
     let start = Instant::now();
-    let before = shared.pool().fs().returning_clients();
     if !grace.wait(start, times.locks) {
         return;
     }

@@ -268,7 +268,9 @@ impl Service {
         }
         let times = grace::Times { locks: options.grace_of_locks, all: options.grace };
         let shared = self.shared.clone();
-        self.spawn("ns-grace", move || grace::run(&shared, times, end))
+        // before anybody makes a call
+        let before = shared.pool.fs().returning_clients();
+        self.spawn("ns-grace", move || grace::run(&shared, &before, times, end))
     }
 
     /// Stops for a service that goes on in its place, maybe of another program: between two calls.

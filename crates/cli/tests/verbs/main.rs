@@ -16,6 +16,7 @@ mod regions;
 mod removals;
 mod repairs;
 mod resilvers;
+mod returns;
 mod scrubs;
 mod services;
 mod stops;

@@ -41,8 +41,14 @@ pub fn wait_for_the_end() -> ! {
 
 /// Another process that runs the test `name`.
 pub fn command(name: &str, pool: &Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    let mut command = piped(std::env::current_exe().unwrap());
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(POOL, pool);
+    command
+}
+
+/// A process that can be told and heard.
+pub fn piped(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(program);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     command
 }

@@ -76,6 +76,49 @@ fn a_process_that_waits_for_a_lock_and_is_killed_never_gets_it() {
     served.finish();
 }
 
+/// A process by its number is another one in another namespace, and at another time.
+#[test]
+fn two_processes_of_the_same_number_are_two() {
+    const NAME: &str = "deaths::two_processes_of_the_same_number_are_two";
+    if let Some(dir) = child::pool() {
+        let pool = Pool::attach(dir).unwrap();
+        let file = pool.open_file(child::role(), &reading_and_writing()).unwrap();
+        file.lock(LockKind::Write, ..).unwrap();
+        child::say(&format!("{}", std::process::id()));
+        child::wait_for_the_end();
+    }
+    let in_namespace = |role: &str, dir: &std::path::Path| {
+        let usual = child::command_as(role, NAME, dir);
+        let mut command = child::piped("unshare");
+        command.args(["--pid", "--fork", "--kill-child"]).arg(usual.get_program());
+        command.args(usual.get_args());
+        command.envs(usual.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command
+    };
+    let mut probe = std::process::Command::new("unshare");
+    if !probe.args(["--pid", "--fork", "true"]).status().is_ok_and(|status| status.success()) {
+        println!("skipped: no namespaces can be made here");
+        return;
+    }
+    let served = Served::new();
+    let pool = served.attach();
+    let mut both = ["/one", "/two"].map(|role| Running::start(in_namespace(role, &served.dir)));
+    for process in &mut both {
+        assert_eq!(process.hear(), "1");
+    }
+    served.wait_for_sessions(3);
+    let [one, two] =
+        ["/one", "/two"].map(|name| pool.open_file(name, &reading_and_writing()).unwrap());
+    both[0].kill();
+    served.wait_for_sessions(2);
+    eventually(|| one.try_lock(LockKind::Write, ..).unwrap());
+    assert!(!two.try_lock(LockKind::Write, ..).unwrap(), "the other one has it still");
+    both[1].kill();
+    served.wait_for_sessions(1);
+    drop((one, two, pool));
+    served.finish();
+}
+
 #[test]
 fn the_end_of_the_service_is_told_to_all_who_wait() {
     let served = Served::new();

@@ -1,6 +1,5 @@
 //! Work of which it shows when a call was made twice, or not.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use client::Session;
@@ -59,8 +58,7 @@ fn names(pool: &Pool, worker: &str, is_over: &AtomicBool) -> u64 {
 
 /// Counts by transactions, each of which expects the number before: one that is made twice finds
 /// another number.
-fn commits(dir: &Path, worker: &str, is_over: &AtomicBool) -> u64 {
-    let session = Session::attach(dir).unwrap();
+fn commits(session: &Session, worker: &str, is_over: &AtomicBool) -> u64 {
     let flags = Flags { read: true, write: true, create: true, mode: 0o644, ..Flags::default() };
     let path = format!("/c-{worker}");
     let opened = session.ask(&Request::Open(path.as_bytes(), flags), &[], &mut []).unwrap();
@@ -84,13 +82,13 @@ pub fn work_if_told() {
     let role = child::role();
     let Some(worker) = role.strip_prefix("works ") else { return };
     let dir = child::pool().unwrap();
-    let pool = Pool::attach(&dir).unwrap();
+    let (pool, session) = (Pool::attach(&dir).unwrap(), Session::attach(&dir).unwrap());
     let is_over = AtomicBool::new(false);
     let counts: [u64; 3] = std::thread::scope(|threads| {
         let all = [
             threads.spawn(|| append(&pool, worker, &is_over)),
             threads.spawn(|| names(&pool, worker, &is_over)),
-            threads.spawn(|| commits(&dir, worker, &is_over)),
+            threads.spawn(|| commits(&session, worker, &is_over)),
         ];
         child::say("works");
         child::wait_to_be_told();

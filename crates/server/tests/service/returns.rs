@@ -29,7 +29,13 @@ fn all_that_is_done_while_services_die_is_done_once() {
     let kills = setting("NEARSIDE_RETURNS", 12);
     let mut times: Vec<Duration> = Vec::new();
     for round in 0..kills {
-        std::thread::sleep(Duration::from_millis(40 + round % 7 * 30));
+        std::thread::sleep(Duration::from_millis(round % 7 * 30));
+        if round % 3 == 1 {
+            // again while they come back
+            mortal.kill();
+            mortal.start(None);
+            std::thread::sleep(Duration::from_millis(round % 4));
+        }
         times.push(mortal.replace(&pool));
     }
     times.sort();
