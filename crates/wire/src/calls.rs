@@ -128,9 +128,9 @@ impl Calls {
         Ok(Calls { memory: map(memory)?, is_lost: AtomicBool::new(false) })
     }
 
-    /// Asks `message`, with `data`, in a slot that is the caller's alone meanwhile, and waits for the
-    /// answer: its message goes to `answer`, and its data to the beginning of `into`. `ring` wakes
-    /// the service.
+    /// Asks `message`, with `data`, in a slot that is the caller's alone meanwhile, and waits for
+    /// the answer: its message goes to `answer`, and its data to the beginning of `into`. `ring`
+    /// wakes the service.
     ///
     /// # Errors
     /// The service has gone before it answered.
