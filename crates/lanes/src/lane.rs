@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use parking_lot::Mutex;
-use pmem::{Domain, Mapping};
+use pmem::{Domain, InFlight, Mapping};
 use shm::Words;
 
 use crate::record::{blocks_of, encode, len_of, place};
@@ -20,6 +20,8 @@ pub struct Lane {
     connection: Connection,
     seed: u32,
     end: Mutex<End>,
+    /// It has become half full.
+    wants_folding: AtomicBool,
 }
 
 /// How far it is written.
@@ -37,6 +39,11 @@ struct End {
 }
 
 impl End {
+    /// Whether it is time to fold, for who does not want to wait for room.
+    fn is_half_full(&self, folded: u64) -> bool {
+        self.blocks > BLOCKS_MAX / 2 || self.position.saturating_sub(folded) > LANE_BYTES / 2
+    }
+
     /// What is folded waits no more.
     fn folded(&mut self, to: u64) {
         while let Some((_, blocks)) = self.waiting.front().filter(|(behind, _)| *behind <= to) {
@@ -76,7 +83,10 @@ impl Lane {
         let words = Words::to_load(words.as_fd(), WORDS)?;
         let (seed, end) = (seed(pool, connection), Mutex::default());
         match memory.len() {
-            LANE_BYTES => Ok(Lane { memory, words, connection, seed, end }),
+            LANE_BYTES => {
+                let wants_folding = AtomicBool::new(false);
+                Ok(Lane { memory, words, connection, seed, end, wants_folding })
+            }
             _ => Err(shm::Error::Foreign.into()),
         }
     }
@@ -90,6 +100,14 @@ impl Lane {
     #[inline]
     pub fn is_open(&self, slot: u8, generation: u64) -> bool {
         self.words.load(word_of(usize::from(slot))) == generation
+    }
+
+    /// Whether the lane has become half full since this was asked last.
+    #[inline]
+    pub fn wants_folding(&self) -> bool {
+        // ordering: a hint
+        self.wants_folding.load(Ordering::Relaxed)
+            && self.wants_folding.swap(false, Ordering::Relaxed)
     }
 
     /// How much of it waits to be folded, bytes.
@@ -114,9 +132,18 @@ impl Lane {
         }
         end.number += 1;
         let number = end.number;
-        encode(&mut end.bytes, (self.seed, position), number, pieces, len);
+        let (start, mut in_flight) = (position % LANE_BYTES, InFlight::none());
+        let place = (self.seed, position);
+        encode(&mut end.bytes, place, number, (pieces, len), |at, data| {
+            let (stored, crc) = self.memory.write_crc(start + at as u64, data);
+            in_flight = std::mem::replace(&mut in_flight, InFlight::none()).and(stored);
+            crc
+        });
         // the one before is durable: its fence was made by who stored it, holding the end
-        let _clean = pmem::fence(self.memory.write(position % LANE_BYTES, &end.bytes));
+        let _clean = pmem::fence(in_flight.and(self.memory.write(start, &end.bytes)));
+        if end.is_half_full(folded) {
+            self.wants_folding.store(true, Ordering::Relaxed);
+        }
         end.position = position + len as u64;
         end.waiting.push_back((position + len as u64, blocks));
         end.blocks += blocks;

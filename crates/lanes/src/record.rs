@@ -1,15 +1,17 @@
 //! Records of a lane.
 //!
 //! ```text
-//! 0   bytes of the record, u32: a multiple of 64      4   CRC-32C of all that follows, u32
-//! 8   number of the request, u64                      16  pieces, u16, and six zeros
+//! 0   bytes of the record, u32: a multiple of 64      4   CRC-32C of the rest of the head, u32
+//! 8   number of the request, u64                      16  pieces, u64
 //! 24  of each piece: +0 offset in the file, u64  +8 generation, u64  +16 bytes, u32
-//!                    +20 slot, u8, and three zeros
-//!     the pieces' bytes, one behind the other, and zeros
+//!                    +20 slot, u32  +24 CRC-32C of its bytes, u32, and four zeros
+//!     zeros up to a multiple of 64: the end of the head
+//!     the bytes of each piece, and zeros up to a multiple of 64
 //! ```
 //!
-//! All little-endian. The checksum begins with what is the connection's alone, and then has the
-//! record's position and its length: a record of another lap, connection or pool is none.
+//! All little-endian. The head's checksum begins with what is the connection's alone, and then has
+//! the record's position and its length: a record of another lap, connection or pool is none. The
+//! bytes of a piece are stored, and summed, in one pass from where the caller has them.
 
 use pool::BLOCK_BYTES;
 use smallvec::SmallVec;
@@ -24,10 +26,13 @@ pub const BYTES_MAX: usize = 32 << 10;
 /// A record begins at a multiple of so many bytes.
 pub(crate) const ALIGN: usize = 64;
 const HEAD: usize = 24;
-const PIECE: usize = 24;
+const PIECE: usize = 32;
 /// The longest record.
-pub(crate) const RECORD_MAX: usize =
-    (HEAD + PIECES_MAX * PIECE + BYTES_MAX).next_multiple_of(ALIGN);
+pub(crate) const RECORD_MAX: usize = head_of(PIECES_MAX) + BYTES_MAX + PIECES_MAX * ALIGN;
+
+const fn head_of(pieces: usize) -> usize {
+    (HEAD + pieces * PIECE).next_multiple_of(ALIGN)
+}
 
 /// Bytes for a place of a file that is leased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +62,8 @@ pub(crate) struct Record<'r> {
 pub(crate) fn len_of(pieces: &[Piece<'_>]) -> Option<usize> {
     let bytes: usize = pieces.iter().map(|piece| piece.data.len()).sum();
     let fits = (1..=PIECES_MAX).contains(&pieces.len()) && bytes <= BYTES_MAX;
-    fits.then(|| (HEAD + pieces.len() * PIECE + bytes).next_multiple_of(ALIGN))
+    let lines = pieces.iter().map(|piece| piece.data.len().next_multiple_of(ALIGN));
+    fits.then(|| head_of(pieces.len()) + lines.sum::<usize>())
 }
 
 /// Blocks that these pieces may need, at most.
@@ -85,27 +91,31 @@ fn seeded(seed: u32, position: u64, len: usize) -> u32 {
     pmem::crc32c(seed, &place)
 }
 
-/// Makes a record for `position`, in `buffer`.
+/// Makes the head of a record for `position`, in `buffer`. `store` stores a piece's bytes, at so
+/// many bytes from the record's beginning, and gives their checksum.
 pub(crate) fn encode(
     buffer: &mut Vec<u8>,
     (seed, position): (u32, u64),
     number: u64,
-    pieces: &[Piece<'_>],
-    len: usize,
+    (pieces, len): (&[Piece<'_>], usize),
+    mut store: impl FnMut(usize, &[u8]) -> u32,
 ) {
     buffer.clear();
     buffer.extend_from_slice(&(len as u32).to_le_bytes());
     buffer.extend_from_slice(&[0; 4]);
     buffer.extend_from_slice(&number.to_le_bytes());
     buffer.extend_from_slice(&(pieces.len() as u64).to_le_bytes());
+    let mut at = head_of(pieces.len());
     for piece in pieces {
+        let crc = store(at, piece.data);
+        at += piece.data.len().next_multiple_of(ALIGN);
         buffer.extend_from_slice(&piece.offset.to_le_bytes());
         buffer.extend_from_slice(&piece.generation.to_le_bytes());
         buffer.extend_from_slice(&(piece.data.len() as u32).to_le_bytes());
         buffer.extend_from_slice(&u32::from(piece.slot).to_le_bytes());
+        buffer.extend_from_slice(&u64::from(crc).to_le_bytes());
     }
-    pieces.iter().for_each(|piece| buffer.extend_from_slice(piece.data));
-    buffer.resize(len, 0);
+    buffer.resize(head_of(pieces.len()), 0);
     let crc = pmem::crc32c(seeded(seed, position, len), &buffer[8..]);
     buffer[4..8].copy_from_slice(&crc.to_le_bytes());
 }
@@ -130,28 +140,45 @@ pub(crate) fn len_said(bytes: &[u8]) -> Option<usize> {
 pub(crate) fn decode(bytes: &[u8], seed: u32, position: u64) -> Option<Record<'_>> {
     let len = len_said(bytes)?;
     let bytes = bytes.get(..len)?;
-    if pmem::crc32c(seeded(seed, position, len), &bytes[8..]) != short(bytes, 4)? {
+    let count = usize::try_from(number(bytes, 16)?).ok().filter(|it| *it <= PIECES_MAX)?;
+    let (head, mut data) = bytes.split_at_checked(head_of(count))?;
+    if pmem::crc32c(seeded(seed, position, len), &head[8..]) != short(head, 4)? {
         return None;
     }
     // whoever stored it may have stored anything
-    let count = usize::try_from(number(bytes, 16)?).ok().filter(|it| *it <= PIECES_MAX)?;
-    let mut data = bytes.get(HEAD + count * PIECE..)?;
     let mut pieces = SmallVec::new();
     for at in (HEAD..).step_by(PIECE).take(count) {
-        let slot = u8::try_from(short(bytes, at + 20)?).ok();
+        let slot = u8::try_from(short(head, at + 20)?).ok();
         let slot = slot.filter(|slot| usize::from(*slot) < SLOTS)?;
-        let (own, rest) = data.split_at_checked(short(bytes, at + 16)? as usize)?;
+        let bytes = short(head, at + 16)? as usize;
+        let (lines, rest) = data.split_at_checked(bytes.checked_next_multiple_of(ALIGN)?)?;
         data = rest;
-        let (offset, generation) = (number(bytes, at)?, number(bytes, at + 8)?);
+        let own = &lines[..bytes];
+        if pmem::crc32c(0, own) != short(head, at + 24)? {
+            return None;
+        }
+        let (offset, generation) = (number(head, at)?, number(head, at + 8)?);
         pieces.push(Piece { slot, generation, offset, data: own });
     }
-    Some(Record { number: number(bytes, 8)?, pieces, len })
+    Some(Record { number: number(head, 8)?, pieces, len })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    /// All bytes of a record.
+    fn whole(place: (u32, u64), number: u64, pieces: &[Piece<'_>]) -> Vec<u8> {
+        let len = len_of(pieces).unwrap();
+        let (mut head, mut bytes) = (Vec::new(), vec![0; len]);
+        encode(&mut head, place, number, (pieces, len), |at, data| {
+            bytes[at..at + data.len()].copy_from_slice(data);
+            pmem::crc32c(0, data)
+        });
+        bytes[..head.len()].copy_from_slice(&head);
+        bytes
+    }
 
     #[test]
     fn a_record_is_read_as_it_was_made_and_nowhere_else() {
@@ -160,14 +187,15 @@ mod tests {
             Piece { slot: 31, generation: 1, offset: 7, data: &[5; 4096] },
         ];
         let len = len_of(&pieces).unwrap();
-        let mut bytes = Vec::new();
-        encode(&mut bytes, (7, 640), 12, &pieces, len);
+        let bytes = whole((7, 640), 12, &pieces);
         assert_eq!(bytes.len(), len);
         let record = decode(&bytes, 7, 640).unwrap();
         assert_eq!((record.number, record.len, &record.pieces[..]), (12, len, &pieces[..]));
         assert_eq!(decode(&bytes, 7, 640 + LANE_BYTES), None, "of another lap");
         assert_eq!(decode(&bytes, 8, 640), None, "of another connection");
-        for at in 0..len {
+        // zeros behind bytes are nobody's
+        let counts = |at: &usize| *at < 128 + 10 || *at >= 192;
+        for at in (0..len).filter(counts) {
             let mut torn = bytes.clone();
             torn[at] ^= 1;
             assert_eq!(decode(&torn, 7, 640), None, "byte {at}");
@@ -188,7 +216,7 @@ mod tests {
         assert_eq!(len_of(&[piece; PIECES_MAX + 1]), None);
         let long = vec![0; BYTES_MAX + 1];
         assert_eq!(len_of(&[Piece { data: &long, ..piece }]), None);
-        assert_eq!(len_of(&[Piece { data: &long[1..], ..piece }; 1]), Some(32832));
+        assert_eq!(len_of(&[Piece { data: &long[1..], ..piece }; 1]), Some(64 + BYTES_MAX));
     }
 
     proptest! {
@@ -204,7 +232,8 @@ mod tests {
             bytes.truncate(len);
             bytes[..4].copy_from_slice(&(len as u32).to_le_bytes());
             bytes[16..24].copy_from_slice(&u64::from(count).to_le_bytes());
-            let crc = pmem::crc32c(seeded(1, 64, len), &bytes[8..]);
+            let head = head_of(usize::from(count).min(PIECES_MAX)).min(len);
+            let crc = pmem::crc32c(seeded(1, 64, len), &bytes[8..head]);
             bytes[4..8].copy_from_slice(&crc.to_le_bytes());
             if let Some(record) = decode(&bytes, 1, 64) {
                 prop_assert!(record.pieces.iter().all(|piece| usize::from(piece.slot) < SLOTS));
