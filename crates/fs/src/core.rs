@@ -384,21 +384,3 @@ impl Core {
         }
     }
 }
-
-impl Core {
-    /// Everything that returned before is durable when this returns.
-    pub fn sync(&self) -> Result<()> {
-        if self.pool.domain() != pmem::Domain::Sync || self.pool.read_only() {
-            return Ok(());
-        }
-        self.pool.check_writable()?;
-        match self.pool.sync_epoch() {
-            // a checkpoint that begins now makes it all durable, too
-            Err(pool::Error::LogFull) => {
-                self.log_pace.brake.waits();
-                self.wait_for_checkpoint()
-            }
-            result => Ok(result?),
-        }
-    }
-}

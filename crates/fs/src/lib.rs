@@ -32,6 +32,7 @@ mod create;
 mod delegate;
 mod dir;
 mod dirty;
+mod durable;
 mod effort;
 mod entries;
 mod error;

@@ -11,8 +11,8 @@
 //! | file | what | who stores |
 //! |---|---|---|
 //! | `*.lane` | records, one behind the other, lap after lap | the process |
-//! | `*.words` | how far the lane is folded, and of each slot the generation that may write | the service; the process loads them |
-//! | `*.leases` | which leases there are, and how far the lane is folded, durably | the service, for itself |
+//! | `*.words` | how far it is folded, and of each slot the generation that may write | the service |
+//! | `*.leases` | the leases, and how far the lane is folded, durably | the service, for itself |
 //!
 //! They outlive both. Whoever opens the pool next folds what they have ([`recover`]).
 #![forbid(unsafe_code)]

@@ -166,12 +166,13 @@ pub(crate) fn decode(bytes: &[u8], seed: u32, position: u64) -> Option<Record<'_
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
     use proptest::prelude::*;
 
     /// All bytes of a record.
     fn whole(place: (u32, u64), number: u64, pieces: &[Piece<'_>]) -> Vec<u8> {
         let len = len_of(pieces).unwrap();
-        let (mut head, mut bytes) = (Vec::new(), vec![0; len]);
+        let (mut head, mut bytes) = (Vec::new(), std::vec![0; len]);
         encode(&mut head, place, number, (pieces, len), |at, data| {
             bytes[at..at + data.len()].copy_from_slice(data);
             pmem::crc32c(0, data)
@@ -214,20 +215,23 @@ mod tests {
         let piece = Piece { slot: 0, generation: 1, offset: 0, data: &[] };
         assert_eq!(len_of(&[]), None);
         assert_eq!(len_of(&[piece; PIECES_MAX + 1]), None);
-        let long = vec![0; BYTES_MAX + 1];
+        let long = std::vec![0; BYTES_MAX + 1];
         assert_eq!(len_of(&[Piece { data: &long, ..piece }]), None);
         assert_eq!(len_of(&[Piece { data: &long[1..], ..piece }; 1]), Some(64 + BYTES_MAX));
     }
 
     proptest! {
         #[test]
-        fn random_bytes_are_no_record_and_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..512)) {
+        fn random_bytes_are_no_record_and_no_panic(bytes in vec(any::<u8>(), 0..512)) {
             prop_assert_eq!(decode(&bytes, 1, 0), None);
         }
 
         /// Whoever makes checksums that fit may say anything.
         #[test]
-        fn whatever_a_hostile_record_says_is_inside(mut bytes in proptest::collection::vec(any::<u8>(), 64..512), count in 0u8..12) {
+        fn whatever_a_hostile_record_says_is_inside(
+            mut bytes in vec(any::<u8>(), 64..512),
+            count in 0u8..12,
+        ) {
             let len = bytes.len() / ALIGN * ALIGN;
             bytes.truncate(len);
             bytes[..4].copy_from_slice(&(len as u32).to_le_bytes());

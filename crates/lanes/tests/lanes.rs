@@ -203,7 +203,7 @@ fn a_hostile_process_reaches_nothing_but_what_it_leases() {
     // random bytes, a lane that is cut short, and one that is longer
     let lane = dir.path().join(format!("lanes/{CONNECTION:032x}.lane"));
     let lane: File = OpenOptions::new().write(true).open(lane).unwrap();
-    let noise: Vec<u8> = (0..LANE_BYTES).map(|at| (at * 2_654_435_761 >> 7) as u8).collect();
+    let noise: Vec<u8> = (0..LANE_BYTES).map(|at| ((at * 2_654_435_761) >> 7) as u8).collect();
     lane.write_all_at(&noise, 0).unwrap();
     both.ledger.fold(&fs).unwrap();
     for len in [100, 0, 2 * LANE_BYTES, LANE_BYTES] {

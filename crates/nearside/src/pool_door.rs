@@ -149,7 +149,7 @@ impl Pool {
         }
     }
 
-    /// With what processes had committed that were attached to a service which did not end in order.
+    /// With what processes had committed that were attached to a service which died.
     fn recovered(dir: &Path, fs: FileSystem, options: &OpenOptions) -> Result<Pool> {
         match lanes::recover(dir, &fs, options.read_only) {
             Ok(_) => Ok(Pool::owned(fs)),

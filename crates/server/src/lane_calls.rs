@@ -64,9 +64,9 @@ impl Call<'_> {
                 let target = Target { handle: file.handle()?.clone(), caller };
                 Ok(match leases.lend(&holder, slot, target, first..=last) {
                     None => Reply::Nothing,
-                    Some(granted) => {
-                        let (first, last) = granted.blocks.into_inner();
-                        Reply::Leased(granted.generation, first, last)
+                    Some((generation, blocks)) => {
+                        let (first, last) = blocks.into_inner();
+                        Reply::Leased(generation, first, last)
                     }
                 })
             }

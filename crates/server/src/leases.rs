@@ -80,15 +80,6 @@ pub struct Leases {
     own: Weak<Leases>,
 }
 
-/// What a process is given.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Granted {
-    /// The lease's generation.
-    pub generation: u64,
-    /// Its blocks.
-    pub blocks: RangeInclusive<u64>,
-}
-
 impl Leases {
     /// Of the pool in `dir`.
     pub fn new(fs: &Arc<FileSystem>, dir: &Path) -> Arc<Leases> {
@@ -126,15 +117,15 @@ impl Leases {
         }
     }
 
-    /// Gives a lease for these blocks, and more around them if nobody else wants those. `None`:
-    /// not now; whoever asks writes through the service.
+    /// Gives a lease for these blocks, and more around them if nobody else wants those: its
+    /// generation, and its blocks. `None`: not now; whoever asks writes through the service.
     pub fn lend(
         &self,
         holder: &Arc<Holder>,
         slot: u8,
         target: Target,
         wanted: RangeInclusive<u64>,
-    ) -> Option<Granted> {
+    ) -> Option<(u64, RangeInclusive<u64>)> {
         let fs = self.fs.upgrade()?;
         let (ino, handle) = (target.handle.ino(), target.handle.clone());
         let wanted = Blocks { ino, blocks: wanted };
@@ -161,7 +152,7 @@ impl Leases {
         fs.await_changes(&handle, blocks.clone());
         let lent = Blocks { ino, blocks: blocks.clone() };
         match ledger.lend(slot, lent, target) {
-            Some(generation) => Some(Granted { generation, blocks }),
+            Some(generation) => Some((generation, blocks)),
             None => {
                 self.leave(&fs, holder, slot, ino);
                 None

@@ -183,8 +183,8 @@ pub enum Request<'a> {
         /// Expected.
         expected: Vec<Piece>,
     },
-    /// A lane: [`Reply::Done`], and what it is made of comes through the socket ([`Said`](crate::Said));
-    /// [`Reply::Nothing`]: there are none here.
+    /// A lane: [`Reply::Done`], and what it is made of comes through the socket
+    /// ([`Said`](crate::Said)); [`Reply::Nothing`]: there are none here.
     Lane {
         /// The connection that the process chose for it, a number drawn at random.
         connection: u128,
