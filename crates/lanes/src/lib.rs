@@ -11,7 +11,7 @@
 //! | file | what | who stores |
 //! |---|---|---|
 //! | `*.lane` | records, one behind the other, lap after lap | the process |
-//! | `*.words` | how far it is folded, and of each slot who may write: its generation | the service |
+//! | `*.words` | how far it is folded, and the generation that each slot may write | the service |
 //! | `*.leases` | the leases, and how far the lane is folded, durably | the service, for itself |
 //!
 //! They outlive both. Whoever opens the pool next folds what they have ([`recover`]).
