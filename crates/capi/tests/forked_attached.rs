@@ -2,27 +2,11 @@
 //! nothing that it can harm.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod common;
+
+use common::in_child;
 use engine::{FormatOptions, LockKind, OpenFlags, Pool, SliceSpec};
 use std::sync::Arc;
-
-/// What a forked child does, which ends well, and within a minute.
-#[track_caller]
-fn in_child(act: impl FnOnce()) {
-    // SAFETY: the child calls what is under test here, and ends.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        // SAFETY: a signal at most; and it ends without any of what its parent has to do.
-        unsafe {
-            libc::alarm(60);
-            let acted = std::panic::catch_unwind(std::panic::AssertUnwindSafe(act));
-            libc::_exit(i32::from(acted.is_err()));
-        }
-    }
-    let mut status = 0;
-    // SAFETY: a child of this process, and room for its status.
-    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "status {status:#x}");
-}
 
 #[test]
 fn a_forked_child_has_no_part_in_its_parents_attachment() {

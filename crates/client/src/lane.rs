@@ -53,8 +53,7 @@ impl OwnLane {
         pool: &str,
         connection: u128,
     ) -> lanes::Result<OwnLane> {
-        let domains = [Domain::Process, Domain::CpuFlush, Domain::CpuCache];
-        let domain = domains.into_iter().find(|it| it.name() == domain);
+        let domain = Domain::named(&domain).filter(|domain| *domain != Domain::Sync);
         let files = <[OwnedFd; 2]>::try_from(files);
         let (Some(domain), Ok([lane, words])) = (domain, files) else {
             return Err(lanes::Error::LessDurable);

@@ -14,7 +14,6 @@ use wire::{Reply, Request};
 use crate::lane::Slot;
 use crate::{Error, Result, Session};
 
-const BLOCK_BYTES: u64 = 4096;
 /// Writes through the service before a lease is asked for, at first and at most.
 const SKIPS: u32 = 1;
 const SKIPS_MAX: u32 = 256;
@@ -53,8 +52,7 @@ pub struct LeasedWrite<'w> {
 
 impl LeasedWrite<'_> {
     fn blocks(&self) -> (u64, u64) {
-        let last = self.offset.saturating_add(self.data.len() as u64).saturating_sub(1);
-        (self.offset / BLOCK_BYTES, last / BLOCK_BYTES)
+        lanes::blocks_of(self.offset, self.data.len()).into_inner()
     }
 }
 
@@ -136,12 +134,11 @@ impl FileLeases {
             // another thread's
             return true;
         }
-        let got = self.ask(session, write);
-        match got {
+        match self.ask(session, write) {
             Some(own) => leases.push(own),
             None => self.wait_longer(),
         }
-        !leases.is_empty() && leases.iter().any(|own| own.covers(write.blocks()))
+        leases.iter().any(|own| own.covers(write.blocks()))
     }
 
     fn ask(&self, session: &Session, write: &LeasedWrite<'_>) -> Option<Own> {

@@ -168,9 +168,7 @@ impl Files {
             let _ = std::fs::remove_file(path_of(&self.directory, self.connection, what));
         }
     }
-}
 
-impl Files {
     /// Nobody will ask what became of a write, or the service knows.
     pub(crate) fn remove(&self) {
         remove(&self.directory, self.connection);

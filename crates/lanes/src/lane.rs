@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 
 use parking_lot::Mutex;
 use pmem::{Domain, InFlight, Mapping};
 use shm::Words;
 
-use crate::record::{blocks_of, encode, len_of, place};
+use crate::record::{encode, len_of, place};
 use crate::{BLOCKS_MAX, Connection, FOLDED, LANE_BYTES, Piece, Result, WORDS, seed, word_of};
 
 /// A process's lane: threads take turns.
@@ -20,8 +20,6 @@ pub struct Lane {
     connection: Connection,
     seed: u32,
     end: Mutex<End>,
-    /// It has become half full.
-    wants_folding: AtomicBool,
 }
 
 /// How far it is written.
@@ -39,11 +37,6 @@ struct End {
 }
 
 impl End {
-    /// Whether it is time to fold, for who does not want to wait for room.
-    fn is_half_full(&self, folded: u64) -> bool {
-        self.blocks > BLOCKS_MAX / 2 || self.position.saturating_sub(folded) > LANE_BYTES / 2
-    }
-
     /// What is folded waits no more.
     fn folded(&mut self, to: u64) {
         while let Some((_, blocks)) = self.waiting.front().filter(|(behind, _)| *behind <= to) {
@@ -83,10 +76,7 @@ impl Lane {
         let words = Words::to_load(words.as_fd(), WORDS)?;
         let (seed, end) = (seed(pool, connection), Mutex::default());
         match memory.len() {
-            LANE_BYTES => {
-                let wants_folding = AtomicBool::new(false);
-                Ok(Lane { memory, words, connection, seed, end, wants_folding })
-            }
+            LANE_BYTES => Ok(Lane { memory, words, connection, seed, end }),
             _ => Err(shm::Error::Foreign.into()),
         }
     }
@@ -100,14 +90,6 @@ impl Lane {
     #[inline]
     pub fn is_open(&self, slot: u8, generation: u64) -> bool {
         self.words.load(word_of(usize::from(slot))) == generation
-    }
-
-    /// Whether the lane has become half full since this was asked last.
-    #[inline]
-    pub fn wants_folding(&self) -> bool {
-        // ordering: a hint
-        self.wants_folding.load(Ordering::Relaxed)
-            && self.wants_folding.swap(false, Ordering::Relaxed)
     }
 
     /// How much of it waits to be folded, bytes.
@@ -125,7 +107,9 @@ impl Lane {
         }
         let mut end = self.end.lock();
         let position = place(end.position, len);
-        let (folded, blocks) = (self.words.load(FOLDED), blocks_of(pieces));
+        let folded = self.words.load(FOLDED);
+        let blocks = pieces.iter().map(|piece| piece.blocks());
+        let blocks: u64 = blocks.map(|blocks| blocks.end() - blocks.start() + 1).sum();
         end.folded(folded);
         if position + len as u64 > folded + LANE_BYTES || end.blocks + blocks > BLOCKS_MAX {
             return Stored::Full;
@@ -141,11 +125,9 @@ impl Lane {
         });
         // the one before is durable: its fence was made by who stored it, holding the end
         let _clean = pmem::fence(in_flight.and(self.memory.write(start, &end.bytes)));
-        if end.is_half_full(folded) {
-            self.wants_folding.store(true, Ordering::Relaxed);
-        }
         end.position = position + len as u64;
-        end.waiting.push_back((position + len as u64, blocks));
+        let behind = end.position;
+        end.waiting.push_back((behind, blocks));
         end.blocks += blocks;
         drop(end);
         // ordering: the record is seen by others before the words are loaded: the service, which

@@ -1,9 +1,9 @@
 //! The service's side of a connection: its leases, and folding its lane.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use fs::{Blocks, Caller, FILE_BYTES_MAX, FileSystem, Handle, Spare, Write};
-use pool::BLOCK_BYTES;
 
 use crate::reader::{self, Part, Place};
 use crate::record::Record;
@@ -64,11 +64,9 @@ impl Ended {
     }
 }
 
-/// A record, copied.
-struct Taken {
-    /// Whether it is to happen, as far as its place says.
-    pieces: Vec<(usize, u64, std::ops::Range<usize>)>,
-}
+/// A record that is to happen: of each piece the slot, the offset in the file, and where its bytes
+/// are in the batch.
+type Taken = Vec<(usize, u64, Range<usize>)>;
 
 /// Records to be folded at once.
 #[derive(Default)]
@@ -264,7 +262,7 @@ impl Ledger {
     ) -> fs::Result<()> {
         let mut writes = Vec::new();
         let mut seen: u64 = 0;
-        for (slot, offset, place) in records.iter().flat_map(|record| &record.pieces) {
+        for (slot, offset, place) in records.iter().flatten() {
             let Some(target) = &self.targets[*slot] else { continue };
             if seen & 1 << slot == 0 {
                 seen |= 1 << slot;
@@ -286,7 +284,7 @@ impl Batch {
             pieces.push((usize::from(piece.slot), piece.offset, from..self.bytes.len()));
         }
         self.number = record.number;
-        self.records.push(Taken { pieces });
+        self.records.push(pieces);
     }
 }
 
@@ -299,14 +297,15 @@ impl State {
     fn covers_piece(&self, piece: &Piece<'_>) -> bool {
         let slot = &self.slots[usize::from(piece.slot)];
         let end = piece.offset.checked_add(piece.data.len() as u64);
-        let Some(end) = end.filter(|end| *end <= FILE_BYTES_MAX) else { return false };
-        let (first, last) = (piece.offset / BLOCK_BYTES, end.saturating_sub(1) / BLOCK_BYTES);
-        let covers = |block: u64| slot.blocks.blocks.contains(&block);
+        if end.is_none_or(|end| end > FILE_BYTES_MAX) {
+            return false;
+        }
+        let (leased, blocks) = (&slot.blocks.blocks, piece.blocks());
         slot.is_leased
             && slot.generation == piece.generation
             && !piece.data.is_empty()
-            && covers(first)
-            && covers(last)
+            && leased.contains(blocks.start())
+            && leased.contains(blocks.end())
     }
 
     /// Whether request `number` under this lease happened, the lane being folded.

@@ -30,7 +30,8 @@ pub use error::{Error, Result};
 pub use files::{Files, Given};
 pub use lane::{Lane, Stored};
 pub use ledger::{Ended, Happened, Ledger, Target};
-pub use record::{BYTES_MAX, PIECES_MAX, Piece};
+pub use pool::BLOCK_BYTES;
+pub use record::{BYTES_MAX, PIECES_MAX, Piece, blocks_of};
 pub use recovery::{Recovered, happened, recover};
 
 /// Leases that a connection can have at a time.

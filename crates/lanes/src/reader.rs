@@ -68,34 +68,34 @@ pub(crate) struct Place {
     pub end: u64,
 }
 
-/// Calls `each` for the whole records from `place` on, until it says that it has enough: with the
+/// Calls `each` for the whole records from `from` on, until it says that it has enough: with the
 /// record, and the position behind it. What it is given may be anything.
 pub(crate) fn read(
     lane: &File,
     seed: u32,
-    mut place_now: Place,
+    from: Place,
     part: &mut Part,
     each: &mut dyn FnMut(&Record<'_>, u64) -> bool,
 ) -> Result<()> {
-    part.read(lane, place_now.position, FIRST)?;
+    part.read(lane, from.position, FIRST)?;
+    let (mut position, mut at) = (from.position, from.position);
     loop {
-        let mut position = place_now.position;
-        if part.record(seed, position).is_none() && !part.would_hold(position) {
-            part.read(lane, position, MORE)?;
+        if !part.would_hold(at) {
+            part.read(lane, at, MORE)?;
         }
-        if part.record(seed, position).is_none() && !position.is_multiple_of(LANE_BYTES) {
+        let Some(record) = part.record(seed, at) else {
             // it may not have fitted in before the lap's end
-            position = position.next_multiple_of(LANE_BYTES);
-            part.read(lane, position, MORE)?;
-        }
-        let Some(record) = part.record(seed, position) else { return Ok(()) };
-        let behind = position + record.len as u64;
-        if place(place_now.position, record.len) != position || behind > place_now.end {
+            let next = position.next_multiple_of(LANE_BYTES);
+            if next == at {
+                return Ok(());
+            }
+            at = next;
+            continue;
+        };
+        let behind = at + record.len as u64;
+        if place(position, record.len) != at || behind > from.end || !each(&record, behind) {
             return Ok(());
         }
-        if !each(&record, behind) {
-            return Ok(());
-        }
-        place_now.position = behind;
+        (position, at) = (behind, behind);
     }
 }

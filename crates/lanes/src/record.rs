@@ -13,6 +13,8 @@
 //! the record's position and its length: a record of another lap, connection or pool is none. The
 //! bytes of a piece are stored, and summed, in one pass from where the caller has them.
 
+use std::ops::RangeInclusive;
+
 use pool::BLOCK_BYTES;
 use smallvec::SmallVec;
 
@@ -66,13 +68,17 @@ pub(crate) fn len_of(pieces: &[Piece<'_>]) -> Option<usize> {
     fits.then(|| head_of(pieces.len()) + lines.sum::<usize>())
 }
 
-/// Blocks that these pieces may need, at most.
-pub(crate) fn blocks_of(pieces: &[Piece<'_>]) -> u64 {
-    let blocks = |piece: &Piece<'_>| {
-        let end = piece.offset.saturating_add(piece.data.len() as u64);
-        end.div_ceil(BLOCK_BYTES).saturating_sub(piece.offset / BLOCK_BYTES)
-    };
-    pieces.iter().map(blocks).sum()
+/// The blocks of a file that `len` bytes from `offset` on lie in.
+pub fn blocks_of(offset: u64, len: usize) -> RangeInclusive<u64> {
+    let last = offset.saturating_add(len as u64).saturating_sub(1).max(offset);
+    offset / BLOCK_BYTES..=last / BLOCK_BYTES
+}
+
+impl Piece<'_> {
+    /// The blocks that its bytes lie in.
+    pub(crate) fn blocks(&self) -> RangeInclusive<u64> {
+        blocks_of(self.offset, self.data.len())
+    }
 }
 
 /// Where a record of `len` bytes goes whose lane has come to `position`: there, or at the beginning
@@ -120,7 +126,8 @@ pub(crate) fn encode(
     buffer[4..8].copy_from_slice(&crc.to_le_bytes());
 }
 
-fn number(bytes: &[u8], at: usize) -> Option<u64> {
+/// The number at `at`, if the bytes go so far.
+pub(crate) fn number(bytes: &[u8], at: usize) -> Option<u64> {
     let bytes: [u8; 8] = bytes.get(at..at + 8)?.try_into().ok()?;
     Some(u64::from_le_bytes(bytes))
 }

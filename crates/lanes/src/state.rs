@@ -14,6 +14,7 @@
 use fs::{Blocks, Ino};
 use pmem::{Mapping, fence};
 
+use crate::record::number;
 use crate::{Connection, Error, Result, SLOTS};
 
 const MAGIC: [u8; 8] = *b"NSLEASE1";
@@ -111,10 +112,7 @@ impl State {
         if body[..8] != MAGIC || crc != checksum(pool, body).to_le_bytes() {
             return None;
         }
-        let word = |at: usize| {
-            let bytes = body.get(at..at + 8)?.try_into().ok()?;
-            Some(u64::from_le_bytes(bytes))
-        };
+        let word = |at| number(body, at);
         let mut slots = Vec::with_capacity(SLOTS);
         for at in (HEAD..CRC_AT).step_by(SLOT) {
             slots.push(Slot {
@@ -125,8 +123,8 @@ impl State {
             });
         }
         let connection = u128::from(word(16)?) | u128::from(word(24)?) << 64;
-        let (folded, number) = (word(32)?, word(40)?);
-        Some(State { serial: word(8)?, connection, folded, number, slots })
+        let (serial, folded) = (word(8)?, word(32)?);
+        Some(State { serial, connection, folded, number: word(40)?, slots })
     }
 }
 

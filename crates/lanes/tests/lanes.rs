@@ -12,11 +12,14 @@ use pool::{FormatOptions, OpenOptions as PoolOptions, SliceSpec};
 
 const CONNECTION: u128 = 0xfeed << 64 | 7;
 
-fn format(dir: &Path) {
+fn scratch() -> (tempfile::TempDir, FileSystem) {
+    let dir = tempfile::tempdir().unwrap();
     let slices = vec![SliceSpec::default()];
     let options =
         FormatOptions { slices, slice_bytes: 32 << 20, process: true, ..FormatOptions::default() };
-    fs::format(dir, &options).unwrap();
+    fs::format(dir.path(), &options).unwrap();
+    let fs = open(dir.path());
+    (dir, fs)
 }
 
 fn open(dir: &Path) -> FileSystem {
@@ -71,9 +74,7 @@ fn piece(slot: u8, generation: u64, offset: u64, data: &[u8]) -> Piece<'_> {
 
 #[test]
 fn what_is_committed_is_in_the_file_when_it_is_folded() {
-    let dir = tempfile::tempdir().unwrap();
-    format(dir.path());
-    let fs = open(dir.path());
+    let (dir, fs) = scratch();
     let (one, two) = (make(&fs, "one"), make(&fs, "two"));
     let mut both = connect(dir.path(), &fs);
     let (first, second) = (both.lend(0, &one, 0..=u64::MAX), both.lend(1, &two, 1..=1));
@@ -99,9 +100,7 @@ fn what_is_committed_is_in_the_file_when_it_is_folded() {
 /// Lap after lap, with records of all lengths: everything arrives, in its order.
 #[test]
 fn a_lane_is_used_again_and_again() {
-    let dir = tempfile::tempdir().unwrap();
-    format(dir.path());
-    let fs = open(dir.path());
+    let (dir, fs) = scratch();
     let file = make(&fs, "file");
     let mut both = connect(dir.path(), &fs);
     let generation = both.lend(4, &file, 0..=u64::MAX);
@@ -137,9 +136,7 @@ fn a_lane_is_used_again_and_again() {
 /// others wrote after a lease ended overwritten.
 #[test]
 fn the_next_service_folds_what_was_left() {
-    let dir = tempfile::tempdir().unwrap();
-    format(dir.path());
-    let fs = open(dir.path());
+    let (dir, fs) = scratch();
     let (kept, freed) = (make(&fs, "kept"), make(&fs, "freed"));
     let mut both = connect(dir.path(), &fs);
     let (first, second) = (both.lend(0, &kept, 0..=9), both.lend(1, &freed, 0..=9));
@@ -177,9 +174,7 @@ fn the_next_service_folds_what_was_left() {
 /// Whatever a process stores into its lane, it gets no further than its leases.
 #[test]
 fn a_hostile_process_reaches_nothing_but_what_it_leases() {
-    let dir = tempfile::tempdir().unwrap();
-    format(dir.path());
-    let fs = open(dir.path());
+    let (dir, fs) = scratch();
     let (own, others) = (make(&fs, "own"), make(&fs, "others"));
     fs.write(&others, 0, &[7; 8192]).unwrap();
     fs.write(&own, 0, &[1; 8192]).unwrap();
@@ -216,9 +211,7 @@ fn a_hostile_process_reaches_nothing_but_what_it_leases() {
 /// A request happens once, whatever is done to its record.
 #[test]
 fn a_record_that_is_stored_again_does_not_happen_again() {
-    let dir = tempfile::tempdir().unwrap();
-    format(dir.path());
-    let fs = open(dir.path());
+    let (dir, fs) = scratch();
     let file = make(&fs, "file");
     let mut both = connect(dir.path(), &fs);
     let generation = both.lend(0, &file, 0..=0);
@@ -234,9 +227,7 @@ fn a_record_that_is_stored_again_does_not_happen_again() {
 /// What was committed finds room in a full pool.
 #[test]
 fn a_full_pool_has_room_for_what_was_committed() {
-    let dir = tempfile::tempdir().unwrap();
-    format(dir.path());
-    let fs = open(dir.path());
+    let (dir, fs) = scratch();
     let (file, filler) = (make(&fs, "file"), make(&fs, "filler"));
     let mut both = connect(dir.path(), &fs);
     let generation = both.lend(0, &file, 0..=u64::MAX);

@@ -27,6 +27,12 @@ impl Domain {
         }
     }
 
+    /// The domain of this name.
+    pub fn named(name: &str) -> Option<Domain> {
+        let all = [Domain::Process, Domain::Sync, Domain::CpuFlush, Domain::CpuCache];
+        all.into_iter().find(|domain| domain.name() == name)
+    }
+
     /// Whether stores have to be flushed from the CPU's caches.
     ///
     /// Not in `sync` (the page cache is coherent memory, fsync reads it) nor in `cpu-cache`.

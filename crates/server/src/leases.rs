@@ -4,8 +4,9 @@
 //! folded, or it never happens, and he is told which when he asks (docs/SHARING.md). So nobody
 //! waits for a process that is stopped, and to recall a lease takes as long as to fold a lane.
 //!
-//! Locks, in this order: a ledger, the table. Nothing of the file system's is called while the
-//! table is locked, nor by who has the range of a file.
+//! Locks, in this order: a ledger, the table. While the table is locked the file system is told
+//! whether something of a file is leased, and not called otherwise; nor does it call what takes
+//! more than the table from where it has the range of a file.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
@@ -17,14 +18,13 @@ use std::time::{Duration, Instant};
 use fs::{Blocks, FileSystem, Handle, Ino, Lender, Recalled};
 use lanes::{Connection, Ended, Files, Given, Happened, Ledger, Target};
 use parking_lot::Mutex;
+use pmem::Domain;
 
 /// A lease is given nobody else before it was held for so long: two who write by turns would do
 /// nothing but hand it over.
 const HELD_MIN: Duration = Duration::from_millis(2);
 /// A file in which a lease was in somebody's way within this time is leased in small parts.
 const CALM: Duration = Duration::from_millis(100);
-/// Bytes of a block.
-const BLOCK_BYTES: u64 = 4096;
 /// Blocks of a part: 64 KiB.
 const PART_BLOCKS: u64 = 16;
 /// Lanes of a service, at most: each takes 1 MiB in the pool's directory.
@@ -43,10 +43,17 @@ pub struct Holder {
 
 #[derive(Debug)]
 struct Lease {
-    blocks: RangeInclusive<u64>,
+    blocks: Blocks,
     holder: Arc<Holder>,
     slot: u8,
     since: Instant,
+}
+
+impl Lease {
+    /// Whether it is the one of that slot.
+    fn is_of(&self, holder: &Arc<Holder>, slot: u8) -> bool {
+        self.slot == slot && Arc::ptr_eq(&self.holder, holder)
+    }
 }
 
 /// What is leased of a file.
@@ -66,6 +73,18 @@ struct Table {
     lanes: usize,
     /// Connections that have ended, the latest last.
     ended: VecDeque<(Connection, Ended)>,
+}
+
+impl Table {
+    /// What is leased of a file.
+    fn leases_of(&self, ino: Ino) -> &[Lease] {
+        self.files.get(&ino).map_or(&[], |lent| &lent.leases)
+    }
+
+    /// The leases that are in the way of who wants these blocks.
+    fn met(&self, blocks: &Blocks) -> impl Iterator<Item = &Lease> {
+        self.leases_of(blocks.ino).iter().filter(|lease| lease.blocks.meet(blocks))
+    }
 }
 
 /// The leases of a service.
@@ -96,9 +115,12 @@ impl Leases {
     pub fn connect(&self, connection: Connection) -> Option<(Arc<Holder>, Given)> {
         let fs = self.fs.upgrade()?;
         let info = fs.info();
-        let domain = DOMAINS.into_iter().find(|domain| domain.name() == info.domain)?;
+        let domain = Domain::named(info.domain)?;
+        if domain == Domain::Sync || fs.statfs().blocks_free < ROOM_BLOCKS {
+            return None;
+        }
         let mut table = self.table.lock();
-        if table.lanes >= LANES_MAX || fs.statfs().blocks_free < ROOM_BLOCKS {
+        if table.lanes >= LANES_MAX {
             return None;
         }
         table.lanes += 1;
@@ -129,7 +151,7 @@ impl Leases {
         let fs = self.fs.upgrade()?;
         let (ino, handle) = (target.handle.ino(), target.handle.clone());
         let wanted = Blocks { ino, blocks: wanted };
-        let is_inside = *wanted.blocks.end() <= fs::FILE_BYTES_MAX / BLOCK_BYTES;
+        let is_inside = *wanted.blocks.end() <= fs::FILE_BYTES_MAX / lanes::BLOCK_BYTES;
         if fs.is_mapped(&handle) || wanted.blocks.is_empty() || !is_inside {
             return None;
         }
@@ -149,10 +171,9 @@ impl Leases {
             return None;
         }
         // those who looked before it was said have ended when this returns
-        fs.await_changes(&handle, blocks.clone());
-        let lent = Blocks { ino, blocks: blocks.clone() };
-        match ledger.lend(slot, lent, target) {
-            Some(generation) => Some((generation, blocks)),
+        fs.await_changes(&handle, blocks.blocks.clone());
+        match ledger.lend(slot, blocks.clone(), target) {
+            Some(generation) => Some((generation, blocks.blocks)),
             None => {
                 self.leave(&fs, holder, slot, ino);
                 None
@@ -167,7 +188,7 @@ impl Leases {
         slot: u8,
         handle: &Arc<Handle>,
         (wanted, closed): (&Blocks, &Closed),
-    ) -> Option<RangeInclusive<u64>> {
+    ) -> Option<Blocks> {
         let mut table = self.table.lock();
         let is_disputed =
             table.disputed.get(&wanted.ino).is_some_and(|since| since.elapsed() < CALM);
@@ -180,21 +201,21 @@ impl Leases {
             .closed
             .iter()
             .filter(|(number, it)| *number != closed.number && it.ino == wanted.ino);
-        let others = others.map(|(_, it)| it.blocks.clone());
-        let leased = table.files.get(&wanted.ino).into_iter().flat_map(|lent| &lent.leases);
-        for other in others.chain(leased.map(|lease| lease.blocks.clone())) {
-            if *other.end() < first {
-                most.0 = most.0.max(other.end() + 1);
-            } else if *other.start() > last {
-                most.1 = most.1.min(other.start() - 1);
+        let others = others.map(|(_, it)| it);
+        for other in others.chain(table.leases_of(wanted.ino).iter().map(|lease| &lease.blocks)) {
+            if *other.blocks.end() < first {
+                most.0 = most.0.max(other.blocks.end() + 1);
+            } else if *other.blocks.start() > last {
+                most.1 = most.1.min(other.blocks.start() - 1);
             } else {
                 return None;
             }
         }
         let lent = table.files.entry(wanted.ino);
         let lent = lent.or_insert_with(|| Lent { handle: handle.clone(), leases: Vec::new() });
-        let (blocks, holder) = (most.0..=most.1, holder.clone());
-        lent.leases.push(Lease { blocks: blocks.clone(), holder, slot, since: Instant::now() });
+        let blocks = Blocks { ino: wanted.ino, blocks: most.0..=most.1 };
+        let (holder, since) = (holder.clone(), Instant::now());
+        lent.leases.push(Lease { blocks: blocks.clone(), holder, slot, since });
         Some(blocks)
     }
 
@@ -202,7 +223,7 @@ impl Leases {
     fn leave(&self, fs: &FileSystem, holder: &Arc<Holder>, slot: u8, ino: Ino) {
         let mut table = self.table.lock();
         let Some(lent) = table.files.get_mut(&ino) else { return };
-        lent.leases.retain(|it| it.slot != slot || !Arc::ptr_eq(&it.holder, holder));
+        lent.leases.retain(|it| !it.is_of(holder, slot));
         if lent.leases.is_empty() {
             fs.set_leased(&lent.handle, false);
             let gone = table.files.remove(&ino);
@@ -216,10 +237,9 @@ impl Leases {
     /// given just now, or somebody else wants them.
     fn try_close(&self, blocks: &Blocks) -> Option<Closed> {
         let mut table = self.table.lock();
-        let mut leases = table.files.get(&blocks.ino).into_iter().flat_map(|it| &it.leases);
-        let is_new =
-            |lease: &Lease| meet(&lease.blocks, &blocks.blocks) && lease.since.elapsed() < HELD_MIN;
-        if leases.any(is_new) || table.closed.iter().any(|(_, closed)| closed.meet(blocks)) {
+        let is_new = |lease: &Lease| lease.since.elapsed() < HELD_MIN;
+        let is_closed = || table.closed.iter().any(|(_, closed)| closed.meet(blocks));
+        if table.met(blocks).any(is_new) || is_closed() {
             return None;
         }
         Some(self.close(&mut table, blocks))
@@ -236,12 +256,8 @@ impl Leases {
     fn end_leases(&self, fs: &FileSystem, blocks: &Blocks) {
         loop {
             let mut table = self.table.lock();
-            let leases = table.files.get(&blocks.ino).into_iter().flat_map(|lent| &lent.leases);
-            let mut met = leases.filter(|lease| meet(&lease.blocks, &blocks.blocks));
-            let Some((holder, slot)) = met.next().map(|it| (it.holder.clone(), it.slot)) else {
-                return;
-            };
-            drop(met);
+            let met = table.met(blocks).next().map(|it| (it.holder.clone(), it.slot));
+            let Some((holder, slot)) = met else { return };
             table.disputed.retain(|_, since| since.elapsed() < CALM);
             table.disputed.insert(blocks.ino, Instant::now());
             drop(table);
@@ -252,10 +268,8 @@ impl Leases {
     /// Ends one lease, of this file; the slot may have another one by now.
     fn end_lease(&self, fs: &FileSystem, holder: &Arc<Holder>, slot: u8, ino: Ino) {
         let mut ledger = holder.ledger.lock();
-        let is_there = self.table.lock().files.get(&ino).is_some_and(|lent| {
-            lent.leases.iter().any(|it| it.slot == slot && Arc::ptr_eq(&it.holder, holder))
-        });
-        if !is_there {
+        let is_it = |it: &Lease| it.is_of(holder, slot);
+        if !self.table.lock().leases_of(ino).iter().any(is_it) {
             return;
         }
         // what could not be folded is said in the log
@@ -269,10 +283,12 @@ impl Leases {
     /// The process gives a lease back.
     pub fn give_back(&self, holder: &Arc<Holder>, slot: u8) {
         let Some(fs) = self.fs.upgrade() else { return };
-        let ino = self.table.lock().files.iter().find_map(|(ino, lent)| {
-            let is_it = |it: &Lease| it.slot == slot && Arc::ptr_eq(&it.holder, holder);
-            lent.leases.iter().any(is_it).then_some(*ino)
-        });
+        let is_it = |it: &&Lease| it.is_of(holder, slot);
+        let found = |table: &Table| {
+            let mut leases = table.files.values().flat_map(|lent| &lent.leases);
+            leases.find(is_it).map(|lease| lease.blocks.ino)
+        };
+        let ino = found(&self.table.lock());
         if let Some(ino) = ino {
             self.end_lease(&fs, holder, slot, ino);
         }
@@ -339,32 +355,20 @@ impl Leases {
     }
 }
 
-/// The domains in which lanes are as durable as the pool.
-const DOMAINS: [pmem::Domain; 3] =
-    [pmem::Domain::Process, pmem::Domain::CpuFlush, pmem::Domain::CpuCache];
-
-fn meet(one: &RangeInclusive<u64>, other: &RangeInclusive<u64>) -> bool {
-    one.start() <= other.end() && other.start() <= one.end()
-}
-
 impl Lender for Leases {
     fn settle(&self, ino: Ino) {
         let Some(fs) = self.fs.upgrade() else { return };
         let mut holders: Vec<Arc<Holder>> = Vec::new();
-        if let Some(lent) = self.table.lock().files.get(&ino) {
-            for lease in &lent.leases {
-                if !holders.iter().any(|it| Arc::ptr_eq(it, &lease.holder)) {
-                    holders.push(lease.holder.clone());
-                }
+        for lease in self.table.lock().leases_of(ino) {
+            if !holders.iter().any(|it| Arc::ptr_eq(it, &lease.holder)) {
+                holders.push(lease.holder.clone());
             }
         }
         holders.iter().for_each(|holder| self.fold_lane(&fs, holder, false));
     }
 
     fn lends(&self, blocks: &Blocks) -> bool {
-        let table = self.table.lock();
-        let mut leases = table.files.get(&blocks.ino).into_iter().flat_map(|lent| &lent.leases);
-        leases.any(|lease| meet(&lease.blocks, &blocks.blocks))
+        self.table.lock().met(blocks).next().is_some()
     }
 
     fn recall(&self, blocks: &Blocks) -> Box<dyn Recalled> {

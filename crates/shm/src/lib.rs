@@ -18,6 +18,7 @@
 
 mod area;
 mod error;
+mod mapped;
 mod mapping;
 mod peer;
 mod shared;

@@ -9,31 +9,21 @@
 //! Its size is settled by seals, so that no load is a SIGBUS; memory without them is refused.
 
 use std::os::fd::BorrowedFd;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{Advice, ProtFlags};
 use rustix::thread::futex::{self, Flags, Timespec};
 
+use crate::mapped::Mapped;
 use crate::mapping::{io, is_sealed};
 use crate::{Error, Result};
 
 /// Memory shared with another process, mapped here, to load from and to store to.
 #[derive(Debug)]
 pub struct Shared {
-    start: NonNull<u8>,
-    bytes: usize,
-    /// Who mapped it: a forked child has it not.
-    pid: u32,
+    memory: Mapped,
 }
-
-// SAFETY: the mapping is memory like any other; no part of it belongs to a thread. No reference to
-// its bytes is ever made but to atomic words.
-unsafe impl Send for Shared {}
-// SAFETY: as above.
-unsafe impl Sync for Shared {}
 
 impl Shared {
     /// Maps memory that [`create`](crate::create) made, here or in another process, next to whoever
@@ -42,23 +32,12 @@ impl Shared {
         is_sealed(memory)?;
         let bytes = rustix::fs::fstat(memory).map_err(io("fstat"))?.st_size;
         let bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes > 0).ok_or(Error::Foreign)?;
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        let place = std::ptr::null_mut();
-        // SAFETY: the kernel chooses the place, so no mapping of this process is replaced.
-        let start = unsafe { rustix::mm::mmap(place, bytes, access, MapFlags::SHARED, memory, 0) };
-        let start = start.map_err(io("mmap"))?;
-        let start = NonNull::new(start.cast()).ok_or(Error::io("mmap", Errno::FAULT))?;
-        let shared = Shared { start, bytes, pid: std::process::id() };
-        // SAFETY: the range is that of the mapping made just now.
-        let advised =
-            unsafe { rustix::mm::madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontFork) };
-        advised.map_err(io("MADV_DONTFORK"))?;
-        Ok(shared)
+        Ok(Shared { memory: Mapped::new(memory, bytes, ProtFlags::READ | ProtFlags::WRITE)? })
     }
 
     /// Its length, bytes.
     pub fn len(&self) -> usize {
-        self.bytes
+        self.memory.bytes()
     }
 
     /// Never: it has at least one byte.
@@ -67,7 +46,7 @@ impl Shared {
     }
 
     fn check(&self, at: usize, len: usize) {
-        let end = at.checked_add(len).filter(|end| *end <= self.bytes);
+        let end = at.checked_add(len).filter(|end| *end <= self.memory.bytes());
         assert!(end.is_some(), "inside of the shared memory");
     }
 
@@ -81,7 +60,7 @@ impl Shared {
         assert!(at.is_multiple_of(size_of::<u32>()), "a word lies at a multiple of its size");
         // SAFETY: the word is inside the mapping, which lives as long as `self`, and aligned, as
         // the mapping begins with a page. Atomic words may change at any time.
-        unsafe { AtomicU32::from_ptr(self.start.as_ptr().add(at).cast()) }
+        unsafe { AtomicU32::from_ptr(self.memory.start().as_ptr().add(at).cast()) }
     }
 
     /// Copies bytes into it.
@@ -94,7 +73,7 @@ impl Shared {
         // SAFETY: the bytes are inside the mapping, and no reference to them exists; `data` is not
         // in it. What the other side makes of them meanwhile is its own matter.
         unsafe {
-            let to = self.start.as_ptr().add(at);
+            let to = self.memory.start().as_ptr().add(at);
             std::ptr::copy_nonoverlapping(data.as_ptr(), to, data.len());
         }
     }
@@ -108,7 +87,7 @@ impl Shared {
         self.check(at, buffer.len());
         // SAFETY: as in `store`; whatever is copied is initialised bytes.
         unsafe {
-            let from = self.start.as_ptr().add(at);
+            let from = self.memory.start().as_ptr().add(at);
             std::ptr::copy_nonoverlapping(from, buffer.as_mut_ptr(), buffer.len());
         }
     }
@@ -118,23 +97,10 @@ impl Shared {
         self.check(at, len);
         // SAFETY: the range is inside the mapping, and no reference to its bytes exists.
         let done = unsafe {
-            let start = self.start.as_ptr().add(at).cast();
+            let start = self.memory.start().as_ptr().add(at).cast();
             rustix::mm::madvise(start, len, Advice::LinuxRemove)
         };
         done.map_err(io("MADV_REMOVE"))
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        if self.pid != std::process::id() {
-            return;
-        }
-        // SAFETY: `start` and `bytes` are those of one mmap call of this process, and nobody
-        // refers into it: words borrow `self`.
-        if let Err(error) = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) } {
-            debug_assert!(false, "munmap: {error}");
-        }
     }
 }
 

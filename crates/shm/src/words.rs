@@ -4,30 +4,20 @@
 //! lets nobody open it anew for writing but who could write everything else of that user's.
 
 use std::os::fd::BorrowedFd;
-use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::ProtFlags;
 
+use crate::mapped::Mapped;
 use crate::mapping::io;
 use crate::{Error, Result};
 
 /// Words of 8 bytes at the beginning of a file, mapped.
 #[derive(Debug)]
 pub struct Words {
-    start: NonNull<u8>,
-    bytes: usize,
+    memory: Mapped,
     is_writable: bool,
-    /// Who mapped it: a forked child has it not.
-    pid: u32,
 }
-
-// SAFETY: the mapping is memory like any other; no part of it belongs to a thread. No reference to
-// its bytes is ever made but to atomic words.
-unsafe impl Send for Words {}
-// SAFETY: as above.
-unsafe impl Sync for Words {}
 
 impl Words {
     /// Maps the words to load them. Whoever made the file must not make it shorter.
@@ -47,25 +37,16 @@ impl Words {
             return Err(Error::Foreign);
         }
         let store = if is_writable { ProtFlags::WRITE } else { ProtFlags::empty() };
-        let (place, access) = (std::ptr::null_mut(), ProtFlags::READ | store);
-        // SAFETY: the kernel chooses the place, so no mapping of this process is replaced.
-        let start = unsafe { rustix::mm::mmap(place, bytes, access, MapFlags::SHARED, file, 0) };
-        let start = NonNull::new(start.map_err(io("mmap"))?.cast::<u8>());
-        let start = start.ok_or(Error::io("mmap", Errno::FAULT))?;
-        let words = Words { start, bytes, is_writable, pid: std::process::id() };
-        // SAFETY: the range is that of the mapping made just now.
-        let advised =
-            unsafe { rustix::mm::madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontFork) };
-        advised.map_err(io("MADV_DONTFORK"))?;
-        Ok(words)
+        let memory = Mapped::new(file, bytes, ProtFlags::READ | store)?;
+        Ok(Words { memory, is_writable })
     }
 
     #[inline]
     fn word(&self, index: usize) -> &AtomicU64 {
-        assert!(index < self.bytes / size_of::<u64>(), "inside of the words");
+        assert!(index < self.memory.bytes() / size_of::<u64>(), "inside of the words");
         // SAFETY: the word is inside the mapping, which lives as long as `self`, and aligned, as
         // the mapping begins with a page. Where it cannot be stored to, nobody does: see `store`.
-        unsafe { AtomicU64::from_ptr(self.start.as_ptr().cast::<u64>().add(index)) }
+        unsafe { AtomicU64::from_ptr(self.memory.start().as_ptr().cast::<u64>().add(index)) }
     }
 
     /// Loads a word; what its storer stored before it is seen.
@@ -87,19 +68,6 @@ impl Words {
         self.word(index).store(value, Ordering::Release);
         // ordering: and no load that follows is made before it
         fence(Ordering::SeqCst);
-    }
-}
-
-impl Drop for Words {
-    fn drop(&mut self) {
-        if self.pid != std::process::id() {
-            return;
-        }
-        // SAFETY: `start` and `bytes` are those of one mmap call of this process, and nobody
-        // refers into it: words borrow `self`.
-        if let Err(error) = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.bytes) } {
-            debug_assert!(false, "munmap: {error}");
-        }
     }
 }
 

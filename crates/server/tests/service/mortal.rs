@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nearside::files::TakeOver;
-use nearside::{FormatOptions, OpenOptions, Pool, SliceSpec};
+use nearside::{OpenOptions, Pool};
 use server::{ATTACHED_NAME, Door, Options, Service};
 
 use crate::child::{self, Running};
+use crate::served::formatted;
 
 /// Where the grace of a service is told, milliseconds.
 const GRACE: &str = "NEARSIDE_TEST_GRACE";
@@ -48,20 +49,7 @@ pub fn serve_if_told() {
 impl Mortal {
     /// For the test of this name, which calls [`serve_if_told`] first.
     pub fn new(name: &'static str) -> Mortal {
-        let root = tempfile::tempdir().unwrap();
-        let dir = root.path().join("pool");
-        let format = FormatOptions {
-            slices: vec![SliceSpec::default()],
-            slice_bytes: 64 << 20,
-            process: true,
-            ..FormatOptions::default()
-        };
-        Pool::format(&dir, &format).unwrap();
-        // others than its owner are to come through
-        let mode = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
-        for dir in [root.path(), &dir] {
-            std::fs::set_permissions(dir, mode(0o711)).unwrap();
-        }
+        let (root, dir) = formatted("pool");
         let mut mortal = Mortal { dir, service: None, name, _root: root };
         mortal.start(None);
         mortal

@@ -25,24 +25,11 @@ impl Served {
 
     /// In a directory of this name, with a socket of this mode.
     pub fn with(name: &str, mode: u32, options: &Options) -> Served {
-        let root = tempfile::tempdir().unwrap();
-        let dir = root.path().join(name);
-        let format = FormatOptions {
-            slices: vec![SliceSpec::default()],
-            slice_bytes: 64 << 20,
-            process: true,
-            ..FormatOptions::default()
-        };
-        Pool::format(&dir, &format).unwrap();
+        let (root, dir) = formatted(name);
         let owned = Arc::new(Pool::open(&dir).unwrap());
         let door = Door::open(&socket(&dir), mode).unwrap();
         let options = Options { lanes: Some(dir.clone()), ..options.clone() };
         let service = Service::start(owned.clone(), door, &options).unwrap();
-        // others than its owner are to come through
-        let mode = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
-        for dir in [root.path(), &dir] {
-            std::fs::set_permissions(dir, mode(0o711)).unwrap();
-        }
         Served { service, owned, dir, _root: root }
     }
 
@@ -70,6 +57,25 @@ impl Served {
         let report = nearside::check(&dir).unwrap();
         assert!(report.findings.is_empty(), "{:?}", report.findings);
     }
+}
+
+/// An empty pool in a directory of this name, and the directory above; others than its owner may go
+/// through both.
+pub fn formatted(name: &str) -> (tempfile::TempDir, PathBuf) {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join(name);
+    let format = FormatOptions {
+        slices: vec![SliceSpec::default()],
+        slice_bytes: 64 << 20,
+        process: true,
+        ..FormatOptions::default()
+    };
+    Pool::format(&dir, &format).unwrap();
+    let mode = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
+    for dir in [root.path(), &dir] {
+        std::fs::set_permissions(dir, mode(0o711)).unwrap();
+    }
+    (root, dir)
 }
 
 fn socket(dir: &Path) -> PathBuf {
