@@ -5,9 +5,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lanes::{Lane, SLOTS};
+use lanes::{Lane, Piece, SLOTS, Stored};
 use parking_lot::{Condvar, Mutex};
 use pmem::Domain;
+
+use crate::folder::Wakes;
 
 /// How long a lane that was promised is waited for.
 const ARRIVES: Duration = Duration::from_secs(1);
@@ -42,6 +44,7 @@ pub struct OwnLane {
     pub lane: Lane,
     /// A bit for each slot that is in use.
     used: Mutex<u32>,
+    folder: Wakes,
 }
 
 const _: () = assert!(SLOTS == u32::BITS as usize);
@@ -52,6 +55,7 @@ impl OwnLane {
         (domain, files): (String, Vec<OwnedFd>),
         pool: &str,
         connection: u128,
+        folder: Wakes,
     ) -> lanes::Result<OwnLane> {
         let domain = Domain::named(&domain).filter(|domain| *domain != Domain::Sync);
         let files = <[OwnedFd; 2]>::try_from(files);
@@ -59,7 +63,16 @@ impl OwnLane {
             return Err(lanes::Error::LessDurable);
         };
         let lane = Lane::new((File::from(lane), File::from(words)), domain, pool, connection)?;
-        Ok(OwnLane { lane, used: Mutex::new(0) })
+        Ok(OwnLane { lane, used: Mutex::new(0), folder })
+    }
+
+    /// Makes writes in one step ([`Lane::commit`]), and has the lane folded in time.
+    pub fn commit(&self, pieces: &[Piece<'_>]) -> Stored {
+        let stored = self.lane.commit(pieces);
+        if self.lane.is_half_full() {
+            self.folder.wake();
+        }
+        stored
     }
 
     /// A slot that nobody uses.

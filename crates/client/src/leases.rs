@@ -93,7 +93,7 @@ impl FileLeases {
         };
         let (slot, generation) = (own.slot.number, own.generation);
         let piece = Piece { slot, generation, offset: write.offset, data: write.data };
-        let lane = &own.slot.lane.lane;
+        let lane = &own.slot.lane;
         match lane.commit(&[piece]) {
             Stored::Done => return Ok(Tried::Done),
             Stored::TooLong => return Ok(Tried::NoLease),
@@ -105,7 +105,7 @@ impl FileLeases {
             Stored::Closed => {}
             Stored::Unknown { number } => {
                 // the slot is not used again before the answer: the leases are held
-                let connection = lane.connection();
+                let connection = lane.lane.connection();
                 let request = Request::Happened { connection, slot, generation, number };
                 match session.ask(&request, &[], &mut [])?.0 {
                     Reply::Number(1) => return Ok(Tried::Done),

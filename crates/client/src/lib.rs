@@ -8,6 +8,7 @@
 
 mod connection;
 mod error;
+mod folder;
 mod lane;
 mod leases;
 mod opened;

@@ -18,6 +18,7 @@ use parking_lot::{Mutex, RwLock};
 use wire::{Channel, Reply, Request, SLOTS, Slots};
 
 use crate::connection::{Address, Connection, End, encoded};
+use crate::folder::{Folder, Wakes};
 use crate::lane::{LaneState, OwnLane};
 use crate::leases::FileLeases;
 use crate::opened::Opened;
@@ -49,6 +50,8 @@ pub struct Session {
     shared: Arc<Shared>,
     /// Waits for the ends of services.
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// Has the lane folded, where there is one.
+    folder: Mutex<Option<(Folder, Wakes)>>,
     process: Process,
     pool: String,
 }
@@ -124,7 +127,7 @@ impl Session {
         let theirs = shared.clone();
         let thread = spawned("ns-attached", move || theirs.run(watcher))?;
         let thread = Mutex::new(Some(thread));
-        Ok(Session { shared, thread, process: Process::here(), pool })
+        Ok(Session { shared, thread, folder: Mutex::default(), process: Process::here(), pool })
     }
 
     /// The process that attached. A forked child has no part in it.
@@ -155,9 +158,24 @@ impl Session {
         let state = self.shared.state.read();
         let State::Attached(attachment) = &*state else { return None };
         let given = attachment.connection.lane.take()?;
-        let lane = OwnLane::new(given, &self.pool, connection);
+        let wakes = self.folder().inspect_err(|error| tracing::info!("no lane: {error}")).ok()?;
+        let lane = OwnLane::new(given, &self.pool, connection, wakes);
         let is_same = attachment.number == number;
         lane.inspect_err(|error| tracing::info!("no lane: {error}")).ok().filter(|_| is_same)
+    }
+
+    /// What has the lane folded, started where it is not.
+    fn folder(&self) -> Result<Wakes> {
+        let mut folder = self.folder.lock();
+        if let Some((_, wakes)) = &*folder {
+            return Ok(wakes.clone());
+        }
+        let shared = self.shared.clone();
+        let (thread, wakes) = Folder::start(move || {
+            shared.call(&Request::Fold, &[], &mut []).map(drop)
+        })?;
+        *folder = Some((thread, wakes.clone()));
+        Ok(wakes)
     }
 
     /// What this process has leased of the file with inode number `ino`.
@@ -190,21 +208,25 @@ impl Session {
         if !self.process.is_here() {
             return Err(Error::Forked { owner: self.process.id() });
         }
-        let (mut message, mut answer) = ROOM.take();
-        message.clear();
-        let slot = self.shared.slots.take();
-        // ordering: the slot is this call's alone, and whose it is next comes after
-        let count = self.shared.counts[slot.number()].fetch_add(1, Ordering::Relaxed) + 1;
-        let message = encoded(count, request, message)?;
-        let asked = (request, &message[..], data);
-        let outcome = self.shared.ask(slot.number(), asked, &mut answer, into);
-        drop(slot);
-        ROOM.set((message, answer));
-        outcome
+        self.shared.call(request, data, into)
     }
 }
 
 impl Shared {
+    fn call(&self, request: &Request<'_>, data: &[u8], into: &mut [u8]) -> Result<(Reply, usize)> {
+        let (mut message, mut answer) = ROOM.take();
+        message.clear();
+        let slot = self.slots.take();
+        // ordering: the slot is this call's alone, and whose it is next comes after
+        let count = self.counts[slot.number()].fetch_add(1, Ordering::Relaxed) + 1;
+        let message = encoded(count, request, message)?;
+        let asked = (request, &message[..], data);
+        let outcome = self.ask(slot.number(), asked, &mut answer, into);
+        drop(slot);
+        ROOM.set((message, answer));
+        outcome
+    }
+
     fn ask(
         &self,
         slot: usize,
@@ -333,7 +355,7 @@ fn is_of_what_is_open(request: &Request<'_>) -> bool {
     )
 }
 
-fn spawned<T: Send + 'static>(
+pub fn spawned<T: Send + 'static>(
     name: &str,
     run: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>> {
@@ -355,9 +377,12 @@ fn watched(connection: Connection) -> Result<(Arc<Connection>, JoinHandle<End>)>
 
 impl Drop for Session {
     fn drop(&mut self) {
-        let thread = self.thread.get_mut().take();
+        let (thread, folder) = (self.thread.get_mut().take(), self.folder.get_mut().take());
         if !self.process.is_here() {
-            // the parent's: its thread is not here, and the socket stays open there
+            // the parent's: its threads are not here, and the socket stays open there
+            if let Some((folder, _)) = folder {
+                folder.forget();
+            }
             return std::mem::forget(thread);
         }
         self.shared.is_dropped.store(true, Ordering::SeqCst);
@@ -367,5 +392,7 @@ impl Drop for Session {
         if let Some(thread) = thread {
             drop(thread.join());
         }
+        // what it asks has been answered, or never will be
+        drop(folder);
     }
 }

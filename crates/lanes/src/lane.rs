@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 use parking_lot::Mutex;
 use pmem::{Domain, InFlight, Mapping};
@@ -20,6 +20,8 @@ pub struct Lane {
     connection: Connection,
     seed: u32,
     end: Mutex<End>,
+    /// Half of the room is taken.
+    is_half_full: AtomicBool,
 }
 
 /// How far it is written.
@@ -76,7 +78,9 @@ impl Lane {
         let words = Words::to_load(words.as_fd(), WORDS)?;
         let (seed, end) = (seed(pool, connection), Mutex::default());
         match memory.len() {
-            LANE_BYTES => Ok(Lane { memory, words, connection, seed, end }),
+            LANE_BYTES => {
+                Ok(Lane { memory, words, connection, seed, end, is_half_full: false.into() })
+            }
             _ => Err(shm::Error::Foreign.into()),
         }
     }
@@ -92,9 +96,12 @@ impl Lane {
         self.words.load(word_of(usize::from(slot))) == generation
     }
 
-    /// How much of it waits to be folded, bytes.
-    pub fn waiting(&self) -> u64 {
-        self.end.lock().position.saturating_sub(self.words.load(FOLDED))
+    /// Whether half of the room was taken when it was last stored to: if it is folded now, nobody
+    /// will have to wait for that.
+    #[inline]
+    pub fn is_half_full(&self) -> bool {
+        // ordering: a hint
+        self.is_half_full.load(Ordering::Relaxed)
     }
 
     /// Makes these writes in one atomic step, under leases that cover them: durable when it returns
@@ -129,6 +136,11 @@ impl Lane {
         let behind = end.position;
         end.waiting.push_back((behind, blocks));
         end.blocks += blocks;
+        let is_half_full = behind - folded > LANE_BYTES / 2 || end.blocks > BLOCKS_MAX / 2;
+        if is_half_full != self.is_half_full() {
+            // ordering: a hint
+            self.is_half_full.store(is_half_full, Ordering::Relaxed);
+        }
         drop(end);
         // ordering: the record is seen by others before the words are loaded: the service, which
         // closes a word and then reads the lane, sees the record, or this sees the word

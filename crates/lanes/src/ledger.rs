@@ -130,6 +130,7 @@ impl Ledger {
         own.generation += 1;
         own.blocks = blocks;
         own.is_leased = true;
+        own.drops_set_id = target.caller.as_ref().is_some_and(|caller| !caller.is_root());
         let generation = own.generation;
         self.targets[index] = Some(target);
         self.note();
@@ -165,7 +166,10 @@ impl Ledger {
     /// Something could not be folded, and is lost: a failed medium. What follows it is not.
     pub fn fold(&mut self, fs: &FileSystem) -> Result<()> {
         let mut result = Ok(());
-        loop {
+        // a process that goes on storing keeps nobody here: what was there when this was called
+        // ends before that
+        let end = self.folded + LANE_BYTES;
+        while self.folded < end {
             let batch = self.next_batch()?;
             if batch.folded == self.folded {
                 break;
@@ -175,11 +179,34 @@ impl Ledger {
                 result = Err(error);
             }
             (self.folded, self.state.number) = (batch.folded, batch.number);
-        }
-        if self.folded - self.state.folded >= ROOM_STEP {
-            self.note();
+            if self.folded - self.state.folded >= ROOM_STEP {
+                self.note();
+            }
         }
         result
+    }
+
+    /// Folds what was left of a connection whose process and service have ended, and then ends all
+    /// of its leases: nothing is noted before all of it is in the pool.
+    ///
+    /// # Errors
+    /// Something could not be folded. Nothing is lost: it can be tried again.
+    pub(crate) fn end_all(&mut self, fs: &FileSystem) -> Result<()> {
+        // a process that lives on learns that what it stores after this does not happen
+        (0..SLOTS).for_each(|slot| self.files.words.store(word_of(slot), 0));
+        loop {
+            let batch = self.next_batch()?;
+            if batch.folded == self.folded {
+                break;
+            }
+            self.fold_batch(fs, &batch)?;
+            (self.folded, self.state.number) = (batch.folded, batch.number);
+        }
+        for slot in self.state.slots.iter_mut().filter(|slot| slot.is_leased) {
+            (slot.is_leased, slot.closed_at) = (false, self.state.number);
+        }
+        self.note();
+        Ok(())
     }
 
     /// Tells the process of all the room that there is.

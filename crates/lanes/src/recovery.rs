@@ -1,13 +1,14 @@
 //! What connections of a service that has ended left in their lanes.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use fs::FileSystem;
+use fs::{Caller, FileSystem};
 use pmem::{Domain, MapOptions};
 
 use crate::files::{Files, connections, directory, noted_at, remove};
-use crate::{Connection, Happened, Ledger, Result, SLOTS, Target};
+use crate::{Connection, Happened, Ledger, Result, Target};
 
 /// What is noted of a connection that has ended is kept for so long, for a process that asks what
 /// became of a write.
@@ -44,24 +45,26 @@ pub fn recover(pool_dir: &Path, fs: &FileSystem, read_only: bool) -> Result<Reco
         if read_only {
             return Err(crate::Error::Unfolded);
         }
-        let leased: Vec<u8> =
-            (0..SLOTS as u8).filter(|slot| state.slots[usize::from(*slot)].is_leased).collect();
-        let blocks: Vec<_> = state.slots.iter().map(|slot| slot.blocks.clone()).collect();
+        let slots = state.slots.clone();
         let mut ledger = Ledger::of(fs, files, &info.uuid, connection, state);
-        for slot in &leased {
+        for (number, slot) in (0..).zip(&slots).filter(|(_, slot)| slot.is_leased) {
+            recovered.leases += 1;
             // a file that is gone has no bytes to be written
-            if let Ok(handle) = fs.open(blocks[usize::from(*slot)].ino) {
-                ledger.is_of(*slot, Target { handle, caller: None });
+            if let Ok(handle) = fs.open(slot.blocks.ino) {
+                let caller = slot.drops_set_id.then(nobody);
+                ledger.is_of(number, Target { handle, caller });
             }
         }
-        for slot in &leased {
-            ledger.end_lease(fs, *slot)?;
-        }
+        ledger.end_all(fs)?;
         ledger.end();
         recovered.lanes += 1;
-        recovered.leases += leased.len();
     }
     Ok(recovered)
+}
+
+/// One whose writes take all set-id bits away.
+fn nobody() -> Arc<Caller> {
+    Arc::new(Caller::new(u32::MAX, u32::MAX, Vec::new()))
 }
 
 /// Removes what is noted of a connection that ended long ago.

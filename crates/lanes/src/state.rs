@@ -7,7 +7,8 @@
 //! 0  "NSLEASE1"          8   serial, u64             16  connection, u128
 //! 32 folded up to, u64   40  highest request folded, u64
 //! 48 of each slot: generation, inode, first block, last block, highest request folded when it was
-//!    closed (u64 each), and 1 while it is leased, else 0 (u64)
+//!    closed (u64 each), and a word: bit 0 while it is leased, bit 1 if a write takes set-id bits
+//!    away
 //!    CRC-32C of all before, behind the pool's id, u32
 //! ```
 
@@ -22,6 +23,9 @@ const HEAD: usize = 48;
 const SLOT: usize = 48;
 const CRC_AT: usize = HEAD + SLOTS * SLOT;
 const COPY_BYTES: usize = 4096;
+/// Bits of a slot's last word.
+const LEASED: u64 = 1;
+const DROPS_SET_ID: u64 = 2;
 /// Bytes of the file.
 pub(crate) const STATE_BYTES: u64 = 2 * COPY_BYTES as u64;
 
@@ -36,6 +40,8 @@ pub(crate) struct Slot {
     pub blocks: Blocks,
     /// Whether it still is.
     pub is_leased: bool,
+    /// Whether its holder is one whose writes take set-id bits away.
+    pub drops_set_id: bool,
     /// The highest request that was folded when it was closed.
     pub closed_at: u64,
 }
@@ -57,7 +63,8 @@ impl State {
     /// Of a new connection.
     pub fn new(connection: Connection) -> State {
         let blocks = Blocks { ino: Ino(0), blocks: 0..=0 };
-        let slot = Slot { generation: 0, blocks, is_leased: false, closed_at: 0 };
+        let (is_leased, drops_set_id) = (false, false);
+        let slot = Slot { generation: 0, blocks, is_leased, drops_set_id, closed_at: 0 };
         State { serial: 0, connection, folded: 0, number: 0, slots: vec![slot; SLOTS] }
     }
 
@@ -71,10 +78,10 @@ impl State {
         bytes.extend_from_slice(&self.folded.to_le_bytes());
         bytes.extend_from_slice(&self.number.to_le_bytes());
         for slot in &self.slots {
-            let Slot { generation, blocks, is_leased, closed_at } = slot;
+            let Slot { generation, blocks, is_leased, drops_set_id, closed_at } = slot;
             let (first, last) = (*blocks.blocks.start(), *blocks.blocks.end());
-            let leased = u64::from(*is_leased);
-            for word in [*generation, blocks.ino.0, first, last, *closed_at, leased] {
+            let flags = u64::from(*is_leased) * LEASED + u64::from(*drops_set_id) * DROPS_SET_ID;
+            for word in [*generation, blocks.ino.0, first, last, *closed_at, flags] {
                 bytes.extend_from_slice(&word.to_le_bytes());
             }
         }
@@ -119,7 +126,8 @@ impl State {
                 generation: word(at)?,
                 blocks: Blocks { ino: Ino(word(at + 8)?), blocks: word(at + 16)?..=word(at + 24)? },
                 closed_at: word(at + 32)?,
-                is_leased: word(at + 40)? != 0,
+                is_leased: word(at + 40)? & LEASED != 0,
+                drops_set_id: word(at + 40)? & DROPS_SET_ID != 0,
             });
         }
         let connection = u128::from(word(16)?) | u128::from(word(24)?) << 64;
@@ -146,6 +154,7 @@ mod tests {
             generation: 9,
             blocks: Blocks { ino: Ino(12), blocks: 5..=u64::MAX },
             is_leased: true,
+            drops_set_id: true,
             closed_at: 2,
         };
         state.store(&mapping, "pool");

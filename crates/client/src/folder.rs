@@ -1,0 +1,80 @@
+//! A thread that has a lane folded when half of its room is taken, so that who writes need not wait.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, Thread};
+
+use crate::session::spawned;
+use crate::Result;
+
+/// What the thread and those who wake it share.
+#[derive(Debug, Default)]
+struct State {
+    /// It is to fold, or does.
+    is_wanted: AtomicBool,
+    is_ended: AtomicBool,
+}
+
+/// Wakes the thread.
+#[derive(Clone, Debug)]
+pub struct Wakes {
+    state: Arc<State>,
+    thread: Thread,
+}
+
+impl Wakes {
+    /// Has the lane folded soon.
+    pub fn wake(&self) {
+        // ordering: it is looked at again after the folding, whatever it says now
+        let is_wanted = self.state.is_wanted.load(Ordering::Relaxed);
+        if !is_wanted && !self.state.is_wanted.swap(true, Ordering::SeqCst) {
+            self.thread.unpark();
+        }
+    }
+}
+
+/// The thread; it ends with this.
+#[derive(Debug)]
+pub struct Folder {
+    state: Arc<State>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Folder {
+    /// Starts it; `fold` has the lane folded.
+    pub fn start(fold: impl Fn() -> Result<()> + Send + 'static) -> Result<(Folder, Wakes)> {
+        let state = Arc::<State>::default();
+        let theirs = state.clone();
+        let thread = spawned("ns-folder", move || {
+            while !theirs.is_ended.load(Ordering::SeqCst) {
+                if !theirs.is_wanted.load(Ordering::SeqCst) {
+                    std::thread::park();
+                    continue;
+                }
+                let folded = fold();
+                theirs.is_wanted.store(false, Ordering::SeqCst);
+                if let Err(error) = folded {
+                    // who writes finds out when the lane is full
+                    tracing::debug!("not folded: {error}");
+                }
+            }
+        })?;
+        let wakes = Wakes { state: state.clone(), thread: thread.thread().clone() };
+        Ok((Folder { state, thread: Some(thread) }, wakes))
+    }
+
+    /// A forked child's: the thread is not here.
+    pub fn forget(mut self) {
+        std::mem::forget(self.thread.take());
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        self.state.is_ended.store(true, Ordering::SeqCst);
+        thread.thread().unpark();
+        // it asks nobody any more
+        let _ = thread.join();
+    }
+}
