@@ -20,6 +20,15 @@ pub enum Error {
     /// The pool could not be made or opened.
     #[error(transparent)]
     Pool(#[from] pool::Error),
+    /// The library said no.
+    #[error(transparent)]
+    Library(#[from] nearside::Error),
+    /// A service did not start.
+    #[error(transparent)]
+    Service(#[from] server::Error),
+    /// A process of the measurement said something else than what its calls took.
+    #[error("a process of the measurement said {0:?}")]
+    Seat(String),
     /// The floor's mapping could not be had.
     #[error(transparent)]
     Memory(#[from] pmem::Error),
@@ -68,9 +77,14 @@ impl Error {
             Error::Region(error) => error.errno(),
             Error::Pool(error) => error.errno(),
             Error::Memory(error) => error.errno(),
+            Error::Library(error) => error.errno(),
             Error::Machine(error) => error.errno(),
             Error::Io { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
-            Error::Mount(_) | Error::TooShort | Error::Panicked => libc::EIO,
+            Error::Mount(_)
+            | Error::Service(_)
+            | Error::Seat(_)
+            | Error::TooShort
+            | Error::Panicked => libc::EIO,
         }
     }
 }

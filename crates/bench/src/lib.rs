@@ -40,6 +40,7 @@ mod picture;
 mod row;
 mod rows;
 mod scratch;
+mod service;
 mod stage;
 mod stats;
 mod study;

@@ -5,6 +5,7 @@ use crate::engine::{self, EngineOptions};
 use crate::error::{Result, io};
 use crate::interrupt;
 use crate::options::Options;
+use crate::service::{self, ServiceOptions};
 use crate::ycsb::{self, YcsbOptions};
 use clap::Subcommand;
 use serde::Serialize;
@@ -77,6 +78,20 @@ devices do. --dir names where the slice lies, --disk where the tier's device doe
         #[arg(long)]
         direct: bool,
     },
+    /// Processes that share a pool by way of its service: writes under a lease, leases handed over,
+    /// attaching, and many that do nothing.
+    #[command(after_help = "\
+Examples:
+  nearside bench service --quick
+  nearside bench service --idle 5000 --json")]
+    Service {
+        /// Turns of each that count.
+        #[arg(long, value_name = "COUNT", default_value_t = 9)]
+        rounds: usize,
+        /// Processes that are attached and do nothing.
+        #[arg(long, value_name = "COUNT", default_value_t = 1000)]
+        idle: usize,
+    },
 }
 
 /// Bytes: a number, and K, M, G or T behind it for powers of 1024.
@@ -107,6 +122,7 @@ pub fn study(
     json: bool,
     print: &mut (dyn FnMut(&str) + Send),
 ) -> Result<()> {
+    service::be_seated_if_asked();
     interrupt::clean_up_after(options);
     match study {
         Study::Deck { array, rounds, full } => {
@@ -147,6 +163,17 @@ pub fn study(
             })?;
             let text = if json { as_json(&engine)? } else { engine::tail(&engine) };
             print(&text);
+        }
+        Study::Service { rounds, idle } => {
+            let asked = ServiceOptions { rounds: *rounds, idle: *idle };
+            let figures = service::service(options, &asked, &mut |figure| {
+                if !json {
+                    print(&service::table(std::slice::from_ref(figure)));
+                }
+            })?;
+            if json {
+                print(&as_json(&figures)?);
+            }
         }
     }
     Ok(())

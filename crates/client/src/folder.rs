@@ -1,11 +1,11 @@
-//! A thread that has a lane folded when half of its room is taken, so that who writes need not wait.
+//! A thread that has a lane folded when it fills, so that who writes need not wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, Thread};
 
-use crate::session::spawned;
 use crate::Result;
+use crate::session::spawned;
 
 /// What the thread and those who wake it share.
 #[derive(Debug, Default)]

@@ -13,6 +13,11 @@ use crate::folder::Wakes;
 
 /// How long a lane that was promised is waited for.
 const ARRIVES: Duration = Duration::from_secs(1);
+/// How long a full lane is looked at again and again, before its folding is asked for and waited
+/// for.
+const FOLDS_SOON: Duration = Duration::from_micros(100);
+/// Pauses between two looks.
+const SPINS: u32 = 32;
 /// When there was no lane it is asked for again after so long.
 const ASKS_AGAIN: Duration = Duration::from_secs(1);
 
@@ -66,13 +71,29 @@ impl OwnLane {
         Ok(OwnLane { lane, used: Mutex::new(0), folder })
     }
 
-    /// Makes writes in one step ([`Lane::commit`]), and has the lane folded in time.
+    /// Makes writes in one step ([`Lane::commit`]), and has the lane folded in time. Where it is
+    /// full, the service is most likely at it: a little is waited for.
     pub fn commit(&self, pieces: &[Piece<'_>]) -> Stored {
         let stored = self.lane.commit(pieces);
-        if self.lane.is_half_full() {
-            self.folder.wake();
+        if !self.lane.is_filling() {
+            return stored;
         }
-        stored
+        self.folder.wake();
+        if stored != Stored::Full {
+            return stored;
+        }
+        let start = Instant::now();
+        loop {
+            for _ in 0..SPINS {
+                std::hint::spin_loop();
+            }
+            // the service may need this CPU
+            std::thread::yield_now();
+            match self.lane.commit(pieces) {
+                Stored::Full if start.elapsed() < FOLDS_SOON => self.folder.wake(),
+                stored => return stored,
+            }
+        }
     }
 
     /// A slot that nobody uses.

@@ -171,9 +171,8 @@ impl Session {
             return Ok(wakes.clone());
         }
         let shared = self.shared.clone();
-        let (thread, wakes) = Folder::start(move || {
-            shared.call(&Request::Fold, &[], &mut []).map(drop)
-        })?;
+        let (thread, wakes) =
+            Folder::start(move || shared.call(&Request::Fold, &[], &mut []).map(drop))?;
         *folder = Some((thread, wakes.clone()));
         Ok(wakes)
     }

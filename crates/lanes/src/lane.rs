@@ -20,8 +20,8 @@ pub struct Lane {
     connection: Connection,
     seed: u32,
     end: Mutex<End>,
-    /// Half of the room is taken.
-    is_half_full: AtomicBool,
+    /// So much of the room is taken that it should be folded.
+    is_filling: AtomicBool,
 }
 
 /// How far it is written.
@@ -79,7 +79,7 @@ impl Lane {
         let (seed, end) = (seed(pool, connection), Mutex::default());
         match memory.len() {
             LANE_BYTES => {
-                Ok(Lane { memory, words, connection, seed, end, is_half_full: false.into() })
+                Ok(Lane { memory, words, connection, seed, end, is_filling: false.into() })
             }
             _ => Err(shm::Error::Foreign.into()),
         }
@@ -96,12 +96,12 @@ impl Lane {
         self.words.load(word_of(usize::from(slot))) == generation
     }
 
-    /// Whether half of the room was taken when it was last stored to: if it is folded now, nobody
-    /// will have to wait for that.
+    /// Whether a quarter of the room was taken when it was last stored to: if it is folded now,
+    /// nobody will have to wait for that.
     #[inline]
-    pub fn is_half_full(&self) -> bool {
+    pub fn is_filling(&self) -> bool {
         // ordering: a hint
-        self.is_half_full.load(Ordering::Relaxed)
+        self.is_filling.load(Ordering::Relaxed)
     }
 
     /// Makes these writes in one atomic step, under leases that cover them: durable when it returns
@@ -136,10 +136,10 @@ impl Lane {
         let behind = end.position;
         end.waiting.push_back((behind, blocks));
         end.blocks += blocks;
-        let is_half_full = behind - folded > LANE_BYTES / 2 || end.blocks > BLOCKS_MAX / 2;
-        if is_half_full != self.is_half_full() {
+        let is_filling = behind - folded > LANE_BYTES / 4 || end.blocks > BLOCKS_MAX / 4;
+        if is_filling != self.is_filling() {
             // ordering: a hint
-            self.is_half_full.store(is_half_full, Ordering::Relaxed);
+            self.is_filling.store(is_filling, Ordering::Relaxed);
         }
         drop(end);
         // ordering: the record is seen by others before the words are loaded: the service, which

@@ -15,9 +15,9 @@ use crate::{
 /// Records that one change of the pool's folds.
 const RECORDS_MAX: usize = 64;
 /// Bytes that one change of the pool's folds, about.
-const BYTES_MAX: usize = 256 << 10;
+const BYTES_MAX: usize = 48 << 10;
 /// The words say that there is room when so much is folded more.
-const ROOM_STEP: u64 = LANE_BYTES / 4;
+const ROOM_STEP: u64 = LANE_BYTES / 16;
 
 /// A file of which something is leased.
 #[derive(Clone, Debug)]

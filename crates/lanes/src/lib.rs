@@ -41,7 +41,7 @@ pub const LANE_BYTES: u64 = 1 << 20;
 
 /// Blocks that what waits in a lane may need when it is folded, at most: so many are kept for it,
 /// so that it finds room in a full pool. A process that stores more waits until it is folded.
-pub const BLOCKS_MAX: u64 = 256;
+pub const BLOCKS_MAX: u64 = 512;
 /// Blocks that are kept for a lane: while some are being found anew, as many again may be stored.
 const SPARE: usize = 2 * BLOCKS_MAX as usize;
 

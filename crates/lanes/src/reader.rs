@@ -12,12 +12,13 @@ use crate::{Error, LANE_BYTES, Result};
 /// Bytes that are read first: there is often one record, or none.
 const FIRST: usize = 8 << 10;
 /// Bytes that are read at a time when there are more.
-const MORE: usize = 4 * RECORD_MAX;
+const MORE: usize = 2 * RECORD_MAX;
 
 /// A part of a lane, as it was when it was read.
 #[derive(Debug, Default)]
 pub(crate) struct Part {
-    bytes: Vec<u8>,
+    room: Vec<u8>,
+    len: usize,
     from: u64,
 }
 
@@ -25,12 +26,15 @@ impl Part {
     /// Reads so much from `from` on, not over the end of the lap.
     fn read(&mut self, lane: &File, from: u64, len: usize) -> Result<()> {
         let left = (LANE_BYTES - from % LANE_BYTES) as usize;
-        self.bytes.resize(len.min(left), 0);
+        let len = len.min(left);
+        if self.room.len() < len {
+            self.room.resize(len, 0);
+        }
         self.from = from;
         let mut done = 0;
-        while done < self.bytes.len() {
+        while done < len {
             let at = from % LANE_BYTES + done as u64;
-            match lane.read_at(&mut self.bytes[done..], at) {
+            match lane.read_at(&mut self.room[done..len], at) {
                 Ok(0) => break,
                 Ok(read) => done += read,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -38,24 +42,26 @@ impl Part {
             }
         }
         // a lane that was cut short has no records there
-        self.bytes.truncate(done);
+        self.len = done;
         Ok(())
+    }
+
+    /// What was read from here on.
+    fn rest(&self, at: u64) -> Option<&[u8]> {
+        self.room[..self.len].get(usize::try_from(at.checked_sub(self.from)?).ok()?..)
     }
 
     /// Whether a record that is there would be in this part.
     fn would_hold(&self, position: u64) -> bool {
-        let at = (position - self.from) as usize;
-        let said = self.bytes.get(at..).and_then(len_said);
+        let Some(rest) = self.rest(position).filter(|rest| rest.len() >= ALIGN) else {
+            return false;
+        };
         // what begins with no length is no record, however much is read of it
-        match self.bytes.get(at..).is_some_and(|rest| rest.len() >= ALIGN) {
-            true => said.is_none_or(|len| at + len <= self.bytes.len()),
-            false => false,
-        }
+        len_said(rest).is_none_or(|len| len <= rest.len())
     }
 
     fn record(&self, seed: u32, position: u64) -> Option<Record<'_>> {
-        let at = usize::try_from(position.checked_sub(self.from)?).ok()?;
-        decode(self.bytes.get(at..)?, seed, position)
+        decode(self.rest(position)?, seed, position)
     }
 }
 

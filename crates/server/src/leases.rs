@@ -30,7 +30,7 @@ const PART_BLOCKS: u64 = 16;
 /// Lanes of a service, at most: each takes 1 MiB in the pool's directory.
 const LANES_MAX: usize = 1024;
 /// Blocks that are to be free when a lane is made, of which it has an eighth.
-const ROOM_BLOCKS: u64 = 4096;
+const ROOM_BLOCKS: u64 = 8192;
 /// Connections that have ended, and are known still.
 const ENDED_MAX: usize = 1024;
 

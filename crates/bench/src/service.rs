@@ -1,0 +1,266 @@
+//! What it costs to share a pool: processes that are attached to a service, beside one that has a
+//! pool to itself, and beside the bare store.
+//!
+//! All who take part are processes of their own, this program again (`seat`). Those who are
+//! compared take turns in rounds. A turn is so many durable writes at random places of a file;
+//! printed are medians over the rounds, of what half of the calls took at most, and of all.
+
+mod seat;
+mod table;
+
+use crate::error::Result;
+use crate::options::Options;
+use crate::row::Spread;
+use crate::scratch::Scratch;
+use crate::stats::{median, spread};
+pub use seat::be_seated_if_asked;
+use seat::{Order, Seat, Took};
+use serde::Serialize;
+use std::path::Path;
+use std::time::Duration;
+pub use table::table;
+
+/// Bytes of a write.
+const UNITS: [usize; 2] = [64, 4096];
+/// Bytes of a slice.
+const POOL_BYTES: u64 = 256 << 20;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Asked {
+    /// At most this.
+    AtMost(f64),
+    /// At least this.
+    AtLeast(f64),
+}
+
+impl Asked {
+    fn is_reached(self, value: f64) -> bool {
+        match self {
+            Asked::AtMost(most) => value <= most,
+            Asked::AtLeast(least) => value >= least,
+        }
+    }
+}
+
+/// One thing that was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    /// What.
+    pub name: String,
+    /// Of what the values are.
+    pub unit: &'static str,
+    /// The value.
+    pub ours: Spread,
+    /// What it is compared with, and its value.
+    pub beside: Option<(&'static str, Spread)>,
+    /// Ours by that, round by round.
+    pub ratio: Option<Spread>,
+    /// What is asked for: of the ratio, or of the value where there is none.
+    pub asked: Option<Asked>,
+}
+
+impl Figure {
+    fn new(name: impl Into<String>, unit: &'static str, values: &[f64]) -> Figure {
+        let ours = spread(values);
+        Figure { name: name.into(), unit, ours, beside: None, ratio: None, asked: None }
+    }
+
+    fn beside(self, who: &'static str, values: &[f64], ratios: &[f64]) -> Figure {
+        Figure { beside: Some((who, spread(values))), ratio: Some(spread(ratios)), ..self }
+    }
+
+    fn asked(self, asked: Asked) -> Figure {
+        Figure { asked: Some(asked), ..self }
+    }
+}
+
+/// What is to be measured.
+#[derive(Clone, Copy, Debug)]
+pub struct ServiceOptions {
+    /// Rounds.
+    pub rounds: usize,
+    /// Processes that are attached, and do nothing.
+    pub idle: usize,
+}
+
+/// Measures; shows each figure as soon as it is there.
+pub fn service(
+    options: &Options,
+    asked: &ServiceOptions,
+    show: &mut dyn FnMut(&Figure),
+) -> Result<Vec<Figure>> {
+    let study = Studied {
+        scratch: Scratch::new(options.dir())?,
+        rounds: asked.rounds,
+        calls: if options.quick { 20_000 } else { 100_000 },
+    };
+    let mut figures = Vec::new();
+    let mut done = |all: Vec<Figure>| {
+        all.iter().for_each(&mut *show);
+        figures.extend(all);
+    };
+    for bytes in UNITS {
+        done(study.writes(bytes)?);
+    }
+    done(vec![study.two()?]);
+    done(study.handing_over()?);
+    done(vec![study.attaching()?]);
+    done(study.idle(asked.idle)?);
+    Ok(figures)
+}
+
+struct Studied {
+    scratch: Scratch,
+    rounds: usize,
+    /// Calls of a turn.
+    calls: u64,
+}
+
+impl Studied {
+    /// A pool of its own with a process that owns it, and serves it if asked.
+    fn owner(&self, name: &str, serves: bool) -> Result<(Seat, std::path::PathBuf)> {
+        let dir = self.scratch.path().join(name);
+        let mut seat = Seat::start()?;
+        seat.ask(&Order::Own { dir: dir.clone(), bytes: POOL_BYTES, serves })?;
+        Ok((seat, dir))
+    }
+
+    fn attached(dir: &Path, file: &str) -> Result<Seat> {
+        let mut seat = Seat::start()?;
+        seat.ask(&Order::Attach { dir: dir.to_owned() })?;
+        seat.ask(&Order::File { name: file.to_owned() })?;
+        Ok(seat)
+    }
+
+    /// Writes of one process, lease held: attached, beside embedded, beside the bare store.
+    fn writes(&self, bytes: usize) -> Result<Vec<Figure>> {
+        let (_service, dir) = self.owner(&format!("served-{bytes}"), true)?;
+        let (mut embedded, _) = self.owner(&format!("owned-{bytes}"), false)?;
+        embedded.ask(&Order::File { name: "file".to_owned() })?;
+        let mut attached = Studied::attached(&dir, "file")?;
+        let mut bare = Seat::start()?;
+        bare.ask(&Order::Bare { path: self.scratch.path().join("bare") })?;
+        let order = Order::Write { bytes, count: self.calls };
+        let mut turns: [Vec<Took>; 3] = Default::default();
+        // the first turn is for warmth, and for the lease
+        for round in 0..=self.rounds {
+            for (seat, turns) in
+                [&mut attached, &mut embedded, &mut bare].into_iter().zip(&mut turns)
+            {
+                let took = seat.ask(&order)?;
+                if round > 0 {
+                    turns.push(took);
+                }
+            }
+        }
+        let [attached, embedded, bare] = turns;
+        let mut figures = Vec::new();
+        for what in ["half of the calls", "all calls, mean"] {
+            let of = |took: &Took| {
+                if what == "half of the calls" { took.p50_ns } else { took.mean_ns() }
+            };
+            let values = |turns: &[Took]| turns.iter().map(of).collect::<Vec<_>>();
+            let (ours, theirs, floor) = (values(&attached), values(&embedded), values(&bare));
+            let by = |those: &[f64]| {
+                ours.iter().zip(those).map(|(ours, those)| ours / those).collect::<Vec<_>>()
+            };
+            let name = format!("{bytes} B durable write, lease held: {what}");
+            let figure = Figure::new(&name, "ns", &ours).beside("embedded", &theirs, &by(&theirs));
+            figures.push(figure.asked(Asked::AtMost(1.2)));
+            figures.push(Figure::new(name, "ns", &ours).beside("floor", &floor, &by(&floor)));
+        }
+        Ok(figures)
+    }
+
+    /// How much more two processes write than one, beside how much more two store.
+    fn two(&self) -> Result<Figure> {
+        let (_service, dir) = self.owner("shared", true)?;
+        let mut attached = [Studied::attached(&dir, "one")?, Studied::attached(&dir, "two")?];
+        let mut bare = [Seat::start()?, Seat::start()?];
+        for (number, seat) in bare.iter_mut().enumerate() {
+            seat.ask(&Order::Bare { path: self.scratch.path().join(format!("bare-{number}")) })?;
+        }
+        let order = Order::Write { bytes: 4096, count: self.calls };
+        let (mut ours, mut floor) = (Vec::new(), Vec::new());
+        for round in 0..=self.rounds {
+            for (seats, values) in [(&mut attached, &mut ours), (&mut bare, &mut floor)] {
+                let alone = seats[0].ask(&order)?.rate();
+                seats.iter_mut().try_for_each(|seat| seat.order(&order))?;
+                let both = seats[0].answer()?.rate() + seats[1].answer()?.rate();
+                if round > 0 {
+                    values.push(both / alone);
+                }
+            }
+        }
+        let ratios: Vec<_> = ours.iter().zip(&floor).map(|(ours, floor)| ours / floor).collect();
+        let figure = Figure::new("two processes, two files: times what one writes", "", &ours);
+        Ok(figure.beside("floor", &floor, &ratios).asked(Asked::AtLeast(0.9)))
+    }
+
+    /// A process writes where another one has a lease.
+    fn handing_over(&self) -> Result<Vec<Figure>> {
+        let (_service, dir) = self.owner("handed", true)?;
+        let mut seats = [Studied::attached(&dir, "file")?, Studied::attached(&dir, "file")?];
+        let (mut takes, mut leases) = (Vec::new(), Vec::new());
+        for round in 0..20 * self.rounds {
+            // it has the lease, and is at work when it is taken
+            let (has, wants) = seats.split_at_mut(1);
+            let (has, wants) = match round % 2 {
+                0 => (&mut has[0], &mut wants[0]),
+                _ => (&mut wants[0], &mut has[0]),
+            };
+            for seat in [&mut *has, &mut *wants] {
+                // as if nobody had written yet
+                seat.ask(&Order::File { name: "file".to_owned() })?;
+            }
+            has.ask(&Order::Write { bytes: 4096, count: 64 })?;
+            std::thread::sleep(Duration::from_millis(4));
+            takes.push(wants.ask(&Order::Write { bytes: 4096, count: 1 })?.wall_ns / 1e3);
+            leases.push(wants.ask(&Order::Write { bytes: 4096, count: 1 })?.wall_ns / 1e3);
+        }
+        let both: Vec<_> = takes.iter().zip(&leases).map(|(take, lease)| take + lease).collect();
+        Ok(vec![
+            Figure::new("a write that takes another's lease away", "us", &takes),
+            Figure::new("the next, which gets a lease", "us", &leases),
+            Figure::new("both: a lease handed over", "us", &both).asked(Asked::AtMost(30.0)),
+        ])
+    }
+
+    fn attaching(&self) -> Result<Figure> {
+        let (_service, dir) = self.owner("attached", true)?;
+        let mut times = Vec::new();
+        for _ in 0..20 * self.rounds {
+            let mut seat = Seat::start()?;
+            times.push(seat.ask(&Order::Attach { dir: dir.clone() })?.wall_ns / 1e6);
+        }
+        Ok(Figure::new("attaching", "ms", &times).asked(Asked::AtMost(5.0)))
+    }
+
+    /// Processes that are attached, and do nothing.
+    fn idle(&self, count: usize) -> Result<Vec<Figure>> {
+        let (service, dir) = self.owner("idle", true)?;
+        let before = service.memory_bytes()?;
+        let mut seats = Vec::with_capacity(count);
+        for _ in 0..count {
+            let mut seat = Seat::start()?;
+            seat.ask(&Order::Attach { dir: dir.clone() })?;
+            seats.push(seat);
+        }
+        let after = service.memory_bytes()?;
+        let mut shares = Vec::new();
+        for _ in 0..3 {
+            let busy = service.cpu()?;
+            std::thread::sleep(Duration::from_secs(2));
+            shares.push((service.cpu()? - busy).as_secs_f64() / 2.0 * 100.0);
+        }
+        let mib = (after - before) as f64 / f64::from(1 << 20);
+        let name = |what| format!("{count} idle processes: {what}");
+        let busy = [median(&shares)];
+        Ok(vec![
+            Figure::new(name("memory of the service"), "MiB", &[mib]).asked(Asked::AtMost(64.0)),
+            Figure::new(name("its CPU"), "%", &busy).asked(Asked::AtMost(0.5)),
+        ])
+    }
+}

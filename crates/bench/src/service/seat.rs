@@ -1,0 +1,253 @@
+//! One of those who take part: a process that does what it is told, a line of JSON at a time.
+
+use crate::caller::CALL_BYTES_MAX;
+use crate::dice::{Dice, Sources};
+use crate::error::{Error, Result, io};
+use crate::lab::{touch_slice, touched_file};
+use nearside::{File, FormatOptions, OpenFlags, Pool, SliceSpec};
+use pmem::Mapping;
+use serde::{Deserialize, Serialize};
+use server::{Door, Service};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Says to a process that it takes part.
+const SEATED: &str = "NEARSIDE_BENCH_SEAT";
+/// Bytes of each file, and of the bare store's.
+const FILE_BYTES: u64 = 32 << 20;
+
+/// What it is to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Order {
+    /// Make a pool of one slice of so many bytes and open it; serve it, if asked.
+    Own { dir: PathBuf, bytes: u64, serves: bool },
+    /// Attach to the service of a pool.
+    Attach { dir: PathBuf },
+    /// Open a file of the pool, made full where it is not there, in the place of the last one.
+    File { name: String },
+    /// Map a file of its own, in the place of a pool's.
+    Bare { path: PathBuf },
+    /// Make durable writes of so many bytes.
+    Write { bytes: usize, count: u64 },
+}
+
+/// What it took.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Took {
+    /// Calls.
+    pub count: u64,
+    /// All of it, ns.
+    pub wall_ns: f64,
+    /// What half of the calls took at most, ns.
+    pub p50_ns: f64,
+}
+
+impl Took {
+    /// Of a call, ns.
+    pub fn mean_ns(&self) -> f64 {
+        self.wall_ns / self.count as f64
+    }
+
+    /// Calls a second.
+    pub fn rate(&self) -> f64 {
+        self.count as f64 / self.wall_ns * 1e9
+    }
+}
+
+/// The other end of such a process, which ends with this.
+pub struct Seat {
+    child: Child,
+    orders: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Seat {
+    /// Starts one.
+    pub fn start() -> Result<Seat> {
+        let program = std::env::current_exe().map_err(io(Path::new("/proc/self/exe")))?;
+        let mut command = Command::new(&program);
+        command.args(std::env::args_os().skip(1)).env(SEATED, "1");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(io(&program))?;
+        let (orders, answers) = (child.stdin.take(), child.stdout.take());
+        let answers = answers.ok_or(std::io::ErrorKind::BrokenPipe.into()).map_err(io(&program))?;
+        Ok(Seat { child, orders, answers: BufReader::new(answers) })
+    }
+
+    /// Has it do something, and waits until it is done.
+    pub fn ask(&mut self, order: &Order) -> Result<Took> {
+        self.order(order)?;
+        self.answer()
+    }
+
+    /// Has it do something.
+    pub fn order(&mut self, order: &Order) -> Result<()> {
+        let orders = self.orders.as_mut().ok_or(std::io::ErrorKind::BrokenPipe.into());
+        let written = orders.and_then(|to| {
+            serde_json::to_writer(&mut *to, order)?;
+            to.write_all(b"\n")
+        });
+        written.map_err(io(Path::new("stdin")))
+    }
+
+    /// Waits for the answer.
+    pub fn answer(&mut self) -> Result<Took> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).map_err(io(Path::new("stdout")))?;
+        serde_json::from_str(&line).map_err(|_| Error::Seat(line))
+    }
+
+    /// Memory that it takes, bytes: its own, and shared memory that it made.
+    pub fn memory_bytes(&self) -> Result<u64> {
+        let text = self.proc("status")?;
+        let field = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+            line.trim_start_matches(':').split_whitespace().next()?.parse::<u64>().ok()
+        };
+        let kib = ["RssAnon", "RssShmem"].iter().filter_map(|name| field(name)).sum::<u64>();
+        Ok(kib << 10)
+    }
+
+    /// CPU time that it has taken.
+    pub fn cpu(&self) -> Result<Duration> {
+        let text = self.proc("schedstat")?;
+        let mut sum = Duration::from_nanos(first_number(&text));
+        let tasks = PathBuf::from(format!("/proc/{}/task", self.child.id()));
+        let mut threads = Duration::ZERO;
+        for task in std::fs::read_dir(&tasks).map_err(io(&tasks))?.flatten() {
+            // one that has ended since takes no more
+            let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+            threads += Duration::from_nanos(first_number(&text));
+        }
+        sum = sum.max(threads);
+        Ok(sum)
+    }
+
+    fn proc(&self, name: &str) -> Result<String> {
+        let path = PathBuf::from(format!("/proc/{}/{name}", self.child.id()));
+        std::fs::read_to_string(&path).map_err(io(&path))
+    }
+}
+
+fn first_number(text: &str) -> u64 {
+    text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        // it ends at the end of its orders
+        drop(self.orders.take());
+        let _ = self.child.wait();
+    }
+}
+
+/// If this process was started to take part: does what stdin says, and ends.
+pub fn be_seated_if_asked() {
+    if std::env::var_os(SEATED).is_none() {
+        return;
+    }
+    let done = Seated::default().serve();
+    if let Err(error) = &done {
+        eprintln!("a process of the measurement: {error}");
+    }
+    std::process::exit(i32::from(done.is_err()));
+}
+
+/// What such a process has.
+#[derive(Default)]
+struct Seated {
+    /// Goes before its pool does.
+    service: Option<Service>,
+    file: Option<File>,
+    bare: Option<Mapping>,
+    pool: Option<Arc<Pool>>,
+}
+
+impl Seated {
+    fn serve(&mut self) -> Result<()> {
+        let mut dice = Dice::new(21);
+        for line in std::io::stdin().lines() {
+            let line = line.map_err(io(Path::new("stdin")))?;
+            let order = serde_json::from_str(&line).map_err(|_| Error::Seat(line))?;
+            let took = self.obey(order, &mut dice)?;
+            let mut out = std::io::stdout().lock();
+            let said = serde_json::to_writer(&mut out, &took).map_err(std::io::Error::from);
+            let said = said.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+            said.map_err(io(Path::new("stdout")))?;
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, order: Order, dice: &mut Dice) -> Result<Took> {
+        let start = Instant::now();
+        match order {
+            Order::Own { dir, bytes, serves } => self.own(&dir, bytes, serves)?,
+            Order::Attach { dir } => self.pool = Some(Arc::new(Pool::attach(dir)?)),
+            Order::File { name } => self.open(&name)?,
+            Order::Bare { path } => self.bare = Some(touched_file(&path, FILE_BYTES)?),
+            Order::Write { bytes, count } => return self.write(bytes, count, dice),
+        }
+        Ok(Took { count: 1, wall_ns: start.elapsed().as_nanos() as f64, p50_ns: 0.0 })
+    }
+
+    fn own(&mut self, dir: &Path, bytes: u64, serves: bool) -> Result<()> {
+        let format = FormatOptions {
+            slices: vec![SliceSpec::default()],
+            slice_bytes: bytes,
+            process: true,
+            ..FormatOptions::default()
+        };
+        Pool::format(dir, &format)?;
+        touch_slice(&dir.join("slice.0"))?;
+        let pool = Arc::new(Pool::open(dir)?);
+        if serves {
+            let door = Door::open(&dir.join(nearside::ATTACH_SOCKET), 0o600)?;
+            let options =
+                server::Options { lanes: Some(dir.to_owned()), ..server::Options::default() };
+            self.service = Some(Service::start(pool.clone(), door, &options)?);
+        }
+        self.pool = Some(pool);
+        Ok(())
+    }
+
+    fn open(&mut self, name: &str) -> Result<()> {
+        // what is leased of it goes with the last who has it open
+        self.file = None;
+        let Some(pool) = &self.pool else { return Ok(()) };
+        let flags = OpenFlags::new().read(true).write(true).create(true);
+        let file = pool.open_file(Path::new("/").join(name), &flags)?;
+        let piece = vec![0x5A; 1 << 20];
+        for at in (file.metadata()?.len()..FILE_BYTES).step_by(piece.len()) {
+            file.write_all_at(&piece, at)?;
+        }
+        self.file = Some(file);
+        Ok(())
+    }
+
+    fn write(&self, bytes: usize, count: u64, dice: &mut Dice) -> Result<Took> {
+        let bytes = bytes.clamp(1, CALL_BYTES_MAX);
+        let mut sources = Sources::new(bytes);
+        let mut each = Vec::with_capacity(count as usize);
+        let (units, start) = (FILE_BYTES / bytes as u64, Instant::now());
+        let mut last = start;
+        for _ in 0..count {
+            let place = dice.below(units) * bytes as u64;
+            let data = sources.turn();
+            match (&self.file, &self.bare) {
+                (Some(file), _) => file.write_all_at(data, place)?,
+                (None, Some(bare)) => drop(pmem::fence(bare.write(place, data))),
+                (None, None) => {}
+            }
+            let now = Instant::now();
+            each.push((now - last).as_nanos() as u64);
+            last = now;
+        }
+        let wall_ns = start.elapsed().as_nanos() as f64;
+        each.sort_unstable();
+        let p50_ns = each.get(each.len() / 2).copied().unwrap_or(0) as f64;
+        Ok(Took { count, wall_ns, p50_ns })
+    }
+}
