@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::in_place::IN_PLACE_BYTES_MAX;
 use crate::inode::Inode;
 use crate::item::{self, Placed};
+use crate::leased::has_spare;
 use crate::long_record::InRecord;
 use crate::patches::{PATCH_BYTES_MAX, Patches};
 use crate::range_lock::RangeGuard;
@@ -286,8 +287,9 @@ impl Core {
                 None => Patches::default().with(at, data),
             };
             let fits = !patches.too_large() || patches.cover_all();
-            // on a full pool a block that is there is written anew: it takes no more than there is
-            if fits && (view.addr.is_none() || self.check_room().is_ok()) {
+            // on a full pool a block that is there is written anew: it takes no more than there is;
+            // so is what a fold brings, which has spare blocks, and no room in the trees
+            if fits && (self.pool.has_room() || view.addr.is_none() && !has_spare()) {
                 self.check_room()?;
                 match self.crc_with(inode, block, &view, at, data) {
                     Ok(crc) => return Ok(Piece::Patch(at, data, Arc::new(patches), crc)),

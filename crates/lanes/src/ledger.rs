@@ -169,18 +169,16 @@ impl Ledger {
         // a process that goes on storing keeps nobody here: what was there when this was called
         // ends before that
         let end = self.folded + LANE_BYTES;
-        while self.folded < end {
-            let batch = self.next_batch()?;
-            if batch.folded == self.folded {
-                break;
-            }
+        while self.folded < end
+            && let Some(batch) = self.next_batch()?
+        {
             if let Err(error) = self.fold_batch(fs, &batch) {
                 tracing::error!("what an attached process had committed is lost: {error}");
                 result = Err(error);
             }
-            (self.folded, self.state.number) = (batch.folded, batch.number);
+            self.pass(&batch);
             if self.folded - self.state.folded >= ROOM_STEP {
-                self.note();
+                self.give_room();
             }
         }
         result
@@ -194,13 +192,9 @@ impl Ledger {
     pub(crate) fn end_all(&mut self, fs: &FileSystem) -> Result<()> {
         // a process that lives on learns that what it stores after this does not happen
         (0..SLOTS).for_each(|slot| self.files.words.store(word_of(slot), 0));
-        loop {
-            let batch = self.next_batch()?;
-            if batch.folded == self.folded {
-                break;
-            }
+        while let Some(batch) = self.next_batch()? {
             self.fold_batch(fs, &batch)?;
-            (self.folded, self.state.number) = (batch.folded, batch.number);
+            self.pass(&batch);
         }
         for slot in self.state.slots.iter_mut().filter(|slot| slot.is_leased) {
             (slot.is_leased, slot.closed_at) = (false, self.state.number);
@@ -209,11 +203,17 @@ impl Ledger {
         Ok(())
     }
 
-    /// Tells the process of all the room that there is.
-    pub fn give_room(&mut self) {
+    /// Tells the process of all the room that there is. False: there are too few blocks for what it
+    /// would store there, and it is told nothing; the leases are to be ended.
+    pub fn give_room(&mut self) -> bool {
+        if !self.is_secure() {
+            return false;
+        }
         if self.folded != self.state.folded {
             self.note();
         }
+        self.files.words.store(FOLDED, self.folded);
+        true
     }
 
     /// Finds spare blocks in the place of those that folding took. False: there are too few for
@@ -222,11 +222,10 @@ impl Ledger {
         self.spare.refill(SPARE).is_ok() || self.spare.blocks() >= BLOCKS_MAX as usize
     }
 
-    /// Notes how far the lane is folded, and gives the room to the process.
+    /// Notes how far the lane is folded.
     fn note(&mut self) {
         self.state.folded = self.folded;
         self.state.store(&self.files.leases, &self.pool);
-        self.files.words.store(FOLDED, self.folded);
     }
 
     /// Whether request `number`, which relied on this lease, happened; the lane is folded.
@@ -251,8 +250,13 @@ impl Ledger {
         Ended(self.state.clone())
     }
 
+    /// What is in the batch is folded.
+    fn pass(&mut self, batch: &Batch) {
+        (self.folded, self.state.number) = (batch.folded, batch.number);
+    }
+
     /// The next records, judged.
-    fn next_batch(&mut self) -> Result<Batch> {
+    fn next_batch(&mut self) -> Result<Option<Batch>> {
         let mut batch =
             Batch { folded: self.folded, number: self.state.number, ..Batch::default() };
         let place = Place { position: self.folded, end: self.state.folded + LANE_BYTES };
@@ -264,7 +268,7 @@ impl Ledger {
             batch.folded = behind;
             batch.records.len() < RECORDS_MAX && batch.bytes.len() < BYTES_MAX
         })?;
-        Ok(batch)
+        Ok(Some(batch).filter(|batch| batch.folded != self.folded))
     }
 
     fn fold_batch(&mut self, fs: &FileSystem, batch: &Batch) -> Result<()> {

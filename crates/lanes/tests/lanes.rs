@@ -304,3 +304,44 @@ fn a_full_pool_has_room_for_what_was_committed() {
     fs.setattr(filler.ino(), &empty).unwrap();
     assert!(both.ledger.is_secure(), "there is room again");
 }
+
+/// A process that goes on storing while its lane is folded is given room only as far as there are
+/// blocks for what it stores: in a full pool, too, all that it was told happened is in the file.
+#[test]
+fn who_stores_while_a_full_pool_folds_loses_nothing() {
+    let (dir, fs) = scratch();
+    let (file, filler) = (make(&fs, "file"), make(&fs, "filler"));
+    let Both { lane, mut ledger } = connect(dir.path(), &fs);
+    let target = Target { handle: file.clone(), caller: None };
+    let blocks = Blocks { ino: file.ino(), blocks: 0..=u64::MAX };
+    let generation = ledger.lend(0, blocks, target).unwrap();
+    let mut at = 0;
+    while fs.write(&filler, at, &[1; 4096]).is_ok() {
+        at += 4096;
+    }
+    let stored = std::thread::scope(|threads| {
+        let writer = threads.spawn(|| {
+            // each to a block of its own
+            let mut blocks = 0;
+            loop {
+                match lane.commit(&[piece(0, generation, blocks * 4096, &[2; 64])]) {
+                    Stored::Done => blocks += 1,
+                    Stored::Full => std::thread::yield_now(),
+                    _ => return blocks,
+                }
+            }
+        });
+        let mut folded = ledger.fold(&fs);
+        while folded.is_ok() && ledger.give_room() {
+            folded = ledger.fold(&fs);
+        }
+        // the writer ends with its lease, whatever was said
+        let folded = folded.and(ledger.end_lease(&fs, 0).map(drop));
+        let stored = writer.join().unwrap();
+        folded.unwrap();
+        stored
+    });
+    assert!(stored > 500, "{stored} stored");
+    let bytes = content(&fs, "file");
+    assert!((0..stored as usize).all(|block| bytes[block * 4096..][..64] == [2; 64]));
+}

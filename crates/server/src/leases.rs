@@ -305,10 +305,7 @@ impl Leases {
         let mut ledger = holder.ledger.lock();
         // what could not be folded is said in the log
         let _ = ledger.fold(fs);
-        let is_secure = ledger.is_secure();
-        if is_full {
-            ledger.give_room();
-        }
+        let is_secure = if is_full { ledger.give_room() } else { ledger.is_secure() };
         drop(ledger);
         if !is_secure {
             // what comes next may find no room
