@@ -6,12 +6,12 @@
 use crate::clock::thread_ns;
 use crate::dice::Dice;
 use crate::error::{Result, io};
+use crate::piped::Piped;
 use rustix::fs::{AtFlags, CWD, StatxFlags};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 /// Bytes of a call at most.
@@ -75,49 +75,25 @@ pub struct Took {
 
 /// The other end of a process that runs [`be_caller_if_asked`].
 pub struct Caller {
-    child: Child,
-    orders: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
+    process: Piped,
     path: PathBuf,
 }
 
 impl Caller {
     /// Starts one for a file or directory.
     pub fn start(path: PathBuf) -> Result<Caller> {
-        let program = std::env::current_exe().map_err(io(&path))?;
-        let mut command = Command::new(&program);
-        command.args(std::env::args_os().skip(1)).env(CALLER, &path);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(io(&program))?;
-        let (orders, answers) = (child.stdin.take(), child.stdout.take());
-        let answers = answers.ok_or(std::io::ErrorKind::BrokenPipe.into()).map_err(io(&path))?;
-        Ok(Caller { child, orders, answers: BufReader::new(answers), path })
+        Ok(Caller { process: Piped::again(CALLER, &path)?, path })
     }
 
     /// Has it make calls.
     pub fn ask(&mut self, order: Order) -> Result<Took> {
-        self.answer(order).map_err(io(&self.path))
-    }
-
-    fn answer(&mut self, order: Order) -> std::io::Result<Took> {
-        let ended = || std::io::Error::other("the caller has ended");
         let Order { verb, count, units, bytes } = order;
         let verb = VERBS.iter().find(|known| known.0 == verb).map_or("", |known| known.1);
-        writeln!(self.orders.as_mut().ok_or_else(ended)?, "{verb} {count} {units} {bytes}")?;
-        let mut line = String::new();
-        self.answers.read_line(&mut line)?;
-        match numbers(&line)[..] {
+        self.process.tell(&format!("{verb} {count} {units} {bytes}"))?;
+        match numbers(&self.process.hear()?)[..] {
             [wall_ns, cpu_ns, p50_ns, p99_ns] => Ok(Took { wall_ns, cpu_ns, p50_ns, p99_ns }),
-            _ => Err(ended()),
+            _ => Err(io(&self.path)(std::io::Error::other("the caller has ended"))),
         }
-    }
-}
-
-impl Drop for Caller {
-    fn drop(&mut self) {
-        // it ends at the end of its orders
-        drop(self.orders.take());
-        let _ = self.child.wait();
     }
 }
 

@@ -27,15 +27,21 @@ pub fn thread_ns() -> u64 {
     cpu_ns(ClockId::ThreadCPUTime)
 }
 
-/// CPU time of the process's threads with this name, ns.
+/// CPU time of this process's threads with this name, ns.
 pub fn named_ns(name: &str) -> Result<u64> {
-    let tasks = Path::new("/proc/self/task");
+    threads_ns(Path::new("/proc/self"), Some(name))
+}
+
+/// CPU time of the threads, all or those with a name, of the process that is this directory of
+/// proc(5), ns.
+pub fn threads_ns(process: &Path, name: Option<&str>) -> Result<u64> {
+    let tasks = process.join("task");
     let mut sum = 0;
-    for task in std::fs::read_dir(tasks).map_err(io(tasks))?.flatten() {
+    for task in std::fs::read_dir(&tasks).map_err(io(&tasks))?.flatten() {
         let text = |file: &str| std::fs::read_to_string(task.path().join(file));
         // a thread that has ended since is none of those that are asked for
         let Ok(found) = text("comm") else { continue };
-        if found.trim_end() == name {
+        if name.is_none_or(|name| found.trim_end() == name) {
             // proc(5): time on a CPU, time waited for one, turns
             let time = text("schedstat").map_err(io(&task.path()))?;
             sum += time.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);

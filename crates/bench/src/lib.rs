@@ -37,6 +37,7 @@ mod metadata;
 mod options;
 mod peer;
 mod picture;
+mod piped;
 mod row;
 mod rows;
 mod scratch;

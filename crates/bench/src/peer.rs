@@ -7,10 +7,10 @@
 //! but what was asked for. They end with their orders, and with the thread that started them.
 
 use crate::error::{Error, Result, io};
+use crate::piped::Piped;
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 
 /// What the programs include.
 const COMMON: [(&str, &str); 2] =
@@ -34,9 +34,7 @@ pub struct Program {
 /// A program at work.
 #[derive(Debug)]
 pub struct Peer {
-    child: Child,
-    orders: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
+    process: Piped,
     /// What it said of itself when it was ready: what the library calls its version.
     pub version: String,
     path: PathBuf,
@@ -62,13 +60,9 @@ impl Peer {
         command.arg(path).args(arguments).args(program.arguments);
         // a file on tmpfs is no persistent memory to libpmem, which would call msync then
         command.env("PMEM_IS_PMEM_FORCE", "1");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(io(&compiled))?;
-        let (orders, answers) = (child.stdin.take(), child.stdout.take());
-        let answers = answers.ok_or(std::io::ErrorKind::BrokenPipe.into()).map_err(io(path))?;
-        let (answers, path) = (BufReader::new(answers), path.to_path_buf());
-        let mut peer = Peer { child, orders, answers, version: String::new(), path };
-        let said = peer.line()?;
+        let process = Piped::start(command, path.to_path_buf())?;
+        let mut peer = Peer { process, version: String::new(), path: path.to_path_buf() };
+        let said = peer.process.hear()?;
         let version = said.strip_prefix("ready ").ok_or_else(|| peer.ended())?;
         peer.version = version.trim_end().to_owned();
         Ok(Ok(peer))
@@ -76,31 +70,15 @@ impl Peer {
 
     /// Its answer to an order: numbers.
     pub fn ask(&mut self, order: &str) -> Result<Vec<u64>> {
-        let order = format!("{order}\n");
-        let written = self.orders.as_mut().map(|orders| orders.write_all(order.as_bytes()));
-        written.unwrap_or(Ok(())).map_err(io(&self.path))?;
-        let line = self.line()?;
+        self.process.tell(order)?;
+        let line = self.process.hear()?;
         let numbers: std::result::Result<Vec<u64>, _> =
             line.split_whitespace().map(str::parse).collect();
         numbers.ok().filter(|numbers| !numbers.is_empty()).ok_or_else(|| self.ended())
     }
 
-    fn line(&mut self) -> Result<String> {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).map_err(io(&self.path))?;
-        Ok(line)
-    }
-
     fn ended(&self) -> Error {
         io(&self.path)(std::io::Error::other("the peer's program has ended"))
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        // it ends at the end of its orders
-        drop(self.orders.take());
-        let _ = self.child.wait();
     }
 }
 

@@ -26,6 +26,7 @@ mod wear;
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::row::Row;
+pub use memory::status_bytes;
 
 /// Measures one row.
 pub type Measure = fn(&Options) -> Result<Row>;

@@ -157,10 +157,7 @@ impl Studied {
         }
         let [attached, embedded, bare] = turns;
         let mut figures = Vec::new();
-        for what in ["half of the calls", "all calls, mean"] {
-            let of = |took: &Took| {
-                if what == "half of the calls" { took.p50_ns } else { took.mean_ns() }
-            };
+        let mut compare = |what: &str, of: fn(&Took) -> f64| {
             let values = |turns: &[Took]| turns.iter().map(of).collect::<Vec<_>>();
             let (ours, theirs, floor) = (values(&attached), values(&embedded), values(&bare));
             let by = |those: &[f64]| {
@@ -170,7 +167,9 @@ impl Studied {
             let figure = Figure::new(&name, "ns", &ours).beside("embedded", &theirs, &by(&theirs));
             figures.push(figure.asked(Asked::AtMost(1.2)));
             figures.push(Figure::new(name, "ns", &ours).beside("floor", &floor, &by(&floor)));
-        }
+        };
+        compare("half of the calls", |took| took.p50_ns);
+        compare("all calls, mean", Took::mean_ns);
         Ok(figures)
     }
 
@@ -255,7 +254,7 @@ impl Studied {
             std::thread::sleep(Duration::from_secs(2));
             shares.push((service.cpu()? - busy).as_secs_f64() / 2.0 * 100.0);
         }
-        let mib = (after - before) as f64 / f64::from(1 << 20);
+        let mib = after.saturating_sub(before) as f64 / f64::from(1 << 20);
         let name = |what| format!("{count} idle processes: {what}");
         let busy = [median(&shares)];
         Ok(vec![

@@ -25,9 +25,10 @@ pub struct Wakes {
 impl Wakes {
     /// Has the lane folded soon.
     pub fn wake(&self) {
-        // ordering: it is looked at again after the folding, whatever it says now
+        // ordering: a hint; who finds the lane filling next looks again
         let is_wanted = self.state.is_wanted.load(Ordering::Relaxed);
-        if !is_wanted && !self.state.is_wanted.swap(true, Ordering::SeqCst) {
+        // ordering: the thread that is woken sees it
+        if !is_wanted && !self.state.is_wanted.swap(true, Ordering::AcqRel) {
             self.thread.unpark();
         }
     }
@@ -36,31 +37,38 @@ impl Wakes {
 /// The thread; it ends with this.
 #[derive(Debug)]
 pub struct Folder {
-    state: Arc<State>,
+    wakes: Wakes,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Folder {
     /// Starts it; `fold` has the lane folded.
-    pub fn start(fold: impl Fn() -> Result<()> + Send + 'static) -> Result<(Folder, Wakes)> {
+    pub fn start(fold: impl Fn() -> Result<()> + Send + 'static) -> Result<Folder> {
         let state = Arc::<State>::default();
         let theirs = state.clone();
         let thread = spawned("ns-folder", move || {
-            while !theirs.is_ended.load(Ordering::SeqCst) {
-                if !theirs.is_wanted.load(Ordering::SeqCst) {
+            // ordering: what was stored before it was woken is seen
+            while !theirs.is_ended.load(Ordering::Acquire) {
+                if !theirs.is_wanted.load(Ordering::Acquire) {
                     std::thread::park();
                     continue;
                 }
                 let folded = fold();
-                theirs.is_wanted.store(false, Ordering::SeqCst);
+                // ordering: it is wanted again by who stores after this
+                theirs.is_wanted.store(false, Ordering::Release);
                 if let Err(error) = folded {
                     // who writes finds out when the lane is full
                     tracing::debug!("not folded: {error}");
                 }
             }
         })?;
-        let wakes = Wakes { state: state.clone(), thread: thread.thread().clone() };
-        Ok((Folder { state, thread: Some(thread) }, wakes))
+        let wakes = Wakes { state, thread: thread.thread().clone() };
+        Ok(Folder { wakes, thread: Some(thread) })
+    }
+
+    /// For who stores.
+    pub fn wakes(&self) -> Wakes {
+        self.wakes.clone()
     }
 
     /// A forked child's: the thread is not here.
@@ -72,7 +80,8 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         let Some(thread) = self.thread.take() else { return };
-        self.state.is_ended.store(true, Ordering::SeqCst);
+        // ordering: the thread that is woken sees it
+        self.wakes.state.is_ended.store(true, Ordering::Release);
         thread.thread().unpark();
         // it asks nobody any more
         let _ = thread.join();

@@ -51,7 +51,7 @@ pub struct Session {
     /// Waits for the ends of services.
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Has the lane folded, where there is one.
-    folder: Mutex<Option<(Folder, Wakes)>>,
+    folder: Mutex<Option<Folder>>,
     process: Process,
     pool: String,
 }
@@ -167,14 +167,12 @@ impl Session {
     /// What has the lane folded, started where it is not.
     fn folder(&self) -> Result<Wakes> {
         let mut folder = self.folder.lock();
-        if let Some((_, wakes)) = &*folder {
-            return Ok(wakes.clone());
+        if let Some(folder) = &*folder {
+            return Ok(folder.wakes());
         }
         let shared = self.shared.clone();
-        let (thread, wakes) =
-            Folder::start(move || shared.call(&Request::Fold, &[], &mut []).map(drop))?;
-        *folder = Some((thread, wakes.clone()));
-        Ok(wakes)
+        let started = Folder::start(move || shared.call(&Request::Fold, &[], &mut []).map(drop))?;
+        Ok(folder.insert(started).wakes())
     }
 
     /// What this process has leased of the file with inode number `ino`.
@@ -379,7 +377,7 @@ impl Drop for Session {
         let (thread, folder) = (self.thread.get_mut().take(), self.folder.get_mut().take());
         if !self.process.is_here() {
             // the parent's: its threads are not here, and the socket stays open there
-            if let Some((folder, _)) = folder {
+            if let Some(folder) = folder {
                 folder.forget();
             }
             return std::mem::forget(thread);

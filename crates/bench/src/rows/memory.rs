@@ -34,11 +34,18 @@ pub fn grown_bytes() -> Result<u64> {
 }
 
 fn anonymous_bytes() -> Result<u64> {
-    let path = Path::new("/proc/self/status");
-    let status = std::fs::read_to_string(path).map_err(io(path))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-    let kib = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    Ok(kib.unwrap_or(0) << 10)
+    status_bytes(Path::new("/proc/self"), &["RssAnon:"])
+}
+
+/// The sum of these lines of the status of the process that is this directory of proc(5), bytes.
+pub fn status_bytes(process: &Path, names: &[&str]) -> Result<u64> {
+    let path = process.join("status");
+    let status = std::fs::read_to_string(&path).map_err(io(&path))?;
+    let kib = |name: &&str| {
+        let rest = status.lines().find_map(|line| line.strip_prefix(*name))?;
+        rest.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    Ok(names.iter().filter_map(kib).sum::<u64>() << 10)
 }
 
 /// Files looked up after an open, with one block each.

@@ -1,16 +1,18 @@
 //! One of those who take part: a process that does what it is told, a line of JSON at a time.
 
 use crate::caller::CALL_BYTES_MAX;
+use crate::clock::threads_ns;
 use crate::dice::{Dice, Sources};
 use crate::error::{Error, Result, io};
 use crate::lab::{touch_slice, touched_file};
+use crate::piped::Piped;
+use crate::rows::status_bytes;
 use nearside::{File, FormatOptions, OpenFlags, Pool, SliceSpec};
 use pmem::Mapping;
 use serde::{Deserialize, Serialize};
 use server::{Door, Service};
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -58,23 +60,12 @@ impl Took {
 }
 
 /// The other end of such a process, which ends with this.
-pub struct Seat {
-    child: Child,
-    orders: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
-}
+pub struct Seat(Piped);
 
 impl Seat {
     /// Starts one.
     pub fn start() -> Result<Seat> {
-        let program = std::env::current_exe().map_err(io(Path::new("/proc/self/exe")))?;
-        let mut command = Command::new(&program);
-        command.args(std::env::args_os().skip(1)).env(SEATED, "1");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().map_err(io(&program))?;
-        let (orders, answers) = (child.stdin.take(), child.stdout.take());
-        let answers = answers.ok_or(std::io::ErrorKind::BrokenPipe.into()).map_err(io(&program))?;
-        Ok(Seat { child, orders, answers: BufReader::new(answers) })
+        Ok(Seat(Piped::again(SEATED, Path::new("seat"))?))
     }
 
     /// Has it do something, and waits until it is done.
@@ -85,63 +76,33 @@ impl Seat {
 
     /// Has it do something.
     pub fn order(&mut self, order: &Order) -> Result<()> {
-        let orders = self.orders.as_mut().ok_or(std::io::ErrorKind::BrokenPipe.into());
-        let written = orders.and_then(|to| {
-            serde_json::to_writer(&mut *to, order)?;
-            to.write_all(b"\n")
-        });
-        written.map_err(io(Path::new("stdin")))
+        self.0.tell(&as_json(order)?)
     }
 
     /// Waits for the answer.
     pub fn answer(&mut self) -> Result<Took> {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).map_err(io(Path::new("stdout")))?;
+        let line = self.0.hear()?;
         serde_json::from_str(&line).map_err(|_| Error::Seat(line))
     }
 
     /// Memory that it takes, bytes: its own, and shared memory that it made.
     pub fn memory_bytes(&self) -> Result<u64> {
-        let text = self.proc("status")?;
-        let field = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-            line.trim_start_matches(':').split_whitespace().next()?.parse::<u64>().ok()
-        };
-        let kib = ["RssAnon", "RssShmem"].iter().filter_map(|name| field(name)).sum::<u64>();
-        Ok(kib << 10)
+        status_bytes(&self.proc(), &["RssAnon:", "RssShmem:"])
     }
 
     /// CPU time that it has taken.
     pub fn cpu(&self) -> Result<Duration> {
-        let text = self.proc("schedstat")?;
-        let mut sum = Duration::from_nanos(first_number(&text));
-        let tasks = PathBuf::from(format!("/proc/{}/task", self.child.id()));
-        let mut threads = Duration::ZERO;
-        for task in std::fs::read_dir(&tasks).map_err(io(&tasks))?.flatten() {
-            // one that has ended since takes no more
-            let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-            threads += Duration::from_nanos(first_number(&text));
-        }
-        sum = sum.max(threads);
-        Ok(sum)
+        Ok(Duration::from_nanos(threads_ns(&self.proc(), None)?))
     }
 
-    fn proc(&self, name: &str) -> Result<String> {
-        let path = PathBuf::from(format!("/proc/{}/{name}", self.child.id()));
-        std::fs::read_to_string(&path).map_err(io(&path))
+    fn proc(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/{}", self.0.id()))
     }
 }
 
-fn first_number(text: &str) -> u64 {
-    text.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        // it ends at the end of its orders
-        drop(self.orders.take());
-        let _ = self.child.wait();
-    }
+fn as_json(value: &impl Serialize) -> Result<String> {
+    let text = serde_json::to_string(value).map_err(std::io::Error::from);
+    text.map_err(io(Path::new("seat")))
 }
 
 /// If this process was started to take part: does what stdin says, and ends.
@@ -173,9 +134,8 @@ impl Seated {
             let line = line.map_err(io(Path::new("stdin")))?;
             let order = serde_json::from_str(&line).map_err(|_| Error::Seat(line))?;
             let took = self.obey(order, &mut dice)?;
-            let mut out = std::io::stdout().lock();
-            let said = serde_json::to_writer(&mut out, &took).map_err(std::io::Error::from);
-            let said = said.and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+            let (text, mut out) = (as_json(&took)?, std::io::stdout().lock());
+            let said = writeln!(out, "{text}").and_then(|()| out.flush());
             said.map_err(io(Path::new("stdout")))?;
         }
         Ok(())
