@@ -1,0 +1,284 @@
+//! Histories one after the other on one pool, which is opened anew in the end.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use nearside::{FormatOptions, Pool, SliceSpec};
+use rustix::process::Signal;
+
+use crate::door::Door;
+use crate::hosts::{Host, Places, this_program};
+use crate::library::Library;
+use crate::plan::{FILES, History, HostKind, Kind, Mutant};
+use crate::record::{Head, Record};
+use crate::rng::Rng;
+use crate::run::Settings;
+use crate::watched::Watched;
+use crate::{Result, clock, said};
+
+/// The caller that reads what is there when the pool was opened anew.
+const AFTERWARDS: u32 = 200;
+/// A server that served for less is followed after a pause.
+const SERVED_LEAST_NS: u64 = 300_000_000;
+/// Callers begin so long after they were told.
+const LEAD_NS: u64 = 1_500_000;
+
+/// A process that calls at one door.
+struct Worker {
+    door: &'static str,
+    callers: [u32; 2],
+    process: Watched,
+}
+
+/// Histories that share a pool.
+pub struct Batch<'s> {
+    settings: &'s Settings,
+    scratch: tempfile::TempDir,
+    places: Places,
+    host: Host,
+    callers: u32,
+    workers: Vec<Worker>,
+    /// The driver's own.
+    pool: Pool,
+    served_since: u64,
+    /// Owner and callers were killed.
+    is_left: bool,
+    done: Vec<(History, Head)>,
+    /// What happened, by its name.
+    pub events: BTreeMap<&'static str, u64>,
+}
+
+impl<'s> Batch<'s> {
+    /// Makes a pool, and has it served.
+    pub fn begin(settings: &'s Settings, kind: HostKind) -> Result<Batch<'s>> {
+        let scratch = tempfile::Builder::new().prefix("nearside-history.").tempdir();
+        let scratch = scratch.map_err(said("scratch"))?;
+        let at = |name: &str| scratch.path().join(name);
+        let made = ["mnt", "records"].map(at).iter().try_for_each(std::fs::create_dir);
+        made.map_err(said("scratch"))?;
+        let places = Places {
+            pool: at("pool"),
+            mnt: settings.mounts.then(|| at("mnt")),
+            nearside: settings.nearside.clone(),
+        };
+        format(&places.pool)?;
+        let mut doors = vec![("attached", 2), ("attached", 2), ("mount", 2)];
+        doors.truncate(if settings.mounts { 3 } else { 2 });
+        let own = if kind == HostKind::Owner { 2 } else { 0 };
+        let callers = own + doors.iter().map(|(_, count)| count).sum::<u32>();
+        let host = Host::start(kind, &places, [0, own, callers])?;
+        let pool = Pool::attach(&places.pool).map_err(said("attach"))?;
+        let mut first = own;
+        let mut workers = Vec::new();
+        for (door, count) in doors {
+            let numbers = [first, count];
+            workers.push(Worker {
+                door,
+                callers: numbers,
+                process: start(door, &places, numbers, callers)?,
+            });
+            first += count;
+        }
+        Ok(Batch {
+            settings,
+            scratch,
+            places,
+            host,
+            callers,
+            workers,
+            pool,
+            served_since: clock::now(),
+            is_left: false,
+            done: Vec::new(),
+            events: BTreeMap::new(),
+        })
+    }
+
+    /// One history. After the last one nobody is left, if `ends_by_kill`.
+    pub fn history(
+        &mut self,
+        number: u32,
+        kind: Kind,
+        mutant: Option<Mutant>,
+        ends_by_kill: bool,
+    ) -> Result<()> {
+        let mut rng = Rng::new(&[self.settings.seed, number.into()]);
+        let mut history = History {
+            number,
+            kind,
+            seed: self.settings.seed,
+            start_ns: 0,
+            calls: self.settings.calls / self.callers,
+            records: self.scratch.path().join("records"),
+            is_final: false,
+            mutant,
+        };
+        let names = self.prepare(&history)?;
+        history.start_ns = clock::now() + LEAD_NS;
+        self.tell(&history)?;
+        let mut told = String::new();
+        match (mutant, ends_by_kill) {
+            (Some(_), _) => {}
+            (None, true) => self.kill_all(&history, &mut rng, &mut told),
+            (None, false) => self.disturb(&history, &mut rng, &mut told)?,
+        }
+        if !ends_by_kill {
+            self.hear()?;
+            history.is_final = true;
+            self.tell(&history)?;
+            self.hear()?;
+        }
+        let head = Head { history: number, seed: history.seed, kind, told, names };
+        self.done.push((history, head));
+        Ok(())
+    }
+
+    /// Makes what is there at the beginning; the names that are.
+    fn prepare(&self, history: &History) -> Result<BTreeMap<String, u64>> {
+        let pool = &self.pool;
+        pool.create_dir(history.dir()).map_err(said("the driver"))?;
+        match history.kind {
+            Kind::Data | Kind::Transactions => {
+                let make = |file| pool.create_file(history.file(file)).map(drop);
+                (0..FILES).try_for_each(make).map_err(said("the driver"))?;
+                Ok(BTreeMap::new())
+            }
+            Kind::Links | Kind::Renames => {
+                let make = |name: &str| {
+                    let file = pool.create_file(format!("{}/{name}", history.dir()))?;
+                    Ok((name.to_owned(), file.metadata()?.ino()))
+                };
+                let made: nearside::Result<_> = ["a", "b"].into_iter().map(make).collect();
+                made.map_err(said("the driver"))
+            }
+        }
+    }
+
+    fn everybody(&mut self) -> impl Iterator<Item = &mut Watched> {
+        let workers = self.workers.iter_mut().map(|worker| &mut worker.process);
+        self.host.caller().into_iter().chain(workers)
+    }
+
+    fn tell(&mut self, history: &History) -> Result<()> {
+        self.everybody().try_for_each(|process| process.tell(history))
+    }
+
+    fn hear(&mut self) -> Result<()> {
+        self.everybody().try_for_each(|process| process.hear("done"))
+    }
+
+    fn count(&mut self, what: &'static str, told: &mut String) {
+        *self.events.entry(what).or_default() += 1;
+        // to a string
+        let _ = write!(told, "{what} at {}; ", clock::now());
+    }
+
+    /// Kills or stops somebody, or nobody.
+    fn disturb(&mut self, history: &History, rng: &mut Rng, told: &mut String) -> Result<()> {
+        let moment = history.start_ns + rng.below(25_000_000);
+        let which = rng.below(2) as usize;
+        match rng.below(20) {
+            0..=3 => {
+                clock::sleep_until(moment);
+                self.count("attached processes killed", told);
+                self.workers[which].process.kill();
+                let Worker { door, callers, .. } = self.workers[which];
+                let mut process = start(door, &self.places, callers, self.callers)?;
+                // it has nothing to do with this one, but reads in the end
+                process.tell(&History { calls: 0, ..history.clone() })?;
+                self.workers[which].process = process;
+            }
+            4..=5 => {
+                clock::sleep_until(moment);
+                self.count("attached processes stopped", told);
+                self.workers[which].process.signal(Signal::STOP)?;
+                std::thread::sleep(Duration::from_millis(rng.below(160)));
+                self.workers[which].process.signal(Signal::CONT)?;
+            }
+            6..=9 if matches!(self.host, Host::Serve(_)) => {
+                clock::sleep_until(moment.max(self.served_since + SERVED_LEAST_NS));
+                self.count("services killed", told);
+                self.host.kill_server()?;
+                // until the next one answers
+                self.pool.metadata("/").map_err(said("after a service was killed"))?;
+                self.served_since = clock::now();
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn kill_all(&mut self, history: &History, rng: &mut Rng, told: &mut String) {
+        clock::sleep_until(history.start_ns + rng.below(30_000_000));
+        self.count("pools left by kill", told);
+        // who is attached would wait for the next service
+        self.workers.iter_mut().for_each(|worker| worker.process.kill());
+        self.host.kill();
+        self.is_left = true;
+    }
+
+    /// Ends all, opens the pool again, reads what is there, and writes all histories to one file.
+    pub fn end(self, to: &Path) -> Result<BTreeMap<&'static str, u64>> {
+        let Batch { scratch, places, host, mut workers, pool, done, events, is_left, .. } = self;
+        drop(pool);
+        for worker in &mut workers {
+            worker.process.kill();
+        }
+        match is_left {
+            true => drop(host),
+            false => host.end()?,
+        }
+        let pool = Pool::open(&places.pool).map_err(said("open again"))?;
+        let mut out = std::io::BufWriter::new(
+            std::fs::File::create(to).map_err(|error| format!("{}: {error}", to.display()))?,
+        );
+        let records = scratch.path().join("records");
+        for (history, head) in &done {
+            let library = Library::open(&pool, history).map_err(said("open again"))?;
+            let door = Door::Library(library);
+            let mut record = Record::create(&records, history.number, AFTERWARDS)?;
+            let acts = history.last_acts();
+            acts.iter().try_for_each(|act| door.act(history, &mut record, act))?;
+            let head = serde_json::to_string(head).map_err(said("a head"))?;
+            writeln!(out, "{head}").map_err(said("histories"))?;
+            for client in 0..=AFTERWARDS {
+                let path = records.join(format!("{}.{client}", history.number));
+                if let Ok(lines) = std::fs::read(&path) {
+                    out.write_all(&lines).map_err(said("histories"))?;
+                }
+            }
+        }
+        out.flush().map_err(said("histories"))?;
+        pool.close().map_err(said("close"))?;
+        drop(pool);
+        let report = nearside::check(&places.pool).map_err(said("check"))?;
+        match report.findings.is_empty() {
+            true => Ok(events),
+            false => Err(format!("check: {:?}", report.findings)),
+        }
+    }
+}
+
+fn start(door: &str, places: &Places, [first, count]: [u32; 2], all: u32) -> Result<Watched> {
+    let place = match (door, &places.mnt) {
+        ("mount", Some(mnt)) => mnt,
+        _ => &places.pool,
+    };
+    let mut command: Command = this_program()?;
+    command.arg("work").arg(door).arg(place).args([first, count, all].map(|it| it.to_string()));
+    Watched::start(door, &mut command)
+}
+
+fn format(pool: &PathBuf) -> Result<()> {
+    let options = FormatOptions {
+        slices: vec![SliceSpec::default(); 2],
+        slice_bytes: 48 << 20,
+        process: true,
+        ..FormatOptions::default()
+    };
+    Pool::format(pool, &options).map_err(said("format"))
+}

@@ -1,0 +1,48 @@
+//! The checker's verdicts.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::Deserialize;
+
+use crate::{Result, said};
+
+/// What it says of some histories.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct Verdicts {
+    /// How many there were.
+    pub histories: u64,
+    /// Calls in them.
+    pub calls: u64,
+    /// Calls of which nobody knows whether they happened.
+    pub unfinished: u64,
+    /// Histories that no order explains, and why not.
+    pub illegal: Vec<String>,
+    /// Histories of which it did not find out in time.
+    pub unknown: Vec<String>,
+}
+
+impl Verdicts {
+    /// Counts others, too.
+    pub fn add(&mut self, other: Verdicts) {
+        self.histories += other.histories;
+        self.calls += other.calls;
+        self.unfinished += other.unfinished;
+        self.illegal.extend(other.illegal);
+        self.unknown.extend(other.unknown);
+    }
+}
+
+/// Asks it.
+pub fn check(checker: &Path, histories: &Path, pictures: Option<&PathBuf>) -> Result<Verdicts> {
+    let mut command = Command::new(checker);
+    if let Some(pictures) = pictures {
+        command.arg("-pictures").arg(pictures);
+    }
+    let output = command.arg(histories).output();
+    let output = output.map_err(|error| format!("{}: {error}", checker.display()))?;
+    if !output.status.success() {
+        return Err(format!("the checker: {}", String::from_utf8_lossy(&output.stderr)));
+    }
+    serde_json::from_slice(&output.stdout).map_err(said("the checker"))
+}

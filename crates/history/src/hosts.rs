@@ -1,0 +1,144 @@
+//! Who owns the pool.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::plan::HostKind;
+use crate::watched::Watched;
+use crate::{Result, said};
+
+/// The pool's directory, and where it is mounted.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// See above.
+    pub pool: PathBuf,
+    /// See above; none where this machine lets nobody mount.
+    pub mnt: Option<PathBuf>,
+    /// The command `nearside`.
+    pub nearside: PathBuf,
+}
+
+/// The owner, until it is dropped.
+#[derive(Debug)]
+pub enum Host {
+    /// A process of the driver's own.
+    Owner(Watched, Places),
+    /// `nearside serve`.
+    Serve(Places),
+}
+
+impl Host {
+    /// Starts it; the numbers are those of its own callers.
+    pub fn start(kind: HostKind, places: &Places, callers: [u32; 3]) -> Result<Host> {
+        match kind {
+            HostKind::Owner => {
+                let mut command = this_program()?;
+                command.arg("own").arg(&places.pool);
+                command.arg(places.mnt.as_deref().unwrap_or(Path::new("-")));
+                command.args(callers.map(|it| it.to_string()));
+                Ok(Host::Owner(Watched::start("the owner", &mut command)?, places.clone()))
+            }
+            HostKind::Serve => {
+                let host = Host::Serve(places.clone());
+                let mut words = vec!["serve".as_ref(), places.pool.as_os_str()];
+                if let Some(mnt) = &places.mnt {
+                    words.extend(["--mount".as_ref(), mnt.as_os_str()]);
+                }
+                command(&places.nearside, &words)?;
+                Ok(host)
+            }
+        }
+    }
+
+    /// The process that calls, if the host does.
+    pub fn caller(&mut self) -> Option<&mut Watched> {
+        match self {
+            Host::Owner(owner, _) => Some(owner),
+            Host::Serve(_) => None,
+        }
+    }
+
+    /// Kills the server of a pool that has a keeper.
+    pub fn kill_server(&self) -> Result<()> {
+        match self {
+            Host::Owner(..) => Ok(()),
+            Host::Serve(places) => {
+                let server = processes(&places.pool).pop().ok_or("no server is running")?;
+                kill_process(server, Signal::KILL).map_err(said("kill"))
+            }
+        }
+    }
+
+    /// Kills all of it.
+    pub fn kill(&mut self) {
+        match self {
+            Host::Owner(owner, _) => owner.kill(),
+            Host::Serve(places) => {
+                // the keeper first, which else starts another server
+                for process in processes(&places.pool) {
+                    let _ = kill_process(process, Signal::KILL);
+                }
+                processes(&places.pool).into_iter().for_each(wait_for_the_end);
+                let _ = std::fs::remove_file(places.pool.join("nearside.pid"));
+            }
+        }
+        self.unmount();
+    }
+
+    fn unmount(&self) {
+        let (Host::Owner(_, places) | Host::Serve(places)) = self;
+        if let Some(mnt) = &places.mnt {
+            // where it is not mounted any more, it says so
+            let mut command = Command::new("umount");
+            let _ = command.arg("-l").arg(mnt).stderr(Stdio::null()).status();
+        }
+    }
+
+    /// Ends it in order.
+    pub fn end(mut self) -> Result<()> {
+        match &mut self {
+            Host::Serve(places) => {
+                command(&places.nearside, &["stop".as_ref(), places.pool.as_ref()])
+            }
+            Host::Owner(owner, _) => owner.end(Some("closed")),
+        }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Keeper and server, the server last.
+fn processes(pool: &Path) -> Vec<Pid> {
+    let text = std::fs::read_to_string(pool.join("nearside.pid")).unwrap_or_default();
+    let ids = text.lines().map(|line| line.strip_prefix("server ").unwrap_or(line));
+    ids.filter_map(|id| id.parse().ok().and_then(Pid::from_raw)).collect()
+}
+
+fn wait_for_the_end(process: Pid) {
+    for _ in 0..2000 {
+        if rustix::process::test_kill_process(process).is_err() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+/// This program, to be another process.
+pub fn this_program() -> Result<Command> {
+    Ok(Command::new(std::env::current_exe().map_err(said("this program"))?))
+}
+
+fn command(nearside: &Path, words: &[&std::ffi::OsStr]) -> Result<()> {
+    let output = Command::new(nearside).args(words).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("{}: {error}", nearside.display()))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}

@@ -1,0 +1,162 @@
+//! `nearside-history`: calls at all doors of a pool at once, recorded and checked.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use history::run::{Settings, Totals, canary, run};
+use history::{HostKind, Kind, Mutant, Result, owner, worker};
+
+const USAGE: &str = "\
+usage: nearside-history run --checker PROGRAM [--seed S] [--from N] [--minutes M] [--calls N]
+                            [--kind K] [--host H] [--nearside PROGRAM] [--keep DIR]
+       nearside-history canaries --checker PROGRAM [--keep DIR]
+
+run makes histories that the seed gives, from number N on, until the time is up, and has each
+checked; it exits 1 where one is not explained, or was not checked in time. Kinds: data,
+transactions, links, renames. Hosts: owner, serve. canaries makes histories of callers that do
+wrong, each of which must be noticed.";
+
+type Arguments = BTreeMap<String, String>;
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match *words {
+        ["work", door, place, first, count, all] => {
+            numbers([first, count, all]).and_then(|it| worker::run(door, Path::new(place), it))
+        }
+        ["own", pool, mnt, first, count, all] => numbers([first, count, all])
+            .and_then(|it| owner::run(Path::new(pool), (mnt != "-").then_some(Path::new(mnt)), it)),
+        ["run", ..] => parse(&args[1..]).and_then(|it| run_all(&settings(&it)?)),
+        ["canaries", ..] => parse(&args[1..]).and_then(|it| run_canaries(&settings(&it)?)),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("nearside-history: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn numbers(words: [&str; 3]) -> Result<[u32; 3]> {
+    let numbers = words.map(|word| word.parse().ok());
+    match numbers {
+        [Some(first), Some(count), Some(all)] => Ok([first, count, all]),
+        _ => Err(format!("{words:?} are no numbers")),
+    }
+}
+
+fn parse(args: &[String]) -> Result<Arguments> {
+    let pairs = args.chunks(2).map(|pair| match pair {
+        [name, value] => match name.strip_prefix("--") {
+            Some(name) => Ok((name.to_owned(), value.clone())),
+            None => Err(format!("unexpected argument {name:?}")),
+        },
+        _ => Err(format!("{pair:?} needs a value")),
+    });
+    pairs.collect()
+}
+
+fn number<T: std::str::FromStr>(arguments: &Arguments, name: &str, or: T) -> Result<T> {
+    match arguments.get(name) {
+        None => Ok(or),
+        Some(text) => text.parse().map_err(|_| format!("--{name} {text} is no number")),
+    }
+}
+
+/// One of what serde knows by these names.
+fn one<T: serde::de::DeserializeOwned>(arguments: &Arguments, name: &str) -> Result<Option<T>> {
+    let parse = |text: &String| {
+        let quoted = format!("{text:?}");
+        serde_json::from_str(&quoted).map_err(|_| format!("--{name} {text} is not known"))
+    };
+    arguments.get(name).map(parse).transpose()
+}
+
+fn settings(arguments: &Arguments) -> Result<Settings> {
+    let known = ["checker", "seed", "from", "minutes", "calls", "kind", "host", "nearside", "keep"];
+    if let Some(name) = arguments.keys().find(|name| !known.contains(&name.as_str())) {
+        return Err(format!("unknown option --{name}\n\n{USAGE}"));
+    }
+    let this = std::env::current_exe().map_err(|error| error.to_string())?;
+    let path = |name: &str| arguments.get(name).map(PathBuf::from);
+    let nearside = path("nearside").unwrap_or_else(|| this.with_file_name("nearside"));
+    let mut host: Option<HostKind> = one(arguments, "host")?;
+    if !nearside.exists() {
+        println!("no {}: nothing is tried with `nearside serve`", nearside.display());
+        host = Some(HostKind::Owner);
+    }
+    let fuse = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    let mounts = fuse.is_ok() && rustix::process::geteuid().is_root();
+    if !mounts {
+        println!("mounting takes root and /dev/fuse: nothing is tried at the mount");
+    }
+    let minutes: f64 = number(arguments, "minutes", 1.0)?;
+    Ok(Settings {
+        seed: number(arguments, "seed", 1)?,
+        from: number(arguments, "from", 0)?,
+        time: Duration::try_from_secs_f64(minutes * 60.0).map_err(|error| error.to_string())?,
+        calls: number(arguments, "calls", 480)?,
+        kind: one::<Kind>(arguments, "kind")?,
+        host,
+        checker: path("checker").ok_or("--checker is wanted: scripts/histories builds it")?,
+        nearside,
+        mounts,
+        keep: path("keep").unwrap_or_else(|| "histories".into()),
+    })
+}
+
+fn run_all(settings: &Settings) -> Result<()> {
+    let mut reported = 0;
+    let mut tell = |totals: &Totals| {
+        let verdicts = &totals.verdicts;
+        for words in verdicts.illegal.iter().chain(&verdicts.unknown).skip(reported) {
+            println!("{words}");
+            reported += 1;
+        }
+    };
+    let totals = run(settings, &mut tell)?;
+    let verdicts = &totals.verdicts;
+    for (event, count) in &totals.events {
+        println!("{count} {event}");
+    }
+    println!(
+        "seed={} histories={}..{} calls={} unfinished={} illegal={} unknown={}",
+        settings.seed,
+        settings.from,
+        totals.next,
+        verdicts.calls,
+        verdicts.unfinished,
+        verdicts.illegal.len(),
+        verdicts.unknown.len()
+    );
+    let bad = verdicts.illegal.len() + verdicts.unknown.len();
+    match (bad, verdicts.histories) {
+        (_, 0) => Err("no history was made".into()),
+        (0, _) => Ok(()),
+        _ => Err(format!("{bad} histories; they are in {}", settings.keep.display())),
+    }
+}
+
+fn run_canaries(settings: &Settings) -> Result<()> {
+    let mut missed = Vec::new();
+    for (mutant, kind) in Mutant::ALL {
+        match canary(settings, (mutant, kind))? {
+            Some(histories) => println!("{mutant:?}: noticed in history {histories}"),
+            None => missed.push(mutant),
+        }
+    }
+    println!("{} of {} mutants noticed", Mutant::ALL.len() - missed.len(), Mutant::ALL.len());
+    match missed.is_empty() {
+        true => Ok(()),
+        false => Err(format!("not noticed: {missed:?}")),
+    }
+}

@@ -1,0 +1,209 @@
+//! Calls and answers, as they are written down: a line of JSON before each call, and one behind it.
+//!
+//! A caller that is killed has written down what it was at: that may have happened or not.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::plan::{CELL_BYTES, Kind};
+use crate::{Result, said};
+
+/// Cells of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Which file.
+    pub file: u32,
+    /// First cell.
+    pub at: u32,
+    /// How many.
+    pub cells: u32,
+}
+
+/// What is called. Cells are counted, not bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "op", rename_all = "lowercase")]
+#[allow(missing_docs, reason = "they are what they are called")]
+pub enum Act {
+    Write { file: u32, at: u32, cells: u32 },
+    Read { file: u32, at: u32, cells: u32 },
+    Append { file: u32, cells: u32 },
+    Truncate { file: u32, cells: u32 },
+    Punch { file: u32, at: u32, cells: u32 },
+    Size { file: u32 },
+    Sync { file: u32 },
+    Transact { reads: Vec<Part>, writes: Vec<Part> },
+    Create { name: String },
+    Link { from: String, to: String },
+    LinkInode { ino: u64, to: String },
+    Rename { from: String, to: String },
+    Unlink { name: String },
+    Lookup { name: String },
+}
+
+impl Act {
+    /// What it is called.
+    #[cfg(test)]
+    pub fn name(&self) -> String {
+        let text = format!("{self:?}");
+        text.split(' ').next().unwrap_or_default().to_owned()
+    }
+}
+
+/// What a call answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Answer {
+    /// The error's number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub errno: Option<i32>,
+    /// Whether it happened is not known.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unknown: bool,
+    /// It did not happen, and asks to be made again.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub conflict: bool,
+    /// What was read, part by part: runs of cells with the number of the call that wrote them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs: Option<Vec<Vec<(i64, u32)>>>,
+    /// Cells: where an append went, or a size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// The inode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ino: Option<u64>,
+    /// How many names it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub links: Option<u32>,
+}
+
+impl Answer {
+    /// An error; some say that nobody knows what became of the call.
+    pub fn failed(errno: i32) -> Answer {
+        // ENOTCONN, ECONNABORTED: of a service or a mount that has gone
+        match errno {
+            103 | 107 => Answer { unknown: true, ..Answer::default() },
+            errno => Answer { errno: Some(errno), ..Answer::default() },
+        }
+    }
+}
+
+/// The beginning of a history.
+#[derive(Clone, Debug, Serialize)]
+pub struct Head {
+    /// Its number.
+    pub history: u32,
+    /// Its seed.
+    pub seed: u64,
+    /// See there.
+    pub kind: Kind,
+    /// The host, and what was done to it and to others.
+    pub told: String,
+    /// Names that are there, with their inodes.
+    pub names: std::collections::BTreeMap<String, u64>,
+}
+
+#[derive(Serialize)]
+struct Called<'a> {
+    id: u32,
+    client: u32,
+    call: u64,
+    #[serde(flatten)]
+    act: &'a Act,
+}
+
+#[derive(Serialize)]
+struct Returned<'a> {
+    id: u32,
+    ret: u64,
+    #[serde(flatten)]
+    answer: &'a Answer,
+}
+
+/// What one caller writes down.
+#[derive(Debug)]
+pub struct Record {
+    file: File,
+    history: u32,
+    client: u32,
+    calls: u32,
+    line: Vec<u8>,
+}
+
+impl Record {
+    /// In directory `dir`.
+    pub fn create(dir: &Path, history: u32, client: u32) -> Result<Record> {
+        let path = dir.join(format!("{history}.{client}"));
+        let file = File::options().append(true).create(true).open(&path);
+        let file = file.map_err(said("what is called cannot be written down"))?;
+        Ok(Record { file, history, client, calls: 0, line: Vec::new() })
+    }
+
+    /// Goes on with another number: the second part of a history, by the same caller.
+    pub fn goes_on(mut self) -> Record {
+        self.calls = 1 << 15;
+        self
+    }
+
+    /// Makes a call, which gets its number, and writes it down.
+    pub fn call(&mut self, act: &Act, make: impl FnOnce(u64) -> Answer) -> Result<Answer> {
+        self.calls += 1;
+        let id = self.client << 16 | self.calls;
+        let called = Called { id, client: self.client, call: crate::clock::now(), act };
+        self.write(&called)?;
+        let answer = make(u64::from(self.history + 1) << 32 | u64::from(id));
+        let returned = Returned { id, ret: crate::clock::now(), answer: &answer };
+        self.write(&returned)?;
+        Ok(answer)
+    }
+
+    fn write(&mut self, what: &impl Serialize) -> Result<()> {
+        self.line.clear();
+        serde_json::to_writer(&mut self.line, what).map_err(said("a record"))?;
+        self.line.push(b'\n');
+        self.file.write_all(&self.line).map_err(said("a record"))
+    }
+}
+
+/// The bytes that call `number` writes.
+pub fn bytes(number: u64, cells: u32) -> Vec<u8> {
+    number.to_le_bytes().repeat(cells as usize * CELL_BYTES / 8)
+}
+
+/// What such bytes say: runs of cells. -1: of no call of this history, or of two.
+pub fn runs(history: u32, bytes: &[u8]) -> Vec<(i64, u32)> {
+    let mut runs: Vec<(i64, u32)> = Vec::new();
+    for cell in bytes.chunks(CELL_BYTES) {
+        let word = |at: usize| cell.get(at..at + 8).and_then(|it| it.try_into().ok());
+        let first = u64::from_le_bytes(word(0).unwrap_or([0xff; 8]));
+        let is_whole = cell.len() == CELL_BYTES && cell.chunks(8).all(|it| *it == cell[..8]);
+        let value = match (is_whole, first, first >> 32 == u64::from(history) + 1) {
+            (true, 0, _) => 0,
+            (true, _, true) => (first & 0xffff_ffff) as i64,
+            _ => -1,
+        };
+        match runs.last_mut() {
+            Some((last, count)) if *last == value => *count += 1,
+            _ => runs.push((value, 1)),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_told_and_mixtures_are_nobodys() {
+        let mut seen = bytes(5 << 32 | 77, 2);
+        seen.extend([0; CELL_BYTES]);
+        seen.extend(bytes(5 << 32 | 78, 1));
+        assert_eq!(runs(4, &seen), [(77, 2), (0, 1), (78, 1)]);
+        assert_eq!(runs(3, &seen), [(-1, 2), (0, 1), (-1, 1)]);
+        seen[CELL_BYTES - 1] ^= 1;
+        assert_eq!(runs(4, &seen)[0], (-1, 1));
+        assert_eq!(runs(4, &seen[..10]), [(-1, 1)]);
+    }
+}
