@@ -11,7 +11,7 @@ use history::{HostKind, Kind, Mutant, Result, owner, worker};
 
 const USAGE: &str = "\
 usage: nearside-history run --checker PROGRAM [--seed S] [--from N] [--minutes M] [--calls N]
-                            [--kind K] [--host H] [--nearside PROGRAM] [--keep DIR]
+                            [--kind K] [--host H] [--mount no] [--nearside PROGRAM] [--keep DIR]
        nearside-history canaries --checker PROGRAM [--keep DIR]
 
 run makes histories that the seed gives, from number N on, until the time is up, and has each
@@ -82,7 +82,9 @@ fn one<T: serde::de::DeserializeOwned>(arguments: &Arguments, name: &str) -> Res
 }
 
 fn settings(arguments: &Arguments) -> Result<Settings> {
-    let known = ["checker", "seed", "from", "minutes", "calls", "kind", "host", "nearside", "keep"];
+    let known = [
+        "checker", "seed", "from", "minutes", "calls", "kind", "host", "mount", "nearside", "keep",
+    ];
     if let Some(name) = arguments.keys().find(|name| !known.contains(&name.as_str())) {
         return Err(format!("unknown option --{name}\n\n{USAGE}"));
     }
@@ -95,8 +97,9 @@ fn settings(arguments: &Arguments) -> Result<Settings> {
         host = Some(HostKind::Owner);
     }
     let fuse = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
-    let mounts = fuse.is_ok() && rustix::process::geteuid().is_root();
-    if !mounts {
+    let may_mount = arguments.get("mount").is_none_or(|word| word != "no");
+    let mounts = may_mount && fuse.is_ok() && rustix::process::geteuid().is_root();
+    if may_mount && !mounts {
         println!("mounting takes root and /dev/fuse: nothing is tried at the mount");
     }
     let minutes: f64 = number(arguments, "minutes", 1.0)?;
