@@ -35,6 +35,8 @@ struct New<'n> {
     node: NewNode<'n>,
     by: Creation,
     links: u32,
+    /// Handles that count it from birth.
+    opens: u32,
     time: i64,
 }
 
@@ -62,6 +64,19 @@ impl Core {
         by: Creation,
         caller: Option<&Caller>,
     ) -> Result<Attr> {
+        self.create_opened(parent, name, (node, 0), by, caller).map(|(attr, _)| attr)
+    }
+
+    /// The same, of an inode that counts as open so many times: whoever takes its name away before
+    /// this returns, it is there.
+    pub fn create_opened(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        (node, opens): (NewNode<'_>, u32),
+        by: Creation,
+        caller: Option<&Caller>,
+    ) -> Result<(Attr, Arc<Inode>)> {
         check_name(name)?;
         let kind = kind_of(node)?;
         let name = self.name(name);
@@ -78,7 +93,7 @@ impl Core {
                 return Err(Error::TooManyLinks);
             }
             let links = if kind == FileKind::Directory { 2 } else { 1 };
-            self.create_in(&dir, &mut meta, name, New { kind, node, by, links, time: now() })
+            self.create_in(&dir, &mut meta, name, New { kind, node, by, links, opens, time: now() })
         })
     }
 
@@ -102,7 +117,7 @@ impl Core {
         meta: &mut Meta,
         name: Name<'_>,
         new: New<'_>,
-    ) -> Result<Attr> {
+    ) -> Result<(Attr, Arc<Inode>)> {
         let time = new.time;
         let cookie = self.free_cookie(meta, name)?;
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
@@ -118,8 +133,8 @@ impl Core {
             self.touch_dir(dir, meta, &touched, time);
         })?;
         inode.stamped(dir.stamp_now());
-        let own = inode.meta.read();
-        Ok(inode.attr(&own))
+        let attr = inode.attr(&inode.meta.read());
+        Ok((attr, inode))
     }
 
     /// Makes a file without a name; it counts as open.
@@ -130,7 +145,7 @@ impl Core {
             check_directory(&dir, &meta)?;
             self.check_room()?;
             let (kind, node) = (FileKind::File, NewNode::File);
-            let new = New { kind, node, by, links: 0, time: now() };
+            let new = New { kind, node, by, links: 0, opens: 1, time: now() };
             let mut record = RecordBuffer::new(KIND_CHANGE, new.time);
             let inode = self.push_new(&mut record, &dir, &mut meta, &new)?;
             let orphan = keys::orphan(inode.ino);
@@ -139,7 +154,6 @@ impl Core {
             let mut own = inode.meta.write();
             (own.orphan, own.nameable) = (true, true);
             own.pending.insert(orphan, Change::Put(value));
-            inode.opens.store(1, Ordering::Relaxed);
             // above the stamps of what made the directory as it is
             self.log(&mut record, &[&dir, &inode], || self.was_born(&inode))?;
             let attr = inode.attr(&own);
@@ -167,7 +181,7 @@ impl Core {
         self.check_room()?;
         let kind = FileKind::CharDevice;
         let by = Creation { mode: 0, umask: 0, uid, gid };
-        let new = New { kind, node: NewNode::Special(kind, 0), by, links: 1, time };
+        let new = New { kind, node: NewNode::Special(kind, 0), by, links: 1, opens: 0, time };
         self.push_new(record, dir, meta, &new)
     }
 
@@ -185,6 +199,8 @@ impl Core {
         let stored = new.attributes(dir, meta, inherited.mode);
         item::push_put(record, ino.0, keys::INODE, 0, &stored.encode());
         let inode = Arc::new(Inode::new(ino, &stored, false));
+        // ordering: nobody sees the inode before it is inserted, under a lock
+        inode.opens.store(new.opens, Ordering::Relaxed);
         if request::is_current() {
             request::answer_with(Answer::Made(ino));
         }

@@ -52,6 +52,19 @@ impl ForCaller<'_> {
         self.fs.core.create(parent, name, node, by, self.caller)
     }
 
+    /// Makes a file named `name` in `parent` and opens it, in one step: whoever makes a file may
+    /// use it, whatever its permission bits say, and whoever takes its name away at once.
+    pub fn create_open(
+        &self,
+        parent: Ino,
+        name: &[u8],
+        by: Creation,
+    ) -> Result<(Attr, Arc<Handle>)> {
+        let node = (NewNode::File, 1);
+        let (attr, inode) = self.fs.core.create_opened(parent, name, node, by, self.caller)?;
+        Ok((attr, self.fs.handle(inode)))
+    }
+
     /// [`FileSystem::unlink`].
     pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<Option<Attr>> {
         self.fs.core.remove(parent, name, false, self.caller)

@@ -216,7 +216,7 @@ impl FileSystem {
     }
 
     /// A handle of an inode that counts it already.
-    fn handle(&self, inode: Arc<Inode>) -> Arc<Handle> {
+    pub(crate) fn handle(&self, inode: Arc<Inode>) -> Arc<Handle> {
         Arc::new(Handle { core: self.core.clone(), inode, lock_key: AtomicU64::new(0) })
     }
 

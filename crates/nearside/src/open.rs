@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fs::{Attr, Error as FsError, FileKind, Handle, NewNode};
+use fs::{Attr, Error as FsError, FileKind, Handle};
 
 use crate::names::at;
 use crate::pool_door::{Door, Owned};
@@ -92,9 +92,7 @@ impl Owned {
             None if flags.create || flags.create_new => {
                 let by = self.creation(flags.mode);
                 let parent = (found.parent, &found.name[..]);
-                let attr = self.checked().create(parent.0, parent.1, NewNode::File, by)?;
-                // whoever makes a file may use it, whatever its permission bits say
-                self.fs.open(attr.ino)
+                self.checked().create_open(parent.0, parent.1, by).map(|(_, handle)| handle)
             }
             None => Err(FsError::NotFound),
         }

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use nearside::files::{Attr, Call, Error as FsError, Fallocate, Ino, NewNode, SetAttr};
+use nearside::files::{Attr, Call, Error as FsError, Fallocate, Ino, SetAttr};
 
 use super::{Caller, Errno, Mode, OpenFile, Served, Service, stale};
 
@@ -37,18 +37,18 @@ impl Service {
         (flags, drops_set_id): (i32, bool),
         caller: Caller,
     ) -> Served<(Attr, u64)> {
-        // Until it was not taken away again, or replaced, before it was open.
+        // Until what is there was not taken away again, or replaced, before it was open.
         loop {
-            let made = self.fs.create(parent, name, NewNode::File, caller.creates(mode));
-            let (found, is_new) = match made {
-                Err(FsError::Exists) if flags & libc::O_EXCL == 0 => {
-                    (self.fs.lookup(parent, name), false)
-                }
-                made => (Ok(made?), true),
-            };
+            let by = caller.creates(mode);
+            match self.fs.for_caller(None).create_open(parent, name, by) {
+                Ok((attr, handle)) => return Ok((attr, self.handles.insert(handle))),
+                Err(FsError::Exists) if flags & libc::O_EXCL == 0 => {}
+                Err(error) => return Err(error.into()),
+            }
+            let found = self.fs.lookup(parent, name);
             match found.and_then(|attr| self.fs.open(attr.ino)) {
                 Ok(handle) => {
-                    if !is_new && flags & libc::O_TRUNC != 0 {
+                    if flags & libc::O_TRUNC != 0 {
                         if drops_set_id {
                             self.drop_set_id(handle.ino())?;
                         }

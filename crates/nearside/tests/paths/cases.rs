@@ -261,3 +261,34 @@ fn threads_share_a_pool_and_its_files() {
     }
     pool.finish();
 }
+
+/// Found by histories: the file was made, lost its name to another caller, and was not to be opened
+/// any more, so that the call said there was no such file.
+#[test]
+fn who_makes_a_file_has_it_whoever_takes_its_name_away() {
+    let pool = Scratch::new();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let order = std::sync::atomic::Ordering::Relaxed;
+    std::thread::scope(|threads| {
+        for _ in 0..2 {
+            threads.spawn(|| {
+                while !is_over.load(order) {
+                    let _ = pool.remove_file("/f");
+                }
+            });
+        }
+        let until = std::time::Instant::now() + Duration::from_secs(1);
+        let (new, any) = (writing().create_new(true), writing().create(true));
+        let mut made = Ok(());
+        while made.is_ok() && std::time::Instant::now() < until {
+            made = match pool.open_file("/f", &new) {
+                Err(error) if error.errno() == libc::EEXIST => Ok(()),
+                opened => opened.and_then(|file| file.write_all_at(b"mine", 0)),
+            };
+            made = made.and_then(|()| pool.open_file("/f", &any).map(drop));
+        }
+        is_over.store(true, order);
+        made.unwrap();
+    });
+    pool.finish();
+}
