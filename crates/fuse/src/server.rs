@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::Result;
 use crate::state::LockMemory;
-use crate::wire::{Channel, LateReply, Notifier, Reply, Request};
+use crate::wire::{Capabilities, Channel, LateReply, Notifier, Reply, Request};
 
 /// What a server asks of the kernel beyond what every mount of ours asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +60,8 @@ pub struct Connected {
     /// Whether a server of this connection was given a request and has not answered it.
     pub(crate) owes: Owes,
     pub(crate) locks: Option<LockMemory>,
+    /// What server and kernel agreed on.
+    pub(crate) agreed: Capabilities,
 }
 
 impl Connected {

@@ -145,6 +145,7 @@ impl Session {
             channel: channel.clone(),
             owes: state.owes()?,
             locks: state.locks.take(),
+            agreed,
         })?;
         let is_leaving = Arc::<AtomicBool>::default();
         let shared = Shared { server, channel, agreed, is_leaving: is_leaving.clone() };

@@ -11,6 +11,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use lockers::Locker;
 use nearside::{FormatOptions, LockKind, Pool, SliceSpec};
@@ -173,7 +174,7 @@ impl Reader<'_> {
 ///
 /// What the kernel may split, and then promises nothing of the whole: calls of more than 1 MiB;
 /// direct calls whose buffer does not begin at a page; calls through the page cache, which reads
-/// and keeps single pages (so O_DIRECT here); and all of these in smaller pieces where it allows
+/// and keeps single pages, where there are no other doors (so O_DIRECT here); and all of these in smaller pieces where it allows
 /// fewer than 256 pages in a request (kernels before 4.20, fs.fuse.max_pages_limit).
 #[test]
 fn a_write_of_one_request_is_never_seen_in_part() {
@@ -206,6 +207,97 @@ fn a_write_of_one_request_is_never_seen_in_part() {
         threads.spawn(move || other.watch(|bytes| inside.read_exact_at(bytes, 0).unwrap()));
     });
     drop((writers, outside, inside));
+    doors.finish();
+}
+
+/// Bytes of a few pages.
+const PAGES_BYTES: usize = 4 * 4096;
+/// How long callers go on.
+const A_WHILE: Duration = Duration::from_secs(2);
+
+fn ordinary(doors: &Doors) -> File {
+    File::options().read(true).write(true).open(doors.at("f")).unwrap()
+}
+
+/// Numbers of 8 bytes, all alike: of one write.
+#[track_caller]
+fn number(bytes: &[u8]) -> u64 {
+    let mixed = bytes.chunks(8).find(|chunk| *chunk != &bytes[..8]);
+    assert_eq!(mixed, None, "a mix of two writes");
+    u64::from_le_bytes(bytes[..8].try_into().unwrap())
+}
+
+/// Found by histories: the kernel kept pages, looked at the attributes once and read what it lacked
+/// later, so that a read was of several moments; and a read at the mount saw what a write there had
+/// stored to the kernel's pages, and the pool had not.
+#[test]
+fn what_one_call_changes_is_seen_at_one_moment() {
+    let Some(doors) = Doors::open() else { return };
+    let inside = doors.pool.create_file("f").unwrap();
+    inside.write_all_at(&[0; PAGES_BYTES], 0).unwrap();
+    let until = Instant::now() + A_WHILE;
+    std::thread::scope(|threads| {
+        for by_library in [true, false] {
+            let (doors, inside, range) = (&doors, &inside, u64::from(by_library) << 20);
+            inside.write_all_at(&[0; PAGES_BYTES], range).unwrap();
+            threads.spawn(move || {
+                let outside = ordinary(doors);
+                for number in 1u64.. {
+                    let bytes = number.to_le_bytes().repeat(PAGES_BYTES / 8);
+                    match by_library {
+                        true => inside.write_all_at(&bytes, range).unwrap(),
+                        false => outside.write_all_at(&bytes, range).unwrap(),
+                    }
+                    if Instant::now() > until {
+                        break;
+                    }
+                }
+            });
+            threads.spawn(move || {
+                let (outside, mut bytes) = (ordinary(doors), vec![0; PAGES_BYTES]);
+                while Instant::now() < until {
+                    outside.read_exact_at(&mut bytes, range).unwrap();
+                    let seen = number(&bytes);
+                    inside.read_exact_at(&mut bytes, range).unwrap();
+                    assert!(number(&bytes) >= seen, "{seen} was seen, and is not there");
+                    let seen = number(&bytes);
+                    outside.read_exact_at(&mut bytes, range).unwrap();
+                    assert!(number(&bytes) >= seen, "{seen} was there, and is not seen");
+                }
+            });
+        }
+    });
+    drop(inside);
+    doors.finish();
+}
+
+/// A mapping and calls at either side, while the file is open at the mount.
+#[test]
+fn a_mapping_and_calls_are_one_memory() {
+    use std::os::fd::AsRawFd as _;
+    let Some(doors) = Doors::open() else { return };
+    let inside = doors.pool.create_file("f").unwrap();
+    inside.write_all_at(&[1; PAGES_BYTES], 0).unwrap();
+    let outside = ordinary(&doors);
+    let script = "import mmap, os, sys\n\
+        f = os.open(f'/proc/{sys.argv[1]}/fd/{sys.argv[2]}', os.O_RDWR)\n\
+        shared = mmap.mmap(f, 16384)\n\
+        assert shared[5000:5004] == bytes([1]) * 4\n\
+        shared[5000:5004] = b'here'\n\
+        assert os.pread(f, 4, 5000) == b'here'\n\
+        os.pwrite(f, b'there', 9000)\n\
+        assert shared[9000:9005] == b'there' and shared[5000:5004] == b'here'\n\
+        shared.flush()";
+    let (process, number) = (std::process::id().to_string(), outside.as_raw_fd().to_string());
+    let mut python = std::process::Command::new("python3");
+    let status = python.args(["-c", script, &process, &number]).status().unwrap();
+    assert!(status.success());
+    let mut bytes = [0; 5];
+    inside.read_exact_at(&mut bytes, 9000).unwrap();
+    assert_eq!(&bytes, b"there");
+    inside.read_exact_at(&mut bytes[..4], 5000).unwrap();
+    assert_eq!(&bytes[..4], b"here");
+    drop((inside, outside));
     doors.finish();
 }
 

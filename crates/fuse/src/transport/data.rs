@@ -12,7 +12,7 @@ impl Transport {
         match &request.operation {
             Operation::Open { flags, kill_set_id } => {
                 let served = self.open(ino, *flags, *kill_set_id);
-                self.answer_opened((served, ino), false, reply);
+                self.answer_opened(request, served, reply);
             }
             Operation::Read { handle, offset, size, .. } => {
                 self.read((*handle, ino), *offset, *size, reply);

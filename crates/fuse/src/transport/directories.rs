@@ -13,7 +13,7 @@ impl Transport {
         let (service, ino) = (&self.service, node(request));
         let (listing, served) = match &request.operation {
             Operation::Opendir { .. } => {
-                return self.answer_opened((service.opendir(ino), ino), true, reply);
+                return self.answer_opened(request, service.opendir(ino), reply);
             }
             Operation::Releasedir { handle } => {
                 return answer_done(service.release((*handle, ino)), reply);

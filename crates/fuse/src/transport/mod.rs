@@ -22,7 +22,8 @@ use crate::convert::node_attr;
 use crate::locks::DoorLocks;
 use crate::service::{Caller, OpenFile, Served, Service};
 use crate::wire::{
-    AttrAnswer, EntryAnswer, Notifier, Operation, Reply, Request, RequestHead, open_flags,
+    AttrAnswer, Capabilities, EntryAnswer, Notifier, Operation, Reply, Request, RequestHead,
+    open_flags,
 };
 use crate::{Connected, Result, Server, Wishes};
 
@@ -36,6 +37,8 @@ pub(crate) struct Transport {
     notifier: OnceLock<Notifier>,
     /// Requests that an earlier server was given and did not answer.
     owed: OnceLock<Vec<u64>>,
+    /// Files are opened past the kernel's pages.
+    past_pages: OnceLock<bool>,
     trusted_for: Duration,
     sole_door: bool,
 }
@@ -44,8 +47,8 @@ impl Transport {
     pub(crate) fn new(fs: Arc<FileSystem>, service: Service, sole_door: bool) -> Transport {
         let trusted_for = if sole_door { FOR_EVER } else { Duration::ZERO };
         let locks = DoorLocks::new(fs);
-        let (notifier, owed) = (OnceLock::new(), OnceLock::new());
-        Transport { service, locks, notifier, owed, trusted_for, sole_door }
+        let (notifier, owed, past_pages) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Transport { service, locks, notifier, owed, past_pages, trusted_for, sole_door }
     }
 
     /// What a server of ours asks of the kernel. It keeps the locks where there is no other door:
@@ -97,20 +100,32 @@ impl Transport {
         }
     }
 
-    /// What the kernel may keep of an open file or directory.
-    fn keep(&self, directory: bool) -> u32 {
-        match (self.sole_door, directory) {
-            (false, _) => 0,
-            (true, false) => open_flags::KEEP_CACHE,
-            (true, true) => open_flags::KEEP_CACHE | open_flags::CACHE_DIR,
+    /// What the kernel may keep of what a request opens. Where there are other doors, a read out of
+    /// its pages is of several moments, and sees there what a write is about to bring here; so calls
+    /// come past them, if the kernel maps files all the same. Not where writes go to the end: only
+    /// when they pass its pages the kernel asks where that is, and where the next read begins.
+    fn keep(&self, request: &Request<'_>) -> u32 {
+        let past_pages = self.past_pages.get().is_some_and(|it| *it);
+        let flags = match &request.operation {
+            Operation::Opendir { .. } if self.sole_door => {
+                return open_flags::KEEP_CACHE | open_flags::CACHE_DIR;
+            }
+            Operation::Opendir { .. } => return 0,
+            Operation::Open { flags, .. } | Operation::Create { flags, .. } => *flags,
+            _ => 0,
+        };
+        match self.sole_door {
+            true => open_flags::KEEP_CACHE,
+            false if past_pages && flags & libc::O_APPEND == 0 => open_flags::DIRECT_IO,
+            false => 0,
         }
     }
 
-    fn answer_opened(&self, (served, ino): (Served<u64>, Ino), directory: bool, reply: Reply<'_>) {
+    fn answer_opened(&self, request: &Request<'_>, served: Served<u64>, reply: Reply<'_>) {
         match served {
             Ok(number) => {
-                let is_taken = reply.opened(number, self.keep(directory));
-                self.close_unless(is_taken, (number, ino));
+                let is_taken = reply.opened(number, self.keep(request));
+                self.close_unless(is_taken, (number, node(request)));
             }
             Err(errno) => reply.error(errno.0),
         }
@@ -169,6 +184,8 @@ impl Server for Transport {
         // Set once, before any request is read.
         let _ = self.notifier.set(connected.notifier.clone());
         let _ = self.owed.set(connected.owed.clone());
+        let maps = connected.agreed.has(Capabilities::DIRECT_IO_ALLOW_MMAP);
+        let _ = self.past_pages.set(maps && !self.sole_door);
         match connected.locks.take() {
             Some(memory) if self.wishes().locks => self.locks.take_over(memory, connected),
             _ => Ok(()),

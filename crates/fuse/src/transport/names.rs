@@ -18,7 +18,7 @@ impl Transport {
                     Mode { asked: *mode, umask: *umask },
                     caller(request),
                 );
-                self.answer_created(served, reply);
+                self.answer_created(request, served, reply);
             }
             Operation::Unlink { name } => answer_done(service.unlink(parent, name), reply),
             Operation::Rmdir { name } => answer_done(service.rmdir(parent, name), reply),
@@ -80,13 +80,18 @@ impl Transport {
         let opens = (*flags, *kill_set_id);
         let served =
             self.service.create(parent, name, Mode { asked: *mode, umask: *umask }, opens, by);
-        self.answer_created(served, reply);
+        self.answer_created(request, served, reply);
     }
 
-    pub(super) fn answer_created(&self, served: Served<(Attr, u64)>, reply: Reply<'_>) {
+    pub(super) fn answer_created(
+        &self,
+        request: &Request<'_>,
+        served: Served<(Attr, u64)>,
+        reply: Reply<'_>,
+    ) {
         match served {
             Ok((attr, handle)) => {
-                let is_taken = reply.created(&self.entry(&attr), handle, self.keep(false));
+                let is_taken = reply.created(&self.entry(&attr), handle, self.keep(request));
                 self.close_unless(is_taken, (handle, attr.ino));
             }
             Err(errno) => reply.error(errno.0),

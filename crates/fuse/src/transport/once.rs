@@ -51,10 +51,10 @@ impl Transport {
         let (service, ino) = (&self.service, node(request));
         match &request.operation {
             Operation::Create { name, flags, .. } => {
-                self.answer_created(service.reopen(ino, name, *flags), reply);
+                self.answer_created(request, service.reopen(ino, name, *flags), reply);
             }
             Operation::Tmpfile { .. } => {
-                self.answer_created(service.reopen_unnamed(request.head.unique), reply);
+                self.answer_created(request, service.reopen_unnamed(request.head.unique), reply);
             }
             Operation::Mknod { name, .. }
             | Operation::Mkdir { name, .. }
@@ -62,7 +62,7 @@ impl Transport {
             | Operation::Link { name, .. } => self.answer_named(request, name, reply),
             Operation::Open { flags, .. } => {
                 let served = service.open(ino, flags & !libc::O_TRUNC);
-                self.answer_opened((served, ino), false, reply);
+                self.answer_opened(request, served, reply);
             }
             Operation::Setattr(_) => self.answer_attr(service.getattr(ino), reply),
             Operation::Write { data, .. } => reply.size(data.len() as u32),

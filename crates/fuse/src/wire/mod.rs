@@ -49,6 +49,8 @@ pub const WRITE_HEAD_BYTES: usize =
 
 /// What an open file allows the kernel ([`OpenAnswer::flags`]).
 pub mod open_flags {
+    /// Reads and writes come here as they are, past the kernel's pages.
+    pub const DIRECT_IO: u32 = 1 << 0;
     /// Pages that are cached stay valid at this open.
     pub const KEEP_CACHE: u32 = 1 << 1;
     /// The listing of this directory may be cached.
