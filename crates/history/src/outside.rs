@@ -33,7 +33,7 @@ impl Outside {
         let flags = if is_direct { OFlags::DIRECT.bits() as i32 } else { 0 };
         let open = |file, appends: bool| {
             let mut options = OpenOptions::new();
-            options.read(true).write(true).append(appends).custom_flags(flags);
+            options.read(!appends).write(true).append(appends).custom_flags(flags);
             options.open(mount.join(history.file(file)))
         };
         let files = match history.kind {

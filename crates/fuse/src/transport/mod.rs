@@ -102,8 +102,8 @@ impl Transport {
 
     /// What the kernel may keep of what a request opens. Where there are other doors, a read out of
     /// its pages is of several moments, and sees there what a write is about to bring here; so calls
-    /// come past them, if the kernel maps files all the same. Not where writes go to the end: only
-    /// when they pass its pages the kernel asks where that is, and where the next read begins.
+    /// come past them, if the kernel maps files all the same. Not where writes go to the end and
+    /// reads go on from there: only with its pages the kernel asks first where that is.
     fn keep(&self, request: &Request<'_>) -> u32 {
         let past_pages = self.past_pages.get().is_some_and(|it| *it);
         let flags = match &request.operation {
@@ -114,9 +114,10 @@ impl Transport {
             Operation::Open { flags, .. } | Operation::Create { flags, .. } => *flags,
             _ => 0,
         };
+        let goes_on = flags & libc::O_APPEND != 0 && flags & libc::O_ACCMODE == libc::O_RDWR;
         match self.sole_door {
             true => open_flags::KEEP_CACHE,
-            false if past_pages && flags & libc::O_APPEND == 0 => open_flags::DIRECT_IO,
+            false if past_pages && !goes_on => open_flags::DIRECT_IO,
             false => 0,
         }
     }
