@@ -103,6 +103,9 @@ func until(operations []porcupine.Operation, moment int64) []porcupine.Operation
 			continue
 		}
 		if operation.Return > moment {
+			if operation.Input.(*input).readsOnly() {
+				continue
+			}
 			operation.Output = unfinished
 			operation.Return = never
 		}

@@ -45,6 +45,12 @@ type input struct {
 	Ino    int64  `json:"ino"`
 }
 
+// readsOnly says whether it changes nothing: if it did not return, it says nothing.
+func (i *input) readsOnly() bool {
+	return i.Op == "read" || i.Op == "size" || i.Op == "lookup" ||
+		i.Op == "transact" && len(i.Writes) == 0
+}
+
 // What it answered.
 type output struct {
 	Ret      int64        `json:"ret"`
@@ -145,9 +151,7 @@ func (h *history) operations() []porcupine.Operation {
 	var operations []porcupine.Operation
 	for _, call := range h.calls {
 		in, out := call.input, call.output
-		readsOnly := in.Op == "read" || in.Op == "size" || in.Op == "lookup" ||
-			in.Op == "transact" && len(in.Writes) == 0
-		if out.Conflict || in.Op == "sync" && out.Errno == 0 || out.Unknown && readsOnly {
+		if out.Conflict || in.Op == "sync" && out.Errno == 0 || out.Unknown && in.readsOnly() {
 			continue
 		}
 		ret := out.Ret
