@@ -199,10 +199,11 @@ impl Core {
                 return Ok(());
             }
             self.log_after(&mut record, &[inode], in_flight, || {
-                published = self.publish_step(inode, &step, &mut freed);
-                if grows {
-                    inode.size.store(asked.size_min, Ordering::Release);
-                }
+                published = self.publish_step(inode, &step, &mut freed, || {
+                    if grows {
+                        inode.size.store(asked.size_min, Ordering::Release);
+                    }
+                });
                 inode.touch(time);
                 self.mark_dirty(inode);
             })
@@ -264,15 +265,25 @@ impl Core {
         Ok(zeroed)
     }
 
-    /// Takes effect in DRAM.
-    fn publish_step(&self, inode: &Arc<Inode>, step: &Step, freed: &mut Freed) -> Result<()> {
-        let holes = &step.holes;
-        self.clear_blocks(inode, holes.start, holes.end - holes.start, freed)?;
-        for rewritten in &step.rewritten {
-            let change = [SlotChange::Place(rewritten.placed)];
-            self.publish(inode, rewritten.block, &change, freed, || {})?;
+    /// Takes effect in DRAM, all of it at once for readers; `finish` runs while they wait.
+    fn publish_step(
+        &self,
+        inode: &Arc<Inode>,
+        step: &Step,
+        freed: &mut Freed,
+        finish: impl FnOnce(),
+    ) -> Result<()> {
+        let place = |rewritten: &Rewritten| [SlotChange::Place(rewritten.placed)];
+        let placed: Vec<_> = step.rewritten.iter().map(place).collect();
+        let reserved = self.reserved_by(inode, &step.runs);
+        let mut parts = self.clears(inode, step.holes.clone())?;
+        for (rewritten, change) in step.rewritten.iter().zip(&placed) {
+            parts.push((rewritten.block, change));
         }
-        self.publish_runs(inode, &step.runs, freed)
+        for (run, changes) in step.runs.iter().zip(&reserved) {
+            parts.push((run.block, changes));
+        }
+        self.publish_parts(inode, &parts, freed, finish)
     }
 
     /// Writes blocks anew that are nothing but patches over a hole, and of which nothing becomes

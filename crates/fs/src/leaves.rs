@@ -14,6 +14,9 @@ use std::sync::atomic::Ordering;
 /// Units of a leaf's value at worst.
 pub const LEAF_UNITS: u64 = 26;
 
+/// Changes of the blocks from the first one on.
+pub type Part<'c> = (u64, &'c [SlotChange<'c>]);
+
 /// Leaf and slot of a block of a file.
 #[inline]
 pub fn leaf_of(block: u64) -> (u64, usize) {
@@ -138,7 +141,7 @@ impl Core {
     pub fn publish_parts(
         &self,
         inode: &Arc<Inode>,
-        parts: &[(u64, &[SlotChange<'_>])],
+        parts: &[Part<'_>],
         freed: &mut Freed,
         finish: impl FnOnce(),
     ) -> Result<()> {

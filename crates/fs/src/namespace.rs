@@ -5,7 +5,7 @@
 
 use crate::attr::Stored;
 use crate::core::{Core, now};
-use crate::dir::Dirent;
+use crate::dir::{Dirent, Name};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, Meta};
 use crate::item;
@@ -60,10 +60,32 @@ impl Core {
             drop(meta);
             return self.getattr(if name == b"." { parent } else { up });
         }
-        let (_, inode) = self.child(&dir, self.name(name))?.ok_or(Error::NotFound)?;
+        let name = self.name(name);
+        // ordering: a change that the attributes show has stamped the directory before it let go
+        // of them
+        let before = dir.stamp.load(Ordering::Acquire);
+        let (_, inode) = self.child(&dir, name)?.ok_or(Error::NotFound)?;
         self.settle(&inode);
-        let meta = inode.meta.read();
-        Ok(inode.attr(&meta))
+        let attr = inode.attr(&inode.meta.read());
+        match dir.stamp.load(Ordering::Acquire) == before {
+            true => Ok(attr),
+            false => self.lookup_locked(&dir, name),
+        }
+    }
+
+    /// The same while no entry changes: name and attributes are of one moment.
+    #[cold]
+    fn lookup_locked(&self, dir: &Arc<Inode>, name: Name<'_>) -> Result<Attr> {
+        loop {
+            let (_, inode) = self.child(dir, name)?.ok_or(Error::NotFound)?;
+            let mut locked = lock_all(&mut [dir, &inode]);
+            check_directory(dir, locked.get(dir))?;
+            match self.find(dir, locked.get(dir), name)? {
+                None => return Err(Error::NotFound),
+                Some((_, ino)) if ino == inode.ino => return Ok(inode.attr(locked.get(&inode))),
+                Some(_) => {}
+            }
+        }
     }
 
     /// Attributes.

@@ -166,7 +166,7 @@ impl Core {
                     .filter(|end| *end <= FILE_BYTES_MAX / BLOCK_BYTES)
                     .ok_or_else(|| damaged_record(record))?;
                 inode.touch(record.time_ns);
-                self.clear_blocks(&inode, *block, end - block, freed)
+                self.clear_blocks(&inode, *block..end, freed)
             }
             Item::Touch { ino, links, entries } => {
                 let inode = self.replayed_inode(*ino, record)?;

@@ -65,6 +65,16 @@ impl Core {
         self.publish_by_run(inode, runs, freed, &|addr| SlotChange::Reserve(addr))
     }
 
+    /// What reserves the blocks of each run, as [`Core::publish_parts`] takes it.
+    pub fn reserved_by(&self, inode: &Inode, runs: &[BlockRun]) -> Vec<Vec<SlotChange<'static>>> {
+        if !runs.is_empty() {
+            inode.reserves.store(true, Ordering::Relaxed);
+        }
+        let of =
+            |run: &BlockRun| (0..run.blocks).map(|i| SlotChange::Reserve(run.addr_at(i))).collect();
+        runs.iter().map(of).collect()
+    }
+
     /// Makes the same change to all blocks of the runs, each with its address.
     pub fn publish_by_run(
         &self,

@@ -6,17 +6,22 @@ use crate::inode::Inode;
 use crate::item::{self, Placed};
 use crate::keys;
 use crate::leaf::LEAF_BLOCKS;
-use crate::leaf_value::{self, Part};
-use crate::leaves::leaf_of;
+use crate::leaf_value;
+use crate::leaves::{Part, leaf_of};
 use crate::slot::{Freed, SlotChange};
 use crate::types::FILE_BYTES_MAX;
 use pmem::InFlight;
 use pool::{BLOCK_BYTES, RecordBuffer};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// As many holes as a leaf has slots.
+static CLEARS: [SlotChange<'static>; LEAF_BLOCKS as usize] =
+    [const { SlotChange::Clear }; LEAF_BLOCKS as usize];
 
 /// A block written anew because a part of it became zero.
 pub struct Rewritten {
@@ -177,7 +182,7 @@ impl Core {
                 let fine = named.iter().all(|named| self.pool.contains(named.placed.addr));
                 if !named.is_empty() && fine {
                     for named in &named {
-                        blocks.push(named.placed.addr, named.part == Part::Shared);
+                        blocks.push(named.placed.addr, named.part == leaf_value::Part::Shared);
                     }
                 } else {
                     let damage = crate::core::damaged_value(&key);
@@ -195,26 +200,31 @@ impl Core {
         self.drop_leaves(inode, 0, freed)
     }
 
-    /// Takes effect in DRAM: whole blocks are holes. The same at run time and in replay.
+    /// Takes effect in DRAM, at one moment: whole blocks are holes. The same at run time and in
+    /// replay.
     pub fn clear_blocks(
         &self,
         inode: &Arc<Inode>,
-        first: u64,
-        count: u64,
+        blocks: Range<u64>,
         freed: &mut Freed,
     ) -> Result<()> {
-        let end = first + count;
-        let mut block = first;
-        while block < end {
+        let clears = self.clears(inode, blocks)?;
+        self.publish_parts(inode, &clears, freed, || {})
+    }
+
+    /// What makes holes of these blocks, leaf by leaf, as [`Core::publish_parts`] takes it. Where
+    /// there is no leaf they are holes.
+    pub fn clears(&self, inode: &Inode, blocks: Range<u64>) -> Result<Vec<Part<'static>>> {
+        let mut clears = Vec::new();
+        let mut block = blocks.start;
+        while block < blocks.end {
             let index = leaf_of(block).0;
-            let stop = end.min((index + 1) * LEAF_BLOCKS);
+            let stop = blocks.end.min((index + 1) * LEAF_BLOCKS);
             if self.leaf(inode, index)?.is_some() {
-                let clears: Vec<SlotChange<'_>> =
-                    (block..stop).map(|_| SlotChange::Clear).collect();
-                self.publish(inode, block, &clears, freed, || {})?;
+                clears.push((block, &CLEARS[..(stop - block) as usize]));
             }
             block = stop;
         }
-        Ok(())
+        Ok(clears)
     }
 }

@@ -38,6 +38,33 @@ fn a_name_that_is_replaced_by_rename_is_there_all_the_time() {
 }
 
 #[test]
+fn a_name_and_how_many_its_inode_has_are_of_one_moment() {
+    let pool = pool(None);
+    let fs = pool.start();
+    let ino = fs.create(Ino::ROOT, b"name", NewNode::File, BY).unwrap().ino;
+    let clock = Clock::start();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while clock.runs() {
+                // where `other` is, `name` is
+                fs.link(ino, Ino::ROOT, b"other").unwrap();
+                fs.unlink(Ino::ROOT, b"other").unwrap();
+            }
+        });
+        scope.spawn(|| {
+            let mut seen = 0;
+            while clock.runs() || seen == 0 {
+                if let Ok(found) = fs.lookup(Ino::ROOT, b"other") {
+                    seen += 1;
+                    assert_eq!(found.links, 2, "of a name that has gone");
+                }
+            }
+        });
+    });
+    drop(killed(pool, fs));
+}
+
+#[test]
 fn a_link_to_a_name_that_is_replaced_by_rename_never_misses_it() {
     let pool = pool(None);
     let fs = pool.start();

@@ -113,3 +113,41 @@ fn a_file_is_never_seen_with_a_size_that_nobody_set() {
         });
     });
 }
+
+/// Parts of blocks, whole blocks and several leaves become zero by one call: a reader sees all of
+/// it or nothing.
+#[test]
+fn what_becomes_zero_is_zero_at_one_moment() {
+    const OFFSET: u64 = 120 * 4096 + 100;
+    const BYTES: usize = 150 * 4096;
+    let mut pool = pool(None);
+    let fs = pool.start();
+    drop(make(&fs, "file"));
+    let clock = Clock::start();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let handle = find(&fs, "file");
+            while clock.runs() {
+                for mode in [Fallocate::PunchHole, Fallocate::Zero { keep_size: true }] {
+                    fs.write(&handle, OFFSET, &vec![b'A'; BYTES]).unwrap();
+                    fs.fallocate(&handle, mode, OFFSET, BYTES as u64).unwrap();
+                }
+            }
+        });
+        for len in [BYTES, 8192] {
+            let (fs, clock) = (&fs, &clock);
+            scope.spawn(move || {
+                let handle = find(fs, "file");
+                let mut bytes = vec![0xEE; len];
+                while clock.runs() {
+                    let read = fs.read(&handle, OFFSET, &mut bytes).unwrap();
+                    let odd = bytes[..read].iter().position(|byte| *byte != bytes[0]);
+                    assert!(odd.is_none(), "{} and, at {odd:?} of {len}, another", bytes[0]);
+                }
+            });
+        }
+        scope.spawn(|| clock.checkpoints(&fs, Duration::from_millis(3)));
+    });
+    drop(pool.killed(fs));
+    pool.assert_clean();
+}
