@@ -174,8 +174,9 @@ impl Reader<'_> {
 ///
 /// What the kernel may split, and then promises nothing of the whole: calls of more than 1 MiB;
 /// direct calls whose buffer does not begin at a page; calls through the page cache, which reads
-/// and keeps single pages, where there are no other doors (so O_DIRECT here); and all of these in smaller pieces where it allows
-/// fewer than 256 pages in a request (kernels before 4.20, fs.fuse.max_pages_limit).
+/// and keeps single pages, where there are no other doors (so O_DIRECT here); and all of these in
+/// smaller pieces where it allows fewer than 256 pages in a request (kernels before 4.20,
+/// fs.fuse.max_pages_limit).
 #[test]
 fn a_write_of_one_request_is_never_seen_in_part() {
     let Some(doors) = Doors::open() else { return };

@@ -101,9 +101,9 @@ impl Transport {
     }
 
     /// What the kernel may keep of what a request opens. Where there are other doors, a read out of
-    /// its pages is of several moments, and sees there what a write is about to bring here; so calls
-    /// come past them, if the kernel maps files all the same. Not where writes go to the end and
-    /// reads go on from there: only with its pages the kernel asks first where that is.
+    /// its pages is of several moments, and sees there what a write is about to bring here; so
+    /// calls come past them, if the kernel maps files all the same. Not where writes go to the end
+    /// and reads go on from there: only with its pages the kernel asks first where that is.
     fn keep(&self, request: &Request<'_>) -> u32 {
         let past_pages = self.past_pages.get().is_some_and(|it| *it);
         let flags = match &request.operation {
