@@ -141,6 +141,17 @@ func TestNames(t *testing.T) {
 		find("3", "c", "13", "14", gone), `{"id":1,"ret":20}`))
 	expect(t, bad, lines(t, "renames", rename, find("2", "c", "11", "12", `"ino":100`),
 		find("3", "a", "13", "14", `"ino":100`), `{"id":1,"ret":20}`))
+	// what replaces nothing says of the target alone that it is there
+	move := func(to, ret string) string {
+		return `{"id":1,"call":10,"op":"move","from":"a","to":"` + to + `"}` + "\n" +
+			`{"id":1,"ret":20,` + ret + `}`
+	}
+	expect(t, ok, lines(t, "renames", move("b", `"errno":17`)))
+	expect(t, bad, lines(t, "renames", move("c", `"errno":17`)))
+	expect(t, bad, lines(t, "renames", move("b", `"errno":0`)))
+	expect(t, bad, lines(t, "renames", move("c", `"errno":2`)))
+	expect(t, ok, lines(t, "renames", move("c", `"errno":0`),
+		find("2", "c", "30", "31", `"ino":100,"links":1`), find("3", "a", "32", "33", gone)))
 	link := `{"id":1,"call":10,"op":"link","from":"a","to":"d"}`
 	expect(t, ok, lines(t, "links", link, `{"id":1,"ret":20}`,
 		find("2", "d", "30", "31", `"ino":100,"links":2`)))

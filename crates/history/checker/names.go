@@ -83,6 +83,15 @@ func stepNames(state, in, out interface{}) (bool, interface{}) {
 			ino = 0
 		}
 		return stepLink(s, i, o, ino)
+	case "move":
+		// an error of the target says nothing of what is to be moved
+		if !o.Unknown && o.Errno == exists {
+			return s[place(i.To)] != 0, s
+		}
+		if o.Errno == 0 && s[place(i.To)] != 0 {
+			return o.Unknown, s
+		}
+		fallthrough
 	case "rename":
 		from, to := place(i.From), place(i.To)
 		if failed || o.Unknown && s[from] == 0 {

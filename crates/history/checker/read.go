@@ -191,7 +191,7 @@ func describe(in, out interface{}) string {
 	switch i.Op {
 	case "transact":
 		words += fmt.Sprintf(" reads %v writes %v", i.Reads, i.Writes)
-	case "link", "rename":
+	case "link", "rename", "move":
 		words += fmt.Sprintf(" %s %s", i.From, i.To)
 	case "linkinode":
 		words += fmt.Sprintf(" %d %s", i.Ino, i.To)

@@ -4,8 +4,8 @@
 //! Processes call at several doors of one pool at once: the library in the process that owns it,
 //! regions there, attached processes, and the mount. Each writes down when it began a call, when
 //! that returned, and what it saw. Some are killed or stopped meanwhile, and so is the service. A
-//! checker (`checker/`, a Go program around porcupine) looks for an order of the calls that explains
-//! all that was seen, in which none comes before one that had returned when it began.
+//! checker (`checker/`, a Go program around porcupine) looks for an order of the calls that
+//! explains all that was seen, in which none comes before one that had returned when it began.
 //!
 //! | module | what it has |
 //! |---|---|

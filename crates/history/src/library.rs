@@ -1,6 +1,6 @@
 //! The library's door, owning or attached.
 
-use nearside::{Error, File, OpenFlags, Pool};
+use nearside::{Error, File, OpenFlags, Pool, RenameMode};
 
 use crate::plan::{CELL_BYTES, FILES, History, Kind};
 use crate::record::{Act, Answer, bytes, runs};
@@ -43,6 +43,7 @@ impl<'p> Library<'p> {
             | Act::Link { .. }
             | Act::LinkInode { .. }
             | Act::Rename { .. }
+            | Act::Move { .. }
             | Act::Unlink { .. }
             | Act::Lookup { .. } => self.name(act),
             _ => self.data(history, act, number),
@@ -95,6 +96,9 @@ impl<'p> Library<'p> {
             }
             Act::Link { from, to } => pool.hard_link(at(from), at(to)).map(|()| none),
             Act::Rename { from, to } => pool.rename(at(from), at(to)).map(|()| none),
+            Act::Move { from, to } => {
+                pool.rename_with(at(from), at(to), RenameMode::NoReplace).map(|()| none)
+            }
             Act::Unlink { name } => pool.remove_file(at(name)).map(|()| none),
             Act::Lookup { name } => {
                 let found = pool.metadata(at(name))?;

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
 
 use crate::library::{ENOSYS, whole};
 use crate::plan::{CELL_BYTES, FILES, History, Kind};
@@ -49,7 +49,7 @@ impl Outside {
 
     pub fn answer(&self, history: &History, act: &Act, number: u64) -> Answer {
         let made = match act {
-            Act::Create { .. } | Act::Rename { .. } | Act::Unlink { .. } | Act::Lookup { .. } => {
+            Act::Create { .. } | Act::Move { .. } | Act::Unlink { .. } | Act::Lookup { .. } => {
                 self.name(act)
             }
             _ => self.data(history, act, number),
@@ -101,7 +101,11 @@ impl Outside {
                 let file = OpenOptions::new().write(true).create_new(true).open(at(name))?;
                 Ok(Answer { ino: Some(file.metadata()?.ino()), ..none })
             }
-            Act::Rename { from, to } => fs::rename(at(from), at(to)).map(|()| none),
+            Act::Move { from, to } => {
+                let (from, to) = (at(from), at(to));
+                rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?;
+                Ok(none)
+            }
             Act::Unlink { name } => fs::remove_file(at(name)).map(|()| none),
             // the kernel asks for the attributes, and so for the links, in another call
             Act::Lookup { name } => {

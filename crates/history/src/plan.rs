@@ -28,10 +28,10 @@ pub enum Kind {
     Data,
     /// The same, and transactions over both.
     Transactions,
-    /// Names of one directory, with links and no renames at the mount: there the kernel does
-    /// nothing for two names of one inode, which it looked up one after the other.
+    /// Names of one directory, with links and no renames at the mount.
     Links,
-    /// The same with renames and without links.
+    /// The same with renames and without links. At the mount they replace nothing: the kernel looks
+    /// up both names one after the other, and does nothing where it found one inode.
     Renames,
 }
 
@@ -142,9 +142,8 @@ impl History {
             0..=2 => Act::Create { name: name(rng) },
             3..=5 => Act::Unlink { name: name(rng) },
             6..=9 if links => Act::Link { from: name(rng), to: name(rng) },
-            6..=10 if !links || abilities.is_library => {
-                Act::Rename { from: name(rng), to: name(rng) }
-            }
+            6..=8 | 10 if abilities.is_library => Act::Rename { from: name(rng), to: name(rng) },
+            6..=10 if !links => Act::Move { from: name(rng), to: name(rng) },
             _ => Act::Lookup { name: name(rng) },
         }
     }
@@ -251,7 +250,7 @@ mod tests {
                 Kind::Data => 7,
                 Kind::Transactions => 1,
                 Kind::Links => 5,
-                Kind::Renames => 4,
+                Kind::Renames => 5,
             };
             assert_eq!(names.len(), expected, "{names:?}");
         }

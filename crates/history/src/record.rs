@@ -27,20 +27,65 @@ pub struct Part {
 #[serde(tag = "op", rename_all = "lowercase")]
 #[allow(missing_docs, reason = "they are what they are called")]
 pub enum Act {
-    Write { file: u32, at: u32, cells: u32 },
-    Read { file: u32, at: u32, cells: u32 },
-    Append { file: u32, cells: u32 },
-    Truncate { file: u32, cells: u32 },
-    Punch { file: u32, at: u32, cells: u32 },
-    Size { file: u32 },
-    Sync { file: u32 },
-    Transact { reads: Vec<Part>, writes: Vec<Part> },
-    Create { name: String },
-    Link { from: String, to: String },
-    LinkInode { ino: u64, to: String },
-    Rename { from: String, to: String },
-    Unlink { name: String },
-    Lookup { name: String },
+    Write {
+        file: u32,
+        at: u32,
+        cells: u32,
+    },
+    Read {
+        file: u32,
+        at: u32,
+        cells: u32,
+    },
+    Append {
+        file: u32,
+        cells: u32,
+    },
+    Truncate {
+        file: u32,
+        cells: u32,
+    },
+    Punch {
+        file: u32,
+        at: u32,
+        cells: u32,
+    },
+    Size {
+        file: u32,
+    },
+    Sync {
+        file: u32,
+    },
+    Transact {
+        reads: Vec<Part>,
+        writes: Vec<Part>,
+    },
+    Create {
+        name: String,
+    },
+    Link {
+        from: String,
+        to: String,
+    },
+    LinkInode {
+        ino: u64,
+        to: String,
+    },
+    Rename {
+        from: String,
+        to: String,
+    },
+    /// A rename that replaces nothing.
+    Move {
+        from: String,
+        to: String,
+    },
+    Unlink {
+        name: String,
+    },
+    Lookup {
+        name: String,
+    },
 }
 
 impl Act {
