@@ -96,6 +96,11 @@ impl ForCaller<'_> {
         self.fs.core.link(ino, parent, name, self.caller)
     }
 
+    /// Gives what `from` names (not a directory) one more name, in one step.
+    pub fn link_name(&self, from: (Ino, &[u8]), to: (Ino, &[u8])) -> Result<Attr> {
+        self.fs.core.link_name(from, to, self.caller)
+    }
+
     /// [`FileSystem::setattr`]. As Linux does it, a change of the owner, the group or the size may
     /// take set-id bits away, and who is not in the group cannot set set-group-id.
     pub fn setattr(&self, ino: Ino, change: &SetAttr) -> Result<Attr> {

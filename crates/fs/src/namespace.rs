@@ -135,10 +135,41 @@ impl Core {
         name: &[u8],
         caller: Option<&Caller>,
     ) -> Result<Attr> {
+        let linked = self.link_if(ino, None, (parent, name), caller)?;
+        linked.ok_or(Error::NotFound)
+    }
+
+    /// Gives what `from` names one more name, in one step.
+    pub fn link_name(
+        &self,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        caller: Option<&Caller>,
+    ) -> Result<Attr> {
+        let (dir, name) = (self.inode(from.0)?, self.name(from.1));
+        loop {
+            let (_, inode) = self.child(&dir, name)?.ok_or(Error::NotFound)?;
+            if let Some(attr) = self.link_if(inode.ino, Some((&dir, name)), to, caller)? {
+                return Ok(attr);
+            }
+        }
+    }
+
+    /// Gives `ino` one more name, if that entry leads there; `None`: not any more.
+    fn link_if(
+        &self,
+        ino: Ino,
+        from: Option<(&Arc<Inode>, Name<'_>)>,
+        (parent, name): (Ino, &[u8]),
+        caller: Option<&Caller>,
+    ) -> Result<Option<Attr>> {
         check_name(name)?;
         let name = self.name(name);
         let dir = self.inode(parent)?;
-        let inode = self.inode(ino)?;
+        let inode = match self.inode(ino) {
+            Err(Error::NotFound) if from.is_some() => return Ok(None),
+            inode => inode?,
+        };
         self.settle(&inode);
         if inode.kind == FileKind::Directory {
             self.permit_unlocked(caller, &dir, Access::NAMES)?;
@@ -148,7 +179,15 @@ impl Core {
             return Err(Error::NotDirectory);
         }
         self.change(|| {
-            let mut locked = lock_all(&mut [&dir, &inode]);
+            let from_dir = from.map_or(&dir, |(from_dir, _)| from_dir);
+            let mut locked = lock_all(&mut [&dir, &inode, from_dir]);
+            if let Some((from_dir, name)) = from {
+                let meta = locked.get(from_dir);
+                check_directory(from_dir, meta)?;
+                if self.find(from_dir, meta, name)?.is_none_or(|(_, found)| found != ino) {
+                    return Ok(None);
+                }
+            }
             let (mut own, mut meta) = (locked.take(&inode), locked.take(&dir));
             check_directory(&dir, &meta)?;
             let first = own.links == 0;
@@ -186,7 +225,7 @@ impl Core {
                 inode.changed.store(time, Ordering::Relaxed);
                 self.mark_dirty(&inode);
             })?;
-            Ok(inode.attr(&own))
+            Ok(Some(inode.attr(&own)))
         })
     }
 

@@ -152,10 +152,16 @@ impl Owned {
 
     fn hard_link(&self, original: &Path, path: &Path) -> Result<()> {
         self.own()?;
-        let file = find(self, original, Last::Keep)?;
-        let place = self.vacant(path)?;
-        self.checked().link(file.ino, place.parent, &place.name).map_err(at(path))?;
-        Ok(())
+        let old = locate(self, original, Last::Keep)?;
+        let file = old.attr.as_ref().ok_or_else(|| at(original)(FsError::NotFound))?;
+        let new = self.vacant(path)?;
+        let to = (new.parent, &new.name[..]);
+        let linked = match old.name.is_empty() {
+            // a directory
+            true => self.checked().link(file.ino, to.0, to.1),
+            false => self.checked().link_name((old.parent, &old.name), to),
+        };
+        linked.map(drop).map_err(at(path))
     }
 
     fn remove(&self, path: &Path, is_directory: bool) -> Result<()> {

@@ -292,3 +292,32 @@ fn who_makes_a_file_has_it_whoever_takes_its_name_away() {
     });
     pool.finish();
 }
+
+#[test]
+fn a_link_is_made_to_what_has_the_name_at_that_moment() {
+    let pool = Scratch::new();
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let order = std::sync::atomic::Ordering::Relaxed;
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            while !is_over.load(order) {
+                let linked = pool.hard_link("/a", "/b");
+                assert!(linked.is_err(), "while there was /a, there was /b");
+            }
+        });
+        let until = std::time::Instant::now() + Duration::from_secs(1);
+        let make = |name: &str| pool.create_file(name).map(drop);
+        let mut made = Ok(());
+        while made.is_ok() && std::time::Instant::now() < until {
+            made = make("/b")
+                .and_then(|()| make("/a"))
+                .and_then(|()| pool.hard_link("/a", "/kept"))
+                .and_then(|()| pool.remove_file("/a"))
+                .and_then(|()| pool.remove_file("/b"))
+                .and_then(|()| pool.remove_file("/kept"));
+        }
+        is_over.store(true, order);
+        made.unwrap();
+    });
+    pool.finish();
+}
