@@ -16,7 +16,7 @@ fn flags() -> OpenFlags {
 }
 
 /// The sum of bytes that are stored in lanes.
-fn in_lanes(dir: &Path) -> usize {
+pub fn in_lanes(dir: &Path) -> usize {
     let Ok(entries) = std::fs::read_dir(dir.join("lanes")) else { return 0 };
     let lanes = entries.map(|entry| entry.unwrap().path());
     let lanes = lanes.filter(|path| path.extension().is_some_and(|it| it == "lane"));

@@ -5,6 +5,7 @@
 
 mod child;
 mod claims;
+mod containers;
 mod deaths;
 mod lanes;
 mod limits;
