@@ -300,6 +300,7 @@ impl Ledger {
                 fs.for_caller(target.caller.as_deref()).drop_set_id(&target.handle)?;
             }
             let data = &batch.bytes[place.clone()];
+            fs.expect_write(&target.handle, *offset, data.len());
             writes.push(Write { file: &target.handle, offset: *offset, data });
         }
         fs::folding(&mut self.spare, || fs.commit(&writes, &[]))
