@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use fs::{Blocks, Caller, FILE_BYTES_MAX, FileSystem, Handle, Spare, Write};
+use smallvec::SmallVec;
 
 use crate::reader::{self, Part, Place};
 use crate::record::Record;
@@ -65,14 +66,14 @@ impl Ended {
 }
 
 /// A record that is to happen: of each piece the slot, the offset in the file, and where its bytes
-/// are in the batch.
-type Taken = Vec<(usize, u64, Range<usize>)>;
+/// are in the lane.
+type Taken = SmallVec<[(usize, u64, Range<u64>); 2]>;
 
 /// Records to be folded at once.
 #[derive(Default)]
 struct Batch {
     records: Vec<Taken>,
-    bytes: Vec<u8>,
+    bytes: usize,
     folded: u64,
     number: u64,
 }
@@ -261,37 +262,33 @@ impl Ledger {
             Batch { folded: self.folded, number: self.state.number, ..Batch::default() };
         let place = Place { position: self.folded, end: self.state.folded + LANE_BYTES };
         let state = &self.state;
-        reader::read(&self.files.lane, self.seed, place, &mut self.part, &mut |record, behind| {
+        let each = &mut |record: &Record<'_>, at, behind| {
             if state.covers(record, batch.number) {
-                batch.add(record);
+                batch.add(record, at);
             }
             batch.folded = behind;
-            batch.records.len() < RECORDS_MAX && batch.bytes.len() < BYTES_MAX
-        })?;
+            batch.records.len() < RECORDS_MAX && batch.bytes < BYTES_MAX
+        };
+        reader::read(&self.files.lane, self.seed, place, &mut self.part, each)?;
         Ok(Some(batch).filter(|batch| batch.folded != self.folded))
     }
 
     fn fold_batch(&mut self, fs: &FileSystem, batch: &Batch) -> Result<()> {
-        if batch.records.is_empty() || self.fold_records(fs, batch, &batch.records).is_ok() {
+        if batch.records.is_empty() || self.fold_records(fs, &batch.records).is_ok() {
             return Ok(());
         }
         // more than one change may be, or one that fails: each for itself
         let mut result = Ok(());
         for record in &batch.records {
-            if let Err(error) = self.fold_records(fs, batch, std::slice::from_ref(record)) {
+            if let Err(error) = self.fold_records(fs, std::slice::from_ref(record)) {
                 result = Err(error.into());
             }
         }
         result
     }
 
-    fn fold_records(
-        &mut self,
-        fs: &FileSystem,
-        batch: &Batch,
-        records: &[Taken],
-    ) -> fs::Result<()> {
-        let mut writes = Vec::new();
+    fn fold_records(&mut self, fs: &FileSystem, records: &[Taken]) -> fs::Result<()> {
+        let mut writes = Vec::with_capacity(records.len());
         let mut seen: u64 = 0;
         for (slot, offset, place) in records.iter().flatten() {
             let Some(target) = &self.targets[*slot] else { continue };
@@ -299,7 +296,7 @@ impl Ledger {
                 seen |= 1 << slot;
                 fs.for_caller(target.caller.as_deref()).drop_set_id(&target.handle)?;
             }
-            let data = &batch.bytes[place.clone()];
+            let data = self.part.bytes(place);
             fs.expect_write(&target.handle, *offset, data.len());
             writes.push(Write { file: &target.handle, offset: *offset, data });
         }
@@ -308,15 +305,13 @@ impl Ledger {
 }
 
 impl Batch {
-    fn add(&mut self, record: &Record<'_>) {
-        let mut pieces = Vec::with_capacity(record.pieces.len());
-        for piece in &record.pieces {
-            let from = self.bytes.len();
-            self.bytes.extend_from_slice(piece.data);
-            pieces.push((usize::from(piece.slot), piece.offset, from..self.bytes.len()));
-        }
+    fn add(&mut self, record: &Record<'_>, at: u64) {
+        let places = record.pieces.iter().zip(record.places(at)).map(|(piece, place)| {
+            self.bytes += piece.data.len();
+            (usize::from(piece.slot), piece.offset, place)
+        });
+        self.records.push(places.collect());
         self.number = record.number;
-        self.records.push(pieces);
     }
 }
 

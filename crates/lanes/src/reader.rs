@@ -1,9 +1,11 @@
 //! Reading a lane that its process may store to at any time.
 //!
 //! It is read into memory of the service's own, by read(2): a process that makes its lane shorter
-//! is no concern of the service's.
+//! is no concern of the service's. What was read is not read again: a record that was whole then is
+//! what its process stored, whatever it has stored there since.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use crate::record::{ALIGN, RECORD_MAX, Record, decode, len_said, place};
@@ -23,18 +25,25 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Reads so much from `from` on, not over the end of the lap.
-    fn read(&mut self, lane: &File, from: u64, len: usize) -> Result<()> {
-        let left = (LANE_BYTES - from % LANE_BYTES) as usize;
-        let len = len.min(left);
-        if self.room.len() < len {
-            self.room.resize(len, 0);
+    /// What is before `position` is not wanted any more.
+    fn begin(&mut self, position: u64) {
+        let rest = self.rest(position).map_or(0, <[u8]>::len);
+        self.room.copy_within(self.len - rest..self.len, 0);
+        (self.from, self.len) = (position, rest);
+    }
+
+    /// Reads so much from `at` on, which lies in the part or at its end; not over the end of the
+    /// lap.
+    fn read(&mut self, lane: &File, at: u64, len: usize) -> Result<()> {
+        let len = len.min((LANE_BYTES - at % LANE_BYTES) as usize);
+        let from = (at - self.from) as usize;
+        if self.room.len() < from + len {
+            self.room.resize(from + len, 0);
         }
-        self.from = from;
         let mut done = 0;
         while done < len {
-            let at = from % LANE_BYTES + done as u64;
-            match lane.read_at(&mut self.room[done..len], at) {
+            let place = at % LANE_BYTES + done as u64;
+            match lane.read_at(&mut self.room[from + done..from + len], place) {
                 Ok(0) => break,
                 Ok(read) => done += read,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
@@ -42,7 +51,7 @@ impl Part {
             }
         }
         // a lane that was cut short has no records there
-        self.len = done;
+        self.len = from + done;
         Ok(())
     }
 
@@ -63,6 +72,12 @@ impl Part {
     fn record(&self, seed: u32, position: u64) -> Option<Record<'_>> {
         decode(self.rest(position)?, seed, position)
     }
+
+    /// Bytes of a record that was found here; none, if they are not here any more.
+    pub(crate) fn bytes(&self, positions: &Range<u64>) -> &[u8] {
+        let len = (positions.end - positions.start) as usize;
+        self.rest(positions.start).and_then(|rest| rest.get(..len)).unwrap_or_default()
+    }
 }
 
 /// Where reading has come to, and how far it may go.
@@ -74,34 +89,44 @@ pub(crate) struct Place {
     pub end: u64,
 }
 
-/// Calls `each` for the whole records from `from` on, until it says that it has enough: with the
-/// record, and the position behind it. What it is given may be anything.
+/// Calls `each` for the whole records from `from` on, until it says that it has enough, and no
+/// further than to the end of a lap: with the record, where it is, and the position behind it. What
+/// it is given may be anything. Their bytes stay in `part`.
 pub(crate) fn read(
     lane: &File,
     seed: u32,
     from: Place,
     part: &mut Part,
-    each: &mut dyn FnMut(&Record<'_>, u64) -> bool,
+    each: &mut dyn FnMut(&Record<'_>, u64, u64) -> bool,
 ) -> Result<()> {
-    part.read(lane, from.position, FIRST)?;
+    part.begin(from.position);
     let (mut position, mut at) = (from.position, from.position);
+    // where this call last read on, and how much, or up to the lap's end
+    let mut last = None;
     loop {
-        if !part.would_hold(at) {
-            part.read(lane, at, MORE)?;
-        }
-        let Some(record) = part.record(seed, at) else {
-            // it may not have fitted in before the lap's end
-            let next = position.next_multiple_of(LANE_BYTES);
-            if next == at {
+        if let Some(record) = part.record(seed, at) {
+            let behind = at + record.len as u64;
+            if place(position, record.len) != at || behind > from.end || !each(&record, at, behind)
+            {
                 return Ok(());
             }
-            at = next;
+            (position, at) = (behind, behind);
             continue;
-        };
-        let behind = at + record.len as u64;
-        if place(position, record.len) != at || behind > from.end || !each(&record, behind) {
+        }
+        let is_read = |read: (u64, usize)| read == (at, MORE) || part.would_hold(at);
+        if !last.is_some_and(is_read) {
+            // it is not here, or what is here was there before it
+            let len = if part.len == 0 && last.is_none() { FIRST } else { MORE };
+            part.read(lane, at, len)?;
+            last = Some((at, len));
+            continue;
+        }
+        // it may not have fitted in before the lap's end
+        let next = position.next_multiple_of(LANE_BYTES);
+        if next == at || position != from.position {
             return Ok(());
         }
-        (position, at) = (behind, behind);
+        at = next;
+        part.begin(at);
     }
 }

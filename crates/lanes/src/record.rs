@@ -13,7 +13,7 @@
 //! the record's position and its length: a record of another lap, connection or pool is none. The
 //! bytes of a piece are stored, and summed, in one pass from where the caller has them.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
 use pool::BLOCK_BYTES;
 use smallvec::SmallVec;
@@ -58,6 +58,18 @@ pub(crate) struct Record<'r> {
     pub pieces: SmallVec<[Piece<'r>; 2]>,
     /// Its length in the lane.
     pub len: usize,
+}
+
+impl Record<'_> {
+    /// Where in the lane the bytes of each piece are, the record being at `at`.
+    pub(crate) fn places(&self, at: u64) -> impl Iterator<Item = Range<u64>> {
+        let mut next = at + head_of(self.pieces.len()) as u64;
+        self.pieces.iter().map(move |piece| {
+            let (from, len) = (next, piece.data.len());
+            next += len.next_multiple_of(ALIGN) as u64;
+            from..from + len as u64
+        })
+    }
 }
 
 /// Bytes of a record of these pieces; `None`: they are too many.
@@ -199,6 +211,10 @@ mod tests {
         assert_eq!(bytes.len(), len);
         let record = decode(&bytes, 7, 640).unwrap();
         assert_eq!((record.number, record.len, &record.pieces[..]), (12, len, &pieces[..]));
+        for (place, piece) in record.places(640).zip(&pieces) {
+            let place = place.start as usize - 640..place.end as usize - 640;
+            assert_eq!(&bytes[place], piece.data);
+        }
         assert_eq!(decode(&bytes, 7, 640 + LANE_BYTES), None, "of another lap");
         assert_eq!(decode(&bytes, 8, 640), None, "of another connection");
         // zeros behind bytes are nobody's
