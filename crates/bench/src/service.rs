@@ -111,6 +111,10 @@ pub fn service(
     Ok(figures)
 }
 
+/// Writes of who has a lease before it is taken away, few and many.
+const FEW: u64 = 8;
+const MANY: u64 = 64;
+
 struct Studied {
     scratch: Scratch,
     rounds: usize,
@@ -202,8 +206,9 @@ impl Studied {
     fn handing_over(&self) -> Result<Vec<Figure>> {
         let (_service, dir) = self.owner("handed", true)?;
         let mut seats = [Studied::attached(&dir, "file")?, Studied::attached(&dir, "file")?];
-        let (mut takes, mut leases) = (Vec::new(), Vec::new());
-        for round in 0..20 * self.rounds {
+        let [mut takes, mut leases, mut both, mut folding, mut from_rest] =
+            [const { Vec::new() }; 5];
+        for round in 0..60 * self.rounds {
             // it has the lease, and is at work when it is taken
             let (has, wants) = seats.split_at_mut(1);
             let (has, wants) = match round % 2 {
@@ -214,16 +219,36 @@ impl Studied {
                 // as if nobody had written yet
                 seat.ask(&Order::File { name: "file".to_owned() })?;
             }
-            has.ask(&Order::Write { bytes: 4096, count: 64 })?;
+            let case = round / 2 % 3;
+            let count = if case == 1 { MANY } else { FEW };
+            has.ask(&Order::Write { bytes: 4096, count })?;
             std::thread::sleep(Duration::from_millis(4));
-            takes.push(wants.ask(&Order::Write { bytes: 4096, count: 1 })?.wall_ns / 1e3);
-            leases.push(wants.ask(&Order::Write { bytes: 4096, count: 1 })?.wall_ns / 1e3);
+            let mut write = || {
+                let order = match case {
+                    2 => Order::Write { bytes: 4096, count: 1 },
+                    _ => Order::WriteBehindCalls { bytes: 4096 },
+                };
+                wants.ask(&order).map(|took| took.wall_ns / 1e3)
+            };
+            let (take, lease) = (write()?, write()?);
+            match case {
+                0 => {
+                    takes.push(take);
+                    leases.push(lease);
+                    both.push(take + lease);
+                }
+                1 => folding.push(take + lease),
+                _ => from_rest.push(take + lease),
+            }
         }
-        let both: Vec<_> = takes.iter().zip(&leases).map(|(take, lease)| take + lease).collect();
+        let same =
+            |what: &str, times: &[f64]| Figure::new(format!("the same, {what}"), "us", times);
         Ok(vec![
             Figure::new("a write that takes another's lease away", "us", &takes),
             Figure::new("the next, which gets a lease", "us", &leases),
             Figure::new("both: a lease handed over", "us", &both).asked(Asked::AtMost(30.0)),
+            same(&format!("{MANY} writes of 4 KiB of the other's to be folded first"), &folding),
+            same("from rest: with all that has to wake up", &from_rest),
         ])
     }
 

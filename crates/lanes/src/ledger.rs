@@ -182,6 +182,8 @@ impl Ledger {
                 self.give_room();
             }
         }
+        // who asks for the next fold may have stored one record, or none
+        self.part.clear();
         result
     }
 

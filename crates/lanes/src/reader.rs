@@ -32,6 +32,11 @@ impl Part {
         (self.from, self.len) = (position, rest);
     }
 
+    /// Nothing of it is wanted.
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
     /// Reads so much from `at` on, which lies in the part or at its end; not over the end of the
     /// lap.
     fn read(&mut self, lane: &File, at: u64, len: usize) -> Result<()> {
@@ -116,7 +121,7 @@ pub(crate) fn read(
         let is_read = |read: (u64, usize)| read == (at, MORE) || part.would_hold(at);
         if !last.is_some_and(is_read) {
             // it is not here, or what is here was there before it
-            let len = if part.len == 0 && last.is_none() { FIRST } else { MORE };
+            let len = if part.len == 0 && position == from.position { FIRST } else { MORE };
             part.read(lane, at, len)?;
             last = Some((at, len));
             continue;

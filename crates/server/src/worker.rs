@@ -39,6 +39,8 @@ pub fn run(shared: &Arc<Shared>) {
                 break;
             }
         }
+        // who is to ask may wait for this very CPU
+        std::thread::yield_now();
     }
 }
 

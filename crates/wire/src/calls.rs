@@ -47,6 +47,8 @@ const LOST: u32 = 3;
 
 /// Looks at the state of a call before its caller sleeps.
 const SPINS: u32 = 2000;
+/// Looks without a pause for who should answer, and may wait for this very CPU.
+const SPINS_ALONE: u32 = 40;
 /// A caller who sleeps looks again after that, whoever should have woken it.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
@@ -184,6 +186,9 @@ impl Calls {
                 _ if spins < SPINS => {
                     spins += 1;
                     std::hint::spin_loop();
+                    if spins % SPINS_ALONE == 0 {
+                        std::thread::yield_now();
+                    }
                 }
                 seen => {
                     shm::publish(self.memory.word(at + SLEEPS_AT), 1);

@@ -21,6 +21,9 @@ const SEATED: &str = "NEARSIDE_BENCH_SEAT";
 /// Bytes of each file, and of the bare store's.
 const FILE_BYTES: u64 = 32 << 20;
 
+/// Calls that wake all who have a part in them.
+const CALLS_BEFORE: u32 = 8;
+
 /// What it is to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Order {
@@ -34,6 +37,8 @@ pub enum Order {
     Bare { path: PathBuf },
     /// Make durable writes of so many bytes.
     Write { bytes: usize, count: u64 },
+    /// Make one durable write, right behind calls of another kind.
+    WriteBehindCalls { bytes: usize },
 }
 
 /// What it took.
@@ -148,7 +153,10 @@ impl Seated {
             Order::Attach { dir } => self.pool = Some(Arc::new(Pool::attach(dir)?)),
             Order::File { name } => self.open(&name)?,
             Order::Bare { path } => self.bare = Some(touched_file(&path, FILE_BYTES)?),
-            Order::Write { bytes, count } => return self.write(bytes, count, dice),
+            Order::Write { bytes, count } => return self.write(bytes, count, 0, dice),
+            Order::WriteBehindCalls { bytes } => {
+                return self.write(bytes, 1, CALLS_BEFORE, dice);
+            }
         }
         Ok(Took { count: 1, wall_ns: start.elapsed().as_nanos() as f64, p50_ns: 0.0 })
     }
@@ -187,10 +195,13 @@ impl Seated {
         Ok(())
     }
 
-    fn write(&self, bytes: usize, count: u64, dice: &mut Dice) -> Result<Took> {
+    fn write(&self, bytes: usize, count: u64, calls: u32, dice: &mut Dice) -> Result<Took> {
         let bytes = bytes.clamp(1, CALL_BYTES_MAX);
         let mut sources = Sources::new(bytes);
         let mut each = Vec::with_capacity(count as usize);
+        if let Some(pool) = &self.pool {
+            (0..calls).try_for_each(|_| pool.metadata("/").map(drop))?;
+        }
         let (units, start) = (FILE_BYTES / bytes as u64, Instant::now());
         let mut last = start;
         for _ in 0..count {
