@@ -121,7 +121,8 @@ pub(crate) fn read(
         let is_read = |read: (u64, usize)| read == (at, MORE) || part.would_hold(at);
         if !last.is_some_and(is_read) {
             // it is not here, or what is here was there before it
-            let len = if part.len == 0 && position == from.position { FIRST } else { MORE };
+            let is_first = part.len == 0 && position == from.position;
+            let len = if is_first && last != Some((at, FIRST)) { FIRST } else { MORE };
             part.read(lane, at, len)?;
             last = Some((at, len));
             continue;
