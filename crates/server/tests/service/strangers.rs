@@ -181,7 +181,9 @@ fn request(random: &mut Random, path: &[u8]) -> Vec<u8> {
         12 => Request::Rename(path, path, fs::RenameMode::Replace),
         13 => Request::OpenDirectory(path),
         14 => Request::ReadDirectory(number, offset),
-        15 => Request::Commit { writes: vec![piece; 3], expected: vec![piece] },
+        15 => {
+            Request::Commit { staged: 0, pieces: 0, writes: vec![piece; 3], expected: vec![piece] }
+        }
         16 => Request::ReadTogether(vec![piece; 5]),
         17 => Request::Restore {
             number: offset,
