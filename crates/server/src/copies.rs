@@ -12,11 +12,10 @@
 //!
 //! Locks, in this order: the range of the file, the pages of a copy, the room.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use fs::{Error as FsError, FILE_BYTES_MAX, FileSystem, Handle, Mapped};
@@ -24,132 +23,14 @@ use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, Mode, SealFlags, fallocate, fchmod, fcntl_add_seals};
 use rustix::io::Errno;
 
+use crate::room::{Counted, Room};
+
 /// Bytes of a page.
-const PAGE: u64 = 4096;
+pub const PAGE: u64 = 4096;
 /// Pages that come at one time.
 const PAGES_TOGETHER: u64 = 64;
 /// Copies of one process, at most.
 const OWN_MAX: usize = 256;
-/// Copies of all: each takes a descriptor of the service's.
-const ALL_MAX: usize = 8192;
-/// Of these, copies of one user, root apart.
-const OF_USER_MAX: usize = 2048;
-
-/// What all copies share.
-#[derive(Debug)]
-pub struct Room {
-    pages_max: usize,
-    /// Pages that are there.
-    present: AtomicUsize,
-    stamp: AtomicU64,
-    /// In the order in which they came; some are gone already.
-    queue: Mutex<VecDeque<Came>>,
-    /// Copies, by user.
-    users: Mutex<HashMap<u32, usize>>,
-}
-
-/// A page that came: it is the one that has this stamp, or gone.
-#[derive(Debug)]
-struct Came {
-    copy: Weak<Copy>,
-    page: u64,
-    stamp: u64,
-}
-
-/// One of so many copies, until it is dropped.
-#[derive(Debug)]
-struct Counted {
-    room: Arc<Room>,
-    user: u32,
-}
-
-impl Room {
-    /// For pages of so many bytes.
-    pub fn new(bytes: u64) -> Arc<Room> {
-        Arc::new(Room {
-            pages_max: usize::try_from(bytes / PAGE).unwrap_or(usize::MAX).max(1),
-            present: AtomicUsize::new(0),
-            stamp: AtomicU64::new(1),
-            queue: Mutex::default(),
-            users: Mutex::default(),
-        })
-    }
-
-    /// Bytes of pages that are there.
-    pub fn bytes(&self) -> u64 {
-        self.present.load(Ordering::Relaxed) as u64 * PAGE
-    }
-
-    fn count(self: &Arc<Room>, user: u32) -> Option<Counted> {
-        let mut users = self.users.lock();
-        let (all, own) = (users.values().sum::<usize>(), users.get(&user).copied().unwrap_or(0));
-        if all >= ALL_MAX || user != 0 && own >= OF_USER_MAX {
-            return None;
-        }
-        users.insert(user, own + 1);
-        Some(Counted { room: self.clone(), user })
-    }
-
-    /// Takes pages away until so many can come.
-    fn make(&self, pages: usize) {
-        // what is taken is noted when it comes: a few more than are set may be there for a moment
-        while self.present.load(Ordering::Relaxed) + pages > self.pages_max {
-            let Some(first) = self.queue.lock().pop_front() else { return };
-            first.go();
-        }
-    }
-
-    /// A page came. The caller has its copy's pages.
-    fn add(&self, copy: Weak<Copy>, page: u64) -> u64 {
-        self.present.fetch_add(1, Ordering::Relaxed);
-        let stamp = self.stamp.fetch_add(1, Ordering::Relaxed);
-        self.queue.lock().push_back(Came { copy, page, stamp });
-        stamp
-    }
-
-    fn gone(&self, pages: usize) {
-        self.present.fetch_sub(pages, Ordering::Relaxed);
-    }
-
-    /// Of pages that went by themselves the queue forgets those that came long ago.
-    fn tidy(&self) {
-        loop {
-            let mut queue = self.queue.lock();
-            if queue.len() <= self.pages_max.saturating_mul(2).saturating_add(1024) {
-                return;
-            }
-            let first = queue.pop_front();
-            drop(queue);
-            if let Some(first) = first {
-                first.go();
-            }
-        }
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let mut users = self.room.users.lock();
-        if let Some(count) = users.get_mut(&self.user) {
-            *count -= 1;
-            if *count == 0 {
-                users.remove(&self.user);
-            }
-        }
-    }
-}
-
-impl Came {
-    /// It goes, if it is there still.
-    fn go(&self) {
-        if let Some(copy) = self.copy.upgrade() {
-            let mut pages = copy.pages.lock();
-            if pages.get(&self.page) == Some(&self.stamp) {
-                copy.take_away(&mut pages, self.page);
-            }
-        }
-    }
-}
 
 /// A copy of a file's bytes, or of a part of them, for one process.
 #[derive(Debug)]
@@ -272,6 +153,14 @@ impl Copy {
             pages.insert(page, stamp);
         }
         Ok(())
+    }
+
+    /// Takes a page away, if it is the one of this stamp.
+    pub fn take_away_if(&self, page: u64, stamp: u64) {
+        let mut pages = self.pages.lock();
+        if pages.get(&page) == Some(&stamp) {
+            self.take_away(&mut pages, page);
+        }
     }
 
     fn take_away(&self, pages: &mut BTreeMap<u64, u64>, page: u64) {

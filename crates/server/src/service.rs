@@ -14,11 +14,11 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use wire::Said;
 
-use crate::copies::Room;
 use crate::door::Door;
 use crate::grace::{self, Grace};
 use crate::identity::Identities;
 use crate::leases::Leases;
+use crate::room::Room;
 use crate::session::Session;
 use crate::{Error, Result, listener, worker};
 
