@@ -20,7 +20,7 @@ use std::sync::{Arc, Weak};
 
 use fs::{Error as FsError, FILE_BYTES_MAX, FileSystem, Handle, Mapped};
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, Mode, SealFlags, fallocate, fchmod, fcntl_add_seals};
+use rustix::fs::{FallocateFlags, Mode, fallocate, fchmod};
 use rustix::io::Errno;
 
 use crate::room::{Counted, Room};
@@ -55,8 +55,8 @@ fn io(what: &str, errno: Errno) -> FsError {
     }
 }
 
-/// Memory that nobody can store to, nor open to be stored to, but this service's user; and the
-/// descriptor for others.
+/// Memory of a settled size, sealed for good, that nobody can store to, nor open to be stored to,
+/// but this service's user; and the descriptor for others.
 fn memory(bytes: u64) -> Result<(File, OwnedFd), FsError> {
     let made = shm::create("nearside-copy", bytes);
     let memory =
@@ -65,7 +65,6 @@ fn memory(bytes: u64) -> Result<(File, OwnedFd), FsError> {
             words: error.to_string(),
         })?);
     fchmod(&memory, Mode::RUSR).map_err(|errno| io("fchmod", errno))?;
-    fcntl_add_seals(&memory, SealFlags::SEAL).map_err(|errno| io("F_ADD_SEALS", errno))?;
     let place = format!("/proc/self/fd/{}", memory.as_raw_fd());
     let failed =
         |error: std::io::Error| io("open", Errno::from_io_error(&error).unwrap_or(Errno::IO));
@@ -292,3 +291,7 @@ impl Copies {
         all.into_values().for_each(|copy| copy.end(fs));
     }
 }
+
+#[cfg(test)]
+#[path = "copies_tests.rs"]
+mod tests;
