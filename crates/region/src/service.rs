@@ -36,13 +36,13 @@ pub struct Bytes<'d> {
 /// Shows a copy to those who load from a region.
 pub trait Shows: Debug + Send + Sync {
     /// From now on loads go to this memory; `None`: there is none now, and who loads waits.
-    fn show(&self, memory: Option<OwnedFd>) -> Result<()>;
+    fn show(&self, memory: Option<OwnedFd>);
 }
 
 /// The service of a pool.
 pub trait Service: Debug + Send + Sync {
-    /// Has a copy made of bytes of a file, and gives its number and memory to `make`. What that
-    /// makes is shown other memory when the service has died and the next one is there.
+    /// Has a copy made of bytes of a file, and gives its number and memory to `make`, once at most.
+    /// What that makes is shown other memory when the service has died and the next one is there.
     fn map(
         &self,
         file: u64,
@@ -163,8 +163,6 @@ impl Region {
         let len = usize::try_from(bytes).map_err(|_| Error::Length)?;
         let mut made = None;
         service.map(file.number, (offset, bytes), &mut |copy, object| {
-            // what came before this, from a service that has died since, goes
-            drop(made.take());
             let memory = Memory::of_copy(&object, len.next_multiple_of(PAGE_BYTES))?;
             let of = Of::There { file: file.clone(), copy };
             let region = Inner::new(regions, memory, of, (offset, len), is_writable);
@@ -180,10 +178,20 @@ impl Region {
 }
 
 impl Shows for Inner {
-    fn show(&self, memory: Option<OwnedFd>) -> Result<()> {
+    fn show(&self, memory: Option<OwnedFd>) {
         if self.is_gone.load(Ordering::Relaxed) {
-            return Ok(());
+            return;
         }
+        if let Err(error) = self.try_show(memory) {
+            // loads would see what is no longer so
+            tracing::error!("a region cannot be shown other memory: {error}");
+            self.memory.close();
+        }
+    }
+}
+
+impl Inner {
+    fn try_show(&self, memory: Option<OwnedFd>) -> Result<()> {
         let new = match &memory {
             Some(object) => Memory::of_copy(object, self.memory.len())?,
             None => Memory::of_nothing(self.memory.len())?,
@@ -194,9 +202,7 @@ impl Shows for Inner {
         self.shared.faults.wake(&self.memory, 0, self.memory.len());
         Ok(())
     }
-}
 
-impl Inner {
     /// A service's copy: which.
     fn copy(&self) -> Option<(&Arc<dyn Service>, u64)> {
         match (self.shared.service(), &self.of) {
