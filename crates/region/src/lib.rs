@@ -33,7 +33,7 @@ mod userfault;
 pub use error::{Error, Result};
 pub use region::Region;
 pub use regions::{Regions, RegionsInfo, Settings};
-pub use service::{Bytes, ServedFile, Service, Shows};
+pub use service::{Bytes, Seen, ServedFile, Service, Shows};
 pub use source::Faults;
 pub use transaction::{Isolation, Transaction};
 

@@ -33,6 +33,18 @@ pub struct Bytes<'d> {
     pub data: &'d [u8],
 }
 
+/// How far files had changed when something was read: numbers that grow before a change of what
+/// was read of the file can be seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Whose numbers they are.
+    pub service: u64,
+    /// Of each file before it was read.
+    pub before: Vec<u64>,
+    /// And behind.
+    pub after: Vec<u64>,
+}
+
 /// Shows a copy to those who load from a region.
 pub trait Shows: Debug + Send + Sync {
     /// From now on loads go to this memory; `None`: there is none now, and who loads waits.
@@ -60,8 +72,14 @@ pub trait Service: Debug + Send + Sync {
     fn read(&self, file: u64, offset: u64, buffer: &mut [u8]) -> Result<usize>;
 
     /// Reads bytes of several places at one moment, one behind the other: of each its file, where,
-    /// and how many. Zeros behind a file's end.
-    fn read_together(&self, places: &[(u64, u64, usize)], buffer: &mut [u8]) -> Result<()>;
+    /// and how many. Zeros behind a file's end. `files` are those of them, and others: of each is
+    /// said whether it changes.
+    fn read_together(
+        &self,
+        places: &[(u64, u64, usize)],
+        files: &[u64],
+        buffer: &mut [u8],
+    ) -> Result<Seen>;
 
     /// Makes writes happen in one step, durably, if all is there that is expected.
     fn commit(&self, writes: &[Bytes<'_>], expected: &[Bytes<'_>]) -> Result<()>;

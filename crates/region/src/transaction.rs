@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::overlay::Overlay;
 use crate::region::{Inner, Of, Region};
 use crate::regions::Regions;
+use crate::transaction_there::SeenThere;
 use fs::{Expected, FileSystem, Handle, Watch, Write};
 use std::borrow::Borrow;
 use std::cell::Cell;
@@ -48,6 +49,8 @@ pub(crate) struct Room {
     pub(crate) reads: Vec<Piece>,
     /// The files that were read, and how far they had changed when all that was read was there.
     watches: Vec<(Watch, u64)>,
+    /// The same of files that a service has.
+    pub(crate) seen: SeenThere,
     pub(crate) bytes: Vec<u8>,
     /// Of a long transaction: so many of its writes by place.
     overlay: Overlay,
@@ -81,6 +84,7 @@ impl<R: Borrow<Regions>> Drop for Transaction<R> {
         room.writes.clear();
         room.reads.clear();
         room.watches.clear();
+        room.seen.clear();
         room.bytes.clear();
         if room.in_overlay > 0 {
             (room.overlay, room.in_overlay) = (Overlay::default(), 0);

@@ -218,7 +218,7 @@ impl Call<'_> {
                 self.session.copies.unmap(self.session.pool.fs(), *copy);
                 Ok(Reply::Done)
             }
-            Request::ReadTogether(pieces) => self.read_together(pieces),
+            Request::ReadTogether { pieces, watched } => self.read_together(pieces, watched),
             Request::Sync | Request::Checkpoint | Request::StatFs | Request::Info => {
                 self.of_pool(request)
             }

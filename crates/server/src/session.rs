@@ -158,6 +158,11 @@ impl Session {
         self.identities.proof(self.client, number, ino, flags)
     }
 
+    /// The number of the service among those of the pool.
+    pub fn service(&self) -> u64 {
+        self.identities.service()
+    }
+
     /// Silences the bell.
     pub fn silence(&self) {
         // it may not have rung

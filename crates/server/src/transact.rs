@@ -188,22 +188,35 @@ impl Call<'_> {
         Ok(Reply::Done)
     }
 
-    pub fn read_together(self, pieces: &[Piece]) -> Answer {
+    pub fn read_together(self, pieces: &[Piece], watched: &[u64]) -> Answer {
+        let session = self.session;
         let files = self.files(pieces, |file| file.check_readable())?;
         let len: u64 = pieces.iter().map(|piece| u64::from(piece.len)).sum();
-        if len > DATA_BYTES_MAX as u64 {
+        let counts_len = watched.len() * 2 * size_of::<u64>();
+        if len + counts_len as u64 > DATA_BYTES_MAX as u64 || watched.len() > PIECES_MAX {
             return Err(Error::Files(FsError::TooLong));
         }
-        self.answer.resize(len as usize, 0);
-        let mut rest = &mut self.answer[..];
+        let fs = session.pool.fs();
+        let watch = |number: &u64| session.opened.watch(fs, *number);
+        let watches = watched.iter().map(watch).collect::<nearside::Result<Vec<_>>>()?;
+        self.answer.resize(counts_len + len as usize, 0);
+        let (counts, mut rest) = self.answer.split_at_mut(counts_len);
+        let mut count = |from: usize| {
+            let places = counts.chunks_exact_mut(size_of::<u64>()).skip(from);
+            for (place, watch) in places.zip(&watches) {
+                place.copy_from_slice(&watch.changes().to_le_bytes());
+            }
+        };
         let mut reads = Vec::with_capacity(pieces.len());
         for (piece, file) in pieces.iter().zip(&files) {
             let (part, after) = rest.split_at_mut(piece.len as usize);
             rest = after;
             reads.push((&**file.handle()?, piece.offset, part));
         }
-        self.session.pool.fs().read_together(&mut reads)?;
-        Ok(Reply::Done)
+        count(0);
+        fs.read_together(&mut reads)?;
+        count(watches.len());
+        Ok(Reply::Number(session.service()))
     }
 
     /// Makes a copy for the process.

@@ -257,8 +257,16 @@ pub enum Request<'a> {
         /// The request's number.
         number: u64,
     },
-    /// Reads pieces at one moment: their bytes are the answer's data, zeros behind a file's end.
-    ReadTogether(Vec<Piece>),
+    /// Reads pieces at one moment: [`Reply::Number`] of the service, and as data of each file of
+    /// `watched` a number of eight bytes before they were read, of each one behind, and their bytes,
+    /// zeros behind a file's end. With one service a file's number grows before a change of what
+    /// was read of it can be seen.
+    ReadTogether {
+        /// What is read.
+        pieces: Vec<Piece>,
+        /// Files.
+        watched: Vec<u64>,
+    },
 }
 
 /// What is answered.

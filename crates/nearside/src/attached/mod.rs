@@ -5,6 +5,7 @@ mod directory;
 mod file;
 mod paths;
 mod regions;
+mod together;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -4,7 +4,9 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
 use client::{Mapping, Refused};
-use region::{Bytes, Error as RegionError, Region, Regions, ServedFile, Service, Settings, Shows};
+use region::{
+    Bytes, Error as RegionError, Region, Regions, Seen, ServedFile, Service, Settings, Shows,
+};
 use wire::{DATA_BYTES_MAX, Piece, Reply, Request};
 
 use super::{Attached, AttachedFile, nonsense, told};
@@ -174,17 +176,13 @@ impl Service for Attached {
         self.read_at(file, buffer, offset).map_err(as_regions)
     }
 
-    fn read_together(&self, places: &[(u64, u64, usize)], buffer: &mut [u8]) -> Done<()> {
-        let piece = |(file, offset, len): &(u64, u64, usize)| {
-            let len = u32::try_from(*len).map_err(|_| RegionError::File(fs::Error::TooLong))?;
-            Ok(Piece { file: *file, offset: *offset, len })
-        };
-        let pieces = places.iter().map(piece).collect::<Done<Vec<_>>>()?;
-        if pieces.len() > PIECES_MAX || buffer.len() > DATA_BYTES_MAX {
-            return Err(RegionError::File(fs::Error::TooLong));
-        }
-        let read = self.exchange(&Request::ReadTogether(pieces), &[], buffer);
-        read.map(drop).map_err(as_regions)
+    fn read_together(
+        &self,
+        places: &[(u64, u64, usize)],
+        files: &[u64],
+        buffer: &mut [u8],
+    ) -> Done<Seen> {
+        self.read_all(places, files, buffer).map_err(as_regions)
     }
 
     fn commit(&self, writes: &[Bytes<'_>], expected: &[Bytes<'_>]) -> Done<()> {

@@ -184,7 +184,7 @@ fn request(random: &mut Random, path: &[u8]) -> Vec<u8> {
         15 => {
             Request::Commit { staged: 0, pieces: 0, writes: vec![piece; 3], expected: vec![piece] }
         }
-        16 => Request::ReadTogether(vec![piece; 5]),
+        16 => Request::ReadTogether { pieces: vec![piece; 5], watched: vec![number; 3] },
         17 => Request::Restore {
             number: offset,
             ino: number,
