@@ -2,8 +2,8 @@
 //!
 //! A thread waits for the end of the connection (`returns.rs`). When the service has died, or made
 //! room for another one, it attaches to the next as the same process, and has it open what was
-//! open; all calls wait for that. Those that were asked and not answered are sent again, each in its
-//! slot and with its number, so that the service knows which of them were made.
+//! open; all calls wait for that. Those that were asked and not answered are sent again, each in
+//! its slot and with its number, so that the service knows which of them were made.
 
 use std::cell::Cell;
 use std::collections::HashMap;

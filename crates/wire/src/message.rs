@@ -257,10 +257,10 @@ pub enum Request<'a> {
         /// The request's number.
         number: u64,
     },
-    /// Reads pieces at one moment: [`Reply::Number`] of the service, and as data of each file of
-    /// `watched` a number of eight bytes before they were read, of each one behind, and their bytes,
-    /// zeros behind a file's end. With one service a file's number grows before a change of what
-    /// was read of it can be seen.
+    /// Reads pieces at one moment: [`Reply::Number`] of the service, and as data a number of eight
+    /// bytes for each file of `watched`, as it was before they were read, and again as behind; then
+    /// their bytes, zeros behind a file's end. With one service a file's number grows before a
+    /// change of what was read of it can be seen.
     ReadTogether {
         /// What is read.
         pieces: Vec<Piece>,

@@ -28,13 +28,6 @@ fn loaded(region: &Region, at: usize, len: usize) -> Vec<u8> {
     seen
 }
 
-/// The bytes of a region.
-fn bytes(region: &Region, at: usize, len: usize) -> &[u8] {
-    assert!(at + len <= region.len());
-    // SAFETY: inside the region, which is borrowed; nobody changes these bytes while they are read.
-    unsafe { std::slice::from_raw_parts(region.as_ptr().add(at), len) }
-}
-
 fn content(file: &File) -> Vec<u8> {
     let mut content = vec![0; file.len().unwrap() as usize];
     file.read_exact_at(&mut content, 0).unwrap();
@@ -71,10 +64,10 @@ fn a_region_shows_what_the_file_holds_and_what_is_committed() {
 
     // by an address; and behind the end of the file
     let mut tx = pool.begin().unwrap();
-    tx.write_at(bytes(&region, 8192, 8).as_ptr(), &80u64.to_ne_bytes()).unwrap();
+    tx.write_at(region.as_ptr().wrapping_add(8192), &80u64.to_ne_bytes()).unwrap();
     tx.put(&region, 4 * MIB - 8, &81u64).unwrap();
     tx.commit().unwrap();
-    assert_eq!(bytes(&region, 8192, 8), 80u64.to_ne_bytes());
+    assert_eq!(region.get::<u64>(8192).unwrap(), 80);
     assert_eq!((file.len().unwrap(), region.get(4 * MIB - 8).unwrap()), (4 * MIB as u64, 81u64));
     assert_eq!(pool.regions_info().unwrap().regions, 1);
     drop((region, file));
@@ -301,39 +294,6 @@ fn long_transactions_happen_in_one_step() {
     assert!(loaded(&region, 0, 8 * MIB) == shadow, "the region");
     assert!(content(&file) == shadow, "the file");
     drop((region, file));
-    pool.finish();
-}
-
-/// Callers' buffers that are regions themselves.
-#[test]
-fn bytes_of_a_region_are_written_and_none_is_read_to_there() {
-    let pool = Scratch::new();
-    let file = pool.create_file("/f").unwrap();
-    let mut expected = pattern(4, 2 * MIB);
-    file.write_all_at(&expected, 0).unwrap();
-    let region = pool.map(&file, 0, 4 * MIB as u64).unwrap();
-    for (from, len, to) in [(0, MIB, 4196), (100, 200, 0), (0, 5000, 4096)] {
-        file.write_all_at(bytes(&region, from, len), to as u64).unwrap();
-        expected.copy_within(from..from + len, to);
-        assert!(loaded(&region, 0, expected.len()) == expected);
-    }
-    let other = pool.open_file("/other", &OpenFlags::new().append(true).create(true)).unwrap();
-    assert_eq!(other.append(bytes(&region, MIB, 9100)).unwrap(), 0);
-    assert!(pool.read("/other").unwrap() == expected[MIB..MIB + 9100]);
-    let mut tx = pool.begin().unwrap();
-    tx.write(&region, 5, bytes(&region, 3 * MIB / 2, 100)).unwrap();
-    tx.commit().unwrap();
-    expected.copy_within(3 * MIB / 2..3 * MIB / 2 + 100, 5);
-    assert!(content(&file) == expected);
-
-    // SAFETY: addresses of the region; nothing is stored there, which is what is tried.
-    let there = || unsafe { std::slice::from_raw_parts_mut(region.as_ptr().cast_mut().add(8), 9) };
-    assert_eq!(file.read_at(there(), 0).unwrap_err().errno(), libc::EFAULT);
-    for isolation in [Isolation::Committed, Isolation::Snapshot, Isolation::Serialisable] {
-        let mut tx = pool.begin_with(isolation).unwrap();
-        assert_eq!(tx.read(&region, 0, there()).unwrap_err().errno(), libc::EFAULT);
-    }
-    drop((region, file, other));
     pool.finish();
 }
 

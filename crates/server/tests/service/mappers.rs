@@ -7,7 +7,6 @@ use std::process::{Command, Stdio};
 
 use client::{Mapping, Refused, Session, Shows};
 use fs::{FILE_BYTES_MAX, LockKind};
-use rustix::mm::{MapFlags, ProtFlags};
 use server::Options;
 use wire::{Flags, Piece, Reply, Request};
 
@@ -205,15 +204,8 @@ fn a_copy_cannot_be_stored_to_by_way_of_its_descriptor() {
         assert!(std::fs::set_permissions(&place, PermissionsExt::from_mode(0o600)).is_err());
         assert!(memory.set_permissions(PermissionsExt::from_mode(0o600)).is_err());
         assert!(memory.set_len(0).is_err());
-        let shared = ProtFlags::READ | ProtFlags::WRITE;
-        let mapped = rustix::io::fcntl_getfd(memory.as_fd()).map(|_| {
-            // SAFETY: the kernel chooses the place; nothing is made of it where it is refused.
-            unsafe {
-                let (null, flags) = (std::ptr::null_mut(), MapFlags::SHARED);
-                rustix::mm::mmap(null, PAGE as usize, shared, flags, memory.as_fd(), 0)
-            }
-        });
-        assert_eq!(mapped.unwrap().unwrap_err(), rustix::io::Errno::ACCESS);
+        let error = shm::Shared::map(memory.as_fd()).unwrap_err();
+        assert_eq!(error.errno(), libc::EACCES, "{error}");
         assert_eq!(asked(&session, &Request::Fill { copy, page: 0, pages: 1 }, &[]), Reply::Done);
         let mut seen = [0; 6];
         std::os::unix::fs::FileExt::read_exact_at(&memory, &mut seen, 0).unwrap();
