@@ -360,6 +360,17 @@ int ns_pool_open_with(const char *dir,
                       ns_pool_t *pool);
 
 /*
+ Attaches to the service that owns the pool in the directory `place`, or that listens at the
+ socket `place`: the same calls ask the service. What may be done is what this process's user and
+ groups may.
+
+ # Safety
+ `place` is a string that ends; `pool` has room for a number.
+ */
+int ns_pool_attach(const char *place,
+                   ns_pool_t *pool);
+
+/*
  Checkpoints and closes a pool. What is open of it is closed first by the caller: others can open
  the pool only then. A pool that is not closed loses nothing.
  */

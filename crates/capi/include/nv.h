@@ -9,7 +9,9 @@
  *   nv_write(tid, ptr, &x, sizeof(x));
  *   nv_commit(tid);
  *
- * Loads from what was allocated are plain loads; nobody may store there.
+ * The process attaches to the service of the pool, or has it for itself where
+ * there is none. Loads from what was allocated are plain loads; nobody may store
+ * there.
  * Calls that answer a number answer an errno as a negative one; any thread may
  * make them, and may have many transactions.
  */
@@ -23,11 +25,12 @@ extern "C" {
 #endif
 
 /*
- * Bits of the mode of nv_allocate, beside permission bits: whether other
- * processes may map the file, too. Both are alike today, as one process has a
- * pool open at a time: all its threads see the same bytes, in every mapping of
- * the file; what is committed is in the file, and processes that open the pool
- * later find it there. NV_PRIVATE makes no copy.
+ * Bits of the mode of nv_allocate, beside permission bits. Both are alike: all
+ * threads see the same bytes, in every mapping of the file; what is committed is
+ * in the file, and processes that open the pool later find it there. Where a
+ * service has the pool (nearside serve) many processes map the file at a time,
+ * as its permission bits let them, and see what any of them commits. NV_PRIVATE
+ * makes no copy.
  */
 #define NV_PRIVATE 0
 #define NV_SHARED 0x10000

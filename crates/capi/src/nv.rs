@@ -1,11 +1,12 @@
 //! The interface of vNVML: `nv.h`.
 //!
-//! One pool, which the environment names: it is opened when it is first needed, and by a process
-//! that is killed nothing is lost that was committed.
+//! One pool, which the environment names: when it is first needed, the process attaches to its
+//! service, or opens it where there is none. By a process that is killed nothing is lost that was
+//! committed.
 
 use crate::answer::{Answer, Errno, answer, bytes, done, path};
 use crate::region::{begin, ended, map_whole, unmap, within};
-use engine::{File, Isolation, OpenFlags, Pool, Process};
+use engine::{File, Isolation, OpenFlags, OpenOptions, Pool, Process};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
@@ -14,8 +15,8 @@ use std::sync::{Arc, OnceLock};
 
 /// The variable that names the pool's directory.
 const POOL_VARIABLE: &str = "NEARSIDE_POOL";
-/// Of `nv_allocate`: other processes may map the file, too. Without it (`NV_PRIVATE`) they may not.
-/// Both are alike today, as one process has a pool open at a time; neither makes a copy.
+/// Of `nv_allocate`: other processes may map the file, too, where a service has the pool. Both are
+/// alike: who may do it is said by permission bits, and neither makes a copy.
 const NV_SHARED: c_int = 0x10000;
 /// Permission bits of a new file.
 const MODE_BITS: c_int = 0o7777;
@@ -54,7 +55,7 @@ fn pool() -> Answer<Arc<Pool>> {
         return Ok(pool.clone());
     }
     let dir = std::env::var_os(POOL_VARIABLE).ok_or(Errno(libc::ENOENT))?;
-    let opened = Arc::new(Pool::open(dir)?);
+    let opened = Arc::new(Pool::attach_or_open(dir, &OpenOptions::default())?);
     OPENED_BY.store(Process::here().number(), Ordering::Relaxed);
     Ok(POOL.get_or_init(|| opened).clone())
 }

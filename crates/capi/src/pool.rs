@@ -211,6 +211,22 @@ pub unsafe extern "C" fn ns_pool_open_with(
     })
 }
 
+/// Attaches to the service that owns the pool in the directory `place`, or that listens at the
+/// socket `place`: the same calls ask the service. What may be done is what this process's user and
+/// groups may.
+///
+/// # Safety
+/// `place` is a string that ends; `pool` has room for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ns_pool_attach(place: *const c_char, pool: *mut ns_pool_t) -> c_int {
+    done(|| {
+        // SAFETY: the caller has promised it.
+        let number = POOLS.add(Pool::attach(unsafe { path(place) }?)?)?;
+        // SAFETY: the caller has promised it.
+        unsafe { give(pool, number) }.inspect_err(|_| drop(POOLS.remove(number)))
+    })
+}
+
 /// Checkpoints and closes a pool. What is open of it is closed first by the caller: others can open
 /// the pool only then. A pool that is not closed loses nothing.
 #[unsafe(no_mangle)]

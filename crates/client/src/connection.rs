@@ -13,7 +13,7 @@ use rustix::net::{
 };
 use wire::{Calls, Channel, Greeting, Identity, Place, Reply, Request, Said, Welcome};
 
-use crate::lane::Given;
+use crate::given::Given;
 use crate::{Error, Result};
 
 /// Where a service listens.
@@ -74,8 +74,10 @@ pub struct Connection {
     pub pool: String,
     /// The service knows which calls this process made before.
     pub knows: bool,
-    /// A lane that came.
-    pub lane: Given,
+    /// A lane that came: how durable it is, and what it is made of.
+    pub lane: Given<(), (String, Vec<OwnedFd>)>,
+    /// Memory of copies that came.
+    pub copies: Given<u64, OwnedFd>,
 }
 
 /// How a connection ended.
@@ -120,18 +122,25 @@ impl Connection {
         let [memory, bell] = <[OwnedFd; 2]>::try_from(descriptors)
             .map_err(|_| Error::Nonsense("two descriptors come with the welcome"))?;
         let calls = Calls::new(memory.as_fd()).map_err(Error::shm)?;
-        Ok(Connection { calls, bell, channel, identity, pool, knows, lane: Given::default() })
+        let (lane, copies) = (Given::default(), Given::default());
+        Ok(Connection { calls, bell, channel, identity, pool, knows, lane, copies })
     }
 
-    /// Waits for its end. Of what the service says before, a lane is kept.
+    /// Waits for its end. What the service gives before is kept for who asked for it.
     pub fn await_end(&self) -> End {
-        loop {
+        let end = loop {
             match self.channel.receive::<Said>() {
-                Ok(Some((Said::Ends, _))) => return End::InOrder,
-                Ok(Some((Said::Lane { domain }, files))) => self.lane.put(domain, files),
-                _ => return End::Broken,
+                Ok(Some((Said::Ends, _))) => break End::InOrder,
+                Ok(Some((Said::Lane { domain }, files))) => self.lane.put((), (domain, files)),
+                Ok(Some((Said::Copy { copy }, files))) => {
+                    files.into_iter().for_each(|file| self.copies.put(copy, file));
+                }
+                _ => break End::Broken,
             }
-        }
+        };
+        self.lane.end();
+        self.copies.end();
+        end
     }
 
     /// Asks in this slot, which is the caller's alone.

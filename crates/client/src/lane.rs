@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lanes::{Lane, Piece, SLOTS, Stored};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use pmem::Domain;
 
 use crate::folder::Wakes;
 
 /// How long a lane that was promised is waited for.
-const ARRIVES: Duration = Duration::from_secs(1);
+pub const ARRIVES: Duration = Duration::from_secs(1);
 /// How long a full lane is looked at again and again, before its folding is asked for and waited
 /// for.
 const FOLDS_SOON: Duration = Duration::from_micros(100);
@@ -20,28 +20,6 @@ const FOLDS_SOON: Duration = Duration::from_micros(100);
 const SPINS: u32 = 32;
 /// When there was no lane it is asked for again after so long.
 const ASKS_AGAIN: Duration = Duration::from_secs(1);
-
-/// What came with the service's word of a lane.
-#[derive(Debug, Default)]
-pub struct Given {
-    came: Mutex<Option<(String, Vec<OwnedFd>)>>,
-    comes: Condvar,
-}
-
-impl Given {
-    /// It came.
-    pub fn put(&self, domain: String, files: Vec<OwnedFd>) {
-        *self.came.lock() = Some((domain, files));
-        self.comes.notify_all();
-    }
-
-    /// Waits for it, not for long.
-    pub fn take(&self) -> Option<(String, Vec<OwnedFd>)> {
-        let mut came = self.came.lock();
-        self.comes.wait_while_for(&mut came, |came| came.is_none(), ARRIVES);
-        came.take()
-    }
-}
 
 /// The lane of one attachment.
 #[derive(Debug)]

@@ -75,6 +75,8 @@ impl FileLeases {
         if write.data.is_empty() || write.data.len() > lanes::BYTES_MAX {
             return Ok(false);
         }
+        // no page of a region is waited for while the lane is held
+        let write = &LeasedWrite { data: &fs::outside(write.data), ..*write };
         for _ in 0..TRIES {
             match self.try_write(session, write)? {
                 Tried::Done => return Ok(true),

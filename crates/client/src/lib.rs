@@ -7,13 +7,17 @@
 #![forbid(unsafe_code)]
 
 mod connection;
+mod copies;
 mod error;
 mod folder;
+mod given;
 mod lane;
 mod leases;
 mod opened;
+mod returns;
 mod session;
 
+pub use copies::{Mapping, Refused, Shows};
 pub use error::{Error, Result};
 pub use leases::{FileLeases, LeasedWrite};
 pub use session::{Options, Session};

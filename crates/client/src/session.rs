@@ -1,9 +1,9 @@
 //! One attachment to a pool, over the ends of its services.
 //!
-//! A thread waits for the end of the connection. When the service has died, or made room for
-//! another one, it attaches to the next as the same process, and has it open what was open; all
-//! calls wait for that. Those that were asked and not answered are sent again, each in its slot and
-//! with its number, so that the service knows which of them were made.
+//! A thread waits for the end of the connection (`returns.rs`). When the service has died, or made
+//! room for another one, it attaches to the next as the same process, and has it open what was
+//! open; all calls wait for that. Those that were asked and not answered are sent again, each in
+//! its slot and with its number, so that the service knows which of them were made.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -15,20 +15,22 @@ use std::time::{Duration, Instant};
 
 use fs::Process;
 use parking_lot::{Mutex, RwLock};
-use wire::{Channel, Reply, Request, SLOTS, Slots};
+use wire::{Channel, Reply, Request, SLOTS, Slot, Slots};
 
-use crate::connection::{Address, Connection, End, encoded};
+use crate::connection::{Address, Connection, encoded};
+use crate::copies::Copies;
 use crate::folder::{Folder, Wakes};
-use crate::lane::{LaneState, OwnLane};
+use crate::lane::{ARRIVES as LANE_ARRIVES, LaneState, OwnLane};
 use crate::leases::FileLeases;
 use crate::opened::Opened;
+use crate::returns::watched;
 use crate::{Error, Result};
 
 /// Longest time that a service may take to answer: another one may be about to follow it, and
 /// recover the pool.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// Pause between two attempts to attach again.
-const PAUSE: Duration = Duration::from_millis(5);
+pub const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// Pause between two attempts to attach.
+pub const PAUSE: Duration = Duration::from_millis(5);
 
 /// How a process is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +49,7 @@ impl Default for Options {
 /// One attachment to a pool.
 #[derive(Debug)]
 pub struct Session {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     /// Waits for the ends of services.
     thread: Mutex<Option<JoinHandle<()>>>,
     /// Has the lane folded, where there is one.
@@ -58,27 +60,30 @@ pub struct Session {
 
 /// What the calls and the thread share.
 #[derive(Debug)]
-struct Shared {
-    address: Address,
-    options: Options,
-    slots: Slots,
+pub struct Shared {
+    pub address: Address,
+    pub options: Options,
+    pub slots: Slots,
     /// Calls that each slot has had.
-    counts: [AtomicU64; SLOTS],
+    pub counts: [AtomicU64; SLOTS],
     /// Held for reading by who asks, until what was answered is noted; for writing while there is
     /// no service.
-    state: RwLock<State>,
-    opened: Mutex<Opened>,
+    pub state: RwLock<State>,
+    pub opened: Mutex<Opened>,
     /// The lane, if there is one.
-    lane: Mutex<LaneState>,
+    pub lane: Mutex<LaneState>,
+    pub copies: Copies,
+    /// Numbers that were given.
+    pub numbers: AtomicU64,
     /// What is leased, by file.
-    leases: Mutex<HashMap<u64, Weak<FileLeases>>>,
+    pub leases: Mutex<HashMap<u64, Weak<FileLeases>>>,
     /// What the thread waits for.
-    channel: Mutex<Option<Arc<Channel>>>,
-    is_dropped: AtomicBool,
+    pub channel: Mutex<Option<Arc<Channel>>>,
+    pub is_dropped: AtomicBool,
 }
 
 #[derive(Debug)]
-enum State {
+pub enum State {
     Attached(Attachment),
     /// No service, and none is waited for.
     Gone(Error),
@@ -86,12 +91,12 @@ enum State {
 
 /// An attachment to one service.
 #[derive(Debug)]
-struct Attachment {
-    connection: Arc<Connection>,
+pub struct Attachment {
+    pub connection: Arc<Connection>,
     /// Its number among those of this session.
-    number: u64,
+    pub number: u64,
     /// The last one of a service that did not know which calls had been made.
-    unknown: u64,
+    pub unknown: u64,
 }
 
 thread_local! {
@@ -120,6 +125,8 @@ impl Session {
             state: RwLock::new(State::Attached(Attachment { connection, number: 1, unknown: 0 })),
             opened: Mutex::default(),
             lane: Mutex::default(),
+            copies: Copies::default(),
+            numbers: AtomicU64::new(0),
             leases: Mutex::default(),
             channel: Mutex::new(Some(channel)),
             is_dropped: AtomicBool::new(false),
@@ -140,6 +147,12 @@ impl Session {
         &self.pool
     }
 
+    /// A number that this attachment has not given before: of a copy, or of what is staged.
+    pub fn number(&self) -> u64 {
+        // ordering: each number once
+        self.shared.numbers.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// The lane of this process, made where there is none. `None`: there are no lanes now.
     pub(crate) fn lane(&self) -> Option<Arc<OwnLane>> {
         let mut state = self.shared.lane.lock();
@@ -157,7 +170,7 @@ impl Session {
         }
         let state = self.shared.state.read();
         let State::Attached(attachment) = &*state else { return None };
-        let given = attachment.connection.lane.take()?;
+        let given = attachment.connection.lane.take(&(), LANE_ARRIVES)?;
         let wakes = self.folder().inspect_err(|error| tracing::info!("no lane: {error}")).ok()?;
         let lane = OwnLane::new(given, &self.pool, connection, wakes);
         let is_same = attachment.number == number;
@@ -191,7 +204,7 @@ impl Session {
 
     /// Asks the service: with `data`, where the answer's data goes to the beginning of `into`.
     /// Returns the answer and how much data came. Where the service dies meanwhile, the next one
-    /// answers; what changes something is made once.
+    /// answers; what changes something is made once. `into` lies in no region.
     ///
     /// # Errors
     /// None follows it in time; or it follows so late, or knows so little, that it cannot say
@@ -202,35 +215,71 @@ impl Session {
         data: &[u8],
         into: &mut [u8],
     ) -> Result<(Reply, usize)> {
-        if !self.process.is_here() {
-            return Err(Error::Forked { owner: self.process.id() });
+        self.check_process()?;
+        // no page of a region is waited for while the call holds what brings it
+        self.shared.call(request, &fs::outside(data), into)
+    }
+
+    /// An error in a forked child.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        match self.process.is_here() {
+            true => Ok(()),
+            false => Err(Error::Forked { owner: self.process.id() }),
         }
-        self.shared.call(request, data, into)
     }
 }
 
 impl Shared {
-    fn call(&self, request: &Request<'_>, data: &[u8], into: &mut [u8]) -> Result<(Reply, usize)> {
+    pub fn call(
+        &self,
+        request: &Request<'_>,
+        data: &[u8],
+        into: &mut [u8],
+    ) -> Result<(Reply, usize)> {
+        self.call_in(self.slots.take(), request, data, into)
+    }
+
+    /// Asks in this slot.
+    pub fn call_in(
+        &self,
+        slot: Slot<'_>,
+        request: &Request<'_>,
+        data: &[u8],
+        into: &mut [u8],
+    ) -> Result<(Reply, usize)> {
+        let answered = |_: &Connection, reply, len| Ok(Some((reply, len)));
+        self.call_then(slot, (request, data), into, answered)
+    }
+
+    /// Asks in this slot, and has `then` look at the answer before there is another service. Asks
+    /// again where it gives nothing: what it looked for went with the service.
+    pub fn call_then<T>(
+        &self,
+        slot: Slot<'_>,
+        (request, data): (&Request<'_>, &[u8]),
+        into: &mut [u8],
+        then: impl FnMut(&Connection, Reply, usize) -> Result<Option<T>>,
+    ) -> Result<T> {
         let (mut message, mut answer) = ROOM.take();
         message.clear();
-        let slot = self.slots.take();
         // ordering: the slot is this call's alone, and whose it is next comes after
         let count = self.counts[slot.number()].fetch_add(1, Ordering::Relaxed) + 1;
         let message = encoded(count, request, message)?;
         let asked = (request, &message[..], data);
-        let outcome = self.ask(slot.number(), asked, &mut answer, into);
+        let outcome = self.ask(slot.number(), asked, &mut answer, into, then);
         drop(slot);
         ROOM.set((message, answer));
         outcome
     }
 
-    fn ask(
+    fn ask<T>(
         &self,
         slot: usize,
         (request, message, data): (&Request<'_>, &[u8], &[u8]),
         answer: &mut Vec<u8>,
         into: &mut [u8],
-    ) -> Result<(Reply, usize)> {
+        mut then: impl FnMut(&Connection, Reply, usize) -> Result<Option<T>>,
+    ) -> Result<T> {
         let mut first = None;
         loop {
             let state = self.state.read();
@@ -249,85 +298,10 @@ impl Shared {
             if is_of_what_is_open(request) {
                 self.opened.lock().note(request, &reply);
             }
-            return Ok((reply, len));
-        }
-    }
-
-    /// Goes from service to service, until there is none.
-    fn run(&self, mut watcher: JoinHandle<End>) {
-        loop {
-            // where it did not end by itself, there is somebody to come back all the same
-            let end = watcher.join().unwrap_or(End::Broken);
-            let mut state = self.state.write();
-            let State::Attached(last) = &*state else { return };
-            let back = match end {
-                _ if self.is_dropped.load(Ordering::SeqCst) => Err(Error::Lost),
-                End::InOrder => Err(Error::Lost),
-                End::Broken => self.come_back(&last.connection),
-            };
-            let (connection, next) = match back {
-                Ok(back) => back,
-                Err(error) => return *state = State::Gone(error),
-            };
-            let number = last.number + 1;
-            let unknown = if connection.knows { last.unknown } else { number };
-            *state = State::Attached(Attachment { connection, number, unknown });
-            watcher = next;
-        }
-    }
-
-    /// Attaches to the next service.
-    fn come_back(&self, last: &Connection) -> Result<(Arc<Connection>, JoinHandle<End>)> {
-        let start = Instant::now();
-        loop {
-            let left = self.options.away_max.saturating_sub(start.elapsed());
-            if left.is_zero() || self.is_dropped.load(Ordering::SeqCst) {
-                return Err(Error::Lost);
+            if let Some(outcome) = then(&attachment.connection, reply, len)? {
+                return Ok(outcome);
             }
-            match self.attach_again(last, left) {
-                Err(error @ (Error::Version { .. } | Error::NotTakenBack(_))) => {
-                    return Err(error);
-                }
-                Err(error) => tracing::debug!("not attached again so far: {error}"),
-                back => {
-                    let away_us = start.elapsed().as_micros() as u64;
-                    tracing::info!(away_us, "attached again");
-                    return back;
-                }
-            }
-            std::thread::sleep(PAUSE.min(left));
         }
-    }
-
-    fn attach_again(
-        &self,
-        last: &Connection,
-        patience: Duration,
-    ) -> Result<(Arc<Connection>, JoinHandle<End>)> {
-        let channel = Arc::new(self.address.connect(patience)?);
-        *self.channel.lock() = Some(channel.clone());
-        if self.is_dropped.load(Ordering::SeqCst) {
-            return Err(Error::Lost);
-        }
-        let connection = Connection::attach(channel, Some(last.identity.clone()), patience)?;
-        if connection.pool != last.pool {
-            return Err(Error::NotTakenBack("another pool is served there".to_owned()));
-        }
-        let (connection, watcher) = watched(connection)?;
-        // all calls wait, so nobody changes it meanwhile
-        let restored = self.opened.lock().requests().try_for_each(|request| {
-            if let Reply::Failed(failure) = connection.ask_alone(&request)? {
-                // each call on it will be told
-                tracing::warn!("not open any more: {failure:?}");
-            }
-            Ok(())
-        });
-        if let Err(error) = restored {
-            connection.close();
-            drop(watcher.join());
-            return Err(error);
-        }
-        Ok((connection, watcher))
     }
 }
 
@@ -358,18 +332,6 @@ pub fn spawned<T: Send + 'static>(
 ) -> Result<JoinHandle<T>> {
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
     thread.map_err(Error::io("a thread"))
-}
-
-/// A connection, and a thread that waits for its end, and ends its calls then.
-fn watched(connection: Connection) -> Result<(Arc<Connection>, JoinHandle<End>)> {
-    let connection = Arc::new(connection);
-    let theirs = connection.clone();
-    let watcher = spawned("ns-watcher", move || {
-        let end = theirs.await_end();
-        theirs.calls.lose();
-        end
-    })?;
-    Ok((connection, watcher))
 }
 
 impl Drop for Session {

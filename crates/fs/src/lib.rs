@@ -145,7 +145,7 @@ pub use meter::{Call, CallCount, Meter};
 pub use placement::{Calibration, Kind, Place, Point, Policy, Side};
 pub use pmem::Process;
 pub use range_lock::{RangeGuard, RangeLock};
-pub use region_memory::{RegionMemory, is_region_memory};
+pub use region_memory::{RegionMemory, check_buffer, is_region_memory, outside};
 pub use repair::{Repair, RepairReport, repair, repair_candidates, undo};
 pub use request::{Answer, RequestId};
 pub use resilver::{EachResilvered, Resilvered, replace_slice};

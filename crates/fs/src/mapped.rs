@@ -1,9 +1,12 @@
 //! Files that are mapped as memory: who keeps copies of their bytes learns of each change before
 //! the call that made it returns.
 
+use crate::away::away;
+use crate::error::Result;
 use crate::handle::Handle;
 use crate::inode::Inode;
 use crate::system::FileSystem;
+use crate::write::blocks_of;
 use arc_swap::ArcSwap;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -81,6 +84,33 @@ impl FileSystem {
     pub fn tell(&self, handle: &Handle, mapped: &Arc<dyn Mapped>) {
         handle.inode.mappings.change(|all| all.push(mapped.clone()));
         self.recall_all(handle);
+    }
+
+    /// Reads bytes, zeros behind the file's end, and gives them to `take` before anybody can change
+    /// them: it must not call the file system. So who keeps copies fills them with what is there
+    /// when it comes there.
+    pub fn copy_out(
+        &self,
+        handle: &Handle,
+        offset: u64,
+        buffer: &mut [u8],
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<()> {
+        let core = &self.core;
+        core.settle(&handle.inode);
+        let (first, last) = blocks_of(offset, buffer.len().max(1));
+        let mut read = || {
+            let _range = handle.inode.ranges.lock(first, last);
+            core.read_held(&handle.inode, offset, buffer)?;
+            take(buffer);
+            Ok(())
+        };
+        let mut result = read();
+        while let Err(Some(addr)) = result.as_ref().map_err(away) {
+            result = core.fetch(&[addr]).and_then(|()| read());
+        }
+        core.let_go();
+        result
     }
 
     /// From now on does not: a change that is under way may still be told of.

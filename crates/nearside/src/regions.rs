@@ -1,5 +1,7 @@
 //! Files as transactional memory.
 
+use crate::file::Open;
+use crate::pool_door::Door;
 use crate::{Error, File, Pool, Result};
 use region::{
     Error as RegionError, Isolation, Region, Regions, RegionsInfo, Settings, Transaction,
@@ -31,8 +33,16 @@ impl Pool {
     /// ```
     pub fn map(&self, file: &File, offset: u64, bytes: u64) -> Result<Region> {
         file.check_readable()?;
-        let is_writable = file.flags.write;
-        Ok(Region::map_as(self.regions()?, file.handle()?, offset, bytes, is_writable)?)
+        let (regions, is_writable) = (self.regions()?, file.flags.write);
+        match (&self.door, &file.open) {
+            (Door::Owned(_), Open::Here(file)) => {
+                Ok(Region::map_as(regions, &file.handle, offset, bytes, is_writable)?)
+            }
+            (Door::Attached(attached), Open::There(file)) => {
+                attached.map(regions, file, (offset, bytes), is_writable)
+            }
+            _ => Err(RegionError::OtherPool.into()),
+        }
     }
 
     /// Begins a transaction whose reads see what is committed.
@@ -55,11 +65,13 @@ impl Pool {
         self.regions()?.transact(isolation, act)
     }
 
-    /// How regions are served from now on: before the first one is mapped.
+    /// How regions are served from now on: before the first one is mapped. Of an attached process
+    /// the service says how much memory they take.
     pub fn set_region_settings(&self, settings: &Settings) -> Result<()> {
-        let owned = self.here()?;
-        owned.rule()?;
-        let regions = Regions::new(&owned.fs, settings)?;
+        if let Door::Owned(owned) = &self.door {
+            owned.rule()?;
+        }
+        let regions = self.new_regions(settings)?;
         match self.regions.set(regions) {
             Ok(()) => Ok(()),
             Err(_) => Err(Error::Files(fs::Error::Invalid("there are regions already"))),
@@ -77,10 +89,17 @@ impl Pool {
             // their calls refuse a forked child themselves
             return Ok(regions);
         }
-        let owned = self.here()?;
-        owned.own()?;
-        let made = Regions::new(&owned.fs, &Settings::default())?;
+        let made = self.new_regions(&Settings::default())?;
         // of two that begin at once one is kept
         Ok(self.regions.get_or_init(|| made))
+    }
+    fn new_regions(&self, settings: &Settings) -> Result<Regions> {
+        match &self.door {
+            Door::Owned(owned) => {
+                owned.own()?;
+                Ok(Regions::new(&owned.fs, settings)?)
+            }
+            Door::Attached(attached) => attached.regions(settings),
+        }
     }
 }

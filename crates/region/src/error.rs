@@ -33,6 +33,12 @@ pub enum Error {
     /// A transaction of one pool cannot write to another.
     #[error("a transaction writes to files of one pool only")]
     OtherPool,
+    /// The kernel gives this process no userfaultfd.
+    #[error(
+        "regions of an attached process need userfaultfd, which this process may not have: allow \
+         it in the container's seccomp profile, or give it /dev/userfaultfd"
+    )]
+    NoUserfault,
     /// A forked child has no pool.
     #[error("this process is a forked child: the pool is its parent's")]
     Forked,
@@ -66,6 +72,7 @@ impl Error {
             Error::Outside => libc::EFAULT,
             Error::OtherPool => libc::EXDEV,
             Error::ReadOnly => libc::EBADF,
+            Error::NoUserfault => libc::EOPNOTSUPP,
             Error::Forked => libc::EPERM,
         }
     }

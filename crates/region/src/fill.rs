@@ -283,9 +283,7 @@ impl Inner {
     ) -> Range<usize> {
         let bytes = &mut buffer[..pages.len() * PAGE_BYTES];
         let offset = self.offset + (pages.start * PAGE_BYTES) as u64;
-        if let Err(error) =
-            self.shared.fs.read_unlocked(&self.file, offset, bytes, &mut || lead.hand_on())
-        {
+        if let Err(error) = self.read_file(offset, bytes, &mut || lead.hand_on()) {
             return self.fail(pages, &error, lead);
         }
         // in runs: as long as they are whole

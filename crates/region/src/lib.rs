@@ -23,14 +23,17 @@ mod passing;
 mod reading;
 mod region;
 mod regions;
+mod service;
 mod signals;
 mod source;
 mod transaction;
+mod transaction_there;
 mod userfault;
 
 pub use error::{Error, Result};
 pub use region::Region;
 pub use regions::{Regions, RegionsInfo, Settings};
+pub use service::{Bytes, Seen, ServedFile, Service, Shows};
 pub use source::Faults;
 pub use transaction::{Isolation, Transaction};
 

@@ -18,7 +18,8 @@ const TWICE_BYTES_MAX: usize = 1 << 44;
 /// The memory of a region.
 #[derive(Debug)]
 pub struct Memory {
-    object: OwnedFd,
+    /// None: it is another process's.
+    object: Option<OwnedFd>,
     /// What users load from.
     view: NonNull<u8>,
     /// Where changes are stored.
@@ -36,8 +37,13 @@ unsafe impl Send for Memory {}
 // SAFETY: as above; who stores to a page has it to himself (`page_states`).
 unsafe impl Sync for Memory {}
 
-fn map(object: &OwnedFd, bytes: usize, access: libc::c_int) -> Result<NonNull<u8>> {
-    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+fn map(
+    object: &OwnedFd,
+    bytes: usize,
+    access: libc::c_int,
+    sharing: libc::c_int,
+) -> Result<NonNull<u8>> {
+    let flags = sharing | libc::MAP_NORESERVE;
     // SAFETY: the kernel chooses the place, so that no mapping of this process is replaced.
     let start =
         unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, object.as_raw_fd(), 0) };
@@ -50,30 +56,71 @@ fn map(object: &OwnedFd, bytes: usize, access: libc::c_int) -> Result<NonNull<u8
     NonNull::new(start.cast()).filter(|_| forbidden == 0).ok_or_else(|| Error::kernel("madvise"))
 }
 
+/// A new object of so many bytes, whole pages, of which none is there yet.
+fn new_object(bytes: usize) -> Result<OwnedFd> {
+    assert!(bytes.is_multiple_of(PAGE_BYTES) && bytes > 0, "whole pages");
+    // SAFETY: the name is a string that ends, and the flags are known ones.
+    let object = unsafe { libc::memfd_create(c"nearside-region".as_ptr(), libc::MFD_CLOEXEC) };
+    if object < 0 {
+        return Err(Error::kernel("memfd_create"));
+    }
+    // SAFETY: the descriptor is new, and nobody else's.
+    let object = unsafe { OwnedFd::from_raw_fd(object) };
+    // SAFETY: the descriptor is open.
+    match unsafe { libc::ftruncate(object.as_raw_fd(), bytes as libc::off_t) } {
+        0 => Ok(object),
+        _ => Err(Error::kernel("ftruncate")),
+    }
+}
+
 impl Memory {
     /// Memory of `bytes` bytes, whole pages, of which none is there yet.
     pub fn new(bytes: usize, is_guarded: bool) -> Result<Memory> {
-        assert!(bytes.is_multiple_of(PAGE_BYTES) && bytes > 0, "whole pages");
-        // SAFETY: the name is a string that ends, and the flags are known ones.
-        let object = unsafe { libc::memfd_create(c"nearside-region".as_ptr(), libc::MFD_CLOEXEC) };
-        if object < 0 {
-            return Err(Error::kernel("memfd_create"));
-        }
-        // SAFETY: the descriptor is new, and nobody else's.
-        let object = unsafe { OwnedFd::from_raw_fd(object) };
-        // SAFETY: the descriptor is open.
-        if unsafe { libc::ftruncate(object.as_raw_fd(), bytes as libc::off_t) } != 0 {
-            return Err(Error::kernel("ftruncate"));
-        }
+        let object = new_object(bytes)?;
         let access = if is_guarded { libc::PROT_NONE } else { libc::PROT_READ };
-        let view = map(&object, bytes, access)?;
-        let process = Process::here();
-        let is_closed = AtomicBool::new(false);
-        let mut memory = Memory { object, view, own: None, bytes, is_guarded, is_closed, process };
+        let view = map(&object, bytes, access, libc::MAP_SHARED)?;
+        let mut memory = Memory::over(view, bytes, is_guarded);
         if bytes <= TWICE_BYTES_MAX {
-            memory.own = Some(map(&memory.object, bytes, libc::PROT_READ | libc::PROT_WRITE)?);
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            memory.own = Some(map(&object, bytes, access, libc::MAP_SHARED)?);
         }
+        memory.object = Some(object);
         Ok(memory)
+    }
+
+    /// Another process's object, to load from. A private mapping has its pages, as long as nobody
+    /// stores there; the kernel tells of missing pages only where somebody might.
+    pub fn of_copy(object: &OwnedFd, bytes: usize) -> Result<Memory> {
+        let view = map(object, bytes, libc::PROT_READ, libc::MAP_PRIVATE)?;
+        Ok(Memory::over(view, bytes, false))
+    }
+
+    /// Nothing, of which no page will ever be there.
+    pub fn of_nothing(bytes: usize) -> Result<Memory> {
+        Memory::of_copy(&new_object(bytes)?, bytes)
+    }
+
+    fn over(view: NonNull<u8>, bytes: usize, is_guarded: bool) -> Memory {
+        let (process, is_closed) = (Process::here(), AtomicBool::new(false));
+        Memory { object: None, view, own: None, bytes, is_guarded, is_closed, process }
+    }
+
+    /// From now on loads go to what `other` has, which is moved here in one step. Who waits for a
+    /// page waits until he is woken.
+    pub fn become_of(&self, other: Memory) -> Result<()> {
+        assert!(self.bytes == other.bytes && self.own.is_none(), "of the same length");
+        let (from, to) = (other.view.as_ptr(), self.view.as_ptr());
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+        // SAFETY: both are whole mappings of this process's, of the same length, that live as long
+        // as `self` and `other`; loads from `to` are volatile, and find either. After the move
+        // nothing is at `from` that `other` could unmap.
+        let moved = unsafe { libc::mremap(from.cast(), self.bytes, self.bytes, flags, to) };
+        if moved == libc::MAP_FAILED {
+            return Err(Error::kernel("mremap"));
+        }
+        std::mem::forget(other);
+        // ordering: before or after `close`: one of the two hides it
+        if self.is_closed.load(Ordering::SeqCst) { self.hide_all() } else { Ok(()) }
     }
 
     /// Where users load from.
@@ -121,17 +168,21 @@ impl Memory {
     /// The same where there is no second mapping.
     #[cold]
     fn write(&self, at: usize, data: &[u8]) {
+        let object = self.raw_object();
         let mut done = 0;
         while done < data.len() {
             let rest = &data[done..];
             let place = (at + done) as libc::off_t;
             // SAFETY: `rest` is borrowed bytes, and the descriptor is open.
-            let written = unsafe {
-                libc::pwrite(self.object.as_raw_fd(), rest.as_ptr().cast(), rest.len(), place)
-            };
+            let written = unsafe { libc::pwrite(object, rest.as_ptr().cast(), rest.len(), place) };
             assert!(written > 0, "a page that is there takes bytes");
             done += written as usize;
         }
+    }
+
+    /// The object's descriptor; none where it is another process's, who alone changes it.
+    fn raw_object(&self) -> libc::c_int {
+        self.object.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
     /// Loads bytes as a user does: a page that is not there is waited for.
@@ -225,7 +276,7 @@ impl Memory {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         let (place, bytes) = (at as libc::off_t, bytes as libc::off_t);
         // SAFETY: the descriptor is open; pages of a shared mapping may go at any time.
-        match unsafe { libc::fallocate(self.object.as_raw_fd(), mode, place, bytes) } {
+        match unsafe { libc::fallocate(self.raw_object(), mode, place, bytes) } {
             0 => Ok(()),
             _ => Err(Error::kernel("fallocate")),
         }

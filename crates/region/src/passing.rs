@@ -51,10 +51,10 @@ impl Inner {
                 self.memory.load(at, part);
                 continue;
             }
-            let (file, place) = (&self.file, self.offset + at as u64);
+            let place = self.offset + at as u64;
             self.shared.counts.passed.fetch_add(taken.len() as u64, Ordering::Relaxed);
             let _claim = Claim { region: self, pages: taken };
-            self.shared.fs.read_unlocked(file, place, part, &mut || {})?;
+            self.read_file(place, part, &mut || {})?;
         }
         Ok(())
     }

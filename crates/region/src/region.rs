@@ -9,11 +9,26 @@ use crate::page_states::{
 };
 use crate::reading::Reading;
 use crate::regions::{Regions, Shared, Threads};
+use crate::service::ServedFile;
 use crate::source::Faults;
 use fs::{FILE_BYTES_MAX, FileKind, Handle, Mapped, RegionMemory};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use zerocopy::{FromBytes, IntoBytes};
+
+/// Where the bytes of a region come from.
+#[derive(Debug)]
+pub enum Of {
+    /// From a file of this process's pool.
+    Here(Arc<Handle>),
+    /// From a copy that a service keeps.
+    There {
+        /// Of which file.
+        file: ServedFile,
+        /// Its number.
+        copy: u64,
+    },
+}
 
 /// What of a region others know: those who fill its pages, and those who change its file.
 #[derive(Debug)]
@@ -22,7 +37,7 @@ pub struct Inner {
     _addresses: RegionMemory,
     pub(crate) memory: Memory,
     pub(crate) pages: PageStates,
-    pub(crate) file: Arc<Handle>,
+    pub(crate) of: Of,
     /// Where in the file it begins, bytes.
     pub(crate) offset: u64,
     /// Bytes that were asked for: the last page may be longer.
@@ -75,34 +90,27 @@ impl Region {
         if !offset.is_multiple_of(PAGE_BYTES as u64) {
             return Err(Error::Alignment);
         }
-        if regions.fs().getattr(file.ino())?.kind != FileKind::File {
+        let fs = regions.fs().ok_or(Error::OtherPool)?;
+        if fs.getattr(file.ino())?.kind != FileKind::File {
             return Err(Error::Kind);
         }
         let len = usize::try_from(bytes).map_err(|_| Error::Length)?;
         let is_guarded = regions.shared().faults.way() == Faults::Signals;
         let memory = Memory::new(len.next_multiple_of(PAGE_BYTES), is_guarded)?;
-        let inner = Arc::new(Inner {
-            _addresses: RegionMemory::new(memory.addresses()),
-            pages: PageStates::new(memory.len() / PAGE_BYTES),
-            memory,
-            file: file.clone(),
-            offset,
-            bytes: len,
-            is_writable,
-            resident: AtomicUsize::new(0),
-            reading: Reading::default(),
-            hand: AtomicUsize::new(0),
-            is_gone: AtomicBool::new(false),
-            shared: regions.shared().clone(),
-        });
+        let of = Of::Here(file.clone());
+        let inner = Arc::new(Inner::new(regions, memory, of, (offset, len), is_writable));
         let mapped: Arc<dyn Mapped> = inner.clone();
         // before the first page is brought: no change is missed
-        regions.fs().tell(file, &mapped);
+        fs.tell(file, &mapped);
         if let Err(error) = inner.shared.add(&inner) {
-            regions.fs().tell_no_more(file, &mapped);
+            fs.tell_no_more(file, &mapped);
             return Err(error);
         }
-        Ok(Region { inner, threads: regions.threads().clone() })
+        Ok(Region::of(inner, regions.threads().clone()))
+    }
+
+    pub(crate) fn of(inner: Arc<Inner>, threads: Arc<Threads>) -> Region {
+        Region { inner, threads }
     }
 
     /// Where its first byte is. Loads from there up to its end are plain loads: they may wait for
@@ -122,17 +130,12 @@ impl Region {
         false
     }
 
-    /// The file.
-    pub fn file(&self) -> &Arc<Handle> {
-        &self.inner.file
-    }
-
     /// Where in the file it begins, bytes.
     pub fn offset(&self) -> u64 {
         self.inner.offset
     }
 
-    /// Pages of it that are in DRAM.
+    /// Pages of it that are in DRAM; none are counted here of what a service keeps.
     pub fn resident_pages(&self) -> usize {
         // ordering: a count for people
         self.inner.resident.load(Ordering::Relaxed)
@@ -162,7 +165,11 @@ impl Region {
         const PIECE_BYTES: usize = (PAGES_TOGETHER - 1) * PAGE_BYTES;
         for (piece, at) in buffer.chunks_mut(PIECE_BYTES).zip((offset..).step_by(PIECE_BYTES)) {
             let pages = at / PAGE_BYTES..(at + piece.len()).div_ceil(PAGE_BYTES);
-            if self.inner.is_to_be_passed(&pages) {
+            if let Of::There { .. } = self.inner.of {
+                // where that fails, a load says so
+                let _ = self.inner.bring_copy(pages.start, pages.len());
+                self.inner.memory.load(at, piece);
+            } else if self.inner.is_to_be_passed(&pages) {
                 self.inner.load_past(at, piece)?;
             } else {
                 self.inner.bring_all(pages, self.threads.waiting());
@@ -197,8 +204,14 @@ impl Drop for Region {
             return;
         }
         self.inner.is_gone.store(true, Ordering::Relaxed);
-        let mapped: Arc<dyn Mapped> = self.inner.clone();
-        self.inner.shared.fs.tell_no_more(&self.inner.file, &mapped);
+        match (&self.inner.of, self.inner.shared.fs(), self.inner.shared.service()) {
+            (Of::Here(file), Some(fs), _) => {
+                let mapped: Arc<dyn Mapped> = self.inner.clone();
+                fs.tell_no_more(file, &mapped);
+            }
+            (Of::There { copy, .. }, _, Some(service)) => service.unmap(*copy),
+            _ => {}
+        }
         // a transaction that is not ended keeps the mapping: nobody is to load zeros, or what was,
         // and nobody who waits for a page now, and is woken when its faults are not served any more
         self.inner.memory.close();
@@ -214,6 +227,74 @@ impl Drop for Inner {
 }
 
 impl Inner {
+    /// Of this memory, which begins at `offset` of the file and has `bytes` bytes of it.
+    pub(crate) fn new(
+        regions: &Regions,
+        memory: Memory,
+        of: Of,
+        (offset, bytes): (u64, usize),
+        is_writable: bool,
+    ) -> Inner {
+        let pages = match of {
+            Of::Here(_) => memory.len() / PAGE_BYTES,
+            // its service knows them
+            Of::There { .. } => 0,
+        };
+        Inner {
+            _addresses: RegionMemory::new(memory.addresses()),
+            pages: PageStates::new(pages),
+            memory,
+            of,
+            offset,
+            bytes,
+            is_writable,
+            resident: AtomicUsize::new(0),
+            reading: Reading::default(),
+            hand: AtomicUsize::new(0),
+            is_gone: AtomicBool::new(false),
+            shared: regions.shared().clone(),
+        }
+    }
+
+    /// The number of its file's inode.
+    #[inline]
+    pub(crate) fn ino(&self) -> u64 {
+        match &self.of {
+            Of::Here(file) => file.ino().0,
+            Of::There { file, .. } => file.ino,
+        }
+    }
+
+    /// The file, if it is of this process's pool.
+    #[inline]
+    pub(crate) fn here(&self) -> Result<&Arc<Handle>> {
+        match &self.of {
+            Of::Here(file) => Ok(file),
+            Of::There { .. } => Err(Error::OtherPool),
+        }
+    }
+
+    /// The file's number, if a service has it open.
+    pub(crate) fn there(&self) -> Result<u64> {
+        match &self.of {
+            Of::There { file, .. } => Ok(file.number),
+            Of::Here(_) => Err(Error::OtherPool),
+        }
+    }
+
+    /// Reads of the file without waiting for who changes it: for who brings pages.
+    pub(crate) fn read_file(
+        &self,
+        offset: u64,
+        buffer: &mut [u8],
+        waits: &mut dyn FnMut(),
+    ) -> fs::Result<()> {
+        match (self.shared.fs(), &self.of) {
+            (Some(fs), Of::Here(file)) => fs.read_unlocked(file, offset, buffer, waits),
+            _ => Err(fs::Error::Unsupported("bringing pages that a service keeps")),
+        }
+    }
+
     /// The addresses that it takes.
     pub(crate) fn addresses(&self) -> std::ops::Range<usize> {
         self.memory.addresses()

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::fill::Waiting;
 use crate::memory::Memory;
 use crate::region::Inner;
+use crate::service::{Desk, Service};
 use crate::source::{Faults, Source};
 use crate::{evict, fill};
 use fs::FileSystem;
@@ -71,10 +72,19 @@ pub struct Counts {
     pub(crate) passed: AtomicU64,
 }
 
+/// Where the pool is.
+#[derive(Debug)]
+enum Backing {
+    /// In this process.
+    Here(Arc<FileSystem>),
+    /// With a service.
+    There(Arc<dyn Service>),
+}
+
 /// What all regions of a pool share.
 #[derive(Debug)]
 pub struct Shared {
-    pub(crate) fs: Arc<FileSystem>,
+    backing: Backing,
     pub(crate) faults: Source,
     /// By their first address.
     regions: RwLock<BTreeMap<usize, Arc<Inner>>>,
@@ -97,6 +107,8 @@ pub struct Threads {
     /// A forked child has the descriptor, but not the threads.
     process: Process,
     waiting: Arc<Waiting>,
+    /// Of regions that a service keeps.
+    desk: Option<Arc<Desk>>,
     all: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -110,10 +122,20 @@ pub struct Regions {
 impl Regions {
     /// Regions of the files of `fs`: none yet.
     pub fn new(fs: &Arc<FileSystem>, settings: &Settings) -> Result<Regions> {
-        let faults = Source::new(settings.faults)?;
+        Regions::over(Backing::Here(fs.clone()), Source::new(settings.faults)?, settings)
+    }
+
+    /// Regions of files that a service has open for this process: none yet. How much memory they
+    /// take is the service's to say.
+    pub fn served(service: &Arc<dyn Service>, settings: &Settings) -> Result<Regions> {
+        let faults = Source::served(settings.faults)?;
+        Regions::over(Backing::There(service.clone()), faults, settings)
+    }
+
+    fn over(backing: Backing, faults: Source, settings: &Settings) -> Result<Regions> {
         let pages_max = ((settings.memory_bytes / crate::PAGE_BYTES as u64) as usize).max(64);
         let shared = Arc::new(Shared {
-            fs: fs.clone(),
+            backing,
             faults,
             regions: RwLock::default(),
             taken: AtomicUsize::new(0),
@@ -128,9 +150,15 @@ impl Regions {
         Ok(Regions { shared, threads: Arc::new(threads) })
     }
 
-    /// The file system.
-    pub fn fs(&self) -> &Arc<FileSystem> {
-        &self.shared.fs
+    /// The file system, if it is this process's.
+    #[inline]
+    pub fn fs(&self) -> Option<&Arc<FileSystem>> {
+        self.shared.fs()
+    }
+
+    /// The service, if there is one.
+    pub(crate) fn service(&self) -> Option<&Arc<dyn Service>> {
+        self.shared.service()
     }
 
     /// What they take.
@@ -176,6 +204,21 @@ impl Shared {
     #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
         if self.process.is_here() { Ok(()) } else { Err(Error::Forked) }
+    }
+
+    #[inline]
+    pub(crate) fn fs(&self) -> Option<&Arc<FileSystem>> {
+        match &self.backing {
+            Backing::Here(fs) => Some(fs),
+            Backing::There(_) => None,
+        }
+    }
+
+    pub(crate) fn service(&self) -> Option<&Arc<dyn Service>> {
+        match &self.backing {
+            Backing::There(service) => Some(service),
+            Backing::Here(_) => None,
+        }
     }
 
     pub(crate) fn add(&self, region: &Arc<Inner>) -> Result<()> {
@@ -281,15 +324,28 @@ impl Threads {
         let waiting = Waiting::new(&shared.faults);
         let waiting = waiting.map_err(|errno| Error::of_kernel("epoll_ctl", &errno.into()))?;
         let process = Process::here();
-        let threads = Threads { process, waiting: Arc::new(waiting), all: Mutex::default() };
+        let desk = shared.service().map(|_| Desk::new()).transpose()?.map(Arc::new);
+        let (waiting, all) = (Arc::new(waiting), Mutex::default());
+        let threads = Threads { process, waiting, desk, all };
+        if let Some(desk) = threads.desk.clone() {
+            let shared = shared.clone();
+            threads.spawn(move || desk.hear(&shared))?;
+        }
         for _ in 0..THREADS {
             let (shared, waiting) = (shared.clone(), threads.waiting.clone());
-            let serve = move || fill::serve(&shared, &waiting);
-            let started = std::thread::Builder::new().name("ns-region".to_owned()).spawn(serve);
-            let thread = started.map_err(|error| Error::of_kernel("clone", &error))?;
-            threads.all.lock().push(thread);
+            match threads.desk.clone() {
+                Some(desk) => threads.spawn(move || desk.serve(&shared))?,
+                None => threads.spawn(move || fill::serve(&shared, &waiting))?,
+            }
         }
         Ok(threads)
+    }
+
+    fn spawn(&self, serve: impl FnOnce() + Send + 'static) -> Result<()> {
+        let started = std::thread::Builder::new().name("ns-region".to_owned()).spawn(serve);
+        let thread = started.map_err(|error| Error::of_kernel("clone", &error))?;
+        self.all.lock().push(thread);
+        Ok(())
     }
 }
 
@@ -300,6 +356,9 @@ impl Drop for Threads {
             return;
         }
         self.waiting.end();
+        if let Some(desk) = &self.desk {
+            desk.end();
+        }
         for thread in std::mem::take(&mut *self.all.lock()) {
             drop(thread.join());
         }

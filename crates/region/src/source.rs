@@ -61,6 +61,18 @@ impl Source {
         }
     }
 
+    /// The same for pages that another process takes away: only userfaultfd tells of those. Its
+    /// memory may move to where other memory is.
+    pub fn served(way: Option<Faults>) -> Result<Source> {
+        let userfault = match way {
+            None => Userfault::all_that_moves().or_else(Userfault::own_that_moves),
+            Some(Faults::All) => Userfault::all_that_moves(),
+            Some(Faults::Own) => Userfault::own_that_moves(),
+            Some(Faults::Signals) => None,
+        };
+        userfault.map(Source::Userfault).ok_or(Error::NoUserfault)
+    }
+
     /// Which way it is.
     pub fn way(&self) -> Faults {
         match self {

@@ -2,8 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::overlay::Overlay;
-use crate::region::{Inner, Region};
+use crate::region::{Inner, Of, Region};
 use crate::regions::Regions;
+use crate::transaction_there::SeenThere;
 use fs::{Expected, FileSystem, Handle, Watch, Write};
 use std::borrow::Borrow;
 use std::cell::Cell;
@@ -25,30 +26,32 @@ pub enum Isolation {
 
 /// Bytes of a file, and where they lie in the transaction's own memory.
 #[derive(Debug)]
-struct Piece {
-    region: Arc<Inner>,
+pub(crate) struct Piece {
+    pub(crate) region: Arc<Inner>,
     /// Where in the file.
-    offset: u64,
+    pub(crate) offset: u64,
     /// Where in the transaction's memory.
-    at: Range<usize>,
+    pub(crate) at: Range<usize>,
     /// Of bytes that were read: they must be there still when it commits.
-    is_expected: bool,
+    pub(crate) is_expected: bool,
 }
 
 impl Piece {
-    fn file(&self) -> &Handle {
-        &self.region.file
+    fn file(&self) -> Result<&Handle> {
+        self.region.here().map(|file| &**file)
     }
 }
 
 /// Memory that a thread keeps for its next transaction.
 #[derive(Debug, Default)]
-struct Room {
-    writes: Vec<Piece>,
-    reads: Vec<Piece>,
+pub(crate) struct Room {
+    pub(crate) writes: Vec<Piece>,
+    pub(crate) reads: Vec<Piece>,
     /// The files that were read, and how far they had changed when all that was read was there.
     watches: Vec<(Watch, u64)>,
-    bytes: Vec<u8>,
+    /// The same of files that a service has.
+    pub(crate) seen: SeenThere,
+    pub(crate) bytes: Vec<u8>,
     /// Of a long transaction: so many of its writes by place.
     overlay: Overlay,
     in_overlay: usize,
@@ -81,6 +84,7 @@ impl<R: Borrow<Regions>> Drop for Transaction<R> {
         room.writes.clear();
         room.reads.clear();
         room.watches.clear();
+        room.seen.clear();
         room.bytes.clear();
         if room.in_overlay > 0 {
             (room.overlay, room.in_overlay) = (Overlay::default(), 0);
@@ -142,8 +146,9 @@ fn see_again(
 ) -> Result<bool> {
     let mut now: Vec<Vec<u8>> = reads.iter().map(|read| vec![0; read.at.len()]).collect();
     let again = reads.iter().zip(&mut now);
-    let again = again.map(|(read, now)| (read.file(), read.offset, now.as_mut_slice()));
-    let mut all: Vec<(&Handle, u64, &mut [u8])> = again.chain([new]).collect();
+    let again = again.map(|(read, now)| Ok((read.file()?, read.offset, now.as_mut_slice())));
+    let all: Result<Vec<(&Handle, u64, &mut [u8])>> = again.chain([Ok(new)]).collect();
+    let mut all = all?;
     fs.read_together(&mut all)?;
     Ok(reads.iter().zip(&now).all(|(read, now)| before[read.at.clone()] == **now))
 }
@@ -206,7 +211,9 @@ impl<R: Borrow<Regions>> Transaction<R> {
         // what the commit will look at and store to is on its way meanwhile
         region.memory.expect_store(offset, data.len());
         let place = region.offset + offset as u64;
-        region.shared.fs.expect_write(&region.file, place, data.len());
+        if let (Of::Here(file), Some(fs)) = (&region.of, region.shared.fs()) {
+            fs.expect_write(file, place, data.len());
+        }
         let from = self.room.bytes.len();
         self.room.bytes.extend_from_slice(data);
         let piece = Piece {
@@ -260,7 +267,10 @@ impl<R: Borrow<Regions>> Transaction<R> {
         }
         let place = region.offset + offset as u64;
         if self.isolation == Isolation::Committed {
-            let read = region.shared.fs.read(&region.file, place, buffer)?;
+            let read = match region.shared.fs() {
+                Some(fs) => fs.read(region.here()?, place, buffer)?,
+                None => region.read_there(place, buffer)?,
+            };
             buffer[read..].fill(0);
         } else {
             let is_expected = self.isolation == Isolation::Serialisable;
@@ -280,7 +290,7 @@ impl<R: Borrow<Regions>> Transaction<R> {
         for write in &self.room.writes {
             let stop = write.offset + write.at.len() as u64;
             let (low, high) = (write.offset.max(place), stop.min(end));
-            if low < high && write.region.file.ino() == region.file.ino() {
+            if low < high && write.region.ino() == region.ino() {
                 let from = write.at.start + (low - write.offset) as usize;
                 let bytes = &self.room.bytes[from..from + (high - low) as usize];
                 buffer[(low - place) as usize..(high - place) as usize].copy_from_slice(bytes);
@@ -293,11 +303,11 @@ impl<R: Borrow<Regions>> Transaction<R> {
         let Room { writes, bytes, overlay, in_overlay, .. } = &mut self.room;
         for write in &writes[*in_overlay..] {
             let range = write.offset..write.offset + write.at.len() as u64;
-            overlay.put(write.region.file.ino().0, range, write.at.start);
+            overlay.put(write.region.ino(), range, write.at.start);
         }
         *in_overlay = writes.len();
         let range = place..place + buffer.len() as u64;
-        overlay.within(region.file.ino().0, range, &mut |part, at| {
+        overlay.within(region.ino(), range, &mut |part, at| {
             let to = (part.start - place) as usize..(part.end - place) as usize;
             buffer[to.clone()].copy_from_slice(&bytes[at..at + to.len()]);
         });
@@ -314,20 +324,25 @@ impl<R: Borrow<Regions>> Transaction<R> {
         let from = self.room.bytes.len();
         let at = from..from + len;
         let place = region.offset + offset as u64;
-        let fs = &region.shared.fs;
         let Room { reads, watches, bytes, .. } = &mut self.room;
-        if !watches.iter().any(|(watch, _)| watch.is_of(&region.file)) {
-            let watch = fs.watch(&region.file);
+        let Some(fs) = region.shared.fs() else {
+            let seen = self.room.see_there(region, place, at.clone(), is_expected)?;
+            self.is_doomed = !seen;
+            return if seen { Ok(at) } else { Err(Error::File(fs::Error::Conflict)) };
+        };
+        let file = region.here()?;
+        if !watches.iter().any(|(watch, _)| watch.is_of(file)) {
+            let watch = fs.watch(file);
             let changes = watch.changes();
             watches.push((watch, changes));
         }
         bytes.resize(at.end, 0);
         let (before, new) = bytes.split_at_mut(from);
-        fs.read_together(&mut [(&region.file, place, &mut *new)])?;
+        fs.read_together(&mut [(file, place, &mut *new)])?;
         // where nothing changed since all of the others were there, all are of this moment
         if watches.iter().any(|(watch, seen)| watch.changes() != *seen) {
             watches.iter_mut().for_each(|(watch, seen)| *seen = watch.changes());
-            if !see_again(fs, reads, before, (&region.file, place, new))? {
+            if !see_again(fs, reads, before, (file, place, new))? {
                 self.is_doomed = true;
                 return Err(Error::File(fs::Error::Conflict));
             }
@@ -354,25 +369,28 @@ impl<R: Borrow<Regions>> Transaction<R> {
 
     fn apply(&mut self) -> Result<()> {
         let Room { writes, reads, bytes, .. } = &self.room;
-        let fs = self.regions.borrow().fs();
+        let Some(fs) = self.regions.borrow().fs() else {
+            return self.room.commit_there(self.regions.borrow());
+        };
         let write = |piece: &'_ Piece| -> Range<usize> { piece.at.clone() };
         if let ([one], []) = (&writes[..], &reads[..]) {
             let data = &bytes[write(one)];
-            fs.commit(&[Write { file: one.file(), offset: one.offset, data }], &[])?;
+            fs.commit(&[Write { file: one.file()?, offset: one.offset, data }], &[])?;
         } else if writes.is_empty() {
             // reads were of one moment
             return Ok(());
         } else {
-            let all: Vec<Write<'_>> = writes
-                .iter()
-                .map(|it| Write { file: it.file(), offset: it.offset, data: &bytes[write(it)] })
-                .collect();
-            let expected: Vec<Expected<'_>> = reads
-                .iter()
-                .filter(|it| it.is_expected)
-                .map(|it| Expected { file: it.file(), offset: it.offset, data: &bytes[write(it)] })
-                .collect();
-            fs.commit(&all, &expected)?;
+            let of = |it: &'_ Piece| (it.offset, write(it));
+            let all = writes.iter().map(|it| {
+                let (file, (offset, at)) = (it.file()?, of(it));
+                Ok(Write { file, offset, data: &bytes[at] })
+            });
+            let expected = reads.iter().filter(|it| it.is_expected).map(|it| {
+                let (file, (offset, at)) = (it.file()?, of(it));
+                Ok(Expected { file, offset, data: &bytes[at] })
+            });
+            let all: Vec<_> = all.collect::<Result<_>>()?;
+            fs.commit(&all, &expected.collect::<Result<Vec<_>>>()?)?;
         }
         Ok(fs.sync()?)
     }

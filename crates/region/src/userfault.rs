@@ -17,6 +17,8 @@ const UFFDIO_COPY: libc::c_ulong = 0xC028_AA03;
 const USERFAULTFD_IOC_NEW: libc::c_ulong = 0xAA00;
 const MODE_MISSING: u64 = 1;
 const FEATURE_MISSING_SHMEM: u64 = 1 << 5;
+/// Memory that moves stays registered; who moves it waits until that was heard of.
+const FEATURE_EVENT_REMAP: u64 = 1 << 2;
 const EVENT_PAGEFAULT: u8 = 0x12;
 /// Only faults of this process's own code, not of the kernel on its behalf.
 const USER_MODE_ONLY: libc::c_int = 1;
@@ -92,16 +94,29 @@ fn by_device() -> Option<OwnedFd> {
 impl Userfault {
     /// One that serves faults of system calls, too, if this process may have it.
     pub fn all() -> Option<Userfault> {
-        by_call(0).or_else(by_device).and_then(|it| Userfault::agree(it, Faults::All))
+        by_call(0).or_else(by_device).and_then(|it| Userfault::agree(it, Faults::All, 0))
     }
 
     /// One that serves the program's own faults only.
     pub fn own() -> Option<Userfault> {
-        by_call(USER_MODE_ONLY).and_then(|it| Userfault::agree(it, Faults::Own))
+        by_call(USER_MODE_ONLY).and_then(|it| Userfault::agree(it, Faults::Own, 0))
     }
 
-    fn agree(descriptor: OwnedFd, way: Faults) -> Option<Userfault> {
-        let mut api = Api { api: UFFD_API, features: FEATURE_MISSING_SHMEM, ioctls: 0 };
+    /// As [`all`](Userfault::all), of memory that may move.
+    pub fn all_that_moves() -> Option<Userfault> {
+        let made = by_call(0).or_else(by_device);
+        made.and_then(|it| Userfault::agree(it, Faults::All, FEATURE_EVENT_REMAP))
+    }
+
+    /// As [`own`](Userfault::own), of memory that may move.
+    pub fn own_that_moves() -> Option<Userfault> {
+        let made = by_call(USER_MODE_ONLY);
+        made.and_then(|it| Userfault::agree(it, Faults::Own, FEATURE_EVENT_REMAP))
+    }
+
+    fn agree(descriptor: OwnedFd, way: Faults, more: u64) -> Option<Userfault> {
+        let features = FEATURE_MISSING_SHMEM | more;
+        let mut api = Api { api: UFFD_API, features, ioctls: 0 };
         // SAFETY: the structure is what this ioctl takes.
         let agreed = unsafe { libc::ioctl(descriptor.as_raw_fd(), UFFDIO_API as _, &mut api) };
         (agreed == 0).then_some(Userfault { descriptor, way })
@@ -157,7 +172,7 @@ impl Userfault {
         unsafe { libc::ioctl(self.descriptor.as_raw_fd(), UFFDIO_WAKE as _, &mut range) };
     }
 
-    /// The address of the next fault, if there is one now.
+    /// The address of the next fault, if there is one now; who moves memory goes on.
     pub fn next(&self) -> Option<u64> {
         loop {
             let mut message = Message { event: 0, reserved: [0; 7], flags: 0, address: 0, more: 0 };

@@ -93,6 +93,11 @@ impl Identities {
         random()
     }
 
+    /// The number of this service among those of the pool.
+    pub fn service(&self) -> u64 {
+        self.stored.lock().service
+    }
+
     fn code(&self, what: &impl Serialize) -> u128 {
         // where there is no memory it is nobody's code
         let bytes = wire::encode(what, Vec::new()).unwrap_or_default();
@@ -107,7 +112,7 @@ impl Identities {
 
     /// Who this process of a user is, from this service on.
     pub fn identity(&self, client: u128, user: u32) -> Identity {
-        let service = self.stored.lock().service;
+        let service = self.service();
         let proof = hexadecimal(self.code_of(client, service, user));
         Identity { client: hexadecimal(client), service, proof }
     }

@@ -6,6 +6,8 @@
 //! grace      the time in which those who were attached to a dead service come back
 //! session    one process: what it has open, its memory for calls, whom the kernel says it is
 //! worker     a few threads: each looks after the sessions that rang, until they are silent
+//! copies     what processes have mapped: memory that they load from
+//! room       how many of them there may be, and how many of their pages
 //! serve      what a call means: one of the library's
 //! once       that a call which is sent again is made once
 //! ```
@@ -15,6 +17,7 @@
 //! with its socket, which the kernel closes when the process ends, however that comes about.
 #![forbid(unsafe_code)]
 
+mod copies;
 mod door;
 mod error;
 mod grace;
@@ -25,6 +28,7 @@ mod listener;
 mod once;
 mod open;
 mod opened;
+mod room;
 mod serve;
 mod service;
 mod session;

@@ -152,8 +152,8 @@ fn attach(shared: &Shared, number: u64, socket: OwnedFd) -> std::io::Result<()> 
     let who = (client, shared.identities().clone());
     // before it can ask, so that its first call rings
     calls.park();
-    let session =
-        Arc::new(Session::new(number, who, pool, calls, (channel, bell), shared.leases().cloned()));
+    let leases = (shared.leases().cloned(), shared.bounds());
+    let session = Arc::new(Session::new(number, who, pool, calls, (channel, bell), leases));
     session.send(&welcome, &[memory.as_fd(), session.bell()])?;
     shared.add(session)
 }

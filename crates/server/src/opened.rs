@@ -1,9 +1,9 @@
 //! What a session has open, by number.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use fs::{Error as FsError, Handle};
+use fs::{Error as FsError, FileSystem, Handle, Watch};
 use nearside::{Error, File};
 use parking_lot::RwLock;
 
@@ -23,9 +23,23 @@ pub enum Opened {
     Stale(&'static str),
 }
 
+/// One of them.
+#[derive(Debug)]
+pub struct One {
+    opened: Opened,
+    /// Watches the file, once somebody wants to know whether it changes.
+    watch: OnceLock<Arc<Watch>>,
+}
+
 /// Numbers are given out once.
 #[derive(Debug, Default)]
-pub struct Table(RwLock<(u64, HashMap<u64, Opened>)>);
+pub struct Table(RwLock<(u64, HashMap<u64, One>)>);
+
+impl One {
+    fn new(opened: Opened) -> One {
+        One { opened, watch: OnceLock::new() }
+    }
+}
 
 impl Table {
     /// Adds one; `None` where there are too many.
@@ -36,7 +50,7 @@ impl Table {
         }
         table.0 += 1;
         let number = table.0;
-        table.1.insert(number, opened);
+        table.1.insert(number, One::new(opened));
         Some(number)
     }
 
@@ -46,14 +60,14 @@ impl Table {
         let has_room = table.1.len() < OPENED_MAX && !table.1.contains_key(&number);
         if has_room {
             table.0 = table.0.max(number);
-            table.1.insert(number, opened);
+            table.1.insert(number, One::new(opened));
         }
         has_room
     }
 
     /// What has this number.
     pub fn get(&self, number: u64) -> nearside::Result<Opened> {
-        match self.0.read().1.get(&number) {
+        match self.0.read().1.get(&number).map(|one| &one.opened) {
             Some(Opened::Stale(why)) => Err(Error::Files(FsError::Elsewhere {
                 errno: rustix::io::Errno::STALE.raw_os_error(),
                 words: (*why).to_owned(),
@@ -71,13 +85,23 @@ impl Table {
         }
     }
 
+    /// What watches the file of this number, from now on until it is closed.
+    pub fn watch(&self, fs: &FileSystem, number: u64) -> nearside::Result<Arc<Watch>> {
+        let file = self.file(number)?;
+        let handle = file.handle()?;
+        match self.0.read().1.get(&number) {
+            Some(one) => Ok(one.watch.get_or_init(|| Arc::new(fs.watch(handle))).clone()),
+            None => Err(Error::Files(NOT_OPEN)),
+        }
+    }
+
     /// Takes one out, to be dropped by the caller, who holds no lock of the table's then.
-    pub fn remove(&self, number: u64) -> Option<Opened> {
+    pub fn remove(&self, number: u64) -> Option<One> {
         self.0.write().1.remove(&number)
     }
 
     /// Takes all out.
-    pub fn clear(&self) -> Vec<Opened> {
+    pub fn clear(&self) -> Vec<One> {
         std::mem::take(&mut self.0.write().1).into_values().collect()
     }
 }

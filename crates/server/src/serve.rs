@@ -204,8 +204,21 @@ impl Call<'_> {
             | Request::GiveBack(_)
             | Request::Fold
             | Request::Happened { .. } => self.of_lane(request),
-            Request::Commit { writes, expected } => self.commit(writes, expected),
-            Request::ReadTogether(pieces) => self.read_together(pieces),
+            Request::Commit { staged, pieces, writes, expected } => {
+                self.commit((*staged, *pieces), writes, expected)
+            }
+            Request::Stage { staged, writes, expected } => self.stage(*staged, writes, expected),
+            Request::Unstage(number) => self.unstage(*number),
+            Request::Map { copy, file, offset, bytes } => self.map(*copy, *file, (*offset, *bytes)),
+            Request::Fill { copy, page, pages } => {
+                self.session.copies.fill(self.session.pool.fs(), *copy, (*page, *pages))?;
+                Ok(Reply::Done)
+            }
+            Request::Unmap(copy) => {
+                self.session.copies.unmap(self.session.pool.fs(), *copy);
+                Ok(Reply::Done)
+            }
+            Request::ReadTogether { pieces, watched } => self.read_together(pieces, watched),
             Request::Sync | Request::Checkpoint | Request::StatFs | Request::Info => {
                 self.of_pool(request)
             }

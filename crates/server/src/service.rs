@@ -18,6 +18,7 @@ use crate::door::Door;
 use crate::grace::{self, Grace};
 use crate::identity::Identities;
 use crate::leases::Leases;
+use crate::room::Room;
 use crate::session::Session;
 use crate::{Error, Result, listener, worker};
 
@@ -42,12 +43,16 @@ pub struct Options {
     /// The pool's directory, where the lanes of processes are to lie. None: there are none, and all
     /// writes go through the service.
     pub lanes: Option<PathBuf>,
+    /// Memory for what processes have mapped as regions, of all of them together.
+    pub copies_bytes: u64,
     /// Files without a name that were open before are another door's, too, which lets go of them.
     pub keeps_orphans: bool,
 }
 
 /// What processes that were attached are waited for.
 const GRACE: Duration = Duration::from_secs(60);
+/// Memory for what processes have mapped, where nothing else is asked for.
+const COPIES_BYTES: u64 = 1 << 30;
 /// What those are waited for that had locks.
 const GRACE_OF_LOCKS: Duration = Duration::from_secs(1);
 
@@ -63,8 +68,18 @@ impl Default for Options {
             grace: GRACE,
             grace_of_locks: GRACE_OF_LOCKS,
             keeps_orphans: false,
+            copies_bytes: COPIES_BYTES,
         }
     }
+}
+
+/// What bounds the memory of all sessions together.
+#[derive(Debug)]
+pub struct Bounds {
+    /// Of what they have mapped.
+    pub copies: Arc<Room>,
+    /// Bytes of transactions that are longer than a call.
+    pub staged: Arc<AtomicUsize>,
 }
 
 /// What its threads share.
@@ -78,6 +93,7 @@ pub struct Shared {
     identities: Arc<Identities>,
     leases: Option<Arc<Leases>>,
     grace: Grace,
+    bounds: Bounds,
     /// Waits for the bells of sessions that nobody looks after.
     bells: OwnedFd,
     /// Waits for the ends of processes.
@@ -111,6 +127,10 @@ impl Shared {
             number_next: AtomicU64::new(1),
             grace: Grace::new(identities.awaits),
             identities: Arc::new(identities),
+            bounds: Bounds {
+                copies: Room::new(options.copies_bytes),
+                staged: Arc::new(AtomicUsize::new(0)),
+            },
             bells: new()?,
             sockets: new()?,
             end: end.map_err(Error::io("eventfd"))?,
@@ -137,6 +157,10 @@ impl Shared {
 
     pub fn leases(&self) -> Option<&Arc<Leases>> {
         self.leases.as_ref()
+    }
+
+    pub fn bounds(&self) -> &Bounds {
+        &self.bounds
     }
 
     pub fn grace(&self) -> &Grace {
@@ -300,6 +324,11 @@ impl Service {
     /// How many processes are attached.
     pub fn sessions(&self) -> usize {
         self.shared.sessions.read().len()
+    }
+
+    /// Bytes of pages that processes have mapped and that are there.
+    pub fn copied_bytes(&self) -> u64 {
+        self.shared.bounds.copies.bytes()
     }
 
     /// What tells whether anybody is attached, also after the service has ended.

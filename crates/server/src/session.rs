@@ -10,10 +10,13 @@ use nearside::Pool;
 use parking_lot::Mutex;
 use wire::{Channel, Flags, Proof, Reply, Served, Taken};
 
+use crate::copies::Copies;
 use crate::identity::Identities;
 use crate::lane_calls::Lane;
 use crate::leases::Leases;
 use crate::opened::Table;
+use crate::service::Bounds;
+use crate::transact::Stage;
 
 /// Threads that serve long calls of one process.
 const SLOW_MAX: usize = 8;
@@ -35,6 +38,10 @@ pub struct Session {
     identities: Arc<Identities>,
     /// What it writes by itself.
     pub lane: Lane,
+    /// What it has mapped.
+    pub copies: Copies,
+    /// Parts of transactions that are longer than a call.
+    pub stage: Stage,
     /// The last call of each slot, by its count.
     counts: [AtomicU64; wire::SLOTS],
     /// The waits of calls for locks, by slot; also of some that are over.
@@ -84,7 +91,7 @@ impl Session {
         pool: Pool,
         calls: Served,
         (channel, bell): (Channel, OwnedFd),
-        leases: Option<Arc<Leases>>,
+        (leases, bounds): (Option<Arc<Leases>>, &Bounds),
     ) -> Session {
         let counts = std::array::from_fn(|_| AtomicU64::new(0));
         for (slot, count) in pool.fs().requests_of(client).iter().filter_map(RequestId::slot) {
@@ -98,6 +105,8 @@ impl Session {
             pool,
             calls,
             lane: Lane::new(leases),
+            copies: Copies::new(bounds.copies.clone()),
+            stage: Stage::new(bounds.staged.clone()),
             opened: Table::default(),
             waits: Mutex::default(),
             channel,
@@ -147,6 +156,11 @@ impl Session {
     /// What shows that it has this open.
     pub fn proof(&self, number: u64, ino: u64, flags: Option<Flags>) -> Proof {
         self.identities.proof(self.client, number, ino, flags)
+    }
+
+    /// The number of the service among those of the pool.
+    pub fn service(&self) -> u64 {
+        self.identities.service()
     }
 
     /// Silences the bell.
@@ -218,6 +232,8 @@ impl Session {
         }
         self.cancel_waits();
         self.lane.end();
+        self.copies.end(self.pool.fs());
+        self.stage.clear();
         drop(self.opened.clear());
         // what it is at is forgotten by who is at it
         self.pool.fs().forget_client(self.client);

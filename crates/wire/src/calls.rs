@@ -24,6 +24,9 @@ use shm::Shared;
 
 /// Slots of a process: calls that it can have under way.
 pub const SLOTS: usize = 32;
+/// Of these, slots that are kept for pages of copies: a thread that waits for a page may have one
+/// of the others.
+pub const SLOTS_KEPT: usize = 4;
 /// Longest message or answer, bytes: two paths and a name fit.
 pub const MESSAGE_BYTES_MAX: usize = SLOT_DATA_AT - SLOT_MESSAGE_AT;
 /// Most data that comes with a call or its answer: one atomic write.
@@ -81,26 +84,47 @@ pub struct Calls {
 /// service, which has memory of its own.
 #[derive(Debug)]
 pub struct Slots {
-    free: Mutex<Vec<usize>>,
+    usual: Free,
+    kept: Free,
+}
+
+/// Some that are free.
+#[derive(Debug)]
+struct Free {
+    slots: Mutex<Vec<usize>>,
     freed: Condvar,
 }
 
 impl Default for Slots {
     fn default() -> Slots {
         // the one that was used last is taken next: its pages are there
-        let free = Mutex::new((0..SLOTS).rev().collect());
-        Slots { free, freed: Condvar::new() }
+        let usual = (0..SLOTS - SLOTS_KEPT).rev().collect();
+        let kept = (SLOTS - SLOTS_KEPT..SLOTS).rev().collect();
+        let [usual, kept] =
+            [usual, kept].map(|slots| Free { slots: Mutex::new(slots), freed: Condvar::new() });
+        Slots { usual, kept }
     }
 }
 
 impl Slots {
     /// Takes one; waits until there is one.
     pub fn take(&self) -> Slot<'_> {
-        let mut free = self.free.lock();
+        self.usual.take()
+    }
+
+    /// Takes one of those that are kept for pages.
+    pub fn take_kept(&self) -> Slot<'_> {
+        self.kept.take()
+    }
+}
+
+impl Free {
+    fn take(&self) -> Slot<'_> {
+        let mut slots = self.slots.lock();
         loop {
-            match free.pop() {
-                Some(number) => return Slot { slots: self, number },
-                None => self.freed.wait(&mut free),
+            match slots.pop() {
+                Some(number) => return Slot { of: self, number },
+                None => self.freed.wait(&mut slots),
             }
         }
     }
@@ -113,7 +137,7 @@ pub struct Lost;
 /// A slot that is this call's.
 #[derive(Debug)]
 pub struct Slot<'s> {
-    slots: &'s Slots,
+    of: &'s Free,
     number: usize,
 }
 
@@ -165,7 +189,7 @@ impl Calls {
             ring();
         }
         let answered = self.wait(at);
-        let _free = Free(state);
+        let _over = Over(state);
         answered?;
         let word = |place| self.memory.word(at + place).load(Ordering::Relaxed) as usize;
         answer.resize(word(MESSAGE_LEN_AT).min(MESSAGE_BYTES_MAX), 0);
@@ -211,15 +235,15 @@ impl Calls {
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        self.slots.free.lock().push(self.number);
-        self.slots.freed.notify_one();
+        self.of.slots.lock().push(self.number);
+        self.of.freed.notify_one();
     }
 }
 
 /// The state of a call that is over.
-struct Free<'c>(&'c AtomicU32);
+struct Over<'c>(&'c AtomicU32);
 
-impl Drop for Free<'_> {
+impl Drop for Over<'_> {
     fn drop(&mut self) {
         self.0.store(FREE, Ordering::Relaxed);
     }

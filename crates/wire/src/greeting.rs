@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The version of all that follows the first words. Each change of a message moves it on.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// What the socket is called in a pool's directory.
 pub const SOCKET_NAME: &str = "attach.sock";
@@ -67,6 +67,11 @@ pub enum Said {
     Lane {
         /// How durable it is, by the name of the domain.
         domain: String,
+    },
+    /// A copy that the process asked for: with this comes its memory.
+    Copy {
+        /// Its number.
+        copy: u64,
     },
     /// It ends, and none follows it.
     Ends,

@@ -16,7 +16,7 @@ mod message;
 mod socket;
 
 pub use calls::{
-    Calls, DATA_BYTES_MAX, Lost, MESSAGE_BYTES_MAX, SLOTS, Served, Slot, Slots, Taken,
+    Calls, DATA_BYTES_MAX, Lost, MESSAGE_BYTES_MAX, SLOTS, SLOTS_KEPT, Served, Slot, Slots, Taken,
     create as create_calls,
 };
 pub use channel::Channel;

@@ -176,13 +176,54 @@ pub enum Request<'a> {
     /// Folds the log.
     Checkpoint,
     /// Commits a transaction: the call's data are the bytes of all pieces, those that are written
-    /// and those that are to be there still.
+    /// and those that are to be there still. [`Reply::Nothing`]: what was staged is not here, and
+    /// nothing happened.
     Commit {
+        /// What was staged before under this number is a part of it; 0: nothing was.
+        staged: u64,
+        /// Pieces that were staged.
+        pieces: u32,
         /// Written.
         writes: Vec<Piece>,
         /// Expected.
         expected: Vec<Piece>,
     },
+    /// Keeps a part of a transaction that is longer than a call, as [`Commit`](Request::Commit) has
+    /// it, for a later commit.
+    Stage {
+        /// The transaction's number, which the process has drawn; not 0.
+        staged: u64,
+        /// Written.
+        writes: Vec<Piece>,
+        /// Expected.
+        expected: Vec<Piece>,
+    },
+    /// Forgets what was staged.
+    Unstage(u64),
+    /// Makes a copy of a file's bytes in memory that the process can only load from: it comes
+    /// through the socket ([`Said`](crate::Said)), without a page that is there. From then on it
+    /// lacks a page, or has what the file has.
+    Map {
+        /// The copy's number, which the process has drawn.
+        copy: u64,
+        /// The file.
+        file: u64,
+        /// Where in it the copy begins: at a multiple of a page.
+        offset: u64,
+        /// Its bytes.
+        bytes: u64,
+    },
+    /// Brings pages of a copy.
+    Fill {
+        /// The copy.
+        copy: u64,
+        /// The first page.
+        page: u64,
+        /// How many, at most.
+        pages: u32,
+    },
+    /// Ends a copy.
+    Unmap(u64),
     /// A lane: [`Reply::Done`], and what it is made of comes through the socket
     /// ([`Said`](crate::Said)); [`Reply::Nothing`]: there are none here.
     Lane {
@@ -216,8 +257,16 @@ pub enum Request<'a> {
         /// The request's number.
         number: u64,
     },
-    /// Reads pieces at one moment: their bytes are the answer's data, zeros behind a file's end.
-    ReadTogether(Vec<Piece>),
+    /// Reads pieces at one moment: [`Reply::Number`] of the service, and as data a number of eight
+    /// bytes for each file of `watched`, as it was before they were read, and again as behind; then
+    /// their bytes, zeros behind a file's end. With one service a file's number grows before a
+    /// change of what was read of it can be seen.
+    ReadTogether {
+        /// What is read.
+        pieces: Vec<Piece>,
+        /// Files.
+        watched: Vec<u64>,
+    },
 }
 
 /// What is answered.

@@ -78,10 +78,12 @@ int main(int argc, char **argv)
     ns_dirent_t entry;
     pid_t child;
 
-    assert(argc == 2);
+    assert(argc == 2 || argc == 3);
     snprintf(own, sizeof(own), "%s-own", argv[1]);
-    assert(ns_pool_format(argv[1], &options) == 0);
-    assert(ns_pool_open(argv[1], 0, &pool) == 0);
+    if (argc == 2)
+        assert(ns_pool_format(argv[1], &options) == 0 && ns_pool_open(argv[1], 0, &pool) == 0);
+    else
+        assert(ns_pool_attach(argv[1], &pool) == 0);
     assert(ns_open(pool, "/kept", O_RDWR | O_CREAT, 0600, &kept) == 0 && ns_close(kept) == 0);
     assert(ns_open(pool, "/file", O_RDWR | O_CREAT, 0600, &file) == 0);
     assert(ns_unlink(pool, "/file") == 0);

@@ -113,8 +113,11 @@ int main(int argc, char **argv)
     ns_tx_t tx;
     uint64_t start = 1000000, all = 0;
 
-    assert(argc == 2);
-    assert(ns_pool_format(argv[1], &options) == 0 && ns_pool_open(argv[1], 0, &pool) == 0);
+    assert(argc == 2 || argc == 3);
+    if (argc == 2)
+        assert(ns_pool_format(argv[1], &options) == 0 && ns_pool_open(argv[1], 0, &pool) == 0);
+    else
+        assert(ns_pool_attach(argv[1], &pool) == 0);
     assert(ns_open(pool, "/accounts", O_RDWR | O_CREAT, 0600, &file) == 0);
     assert(ns_region_map(pool, file, 0, 4096, &region, (const void **)&accounts) == 0);
     assert(ns_tx_begin(pool, NS_TX_COMMITTED, &tx) == 0);

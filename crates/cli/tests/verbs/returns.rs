@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use nearside::{File, LockKind, OpenFlags, Pool};
+use nearside::{File, Isolation, LockKind, OpenFlags, Pool, Region};
 use nix::sys::signal::{Signal, kill};
 
 use crate::support::{Scratch, ok, run};
@@ -22,7 +22,23 @@ fn line(worker: usize, count: u64) -> [u8; LINE] {
     format!("{worker:>11} {count:>11}\n").into_bytes().try_into().unwrap()
 }
 
-/// Appends lines, and moves a file from name to name; how many times.
+/// Adds one to a word in a region that all map.
+fn count(pool: &Pool, region: &Region) {
+    let counted = pool.transact(Isolation::Serialisable, |tx| {
+        let was: u64 = tx.get(region, 4096)?;
+        tx.put(region, 4096, &(was + 1))?;
+        Ok::<_, nearside::Error>(was)
+    });
+    let (was, now) = (counted.unwrap(), region.get::<u64>(4096).unwrap());
+    assert!(now > was, "{now} is loaded after {} was written", was + 1);
+}
+
+fn counter(pool: &Pool) -> Region {
+    let flags = OpenFlags::new().read(true).write(true).create(true);
+    pool.map(&pool.open_file("/counter", &flags).unwrap(), 0, 8192).unwrap()
+}
+
+/// Appends lines, moves a file from name to name, and counts; how many times.
 fn work(dir: &Path, worker: usize, is_over: &AtomicBool) -> u64 {
     let pool = Pool::attach(dir).unwrap();
     let flags = OpenFlags::new().read(true).append(true).create(true);
@@ -30,21 +46,23 @@ fn work(dir: &Path, worker: usize, is_over: &AtomicBool) -> u64 {
     let name = |count: u64| format!("/{worker}-{count}");
     let new = OpenFlags::new().write(true).create_new(true);
     pool.open_file(name(0), &new).unwrap();
-    let mut count = 0;
+    let (mut round, region) = (0, counter(&pool));
     while !is_over.load(Ordering::Relaxed) {
-        let (line, mut seen) = (line(worker, count), [0; LINE]);
+        let (line, mut seen) = (line(worker, round), [0; LINE]);
         let at = log.append(&line).unwrap();
         log.read_exact_at(&mut seen, at).unwrap();
         assert_eq!(seen, line);
-        pool.rename(name(count), name(count + 1)).unwrap();
+        pool.rename(name(round), name(round + 1)).unwrap();
         pool.open_file(format!("/new-{worker}"), &new).unwrap();
         pool.remove_file(format!("/new-{worker}")).unwrap();
-        count += 1;
+        count(&pool, &region);
+        round += 1;
     }
-    count
+    round
 }
 
 fn verify(pool: &Pool, counts: &[u64]) {
+    assert_eq!(counter(pool).get::<u64>(4096).unwrap(), counts.iter().sum::<u64>());
     let mut next = vec![0; counts.len()];
     for seen in pool.read("/log").unwrap().chunks(LINE) {
         let worker: usize = std::str::from_utf8(&seen[..11]).unwrap().trim().parse().unwrap();
@@ -57,7 +75,7 @@ fn verify(pool: &Pool, counts: &[u64]) {
     names.sort();
     let moved = counts.iter().enumerate().map(|(worker, count)| format!("{worker}-{count}"));
     let mut all: Vec<std::ffi::OsString> = moved.map(Into::into).collect();
-    all.push("log".into());
+    all.extend(["log".into(), "counter".into()]);
     all.sort();
     assert_eq!(names, all);
 }

@@ -1,11 +1,11 @@
 //! `nearside serve`: a pool that processes share, from its start to its end.
 
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use nearside::Pool;
+use nearside::{OpenFlags, Pool};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
@@ -65,6 +65,42 @@ fn a_mount_and_attached_processes_see_each_others_changes_at_once() {
     drop(pool);
     scratch.ok(&["stop", "@pool"]);
     assert!(!is_mounted(mount.path()));
+    scratch.check();
+}
+
+#[test]
+fn a_mount_and_the_regions_of_attached_processes_show_the_same() {
+    let scratch = Scratch::new();
+    if Scratch::mounted().map(|mounted| mounted.umount()).is_none() {
+        return;
+    }
+    let mount = tempfile::tempdir().unwrap();
+    serve(&scratch, &["--mount", mount.path().to_str().unwrap()]);
+    let pools = [0, 1].map(|_| Pool::attach(scratch.pool()).unwrap());
+    let regions = pools.each_ref().map(|pool| {
+        let flags = OpenFlags::new().read(true).write(true).create(true);
+        pool.map(&pool.open_file("/f", &flags).unwrap(), 0, 64 << 10).unwrap()
+    });
+    let mounted = std::fs::OpenOptions::new().read(true).write(true).open(mount.path().join("f"));
+    let mounted = mounted.unwrap();
+    for round in 1..100u64 {
+        let at = round as usize * 700 % (60 << 10);
+        let mut tx = pools[round as usize % 2].begin().unwrap();
+        tx.put(&regions[round as usize % 2], at, &round).unwrap();
+        tx.commit().unwrap();
+        let mut word = [0; 8];
+        mounted.read_exact_at(&mut word, at as u64).unwrap();
+        assert_eq!(u64::from_ne_bytes(word), round);
+        mounted.write_all_at(&(round + 1000).to_ne_bytes(), at as u64).unwrap();
+        assert!(regions.iter().all(|region| region.get::<u64>(at).unwrap() == round + 1000));
+        if round % 25 == 0 {
+            mounted.set_len(round).unwrap();
+            assert!(regions.iter().all(|region| region.get::<u64>(at).unwrap() == 0));
+            mounted.set_len(64 << 10).unwrap();
+        }
+    }
+    drop((regions, pools, mounted));
+    scratch.ok(&["stop", "@pool"]);
     scratch.check();
 }
 

@@ -14,6 +14,7 @@ use crate::{Metadata, Result};
 pub(crate) struct AttachedFile {
     attached: Attached,
     number: u64,
+    ino: Ino,
     /// What this process writes of it by itself.
     leases: Arc<FileLeases>,
 }
@@ -21,12 +22,22 @@ pub(crate) struct AttachedFile {
 impl AttachedFile {
     pub(crate) fn new(attached: Attached, number: u64, ino: Ino) -> AttachedFile {
         let leases = attached.session.leases_of(ino.0);
-        AttachedFile { attached, number, leases }
+        AttachedFile { attached, number, ino, leases }
     }
 
     /// Whose it is.
     pub(crate) fn attached(&self) -> &Attached {
         &self.attached
+    }
+
+    /// Its number.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The number of its inode.
+    pub(crate) fn ino(&self) -> Ino {
+        self.ino
     }
 
     /// Refuses a forked child.
@@ -35,18 +46,7 @@ impl AttachedFile {
     }
 
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        let mut done = 0;
-        for piece in buffer.chunks_mut(DATA_BYTES_MAX) {
-            let (file, len) = (self.number, piece.len() as u32);
-            let offset = offset.saturating_add(done as u64);
-            let request = Request::Read { file, offset, len };
-            let read = self.attached.exchange(&request, &[], piece)?.1;
-            done += read;
-            if read < piece.len() {
-                break;
-            }
-        }
-        Ok(done)
+        self.attached.read_at(self.number, buffer, offset)
     }
 
     pub(crate) fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
@@ -142,6 +142,23 @@ impl AttachedFile {
     ) -> Result<bool> {
         let request = Request::Lock { file: self.number, kind, start, end, wait };
         Ok(self.attached.ask(&request)? != Reply::Nothing)
+    }
+}
+
+impl Attached {
+    /// Reads of the file of this number.
+    pub(crate) fn read_at(&self, file: u64, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        let mut done = 0;
+        for piece in buffer.chunks_mut(DATA_BYTES_MAX) {
+            let offset = offset.saturating_add(done as u64);
+            let request = Request::Read { file, offset, len: piece.len() as u32 };
+            let read = self.exchange(&request, &[], piece)?.1;
+            done += read;
+            if read < piece.len() {
+                break;
+            }
+        }
+        Ok(done)
     }
 }
 

@@ -4,6 +4,8 @@
 mod directory;
 mod file;
 mod paths;
+mod regions;
+mod together;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -59,6 +61,7 @@ impl Attached {
         into: &mut [u8],
     ) -> Result<(Reply, usize)> {
         self.own()?;
+        fs::check_buffer(into)?;
         match self.session.ask(request, data, into)? {
             (Reply::Failed(failure), _) => Err(told(failure)),
             answered => Ok(answered),

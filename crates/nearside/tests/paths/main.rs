@@ -5,4 +5,5 @@
 
 mod cases;
 mod locks;
+mod regions;
 mod scratch;

@@ -3,6 +3,7 @@
 
 mod isolation;
 mod room;
+mod served;
 mod signals;
 mod sources;
 mod unprivileged;

@@ -7,4 +7,6 @@
 mod cases;
 #[path = "../../../nearside/tests/paths/locks.rs"]
 mod locks;
+#[path = "../../../nearside/tests/paths/regions.rs"]
+mod regions;
 mod scratch;

@@ -95,6 +95,17 @@ impl Running {
         nix::unistd::Pid::from_raw(self.child.id() as i32)
     }
 
+    /// What it had said before it ended, and was not heard so far.
+    pub fn rest(&mut self) -> Vec<String> {
+        let lines = (&mut self.lines).lines().map_while(Result::ok);
+        lines.filter_map(|line| Some(line.strip_prefix(MARK)?.to_owned())).collect()
+    }
+
+    /// Waits until it has ended by itself.
+    pub fn wait(&mut self) -> std::process::ExitStatus {
+        self.child.wait().unwrap()
+    }
+
     /// Kills it, and waits until it is gone.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();

@@ -68,7 +68,7 @@ fn commits(session: &Session, worker: &str, is_over: &AtomicBool) -> u64 {
     let mut count = 0u64;
     while !is_over.load(Ordering::Relaxed) {
         let piece = || vec![Piece { file, offset: 0, len: 8 }];
-        let request = Request::Commit { writes: piece(), expected: piece() };
+        let request = Request::Commit { staged: 0, pieces: 0, writes: piece(), expected: piece() };
         let data = [(count + 1).to_le_bytes(), count.to_le_bytes()].concat();
         let said = session.ask(&request, &data, &mut []).unwrap();
         assert_eq!(said.0, Reply::Done, "commit {count}");

@@ -165,7 +165,7 @@ fn request(random: &mut Random, path: &[u8]) -> Vec<u8> {
         ..Flags::default()
     };
     let piece = Piece { file: number, offset, len };
-    let request = match random.below(19) {
+    let request = match random.below(26) {
         0 => Request::Open(path, flags),
         1 => Request::Close(number),
         2 => Request::Read { file: number, offset, len },
@@ -181,8 +181,10 @@ fn request(random: &mut Random, path: &[u8]) -> Vec<u8> {
         12 => Request::Rename(path, path, fs::RenameMode::Replace),
         13 => Request::OpenDirectory(path),
         14 => Request::ReadDirectory(number, offset),
-        15 => Request::Commit { writes: vec![piece; 3], expected: vec![piece] },
-        16 => Request::ReadTogether(vec![piece; 5]),
+        15 => {
+            Request::Commit { staged: 0, pieces: 0, writes: vec![piece; 3], expected: vec![piece] }
+        }
+        16 => Request::ReadTogether { pieces: vec![piece; 5], watched: vec![number; 3] },
         17 => Request::Restore {
             number: offset,
             ino: number,
@@ -190,6 +192,18 @@ fn request(random: &mut Random, path: &[u8]) -> Vec<u8> {
             proof: Proof(u128::from(offset)),
             locks: vec![Held { kind: fs::LockKind::Write, start: offset, end: 0 }; 3],
         },
+        18 => Request::Map { copy: number, file: number, offset, bytes: random.next() >> 20 },
+        19 => Request::Map { copy: number, file: number, offset: 0, bytes: u64::from(len) + 1 },
+        20 => Request::Fill { copy: number, page: offset, pages: len },
+        21 => {
+            Request::Fill { copy: number, page: random.below(8), pages: random.below(100) as u32 }
+        }
+        22 => Request::Unmap(number),
+        23 => Request::Stage { staged: number, writes: vec![piece; 3], expected: vec![piece] },
+        24 => {
+            let pieces = random.below(12) as u32;
+            Request::Commit { staged: number, pieces, writes: vec![piece], expected: vec![] }
+        }
         _ => Request::FileAttributes(number),
     };
     let count = random.next() >> random.below(64);
@@ -226,6 +240,7 @@ fn whatever_a_process_asks_others_work_on() {
         }
     });
     served.wait_for_sessions(0);
+    assert_eq!(served.service.copied_bytes(), 0);
     served.finish();
 }
 

@@ -1,91 +1,19 @@
 //! Programs in C, compiled with the headers as they are shipped, and run.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod attached;
+mod support;
+
 // the library itself is built only for who links it
 use nearside_c as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-fn here() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// Where cargo puts libnearside.so for a test: beside it.
-fn library_dir() -> PathBuf {
-    let own = std::env::current_exe().unwrap();
-    let dir = own.parent().unwrap();
-    assert!(dir.join(BUILT).exists(), "{}", dir.display());
-    dir.to_path_buf()
-}
-
-/// As cargo calls it.
-const BUILT: &str = "libnearside_c.so";
-
-/// A folder with the library under the names that it has where it is installed.
-fn installed(to: &Path) -> PathBuf {
-    let libraries = to.join("lib");
-    std::fs::create_dir_all(&libraries).unwrap();
-    for name in ["libnearside.so", "libnearside.so.0"] {
-        let _ = std::os::unix::fs::symlink(library_dir().join(BUILT), libraries.join(name));
-    }
-    libraries
-}
-
-fn scratch() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    match memory.is_dir() {
-        true => tempfile::tempdir_in(memory).unwrap(),
-        false => tempfile::tempdir().unwrap(),
-    }
-}
-
-fn compiled(name: &str, to: &Path) -> PathBuf {
-    let (program, libraries) = (to.join(name), installed(to));
-    let source = here().join("tests/c").join(format!("{name}.c"));
-    let mut command = Command::new("cc");
-    command.args(["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]);
-    command.arg("-I").arg(here().join("include")).arg(source).arg("-o").arg(&program);
-    command.arg("-L").arg(&libraries).arg("-lnearside");
-    let done = command.output().unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    program
-}
-
-/// Runs a program with the library, which is found by the name that the linker noted.
-fn run(program: &Path, argument: Option<&Path>, pool: Option<&Path>) -> Output {
-    let libraries = installed(program.parent().unwrap());
-    let mut command = Command::new(program);
-    command.env("LD_LIBRARY_PATH", &libraries).args(argument);
-    match pool {
-        Some(pool) => command.env("NEARSIDE_POOL", pool),
-        None => command.env_remove("NEARSIDE_POOL"),
-    };
-    command.output().unwrap()
-}
-
-#[track_caller]
-fn said(output: &Output, expected: &str) {
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{:?}: {errors}", output.status);
-    assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{errors}");
-}
+use std::process::Command;
+use support::{BUILT, compiled, formatted, here, library_dir, run, said, said_by, scratch};
 
 #[test]
 fn every_call_does_what_its_header_says() {
     let scratch = scratch();
     let program = compiled("api", scratch.path());
     said(&run(&program, Some(&scratch.path().join("pool")), None), "fine\n");
-}
-
-fn formatted(scratch: &Path) -> PathBuf {
-    let pool = scratch.join("pool");
-    let options = engine::FormatOptions {
-        slice_bytes: 32 << 20,
-        process: true,
-        ..engine::FormatOptions::default()
-    };
-    engine::Pool::format(&pool, &options).unwrap();
-    pool
 }
 
 /// The second run finds what the first one committed: it ended without closing anything.
@@ -180,11 +108,6 @@ fn what_is_installed_is_found_by_pkg_config() {
     version.args(["--modversion", "nearside"]);
     version.env("PKG_CONFIG_PATH", to.join("lib/pkgconfig"));
     said(&version.output().unwrap(), &format!("{}\n", env!("CARGO_PKG_VERSION")));
-}
-
-#[track_caller]
-fn said_by(output: &Output) {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// `nearside.h` is made from the source; with NEARSIDE_WRITE_HEADER set it is written anew.
