@@ -2,10 +2,13 @@
 //!
 //! ```text
 //! 0      parked: the service sleeps, and wants its bell rung
-//! 4096   slot 0:  +0 state  +4 the caller sleeps  +8 bytes of the message  +12 bytes of the data
-//!                 +64 the message, then its answer     +16384 data, either way
+//! 64     slot 0:  +0 state  +4 the caller sleeps  +8 bytes of the message  +12 bytes of the data
+//! 128    slot 1 ...
+//! 4096   slot 0:  +0 the message, then its answer     +16384 data, either way
 //!        slot 1 ...
 //! ```
+//!
+//! Who looks at all slots touches one page: a process that does nothing has no others.
 //!
 //! A call has a slot to itself. Its process stores what it asks and then the state, the service
 //! stores the answer and then the state. Each side sleeps when the other one takes long, and says
@@ -28,19 +31,22 @@ pub const SLOTS: usize = 32;
 /// of the others.
 pub const SLOTS_KEPT: usize = 4;
 /// Longest message or answer, bytes: two paths and a name fit.
-pub const MESSAGE_BYTES_MAX: usize = SLOT_DATA_AT - SLOT_MESSAGE_AT;
+pub const MESSAGE_BYTES_MAX: usize = SLOT_DATA_AT;
 /// Most data that comes with a call or its answer: one atomic write.
 pub const DATA_BYTES_MAX: usize = fs::ATOMIC_WRITE_BYTES_MAX;
 
 const PARKED_AT: usize = 0;
+const WORDS_AT: usize = 64;
+const WORDS_BYTES: usize = 64;
 const SLOTS_AT: usize = 4096;
 const STATE_AT: usize = 0;
 const SLEEPS_AT: usize = 4;
 const MESSAGE_LEN_AT: usize = 8;
 const DATA_LEN_AT: usize = 12;
-const SLOT_MESSAGE_AT: usize = 64;
 const SLOT_DATA_AT: usize = 16 << 10;
 const SLOT_BYTES: usize = SLOT_DATA_AT + DATA_BYTES_MAX;
+
+const _: () = assert!(WORDS_AT + SLOTS * WORDS_BYTES <= SLOTS_AT);
 
 const FREE: u32 = 0;
 const ASKED: u32 = 1;
@@ -69,6 +75,12 @@ fn map(memory: BorrowedFd<'_>) -> shm::Result<Shared> {
     }
 }
 
+/// Where the words of a slot are.
+fn words_at(slot: usize) -> usize {
+    WORDS_AT + slot * WORDS_BYTES
+}
+
+/// Where its message is, and behind that its data.
 fn slot_at(slot: usize) -> usize {
     SLOTS_AT + slot * SLOT_BYTES
 }
@@ -174,9 +186,9 @@ impl Calls {
     ) -> Result<usize, Lost> {
         assert!(message.len() <= MESSAGE_BYTES_MAX && data.len() <= DATA_BYTES_MAX, "it fits");
         assert!(slot < SLOTS, "there is such a slot");
-        let at = slot_at(slot);
-        self.memory.store(at + SLOT_MESSAGE_AT, message);
-        self.memory.store(at + SLOT_DATA_AT, data);
+        let at = words_at(slot);
+        self.memory.store(slot_at(slot), message);
+        self.memory.store(slot_at(slot) + SLOT_DATA_AT, data);
         let state = self.memory.word(at + STATE_AT);
         self.memory.word(at + SLEEPS_AT).store(0, Ordering::Relaxed);
         self.memory.word(at + MESSAGE_LEN_AT).store(message.len() as u32, Ordering::Relaxed);
@@ -193,9 +205,9 @@ impl Calls {
         answered?;
         let word = |place| self.memory.word(at + place).load(Ordering::Relaxed) as usize;
         answer.resize(word(MESSAGE_LEN_AT).min(MESSAGE_BYTES_MAX), 0);
-        self.memory.load(at + SLOT_MESSAGE_AT, answer);
+        self.memory.load(slot_at(slot), answer);
         let len = word(DATA_LEN_AT).min(into.len());
-        self.memory.load(at + SLOT_DATA_AT, &mut into[..len]);
+        self.memory.load(slot_at(slot) + SLOT_DATA_AT, &mut into[..len]);
         Ok(len)
     }
 
@@ -226,7 +238,7 @@ impl Calls {
     pub fn lose(&self) {
         self.is_lost.store(true, Ordering::SeqCst);
         for slot in 0..SLOTS {
-            let state = self.memory.word(slot_at(slot) + STATE_AT);
+            let state = self.memory.word(words_at(slot) + STATE_AT);
             let _ = state.compare_exchange(ASKED, LOST, Ordering::SeqCst, Ordering::Relaxed);
             shm::wake_all(state);
         }
@@ -292,7 +304,7 @@ impl Served {
     }
 
     fn take_slot(&self, slot: usize, message: &mut Vec<u8>) -> Option<Taken> {
-        let at = slot_at(slot);
+        let at = words_at(slot);
         let is_asked = || self.memory.word(at + STATE_AT).load(Ordering::Acquire) == ASKED;
         let progress = &self.progress[slot];
         // ordering: Acquire: after all that was done for the slot's call before
@@ -307,7 +319,7 @@ impl Served {
         }
         let word = |place| self.memory.word(at + place).load(Ordering::Relaxed) as usize;
         message.resize(word(MESSAGE_LEN_AT).min(MESSAGE_BYTES_MAX), 0);
-        self.memory.load(at + SLOT_MESSAGE_AT, message);
+        self.memory.load(slot_at(slot), message);
         Some(Taken { slot, data_len: word(DATA_LEN_AT).min(DATA_BYTES_MAX) })
     }
 
@@ -326,9 +338,9 @@ impl Served {
     /// If the message or the data are longer than a slot has room for.
     pub fn answer(&self, taken: Taken, message: &[u8], data: &[u8]) {
         assert!(message.len() <= MESSAGE_BYTES_MAX && data.len() <= DATA_BYTES_MAX, "it fits");
-        let at = slot_at(taken.slot);
-        self.memory.store(at + SLOT_MESSAGE_AT, message);
-        self.memory.store(at + SLOT_DATA_AT, data);
+        let at = words_at(taken.slot);
+        self.memory.store(slot_at(taken.slot), message);
+        self.memory.store(slot_at(taken.slot) + SLOT_DATA_AT, data);
         self.memory.word(at + MESSAGE_LEN_AT).store(message.len() as u32, Ordering::Relaxed);
         self.memory.word(at + DATA_LEN_AT).store(data.len() as u32, Ordering::Relaxed);
         let state = self.memory.word(at + STATE_AT);
@@ -352,7 +364,7 @@ impl Served {
         // ordering: pairs with the fence of `ask`
         fence(Ordering::SeqCst);
         let asks = |slot: usize| {
-            let state = self.memory.word(slot_at(slot) + STATE_AT).load(Ordering::SeqCst);
+            let state = self.memory.word(words_at(slot) + STATE_AT).load(Ordering::SeqCst);
             state == ASKED && self.progress[slot].load(Ordering::SeqCst) != SERVING
         };
         let asked = (0..SLOTS).any(asks);

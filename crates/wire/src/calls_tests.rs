@@ -90,7 +90,7 @@ fn lengths_and_states_that_cannot_be_are_not_believed() {
     let memory = create().unwrap();
     let (served, hostile) =
         (Served::new(memory.as_fd()).unwrap(), Shared::map(memory.as_fd()).unwrap());
-    let at = slot_at(3);
+    let at = words_at(3);
     hostile.word(at + MESSAGE_LEN_AT).store(u32::MAX, Ordering::SeqCst);
     hostile.word(at + DATA_LEN_AT).store(u32::MAX, Ordering::SeqCst);
     hostile.word(at + STATE_AT).store(ASKED, Ordering::SeqCst);

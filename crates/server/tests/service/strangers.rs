@@ -127,6 +127,7 @@ fn whatever_is_said_on_the_socket_others_work_on() {
 }
 
 /// Where the first slots' parts lie: as `wire` lays them out.
+const WORDS_AT: usize = 64;
 const SLOTS_AT: usize = 4096;
 const SLOT_BYTES: usize = (16 << 10) + wire::DATA_BYTES_MAX;
 
@@ -138,7 +139,7 @@ fn whatever_a_process_stores_in_the_memory_of_its_calls_others_work_on() {
         let (_channel, memory, bell) = attached(&path);
         for _ in 0..random.below(200) {
             let at = match random.below(3) {
-                0 => random.below(4096),
+                0 => random.below(64 * 64),
                 1 => SLOTS_AT as u64 + random.below(8) * SLOT_BYTES as u64 + random.below(64),
                 _ => random.below(memory.len() as u64 - 64),
             };
@@ -227,9 +228,9 @@ fn whatever_a_process_asks_others_work_on() {
             if random.below(10) == 0 {
                 message.truncate(random.below(message.len() as u64) as usize);
             }
-            let at = SLOTS_AT + call % 8 * SLOT_BYTES;
+            let (at, area) = (WORDS_AT + call % 8 * 64, SLOTS_AT + call % 8 * SLOT_BYTES);
             let data_len = random.below(10_000) as u32;
-            memory.store(at + 64, &message);
+            memory.store(area, &message);
             memory.store(at + 8, &(message.len() as u32).to_le_bytes());
             memory.store(at + 12, &data_len.to_le_bytes());
             shm::publish(memory.word(at), 1);
