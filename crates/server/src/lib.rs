@@ -32,6 +32,7 @@ mod room;
 mod serve;
 mod service;
 mod session;
+mod slow;
 mod transact;
 mod worker;
 

@@ -48,16 +48,24 @@ pub fn serve(shared: &Arc<Shared>, session: &Arc<Session>, taken: Taken, room: &
     if !may_take_long(&request) {
         return serve_now(session, (taken, count), &request, &mut room.data, &mut room.answer);
     }
-    match session.begin_slow(taken, &mut room.message, || shared.may_begin_slow(SLOW_MAX)) {
+    let mut thread = None;
+    let begin = || {
+        thread = shared.slow.begin(SLOW_MAX);
+        thread.is_some()
+    };
+    match session.begin_slow(taken, &mut room.message, begin) {
         Begin::Waits => {}
         Begin::Here => serve_message(session, taken, room),
         Begin::InThread => {
-            let (theirs, ours) = (session.clone(), shared.clone());
+            let theirs = session.clone();
             let message = room.message.clone();
-            let serve = move || serve_slow(&ours, &theirs, (taken, message));
-            let thread = std::thread::Builder::new().name("ns-slow".to_owned());
-            if thread.spawn(serve).is_err() {
-                serve_slow(shared, session, (taken, std::mem::take(&mut room.message)));
+            let serve = move || {
+                serve_slow(&theirs, (taken, message));
+                drop(theirs);
+                drop(thread);
+            };
+            if std::thread::Builder::new().name("ns-slow".to_owned()).spawn(serve).is_err() {
+                serve_slow(session, (taken, std::mem::take(&mut room.message)));
             }
         }
     }
@@ -71,7 +79,7 @@ fn serve_message(session: &Session, taken: Taken, room: &mut Room) {
 }
 
 /// Serves long calls of a process, until none of them waits.
-fn serve_slow(shared: &Shared, session: &Session, first: (Taken, Vec<u8>)) {
+fn serve_slow(session: &Session, first: (Taken, Vec<u8>)) {
     let mut room = Room::default();
     let mut next = Some(first);
     while let Some((taken, message)) = next {
@@ -79,7 +87,6 @@ fn serve_slow(shared: &Shared, session: &Session, first: (Taken, Vec<u8>)) {
         serve_message(session, taken, &mut room);
         next = session.next_slow();
     }
-    shared.slow_is_done();
 }
 
 /// Whether others should not wait for it.

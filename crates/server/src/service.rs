@@ -20,6 +20,7 @@ use crate::identity::Identities;
 use crate::leases::Leases;
 use crate::room::Room;
 use crate::session::Session;
+use crate::slow::SlowThreads;
 use crate::{Error, Result, listener, worker};
 
 /// How a service serves.
@@ -102,7 +103,7 @@ pub struct Shared {
     end: OwnedFd,
     has_ended: AtomicBool,
     /// Threads that serve long calls.
-    slow: AtomicUsize,
+    pub slow: SlowThreads,
     /// Since when no process has been attached; none: there is one.
     idle_since: Mutex<Option<Instant>>,
     /// The last one has gone.
@@ -135,7 +136,7 @@ impl Shared {
             sockets: new()?,
             end: end.map_err(Error::io("eventfd"))?,
             has_ended: AtomicBool::new(false),
-            slow: AtomicUsize::new(0),
+            slow: SlowThreads::default(),
             idle_since: Mutex::new(Some(Instant::now())),
             idles: Condvar::new(),
         };
@@ -182,17 +183,6 @@ impl Shared {
 
     pub fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::SeqCst)
-    }
-
-    /// Whether one more long call may begin, of so many at most; then it is counted.
-    pub fn may_begin_slow(&self, most: usize) -> bool {
-        let more = |count| (count < most).then_some(count + 1);
-        self.slow.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
-    }
-
-    /// A long call is over.
-    pub fn slow_is_done(&self) {
-        self.slow.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Whether no more processes of this user may attach.
@@ -372,5 +362,7 @@ impl Drop for Service {
             self.shared.pool.fs().set_lender(None);
         }
         self.shared.identities.end();
+        // whoever drops the pool next is the last who has it
+        self.shared.slow.wait_for_the_last();
     }
 }
