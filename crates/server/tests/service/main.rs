@@ -8,6 +8,7 @@ mod claims;
 mod containers;
 mod deaths;
 mod lanes;
+mod leased_regions;
 mod limits;
 mod load;
 mod mappers;
