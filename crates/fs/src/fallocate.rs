@@ -110,7 +110,7 @@ impl Core {
         let mut wanted = 0;
         if least <= room {
             self.each_view(inode, blocks, &mut |_, view| {
-                wanted += u64::from(lacks_a_block(&view) || zeroes && view.shared);
+                wanted += u64::from(view.lacks_a_block() || zeroes && view.shared);
             })?;
         }
         if wanted.max(least) > room { Err(pool::Error::NoSpace.into()) } else { Ok(()) }
@@ -298,7 +298,7 @@ impl Core {
         let mut patched = Vec::new();
         let blocks = offset / BLOCK_BYTES..step.end.div_ceil(BLOCK_BYTES);
         self.each_view(inode, blocks, &mut |block, view| {
-            if lacks_a_block(&view) && view.patches.is_some() && !zeroed.concerns(block) {
+            if view.lacks_a_block() && view.patches.is_some() && !zeroed.concerns(block) {
                 patched.push(block);
             }
         })?;
@@ -326,7 +326,7 @@ impl Core {
         let mut holes = Vec::new();
         let blocks = offset / BLOCK_BYTES..step.end.div_ceil(BLOCK_BYTES);
         self.each_view(inode, blocks, &mut |block, view| {
-            if zeroed.contains(&block) || lacks_a_block(&view) && view.patches.is_none() {
+            if zeroed.contains(&block) || view.lacks_a_block() && view.patches.is_none() {
                 holes.push(block);
             }
         })?;
@@ -397,9 +397,4 @@ impl Zeroed {
         edges.retain(|(_, from, to)| from < to);
         Zeroed { holes: first..end.max(first), edges }
     }
-}
-
-/// Whether there is a hole that no block is reserved for.
-pub fn lacks_a_block(view: &SlotView) -> bool {
-    view.addr.is_none() && !view.reserved
 }

@@ -190,8 +190,7 @@ impl Core {
             }
             let (mut own, mut meta) = (locked.take(&inode), locked.take(&dir));
             check_directory(&dir, &meta)?;
-            let first = own.links == 0;
-            if own.gone || (first && !own.nameable) {
+            if own.gone || (own.links == 0 && !own.nameable) {
                 return Err(Error::NotFound);
             }
             if self.find(&dir, &mut meta, name)?.is_some() {
@@ -202,30 +201,41 @@ impl Core {
                 return Err(Error::TooManyLinks);
             }
             self.check_room()?;
-            let time = now();
-            let cookie = self.free_cookie(&meta, name)?;
-            let entry = Dirent { ino, kind: inode.kind, name: ShortName::new(name.bytes) };
-            let touched = Touched { links: meta.links, entries: Self::entries(&dir) + 1 };
-            let mut record = RecordBuffer::new(KIND_CHANGE, time);
-            Self::push_entry(&mut record, &dir, cookie, &entry);
-            self.push_dir(&mut record, &dir, &touched);
-            self.push_links(&mut record, &inode, &own, own.links + 1, time);
-            let orphan = keys::orphan(ino);
-            if first {
-                item::push_delete(&mut record, orphan.object, orphan.kind, orphan.index);
-            }
-            self.log(&mut record, &[&dir, &inode], || {
-                self.set_entry(&mut meta, cookie, Some(entry));
-                self.touch_dir(&dir, &mut meta, &touched, time);
-                own.links += 1;
-                if first {
-                    (own.orphan, own.nameable) = (false, false);
-                    own.pending.insert(orphan, Change::Delete);
-                }
-                inode.changed.store(time, Ordering::Relaxed);
-                self.mark_dirty(&inode);
-            })?;
+            self.add_name((&dir, &mut meta), name, (&inode, &mut own))?;
             Ok(Some(inode.attr(&own)))
+        })
+    }
+
+    /// Adds the name, which is free, to a directory: one more of the inode.
+    fn add_name(
+        &self,
+        (dir, meta): (&Arc<Inode>, &mut Meta),
+        name: Name<'_>,
+        (inode, own): (&Arc<Inode>, &mut Meta),
+    ) -> Result<()> {
+        let first = own.links == 0;
+        let time = now();
+        let cookie = self.free_cookie(meta, name)?;
+        let entry = Dirent { ino: inode.ino, kind: inode.kind, name: ShortName::new(name.bytes) };
+        let touched = Touched { links: meta.links, entries: Self::entries(dir) + 1 };
+        let mut record = RecordBuffer::new(KIND_CHANGE, time);
+        Self::push_entry(&mut record, dir, cookie, &entry);
+        self.push_dir(&mut record, dir, &touched);
+        self.push_links(&mut record, inode, own, own.links + 1, time);
+        let orphan = keys::orphan(inode.ino);
+        if first {
+            item::push_delete(&mut record, orphan.object, orphan.kind, orphan.index);
+        }
+        self.log(&mut record, &[dir, inode], || {
+            self.set_entry(meta, cookie, Some(entry));
+            self.touch_dir(dir, meta, &touched, time);
+            own.links += 1;
+            if first {
+                (own.orphan, own.nameable) = (false, false);
+                own.pending.insert(orphan, Change::Delete);
+            }
+            inode.changed.store(time, Ordering::Relaxed);
+            self.mark_dirty(inode);
         })
     }
 

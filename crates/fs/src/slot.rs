@@ -31,6 +31,11 @@ impl SlotView {
         self.addr.is_none() && self.patches.is_none()
     }
 
+    /// Whether there is a hole that no block is reserved for.
+    pub fn lacks_a_block(&self) -> bool {
+        self.addr.is_none() && !self.reserved
+    }
+
     /// The checksum of what is seen.
     #[inline]
     pub fn crc_seen(&self) -> u32 {

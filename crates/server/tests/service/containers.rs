@@ -1,4 +1,5 @@
-//! Processes in containers: namespaces of their own, of all kinds, and of the pool the socket alone.
+//! Processes in containers: namespaces of their own, of all kinds, and of the pool nothing but the
+//! socket.
 
 use std::path::Path;
 use std::process::Command;
@@ -22,7 +23,12 @@ mount -t tmpfs none "$root"
 cd "$root"
 mkdir -p proc run tmp
 for dir in usr lib lib64; do
-    if [ -L /$dir ]; then cp -P /$dir $dir; elif [ -d /$dir ]; then mkdir $dir; mount --rbind /$dir $dir; fi
+    if [ -L /$dir ]; then
+        cp -P /$dir $dir
+    elif [ -d /$dir ]; then
+        mkdir $dir
+        mount --rbind /$dir $dir
+    fi
 done
 mount -t proc none proc || true
 touch program run/pool
