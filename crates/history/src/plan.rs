@@ -202,11 +202,14 @@ fn act_on_data(rng: &mut Rng, is_alone: bool) -> Act {
 }
 
 fn act_in_transaction(rng: &mut Rng) -> Act {
+    // in one file: what a process may commit under its leases
+    let first = file(rng);
+    let other = if rng.one_in(2) { first } else { 1 - first };
     let mut part = |file| {
         let (at, cells) = place(rng);
         Part { file, at, cells }
     };
-    let parts = vec![part(0), part(1)];
+    let parts = vec![part(first), part(other)];
     match rng.below(3) {
         0 => Act::Transact { reads: Vec::new(), writes: parts },
         1 => Act::Transact { reads: parts, writes: Vec::new() },
