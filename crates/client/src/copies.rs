@@ -4,14 +4,16 @@
 //! as soon as its service is known to have died, and before the process is attached to the next:
 //! there somebody else may change the file. Then the next one makes it anew, under its number.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use wire::{Reply, Request};
 
 use crate::connection::Connection;
+use crate::leases::FileLeases;
 use crate::session::{ANSWER_MAX, Session};
 use crate::{Error, Result};
 
@@ -19,6 +21,17 @@ use crate::{Error, Result};
 pub trait Shows: Debug + Send + Sync {
     /// From now on they load from this memory; `None`: from none, and wait.
     fn show(&self, memory: Option<OwnedFd>);
+
+    /// Whether this process can store into it.
+    fn can_store(&self) -> bool;
+
+    /// Stores bytes of the file that were committed, where pages are that have them: what is not
+    /// there, or goes meanwhile, will be brought with them. One stores at a time, and nothing is
+    /// brought meanwhile.
+    fn store(&self, offset: u64, data: &[u8]);
+
+    /// These pages are going to be there.
+    fn expect(&self, page: u64, pages: u64);
 }
 
 /// Which bytes of which file a copy has.
@@ -26,6 +39,8 @@ pub trait Shows: Debug + Send + Sync {
 pub struct Mapping {
     /// The file's number.
     pub file: u64,
+    /// That of its inode.
+    pub ino: u64,
     /// Where in it the copy begins.
     pub offset: u64,
     /// Its bytes.
@@ -34,7 +49,7 @@ pub struct Mapping {
 
 impl Mapping {
     fn request(self, copy: u64) -> Request<'static> {
-        let Mapping { file, offset, bytes } = self;
+        let Mapping { file, offset, bytes, .. } = self;
         Request::Map { copy, file, offset, bytes }
     }
 }
@@ -42,14 +57,23 @@ impl Mapping {
 #[derive(Debug)]
 struct One {
     mapping: Mapping,
-    shows: Box<dyn Shows>,
+    shows: Arc<dyn Shows>,
     is_shown: bool,
+}
+
+/// What who has pages of a copy brought needs of it.
+#[derive(Clone, Debug)]
+struct Filled {
+    shows: Arc<dyn Shows>,
+    leases: Arc<FileLeases>,
 }
 
 /// The copies of a process.
 #[derive(Debug, Default)]
 pub struct Copies {
+    /// Held while they are made anew.
     all: Mutex<BTreeMap<u64, One>>,
+    filled: Mutex<HashMap<u64, Filled>>,
 }
 
 impl Copies {
@@ -90,35 +114,53 @@ impl Session {
     pub fn map<E>(
         &self,
         mapping: Mapping,
-        make: impl FnOnce(u64, OwnedFd) -> std::result::Result<Box<dyn Shows>, E>,
+        make: impl FnOnce(u64, OwnedFd) -> std::result::Result<Arc<dyn Shows>, E>,
     ) -> Result<std::result::Result<(), Refused<E>>> {
         self.check_process()?;
-        let copy = self.number();
-        let mut make = Some(make);
-        let (slot, request) = (self.shared.slots.take(), mapping.request(copy));
-        let made =
-            self.shared.call_then(slot, (&request, &[]), &mut [], |connection, reply, _| {
-                let Reply::Done = reply else { return Ok(Some(Err(Refused::Service(reply)))) };
-                // it is lost with the service
-                let Ok(memory) = memory_of(connection, copy) else { return Ok(None) };
-                let Some(make) = make.take() else { return Ok(None) };
-                let shows = match make(copy, memory) {
-                    Ok(shows) => shows,
-                    Err(error) => return Ok(Some(Err(Refused::Make(error)))),
-                };
-                // the service is this one still, for all that is known: the state is held
-                let one = One { mapping, shows, is_shown: true };
-                self.shared.copies.all.lock().insert(copy, one);
-                Ok(Some(Ok(())))
-            })?;
-        if let Err(Refused::Make(_)) = made {
+        let (copy, leases) = (self.number(), self.leases_of(mapping.ino));
+        // before the service ends them, and not while the service is held: who asks for a lease
+        // has what this takes
+        leases.expect_copy();
+        let made = self.make_copy((copy, mapping), make);
+        let shows = made.as_ref().ok().and_then(|made| made.as_ref().ok().cloned());
+        leases.add_copy(shows.clone().map(|shows| (copy, shows)));
+        if let Some(shows) = shows {
+            self.shared.copies.filled.lock().insert(copy, Filled { shows, leases });
+        } else if let Ok(Err(Refused::Make(_))) = made {
             self.unmap(copy);
         }
-        Ok(made)
+        Ok(made?.map(drop))
+    }
+
+    fn make_copy<E>(
+        &self,
+        (copy, mapping): (u64, Mapping),
+        make: impl FnOnce(u64, OwnedFd) -> std::result::Result<Arc<dyn Shows>, E>,
+    ) -> Result<std::result::Result<Arc<dyn Shows>, Refused<E>>> {
+        let mut make = Some(make);
+        let (slot, request) = (self.shared.slots.take(), mapping.request(copy));
+        self.shared.call_then(slot, (&request, &[]), &mut [], |connection, reply, _| {
+            let Reply::Done = reply else { return Ok(Some(Err(Refused::Service(reply)))) };
+            // it is lost with the service
+            let Ok(memory) = memory_of(connection, copy) else { return Ok(None) };
+            let Some(make) = make.take() else { return Ok(None) };
+            let shows = match make(copy, memory) {
+                Ok(shows) => shows,
+                Err(error) => return Ok(Some(Err(Refused::Make(error)))),
+            };
+            // the service is this one still, for all that is known: the state is held
+            let one = One { mapping, shows: shows.clone(), is_shown: true };
+            self.shared.copies.all.lock().insert(copy, one);
+            Ok(Some(Ok(shows)))
+        })
     }
 
     /// Ends a copy.
     pub fn unmap(&self, copy: u64) {
+        let filled = self.shared.copies.filled.lock().remove(&copy);
+        if let Some(filled) = filled {
+            filled.leases.remove_copy(copy);
+        }
         drop(self.shared.copies.all.lock().remove(&copy));
         // where the service is gone, so is the copy
         let _ = self.ask(&Request::Unmap(copy), &[], &mut []);
@@ -127,8 +169,17 @@ impl Session {
     /// Has pages of a copy brought, so many at most.
     pub fn fill(&self, copy: u64, page: u64, pages: u32) -> Result<Reply> {
         self.check_process()?;
-        let (slot, request) = (self.shared.slots.take_kept(), Request::Fill { copy, page, pages });
-        Ok(self.shared.call_in(slot, &request, &[], &mut [])?.0)
+        let ask = || {
+            let (slot, request) =
+                (self.shared.slots.take_kept(), Request::Fill { copy, page, pages });
+            Ok(self.shared.call_in(slot, &request, &[], &mut [])?.0)
+        };
+        let filled = self.shared.copies.filled.lock().get(&copy).cloned();
+        let Some(Filled { shows, leases }) = filled else { return ask() };
+        leases.while_filling(|| {
+            shows.expect(page, u64::from(pages));
+            ask()
+        })
     }
 }
 

@@ -19,5 +19,6 @@ mod session;
 
 pub use copies::{Mapping, Refused, Shows};
 pub use error::{Error, Result};
-pub use leases::{FileLeases, LeasedWrite};
+pub use lanes::{BYTES_MAX, PIECES_MAX as WRITES_MAX};
+pub use leases::{FileLeases, LeasedWrites};
 pub use session::{Options, Session};

@@ -89,6 +89,11 @@ pub fn folding<T>(spare: &mut Spare, fold: impl FnOnce() -> T) -> T {
     request::repeatable(fold)
 }
 
+/// Whether this thread folds a lane.
+pub fn folds() -> bool {
+    FOLDS.get()
+}
+
 /// Free blocks that nobody else gets: what was committed under leases finds room in a full pool.
 #[derive(Debug)]
 pub struct Spare {
@@ -205,6 +210,11 @@ impl FileSystem {
         handle.inode.leased.store(is_leased, Ordering::SeqCst);
     }
 
+    /// What was written to the file under leases, and returned before, is in it when this returns.
+    pub fn settle(&self, handle: &Handle) {
+        self.core.settle(&handle.inode);
+    }
+
     /// Whoever was changing these blocks when this was called has ended.
     pub fn await_changes(&self, handle: &Handle, blocks: RangeInclusive<u64>) {
         drop(handle.inode.ranges.lock(*blocks.start(), *blocks.end()));
@@ -220,9 +230,10 @@ impl FileSystem {
         }
     }
 
-    /// Whether others keep copies of the file's bytes, or once did: nothing of it is leased then.
+    /// Whether others keep copies of the file's bytes, or once did, who do not heed leases: nothing
+    /// of it is leased then.
     pub fn is_mapped(&self, handle: &Handle) -> bool {
-        handle.inode.has_mappings()
+        handle.inode.has_heedless_mappings()
     }
 }
 

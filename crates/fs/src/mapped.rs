@@ -5,10 +5,13 @@ use crate::away::away;
 use crate::error::Result;
 use crate::handle::Handle;
 use crate::inode::Inode;
+use crate::leased;
 use crate::system::FileSystem;
 use crate::write::blocks_of;
 use arc_swap::ArcSwap;
+use pool::BLOCK_BYTES;
 use std::fmt::Debug;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
@@ -21,12 +24,22 @@ pub trait Mapped: Debug + Send + Sync {
 
     /// Something became of these bytes: what is known of them is old.
     fn changed(&self, offset: u64, len: u64);
+
+    /// Whether it is right also of a file of which ranges are leased: it keeps no bytes that
+    /// somebody else has a lease of, stores what is written under one by itself, and is told of a
+    /// change where a lease begins and where it ends. It is not told of what is folded. (Who does
+    /// not is told of all, and keeps the file from being leased.)
+    fn heeds_leases(&self) -> bool {
+        false
+    }
 }
 
 /// Who keeps copies of a file's bytes.
 #[derive(Debug, Default)]
 pub struct Mappings {
     any: AtomicBool,
+    /// Some do not heed leases, or did not.
+    any_heedless: AtomicBool,
     all: ArcSwap<Vec<Arc<dyn Mapped>>>,
 }
 
@@ -48,6 +61,11 @@ impl Mappings {
         !self.any.load(Ordering::Acquire)
     }
 
+    fn any_heedless(&self) -> bool {
+        // ordering: a lender says that it lends, and then looks; who maps does it the other way
+        self.any_heedless.load(Ordering::SeqCst)
+    }
+
     fn each(&self, tell: impl Fn(&dyn Mapped)) {
         // ordering: what was published is seen by whoever reads after this, or what he says that
         // he reads is seen here
@@ -57,16 +75,21 @@ impl Mappings {
 }
 
 impl Inode {
-    /// Whether anybody ever kept copies of its bytes.
-    pub fn has_mappings(&self) -> bool {
-        !self.mappings.is_empty()
+    /// Whether anybody ever kept copies of its bytes who does not heed leases.
+    pub fn has_heedless_mappings(&self) -> bool {
+        self.mappings.any_heedless()
     }
 
     /// Bytes were written, and are published; their range is held.
     #[inline]
     pub fn tell_written(&self, offset: u64, data: &[u8]) {
         if !self.mappings.is_empty() {
-            self.mappings.each(|mapped| mapped.written(offset, data));
+            let is_folded = leased::folds();
+            self.mappings.each(|mapped| {
+                if !(is_folded && mapped.heeds_leases()) {
+                    mapped.written(offset, data);
+                }
+            });
         }
     }
 
@@ -82,6 +105,9 @@ impl Inode {
 impl FileSystem {
     /// From now on tells `mapped` of every change of the file's bytes.
     pub fn tell(&self, handle: &Handle, mapped: &Arc<dyn Mapped>) {
+        if !mapped.heeds_leases() {
+            handle.inode.mappings.any_heedless.store(true, Ordering::SeqCst);
+        }
         handle.inode.mappings.change(|all| all.push(mapped.clone()));
         self.recall_all(handle);
     }
@@ -111,6 +137,20 @@ impl FileSystem {
         }
         core.let_go();
         result
+    }
+
+    /// A lease of these blocks begins or ends: who heeds leases keeps none of them from before.
+    /// Nobody changes them meanwhile.
+    pub fn tell_lent(&self, handle: &Handle, blocks: &RangeInclusive<u64>) {
+        let offset = blocks.start().saturating_mul(BLOCK_BYTES);
+        let end = blocks.end().saturating_add(1).saturating_mul(BLOCK_BYTES);
+        if !handle.inode.mappings.is_empty() {
+            let mappings = &handle.inode.mappings;
+            mappings.each(|mapped| match mapped.heeds_leases() {
+                true => mapped.changed(offset, end - offset),
+                false => {}
+            });
+        }
     }
 
     /// From now on does not: a change that is under way may still be told of.

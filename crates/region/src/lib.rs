@@ -26,6 +26,7 @@ mod regions;
 mod service;
 mod signals;
 mod source;
+mod stores;
 mod transaction;
 mod transaction_there;
 mod userfault;

@@ -37,16 +37,19 @@ unsafe impl Send for Memory {}
 // SAFETY: as above; who stores to a page has it to himself (`page_states`).
 unsafe impl Sync for Memory {}
 
-fn map(
+/// Maps so many bytes of an object, from `at` on.
+pub fn map(
     object: &OwnedFd,
-    bytes: usize,
+    (at, bytes): (usize, usize),
     access: libc::c_int,
     sharing: libc::c_int,
 ) -> Result<NonNull<u8>> {
     let flags = sharing | libc::MAP_NORESERVE;
     // SAFETY: the kernel chooses the place, so that no mapping of this process is replaced.
-    let start =
-        unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, object.as_raw_fd(), 0) };
+    let start = unsafe {
+        let (object, at) = (object.as_raw_fd(), at as libc::off_t);
+        libc::mmap(std::ptr::null_mut(), bytes, access, flags, object, at)
+    };
     if start == libc::MAP_FAILED {
         return Err(Error::kernel("mmap"));
     }
@@ -57,7 +60,7 @@ fn map(
 }
 
 /// A new object of so many bytes, whole pages, of which none is there yet.
-fn new_object(bytes: usize) -> Result<OwnedFd> {
+pub fn new_object(bytes: usize) -> Result<OwnedFd> {
     assert!(bytes.is_multiple_of(PAGE_BYTES) && bytes > 0, "whole pages");
     // SAFETY: the name is a string that ends, and the flags are known ones.
     let object = unsafe { libc::memfd_create(c"nearside-region".as_ptr(), libc::MFD_CLOEXEC) };
@@ -78,11 +81,11 @@ impl Memory {
     pub fn new(bytes: usize, is_guarded: bool) -> Result<Memory> {
         let object = new_object(bytes)?;
         let access = if is_guarded { libc::PROT_NONE } else { libc::PROT_READ };
-        let view = map(&object, bytes, access, libc::MAP_SHARED)?;
+        let view = map(&object, (0, bytes), access, libc::MAP_SHARED)?;
         let mut memory = Memory::over(view, bytes, is_guarded);
         if bytes <= TWICE_BYTES_MAX {
             let access = libc::PROT_READ | libc::PROT_WRITE;
-            memory.own = Some(map(&object, bytes, access, libc::MAP_SHARED)?);
+            memory.own = Some(map(&object, (0, bytes), access, libc::MAP_SHARED)?);
         }
         memory.object = Some(object);
         Ok(memory)
@@ -91,13 +94,8 @@ impl Memory {
     /// Another process's object, to load from. A private mapping has its pages, as long as nobody
     /// stores there; the kernel tells of missing pages only where somebody might.
     pub fn of_copy(object: &OwnedFd, bytes: usize) -> Result<Memory> {
-        let view = map(object, bytes, libc::PROT_READ, libc::MAP_PRIVATE)?;
+        let view = map(object, (0, bytes), libc::PROT_READ, libc::MAP_PRIVATE)?;
         Ok(Memory::over(view, bytes, false))
-    }
-
-    /// Nothing, of which no page will ever be there.
-    pub fn of_nothing(bytes: usize) -> Result<Memory> {
-        Memory::of_copy(&new_object(bytes)?, bytes)
     }
 
     fn over(view: NonNull<u8>, bytes: usize, is_guarded: bool) -> Memory {
@@ -308,7 +306,7 @@ impl Drop for Memory {
 ///
 /// # Safety
 /// There is room for `data` at `to`.
-unsafe fn copy_by_words(to: *mut u8, data: &[u8]) {
+pub unsafe fn copy_by_words(to: *mut u8, data: &[u8]) {
     let head = to.align_offset(8).min(data.len());
     let (first, rest) = data.split_at(head);
     let words = rest.chunks_exact(8);

@@ -11,6 +11,7 @@ use crate::reading::Reading;
 use crate::regions::{Regions, Shared, Threads};
 use crate::service::ServedFile;
 use crate::source::Faults;
+use crate::stores::Stores;
 use fs::{FILE_BYTES_MAX, FileKind, Handle, Mapped, RegionMemory};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -36,6 +37,8 @@ pub struct Inner {
     /// That its addresses are such: before the memory, which is dropped after it.
     _addresses: RegionMemory,
     pub(crate) memory: Memory,
+    /// Where this process stores into a copy, if it may.
+    pub(crate) stores: Option<Stores>,
     pub(crate) pages: PageStates,
     pub(crate) of: Of,
     /// Where in the file it begins, bytes.
@@ -98,7 +101,7 @@ impl Region {
         let is_guarded = regions.shared().faults.way() == Faults::Signals;
         let memory = Memory::new(len.next_multiple_of(PAGE_BYTES), is_guarded)?;
         let of = Of::Here(file.clone());
-        let inner = Arc::new(Inner::new(regions, memory, of, (offset, len), is_writable));
+        let inner = Arc::new(Inner::new(regions, (memory, None), of, (offset, len), is_writable));
         let mapped: Arc<dyn Mapped> = inner.clone();
         // before the first page is brought: no change is missed
         fs.tell(file, &mapped);
@@ -230,20 +233,17 @@ impl Inner {
     /// Of this memory, which begins at `offset` of the file and has `bytes` bytes of it.
     pub(crate) fn new(
         regions: &Regions,
-        memory: Memory,
+        (memory, stores): (Memory, Option<Stores>),
         of: Of,
         (offset, bytes): (u64, usize),
         is_writable: bool,
     ) -> Inner {
-        let pages = match of {
-            Of::Here(_) => memory.len() / PAGE_BYTES,
-            // its service knows them
-            Of::There { .. } => 0,
-        };
+        let pages = memory.len() / PAGE_BYTES;
         Inner {
             _addresses: RegionMemory::new(memory.addresses()),
             pages: PageStates::new(pages),
             memory,
+            stores,
             of,
             offset,
             bytes,
@@ -253,6 +253,15 @@ impl Inner {
             hand: AtomicUsize::new(0),
             is_gone: AtomicBool::new(false),
             shared: regions.shared().clone(),
+        }
+    }
+
+    /// These bytes are to be stored to soon.
+    #[inline]
+    pub(crate) fn expect_store(&self, at: usize, len: usize) {
+        match &self.stores {
+            Some(stores) => stores.expect(at),
+            None => self.memory.expect_store(at, len),
         }
     }
 
@@ -274,12 +283,17 @@ impl Inner {
         }
     }
 
-    /// The file's number, if a service has it open.
-    pub(crate) fn there(&self) -> Result<u64> {
+    /// The file, if a service has it open.
+    pub(crate) fn served(&self) -> Result<&ServedFile> {
         match &self.of {
-            Of::There { file, .. } => Ok(file.number),
+            Of::There { file, .. } => Ok(file),
             Of::Here(_) => Err(Error::OtherPool),
         }
+    }
+
+    /// Its number.
+    pub(crate) fn there(&self) -> Result<u64> {
+        self.served().map(|file| file.number)
     }
 
     /// Reads of the file without waiting for who changes it: for who brings pages.
@@ -328,7 +342,12 @@ impl Inner {
 
     /// Calls `each` with the part of these bytes of the file in each page of the region: the page,
     /// where in the region, and where in the bytes.
-    fn each_page(&self, offset: u64, len: u64, each: &mut dyn FnMut(usize, usize, usize, usize)) {
+    pub(crate) fn each_page(
+        &self,
+        offset: u64,
+        len: u64,
+        each: &mut dyn FnMut(usize, usize, usize, usize),
+    ) {
         let end = offset.saturating_add(len).min(self.offset + self.memory.len() as u64);
         let mut at = offset.max(self.offset);
         while at < end {

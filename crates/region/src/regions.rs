@@ -88,6 +88,8 @@ pub struct Shared {
     pub(crate) faults: Source,
     /// By their first address.
     regions: RwLock<BTreeMap<usize, Arc<Inner>>>,
+    /// By the first address where it is stored to, those of which that may fault.
+    stores: RwLock<BTreeMap<usize, Arc<Inner>>>,
     /// Pages of all of them that are there, or have room to come.
     taken: AtomicUsize,
     pub(crate) pages_max: usize,
@@ -138,6 +140,7 @@ impl Regions {
             backing,
             faults,
             regions: RwLock::default(),
+            stores: RwLock::default(),
             taken: AtomicUsize::new(0),
             pages_max,
             asked: Asked::new(pages_max),
@@ -224,12 +227,34 @@ impl Shared {
     pub(crate) fn add(&self, region: &Arc<Inner>) -> Result<()> {
         // whoever faults there finds it
         self.regions.write().insert(region.addresses().start, region.clone());
-        self.faults.register(&region.memory).inspect_err(|_| self.remove(region))
+        if let Some(stores) = &region.stores {
+            self.stores.write().insert(stores.addresses().start, region.clone());
+        }
+        self.faults.register(region.addresses()).inspect_err(|_| self.remove(region))
     }
 
     pub(crate) fn remove(&self, region: &Arc<Inner>) {
-        self.faults.unregister(&region.memory);
+        self.faults.unregister(region.addresses());
         self.regions.write().remove(&region.addresses().start);
+        if let Some(stores) = &region.stores {
+            self.faults.unregister(stores.addresses());
+            // who hears of faults must not be the last who has it
+            let removed = self.stores.write().remove(&stores.addresses().start);
+            drop(removed);
+        }
+    }
+
+    /// Somebody stores at this address, to a page that is not there; false: nobody does.
+    pub(crate) fn lay_aside(&self, address: usize) -> bool {
+        let regions = self.stores.read();
+        let before = regions.range(..=address).next_back();
+        let region = before.and_then(|(_, region)| Some((region, region.stores.as_ref()?)));
+        let Some((region, stores)) = region else { return false };
+        let is_there = stores.addresses().contains(&address);
+        if is_there {
+            region.lay_aside(stores, address - stores.addresses().start);
+        }
+        is_there
     }
 
     /// The region with this address in its memory.

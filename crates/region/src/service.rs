@@ -9,9 +9,11 @@
 use crate::PAGE_BYTES;
 use crate::error::{Error, Result};
 use crate::fill::PAGES_TOGETHER;
-use crate::memory::Memory;
+use crate::memory::{Memory, new_object};
+use crate::page_states::{ABSENT, RESIDENT};
 use crate::region::{Inner, Of, Region};
 use crate::regions::{Regions, Shared};
+use crate::stores::{Stores, can_store};
 use fs::FILE_BYTES_MAX;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -25,8 +27,8 @@ use std::sync::{Arc, Weak};
 /// Bytes of a file.
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes<'d> {
-    /// The file's number.
-    pub file: u64,
+    /// The file.
+    pub file: &'d ServedFile,
     /// Where.
     pub offset: u64,
     /// The bytes.
@@ -49,6 +51,16 @@ pub struct Seen {
 pub trait Shows: Debug + Send + Sync {
     /// From now on loads go to this memory; `None`: there is none now, and who loads waits.
     fn show(&self, memory: Option<OwnedFd>);
+
+    /// Whether this process can store into the memory that was given.
+    fn can_store(&self) -> bool;
+
+    /// Stores bytes of the file that this process has committed by itself, where pages are that
+    /// have them. One stores at a time, and nothing is brought meanwhile.
+    fn store(&self, offset: u64, data: &[u8]);
+
+    /// These pages are going to be there, perhaps: whoever has them brought says so before.
+    fn expect(&self, page: u64, pages: u64);
 }
 
 /// The service of a pool.
@@ -57,7 +69,7 @@ pub trait Service: Debug + Send + Sync {
     /// What that makes is shown other memory when the service has died and the next one is there.
     fn map(
         &self,
-        file: u64,
+        file: &ServedFile,
         bytes: (u64, u64),
         make: &mut dyn FnMut(u64, OwnedFd) -> Result<Weak<dyn Shows>>,
     ) -> Result<()>;
@@ -132,8 +144,10 @@ impl Desk {
             // whatever it says, both are looked at
             let _ = poll(&mut sources, None);
             while let Some(address) = shared.faults.next() {
-                self.faults.lock().push_back(address as usize);
-                self.comes.notify_one();
+                if !shared.lay_aside(address as usize) {
+                    self.faults.lock().push_back(address as usize);
+                    self.comes.notify_one();
+                }
             }
         }
     }
@@ -180,10 +194,15 @@ impl Region {
         }
         let len = usize::try_from(bytes).map_err(|_| Error::Length)?;
         let mut made = None;
-        service.map(file.number, (offset, bytes), &mut |copy, object| {
-            let memory = Memory::of_copy(&object, len.next_multiple_of(PAGE_BYTES))?;
+        service.map(file, (offset, bytes), &mut |copy, object| {
+            let pages_len = len.next_multiple_of(PAGE_BYTES);
+            let memory = Memory::of_copy(&object, pages_len)?;
+            let stores = can_store(&object)
+                .then(|| Stores::new(object, pages_len, &regions.shared().faults))
+                .transpose()?;
             let of = Of::There { file: file.clone(), copy };
-            let region = Inner::new(regions, memory, of, (offset, len), is_writable);
+            let place = (offset, len);
+            let region = Inner::new(regions, (memory, stores), of, place, is_writable);
             let inner = Arc::new(region);
             inner.shared.add(&inner)?;
             let threads = regions.threads().clone();
@@ -206,19 +225,66 @@ impl Shows for Inner {
             self.memory.close();
         }
     }
+
+    fn can_store(&self) -> bool {
+        self.stores.is_some()
+    }
+
+    fn store(&self, offset: u64, data: &[u8]) {
+        let Some(stores) = &self.stores else { return };
+        self.each_page(offset, data.len() as u64, &mut |page, place, from, part| {
+            if self.pages.get(page) == ABSENT {
+                return;
+            }
+            match stores.store(place, &data[from..from + part], &self.shared.faults) {
+                Ok(true) => {}
+                // until it is brought
+                Ok(false) => self.pages.set(page, ABSENT),
+                Err(error) => {
+                    // what is stored from now on would not be seen
+                    tracing::error!("a region cannot be stored to any more: {error}");
+                    self.memory.close();
+                }
+            }
+        });
+    }
+
+    fn expect(&self, page: u64, pages: u64) {
+        let end = page.saturating_add(pages).min(self.pages.len() as u64);
+        (page..end).for_each(|page| self.pages.set(page as usize, RESIDENT));
+    }
 }
 
 impl Inner {
     fn try_show(&self, memory: Option<OwnedFd>) -> Result<()> {
-        let new = match &memory {
-            Some(object) => Memory::of_copy(object, self.memory.len())?,
-            None => Memory::of_nothing(self.memory.len())?,
+        let object = match memory {
+            Some(object) => object,
+            // of which no page will ever be there
+            None => new_object(self.memory.len())?,
         };
+        let new = Memory::of_copy(&object, self.memory.len())?;
         // from the moment on at which loads go there
-        self.shared.faults.register(&new)?;
+        self.shared.faults.register(new.addresses())?;
+        if let Some(stores) = &self.stores {
+            // before the first page is brought: what is stored there is what is loaded
+            stores.become_of(Stores::new(object, self.memory.len(), &self.shared.faults)?)?;
+        }
         self.memory.become_of(new)?;
         self.shared.faults.wake(&self.memory, 0, self.memory.len());
         Ok(())
+    }
+
+    /// A store to this place waits for a page.
+    pub(crate) fn lay_aside(&self, stores: &Stores, at: usize) {
+        let page = at / PAGE_BYTES;
+        if let Err(error) = stores.lay_aside(page) {
+            // the page comes, and has what nobody brought: nobody is to load from there
+            tracing::error!("a region cannot be stored to any more: {error}");
+            self.memory.close();
+            self.shared.faults.unregister(stores.addresses());
+        }
+        let start = stores.addresses().start + page * PAGE_BYTES;
+        self.shared.faults.wake_at(start..start + PAGE_BYTES);
     }
 
     /// A service's copy: which.

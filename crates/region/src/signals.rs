@@ -6,7 +6,6 @@
 //! them. What is no fault of a region's page goes to the handler that was there before.
 
 use crate::error::{Error, Result};
-use crate::memory::Memory;
 use parking_lot::Mutex;
 use pmem::Process;
 use std::ops::Range;
@@ -135,7 +134,7 @@ impl Signals {
     }
 
     /// From now on faults of this memory come here.
-    pub fn register(&self, memory: &Memory) {
+    pub fn register(&self, memory: Range<usize>) {
         let _one = CHANGING.lock();
         let free = entries().find(|entry| entry.end.load(Ordering::Relaxed) == 0);
         let entry = free.unwrap_or_else(|| {
@@ -145,13 +144,13 @@ impl Signals {
             ENTRIES.store(std::ptr::from_ref(new).cast_mut(), Ordering::Release);
             new
         });
-        entry.set(memory.addresses(), self.said.as_raw_fd());
+        entry.set(memory, self.said.as_raw_fd());
     }
 
     /// From now on they do not.
-    pub fn unregister(&self, memory: &Memory) {
+    pub fn unregister(&self, memory: Range<usize>) {
         let _one = CHANGING.lock();
-        let start = memory.addresses().start;
+        let start = memory.start;
         let own = entries().find(|entry| entry.start.load(Ordering::Relaxed) == start);
         if let Some(entry) = own {
             entry.set(0..0, -1);

@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::signals::Signals;
 use crate::userfault::Userfault;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 /// How faults of regions come to this process.
@@ -82,7 +83,7 @@ impl Source {
     }
 
     /// From now on faults of this memory come here.
-    pub fn register(&self, memory: &Memory) -> Result<()> {
+    pub fn register(&self, memory: Range<usize>) -> Result<()> {
         match self {
             Source::Userfault(userfault) => userfault.register(memory),
             Source::Signals(signals) => {
@@ -93,7 +94,7 @@ impl Source {
     }
 
     /// From now on they do not.
-    pub fn unregister(&self, memory: &Memory) {
+    pub fn unregister(&self, memory: Range<usize>) {
         match self {
             Source::Userfault(userfault) => userfault.unregister(memory),
             Source::Signals(signals) => signals.unregister(memory),
@@ -114,6 +115,14 @@ impl Source {
         match self {
             Source::Userfault(userfault) => userfault.wake(start as u64, bytes),
             Source::Signals(signals) => signals.answer(start..start + bytes, true),
+        }
+    }
+
+    /// The same by addresses.
+    pub fn wake_at(&self, addresses: Range<usize>) {
+        match self {
+            Source::Userfault(it) => it.wake(addresses.start as u64, addresses.len()),
+            Source::Signals(signals) => signals.answer(addresses, true),
         }
     }
 

@@ -209,7 +209,7 @@ impl<R: Borrow<Regions>> Transaction<R> {
             self.see(region, offset, data.len(), true)?;
         }
         // what the commit will look at and store to is on its way meanwhile
-        region.memory.expect_store(offset, data.len());
+        region.expect_store(offset, data.len());
         let place = region.offset + offset as u64;
         if let (Of::Here(file), Some(fs)) = (&region.of, region.shared.fs()) {
             fs.expect_write(file, place, data.len());

@@ -3,7 +3,6 @@
 //! Numbers and structures are those of `linux/userfaultfd.h`.
 
 use crate::error::{Error, Result};
-use crate::memory::Memory;
 use crate::source::Faults;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
@@ -123,8 +122,8 @@ impl Userfault {
     }
 
     /// From now on faults of this memory come here.
-    pub fn register(&self, memory: &Memory) -> Result<()> {
-        let range = range(memory.start().as_ptr() as u64, memory.len());
+    pub fn register(&self, memory: std::ops::Range<usize>) -> Result<()> {
+        let range = range(memory.start as u64, memory.len());
         let mut register = Register { range, mode: MODE_MISSING, ioctls: 0 };
         // SAFETY: the structure is what this ioctl takes, and the range is a mapping of ours.
         let done = unsafe {
@@ -134,8 +133,8 @@ impl Userfault {
     }
 
     /// From now on they do not.
-    pub fn unregister(&self, memory: &Memory) {
-        let mut range = range(memory.start().as_ptr() as u64, memory.len());
+    pub fn unregister(&self, memory: std::ops::Range<usize>) {
+        let mut range = range(memory.start as u64, memory.len());
         // SAFETY: the structure is what this ioctl takes; failing is as good: the mapping goes.
         unsafe { libc::ioctl(self.descriptor.as_raw_fd(), UFFDIO_UNREGISTER as _, &mut range) };
     }

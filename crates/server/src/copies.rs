@@ -1,12 +1,14 @@
 //! Copies of files' bytes in memory of processes that have them mapped as regions.
 //!
-//! Each copy is one process's, and only the service can store to it: the process has a descriptor
-//! that can only be read, of memory that is the service's. What it does to it is between it and the
-//! kernel, and nothing that this service looks at. Three things stay true:
+//! Each copy is one process's, of memory that is the service's. Who is of another user than the
+//! service has a descriptor that can only be read; who is of its own could store there in any case,
+//! and does: what he writes under leases (`leases.rs`) he stores himself. Nobody else loads from
+//! there, this service neither. Three things stay true:
 //!
 //! - A page that is there has what the file has: it is brought while the file's range is held, and
 //!   whoever changes the file stores into it, or takes it away, before his call returns. Taking it
-//!   away needs no step of the process.
+//!   away needs no step of the process. Where a lease of it begins, and where it ends, it goes; what
+//!   somebody else has a lease of is not brought before that has ended.
 //! - Pages come only when their process asks, each at once as a whole.
 //! - All copies together have no more pages than is set; those that came first go first.
 //!
@@ -18,10 +20,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Weak};
 
-use fs::{Error as FsError, FILE_BYTES_MAX, FileSystem, Handle, Mapped};
+use fs::{Blocks, Error as FsError, FILE_BYTES_MAX, FileSystem, Handle, Mapped};
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, Mode, fallocate, fchmod};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use crate::room::{Counted, Room};
 
@@ -55,6 +58,10 @@ fn io(what: &str, errno: Errno) -> FsError {
     }
 }
 
+fn failed(what: &str, error: &std::io::Error) -> FsError {
+    io(what, Errno::from_io_error(error).unwrap_or(Errno::IO))
+}
+
 /// Memory of a settled size, sealed for good, that nobody can store to, nor open to be stored to,
 /// but this service's user; and the descriptor for others.
 fn memory(bytes: u64) -> Result<(File, OwnedFd), FsError> {
@@ -66,8 +73,7 @@ fn memory(bytes: u64) -> Result<(File, OwnedFd), FsError> {
         })?);
     fchmod(&memory, Mode::RUSR).map_err(|errno| io("fchmod", errno))?;
     let place = format!("/proc/self/fd/{}", memory.as_raw_fd());
-    let failed =
-        |error: std::io::Error| io("open", Errno::from_io_error(&error).unwrap_or(Errno::IO));
+    let failed = |error| failed("open", &error);
     let theirs = File::open(place).map_err(failed)?;
     // where the kernel gives more than a page at a time, some would be there that nobody brought
     memory.write_all_at(&[0; PAGE as usize], 0).map_err(failed)?;
@@ -118,8 +124,14 @@ impl Copy {
         fs.tell_no_more(&self.handle, &mapped);
     }
 
-    /// Brings pages, so many at most.
-    fn fill(&self, fs: &FileSystem, first: u64, pages: u64) -> Result<(), FsError> {
+    /// Brings pages, so many at most. `close` keeps others from leasing blocks as long as its answer
+    /// lives: what they write there would not be told.
+    fn fill<C>(
+        &self,
+        fs: &FileSystem,
+        (first, pages): (u64, u64),
+        close: impl FnOnce(&Blocks) -> C,
+    ) -> Result<(), FsError> {
         let end = first.saturating_add(pages.clamp(1, PAGES_TOGETHER)).min(self.count);
         if first >= end {
             return Err(FsError::Invalid("a page that a copy has not"));
@@ -128,6 +140,8 @@ impl Copy {
         self.room.make(count);
         let mut buffer = vec![0; count * PAGE as usize];
         let offset = self.offset + first * PAGE;
+        let blocks = offset / PAGE..=(offset / PAGE + (end - first) - 1);
+        let _closed = close(&Blocks { ino: self.handle.ino(), blocks });
         let mut failed = None;
         fs.copy_out(&self.handle, offset, &mut buffer, &mut |bytes| {
             failed = self.put(first, bytes).err();
@@ -210,6 +224,10 @@ impl Mapped for Copy {
         let there: Vec<u64> = pages.range(range).map(|(page, _)| *page).collect();
         there.into_iter().for_each(|page| self.take_away(&mut pages, page));
     }
+
+    fn heeds_leases(&self) -> bool {
+        true
+    }
 }
 
 impl Drop for Copy {
@@ -243,7 +261,11 @@ impl Copies {
     ) -> Result<(), FsError> {
         let too_many = || io("there are as many as there may be", Errno::MFILE);
         let counted = self.room.count(user).ok_or_else(too_many)?;
-        let (copy, theirs) = Copy::new(fs, handle, bytes, (&self.room, counted))?;
+        let (copy, mut theirs) = Copy::new(fs, handle, bytes, (&self.room, counted))?;
+        if user == 0 || user == geteuid().as_raw() {
+            // he could open it so himself, and then stores what he writes under leases
+            theirs = copy.memory.try_clone().map_err(|error| failed("dup", &error))?.into();
+        }
         let entered = match &mut *self.all.lock() {
             None => Err(io("the process has ended", Errno::NOTCONN)),
             Some(all) if all.len() >= OWN_MAX => Err(too_many()),
@@ -256,8 +278,8 @@ impl Copies {
             }
         };
         let given = entered.and_then(|()| {
-            let failed = |error| io("sendmsg", Errno::from_io_error(&error).unwrap_or(Errno::IO));
-            give(theirs.as_fd()).map_err(failed).inspect_err(|_| drop(self.take(number)))
+            let given = give(theirs.as_fd()).map_err(|error| failed("sendmsg", &error));
+            given.inspect_err(|_| drop(self.take(number)))
         });
         given.inspect_err(|_| copy.end(fs))
     }
@@ -267,15 +289,16 @@ impl Copies {
     }
 
     /// Brings pages of a copy.
-    pub fn fill(
+    pub fn fill<C>(
         &self,
         fs: &FileSystem,
         number: u64,
         (first, pages): (u64, u32),
+        close: impl FnOnce(&Blocks) -> C,
     ) -> Result<(), FsError> {
         let copy = self.all.lock().as_ref().and_then(|all| all.get(&number).cloned());
         let copy = copy.ok_or(FsError::Invalid("a copy of this number is not there"))?;
-        copy.fill(fs, first, u64::from(pages))
+        copy.fill(fs, (first, u64::from(pages)), close)
     }
 
     /// Ends a copy.

@@ -17,13 +17,16 @@ fn pool() -> (tempfile::TempDir, Pool) {
     (root, pool)
 }
 
+/// As somebody whom the service need not trust.
+const USER: u32 = 4321;
+
 fn map(copies: &Copies, pool: &Pool, file: &nearside::File, number: u64, bytes: u64) -> File {
     let mut given = None;
     let give = |memory: BorrowedFd<'_>| {
         given = Some(File::from(memory.try_clone_to_owned()?));
         Ok(())
     };
-    copies.map(pool.fs(), (number, 0), file.handle().unwrap(), (0, bytes), give).unwrap();
+    copies.map(pool.fs(), (number, USER), file.handle().unwrap(), (0, bytes), give).unwrap();
     given.unwrap()
 }
 
@@ -46,7 +49,7 @@ fn a_page_that_is_there_has_what_the_file_has() {
     file.write_all_at(&[1; 3 * 4096], 0).unwrap();
     let memory = map(&copies, &pool, &file, 7, 4 * PAGE);
     assert_eq!(there(&memory), 0);
-    copies.fill(pool.fs(), 7, (0, 4)).unwrap();
+    copies.fill(pool.fs(), 7, (0, 4), |_| ()).unwrap();
     assert_eq!(there(&memory), 4);
     assert_eq!((page(&memory, 2), page(&memory, 3)), (vec![1; 4096], vec![0; 4096]));
     // written, over the end of a page
@@ -55,10 +58,10 @@ fn a_page_that_is_there_has_what_the_file_has() {
     // gone
     file.set_len(4096).unwrap();
     assert!(there(&memory) <= 2, "what was cut off is not shown");
-    copies.fill(pool.fs(), 7, (1, 1)).unwrap();
+    copies.fill(pool.fs(), 7, (1, 1), |_| ()).unwrap();
     assert_eq!(page(&memory, 1), vec![0; 4096]);
     copies.unmap(pool.fs(), 7);
-    assert!(copies.fill(pool.fs(), 7, (0, 1)).is_err());
+    assert!(copies.fill(pool.fs(), 7, (0, 1), |_| ()).is_err());
     pool.close().unwrap();
 }
 
@@ -71,7 +74,7 @@ fn no_more_pages_are_there_than_there_is_room_for() {
     file.write_all_at(&[5; 64 * 4096], 0).unwrap();
     let memories = [1, 2].map(|number| map(&copies, &pool, &file, number, 64 * PAGE));
     for round in 0..200u64 {
-        copies.fill(pool.fs(), 1 + round % 2, (round * 7 % 64, 3)).unwrap();
+        copies.fill(pool.fs(), 1 + round % 2, (round * 7 % 64, 3), |_| ()).unwrap();
         let sum: u64 = memories.iter().map(there).sum();
         assert!(sum <= 8 && room.bytes() == sum * PAGE, "round {round}: {sum}");
     }

@@ -3,13 +3,13 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use fs::Error as FsError;
+use fs::{Blocks, Error as FsError, Ino};
 use lanes::{Happened, Target};
 use nearside::Error;
 use parking_lot::Mutex;
 use wire::{Reply, Request, Said};
 
-use crate::leases::{Holder, Leases};
+use crate::leases::{Closed, Holder, Leases};
 use crate::serve::{Answer, Call, NO_SUCH_CALL};
 
 /// The lane of a session.
@@ -39,6 +39,22 @@ impl Lane {
             (Some(leases), State::Some(holder)) => Some((leases, holder.clone())),
             _ => None,
         }
+    }
+
+    /// Nobody else has a lease of these blocks, or gets one, as long as the answer lives: for who
+    /// fills a copy of this session's.
+    pub fn close_to_others(&self, blocks: &Blocks) -> Option<Closed> {
+        let leases = self.leases.as_ref()?;
+        let own = self.holder().map(|(_, holder)| holder);
+        Some(leases.close_to_others(blocks, own.as_ref()))
+    }
+
+    /// Nobody has a lease of anything of these files, or gets one, as long as the answer lives: for
+    /// who reads of several at one moment.
+    pub fn close(&self, files: impl Iterator<Item = Ino>) -> Vec<Closed> {
+        let Some(leases) = &self.leases else { return Vec::new() };
+        let close = |ino| leases.close_to_others(&Blocks { ino, blocks: 0..=u64::MAX }, None);
+        files.map(close).collect()
     }
 
     /// The session ends: so do its leases.

@@ -11,14 +11,18 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use fs::{Blocks, FileSystem, Handle, Ino, Lender, Recalled};
+use fs::{Blocks, FileSystem, Handle, Ino};
 use lanes::{Connection, Ended, Files, Given, Happened, Ledger, Target};
 use parking_lot::Mutex;
 use pmem::Domain;
+
+mod closed;
+
+pub use closed::Closed;
 
 /// A lease is given nobody else before it was held for so long: two who write by turns would do
 /// nothing but hand it over.
@@ -157,7 +161,7 @@ impl Leases {
         }
         // others' are ended first, and nobody gets one meanwhile
         let closed = self.try_close(&wanted)?;
-        self.end_leases(&fs, &wanted);
+        self.end_leases(&fs, &wanted, None);
         let mut ledger = holder.ledger.lock();
         if ledger.has_lease(slot) || !ledger.is_secure() {
             return None;
@@ -172,6 +176,8 @@ impl Leases {
         }
         // those who looked before it was said have ended when this returns
         fs.await_changes(&handle, blocks.blocks.clone());
+        // he has the only copies from here on
+        fs.tell_lent(&handle, &blocks.blocks);
         match ledger.lend(slot, blocks.clone(), target) {
             Some(generation) => Some((generation, blocks.blocks)),
             None => {
@@ -233,30 +239,12 @@ impl Leases {
         }
     }
 
-    /// Keeps blocks from being leased, for who would lease them. `None`: a lease that is there was
-    /// given just now, or somebody else wants them.
-    fn try_close(&self, blocks: &Blocks) -> Option<Closed> {
-        let mut table = self.table.lock();
-        let is_new = |lease: &Lease| lease.since.elapsed() < HELD_MIN;
-        let is_closed = || table.closed.iter().any(|(_, closed)| closed.meet(blocks));
-        if table.met(blocks).any(is_new) || is_closed() {
-            return None;
-        }
-        Some(self.close(&mut table, blocks))
-    }
-
-    /// Keeps blocks from being leased.
-    fn close(&self, table: &mut Table, blocks: &Blocks) -> Closed {
-        let number = self.number_next.fetch_add(1, Ordering::Relaxed);
-        table.closed.push((number, blocks.clone()));
-        Closed { leases: self.own.clone(), number }
-    }
-
-    /// Ends all leases of these blocks.
-    fn end_leases(&self, fs: &FileSystem, blocks: &Blocks) {
+    /// Ends all leases of these blocks, but those of `own`.
+    fn end_leases(&self, fs: &FileSystem, blocks: &Blocks, own: Option<&Arc<Holder>>) {
+        let is_other = |it: &&Lease| own.is_none_or(|own| !Arc::ptr_eq(own, &it.holder));
         loop {
             let mut table = self.table.lock();
-            let met = table.met(blocks).next().map(|it| (it.holder.clone(), it.slot));
+            let met = table.met(blocks).find(is_other).map(|it| (it.holder.clone(), it.slot));
             let Some((holder, slot)) = met else { return };
             table.disputed.retain(|_, since| since.elapsed() < CALM);
             table.disputed.insert(blocks.ino, Instant::now());
@@ -268,16 +256,20 @@ impl Leases {
     /// Ends one lease, of this file; the slot may have another one by now.
     fn end_lease(&self, fs: &FileSystem, holder: &Arc<Holder>, slot: u8, ino: Ino) {
         let mut ledger = holder.ledger.lock();
-        let is_it = |it: &Lease| it.is_of(holder, slot);
-        if !self.table.lock().leases_of(ino).iter().any(is_it) {
-            return;
-        }
+        let found = |table: &Table| {
+            let lent = table.files.get(&ino)?;
+            let lease = lent.leases.iter().find(|it| it.is_of(holder, slot))?;
+            Some((lent.handle.clone(), lease.blocks.clone()))
+        };
+        let Some((handle, blocks)) = found(&self.table.lock()) else { return };
         // what could not be folded is said in the log
         let ended = ledger.end_lease(fs, slot);
+        // a thread of his may store late what it had committed: there is no page for that any more
+        fs.tell_lent(&handle, &blocks.blocks);
         self.leave(fs, holder, slot, ino);
         drop(ledger);
         // may be the last who has the file open
-        drop(ended);
+        drop((handle, ended));
     }
 
     /// The process gives a lease back.
@@ -349,47 +341,5 @@ impl Leases {
             table.ended.pop_front();
         }
         table.ended.push_back((holder.connection, ended));
-    }
-}
-
-impl Lender for Leases {
-    fn settle(&self, ino: Ino) {
-        let Some(fs) = self.fs.upgrade() else { return };
-        let mut holders: Vec<Arc<Holder>> = Vec::new();
-        for lease in self.table.lock().leases_of(ino) {
-            if !holders.iter().any(|it| Arc::ptr_eq(it, &lease.holder)) {
-                holders.push(lease.holder.clone());
-            }
-        }
-        holders.iter().for_each(|holder| self.fold_lane(&fs, holder, false));
-    }
-
-    fn lends(&self, blocks: &Blocks) -> bool {
-        self.table.lock().met(blocks).next().is_some()
-    }
-
-    fn recall(&self, blocks: &Blocks) -> Box<dyn Recalled> {
-        let closed = self.close(&mut self.table.lock(), blocks);
-        if let Some(fs) = self.fs.upgrade() {
-            self.end_leases(&fs, blocks);
-        }
-        Box::new(closed)
-    }
-}
-
-/// Blocks that are not leased as long as this lives.
-#[derive(Debug)]
-struct Closed {
-    leases: Weak<Leases>,
-    number: u64,
-}
-
-impl Recalled for Closed {}
-
-impl Drop for Closed {
-    fn drop(&mut self) {
-        if let Some(leases) = self.leases.upgrade() {
-            leases.table.lock().closed.retain(|(number, _)| *number != self.number);
-        }
     }
 }

@@ -211,7 +211,8 @@ impl Call<'_> {
             Request::Unstage(number) => self.unstage(*number),
             Request::Map { copy, file, offset, bytes } => self.map(*copy, *file, (*offset, *bytes)),
             Request::Fill { copy, page, pages } => {
-                self.session.copies.fill(self.session.pool.fs(), *copy, (*page, *pages))?;
+                let close = |blocks: &fs::Blocks| self.session.lane.close_to_others(blocks);
+                self.session.copies.fill(self.session.pool.fs(), *copy, (*page, *pages), close)?;
                 Ok(Reply::Done)
             }
             Request::Unmap(copy) => {

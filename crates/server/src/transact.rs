@@ -1,11 +1,11 @@
 //! Transactions, and reads at one moment.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fs::{Error as FsError, Expected, Write};
+use fs::{Error as FsError, Expected, Ino, Write};
 use nearside::{Error, File};
 use parking_lot::Mutex;
 use wire::{DATA_BYTES_MAX, Piece, Reply};
@@ -213,8 +213,15 @@ impl Call<'_> {
             rest = after;
             reads.push((&**file.handle()?, piece.offset, part));
         }
+        let inos: BTreeSet<Ino> = reads.iter().map(|(file, ..)| file.ino()).collect();
+        let closed = session.lane.close(inos.into_iter());
         count(0);
         fs.read_together(&mut reads)?;
+        drop(closed);
+        // what led to something that was read here is counted, though it lies in a lane
+        for number in watched {
+            fs.settle(session.opened.file(*number)?.handle()?);
+        }
         count(watches.len());
         Ok(Reply::Number(session.service()))
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use client::{FileLeases, LeasedWrite};
+use client::{FileLeases, LeasedWrites};
 use fs::{Ino, LockKind};
 use wire::{DATA_BYTES_MAX, Reply, Request};
 
@@ -50,8 +50,9 @@ impl AttachedFile {
     }
 
     pub(crate) fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
-        let write = LeasedWrite { file: self.number, offset, data };
-        if self.leases.write(&self.attached.session, &write)? {
+        // no page of a region is waited for while a lane is held
+        let own = fs::outside(if data.len() <= client::BYTES_MAX { data } else { &[] });
+        if self.write_leased(&[(offset, &own)])? {
             return Ok(data.len());
         }
         let mut done = 0;
@@ -71,6 +72,12 @@ impl AttachedFile {
             }
         }
         Ok(done)
+    }
+
+    /// Writes under a lease, in one step; false: it is to go through the service.
+    pub(crate) fn write_leased(&self, all: &[(u64, &[u8])]) -> Result<bool> {
+        let writes = LeasedWrites { file: self.number, all };
+        Ok(self.leases.write(&self.attached.session, &writes)?)
     }
 
     pub(crate) fn append(&self, data: &[u8]) -> Result<u64> {

@@ -44,6 +44,26 @@ impl Attached {
         Ok(Region::map_served(regions, &served, offset, bytes, is_writable)?)
     }
 
+    /// Makes a small transaction of one file happen under a lease. False: it is to go through the
+    /// service.
+    fn commit_leased(&self, writes: &[Bytes<'_>]) -> Result<bool> {
+        let Some((first, rest)) = writes.split_first() else { return Ok(true) };
+        let file = first.file.open.downcast_ref::<AttachedFile>();
+        let Some(file) = file.filter(|_| writes.len() <= client::WRITES_MAX) else {
+            return Ok(false);
+        };
+        self.own()?;
+        if rest.is_empty() {
+            return file.write_leased(&[(first.offset, first.data)]);
+        }
+        // a page of one file may be had by several numbers
+        if rest.iter().any(|other| other.file.ino != first.file.ino) {
+            return Ok(false);
+        }
+        let all: Vec<_> = writes.iter().map(|it| (it.offset, it.data)).collect();
+        file.write_leased(&all)
+    }
+
     /// Makes a transaction that is longer than a call happen: its parts are staged first. False:
     /// the service has not all of them, as it is another one than at first.
     fn commit_staged(&self, parts: &[Part<'_>], last: &Part<'_>) -> Result<bool> {
@@ -76,7 +96,7 @@ impl<'d> Part<'d> {
 
     fn pieces(&self) -> (Vec<Piece>, Vec<Piece>) {
         let piece = |it: &Bytes<'_>| {
-            let (file, offset, len) = (it.file, it.offset, it.data.len() as u32);
+            let (file, offset, len) = (it.file.number, it.offset, it.data.len() as u32);
             Piece { file, offset, len }
         };
         (self.of(true).map(piece).collect(), self.of(false).map(piece).collect())
@@ -137,21 +157,33 @@ struct Shown(Weak<dyn Shows>);
 
 impl client::Shows for Shown {
     fn show(&self, memory: Option<OwnedFd>) {
-        if let Some(region) = self.0.upgrade() {
-            region.show(memory);
-        }
+        self.0.upgrade().inspect(|region| region.show(memory));
+    }
+
+    fn can_store(&self) -> bool {
+        // nobody loads from one that is gone
+        self.0.upgrade().is_none_or(|region| region.can_store())
+    }
+
+    fn store(&self, offset: u64, data: &[u8]) {
+        self.0.upgrade().inspect(|region| region.store(offset, data));
+    }
+
+    fn expect(&self, page: u64, pages: u64) {
+        self.0.upgrade().inspect(|region| region.expect(page, pages));
     }
 }
 
 impl Service for Attached {
     fn map(
         &self,
-        file: u64,
+        file: &ServedFile,
         (offset, bytes): (u64, u64),
         make: &mut dyn FnMut(u64, OwnedFd) -> Done<Weak<dyn Shows>>,
     ) -> Done<()> {
-        let made = self.session.map(Mapping { file, offset, bytes }, |copy, memory| {
-            let shows: Box<dyn client::Shows> = Box::new(Shown(make(copy, memory)?));
+        let (file, ino) = (file.number, file.ino);
+        let made = self.session.map(Mapping { file, ino, offset, bytes }, |copy, memory| {
+            let shows: Arc<dyn client::Shows> = Arc::new(Shown(make(copy, memory)?));
             Ok(shows)
         });
         match made.map_err(|error| as_regions(error.into()))? {
@@ -186,6 +218,9 @@ impl Service for Attached {
     }
 
     fn commit(&self, writes: &[Bytes<'_>], expected: &[Bytes<'_>]) -> Done<()> {
+        if expected.is_empty() && self.commit_leased(writes).map_err(as_regions)? {
+            return Ok(());
+        }
         let parts = parts(writes, expected);
         let Some((last, first)) = parts.split_last() else { return Ok(()) };
         if first.is_empty() {

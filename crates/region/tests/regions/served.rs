@@ -7,8 +7,9 @@ use region::{
 };
 use std::collections::HashMap;
 use std::fs::File;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::thread::sleep;
@@ -94,7 +95,7 @@ impl Played {
 impl Service for Played {
     fn map(
         &self,
-        _file: u64,
+        _file: &ServedFile,
         (_, bytes): (u64, u64),
         make: &mut dyn FnMut(u64, OwnedFd) -> Result<Weak<dyn Shows>>,
     ) -> Result<()> {
@@ -112,7 +113,8 @@ impl Service for Played {
 
     fn fill(&self, copy: u64, page: u64, pages: usize) -> Result<()> {
         let state = self.asked();
-        let (file, _) = state.copies.get(&copy).ok_or(Error::Outside)?;
+        let (file, shows) = state.copies.get(&copy).ok_or(Error::Outside)?;
+        shows.upgrade().inspect(|shows| shows.expect(page, pages as u64));
         if state.is_broken {
             return Err(Error::File(fs::Error::Interrupted));
         }
@@ -308,6 +310,71 @@ fn reads_are_made_again_only_where_something_changed() {
         assert!(tx.get::<u64>(&region, 500).unwrap_err().is_conflict());
         assert!(tx.commit().unwrap_err().is_conflict(), "it cannot any more");
     }
+}
+
+/// What a process commits by itself it stores into its copy: where pages are, and nowhere else.
+#[test]
+fn stores_come_into_pages_that_are_there_and_bring_none() {
+    let played = Played::new(vec![1; 8 * PAGE_BYTES]);
+    let Some(regions) = regions(&played) else { return };
+    let region = mapped(&regions, 8 * PAGE_BYTES as u64);
+    let (file, shows) = {
+        let state = played.state.lock().unwrap();
+        let (file, shows) = &state.copies[&1];
+        (file.try_clone().unwrap(), shows.upgrade().unwrap())
+    };
+    let there = || file.metadata().unwrap().blocks() * 512 / PAGE_BYTES as u64;
+    assert!(shows.can_store());
+    // of no page is it known that it is there, or is coming
+    shows.store(0, &[7; 3 * PAGE_BYTES]);
+    assert_eq!(there(), 0);
+    // not in order, which would bring more
+    for page in [1, 5, 0] {
+        assert_eq!(region.get::<u8>(page * PAGE_BYTES).unwrap(), 1);
+    }
+    // over the end of a page, and from one that is there into one that is not
+    shows.store(PAGE_BYTES as u64 - 4, &[2; 8]);
+    shows.store(2 * PAGE_BYTES as u64 - 4, &[3; 8]);
+    let mut seen = [0; 8];
+    region.load(PAGE_BYTES - 4, &mut seen).unwrap();
+    assert_eq!(seen, [2; 8]);
+    region.load(2 * PAGE_BYTES - 4, &mut seen[..4]).unwrap();
+    assert_eq!((&seen[..4], there()), (&[3; 4][..], 3));
+    // the service takes pages away, as it may at any moment
+    for round in 0..20 {
+        punch(&file, 0, 5 * PAGE_BYTES);
+        punch(&file, 6 * PAGE_BYTES, 2 * PAGE_BYTES);
+        assert_eq!(there(), 1);
+        // twice: it is known behind the first one
+        for value in [4, 5] {
+            shows.store(PAGE_BYTES as u64 - 100, &[value; 200]);
+            shows.store(5 * PAGE_BYTES as u64, &[round + value; 8]);
+        }
+        assert_eq!(there(), 1, "what was late came nowhere");
+        assert_eq!(region.get::<[u8; 8]>(5 * PAGE_BYTES).unwrap(), [round + 5; 8]);
+        for page in [1, 0] {
+            assert_eq!(region.get::<u8>(page * PAGE_BYTES).unwrap(), 1, "as it was brought");
+        }
+        shows.store(PAGE_BYTES as u64 - 100, &[6; 200]);
+        assert_eq!(region.get::<u8>(PAGE_BYTES).unwrap(), 6);
+    }
+    // other memory is stored to in the place of the first one
+    played.die();
+    shows.store(0, &[9; 16]);
+    played.come_back(|_| ());
+    assert_eq!(region.get::<u8>(0).unwrap(), 1);
+    shows.store(0, &[8; 16]);
+    assert_eq!(region.get::<[u8; 16]>(0).unwrap(), [8; 16]);
+    let mut old = [0; 8];
+    file.read_exact_at(&mut old, 0).unwrap();
+    assert_eq!(old, [1; 8], "as it was");
+}
+
+fn punch(file: &File, at: usize, bytes: usize) {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: the descriptor is open.
+    let punched = unsafe { libc::fallocate(file.as_raw_fd(), mode, at as i64, bytes as i64) };
+    assert_eq!(punched, 0);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod child;
 mod claims;
 mod deaths;
 mod lanes;
+mod leased_regions;
 mod limits;
 mod load;
 mod mappers;

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use client::{Mapping, Refused, Session, Shows};
 use fs::{FILE_BYTES_MAX, LockKind};
@@ -23,6 +24,16 @@ struct Nobody;
 
 impl Shows for Nobody {
     fn show(&self, _memory: Option<OwnedFd>) {}
+
+    fn can_store(&self) -> bool {
+        false
+    }
+
+    fn store(&self, _offset: u64, _data: &[u8]) {
+        panic!("it cannot");
+    }
+
+    fn expect(&self, _page: u64, _pages: u64) {}
 }
 
 fn asked(session: &Session, request: &Request<'_>, data: &[u8]) -> Reply {
@@ -57,7 +68,7 @@ fn memory_of(session: &Session, mapping: Mapping) -> (u64, File) {
     let mut given = None;
     let made = session.map(mapping, |copy, memory| {
         given = Some((copy, File::from(memory)));
-        Ok::<Box<dyn Shows>, ()>(Box::new(Nobody))
+        Ok::<Arc<dyn Shows>, ()>(Arc::new(Nobody))
     });
     assert!(matches!(made, Ok(Ok(()))), "{made:?}");
     given.unwrap()
@@ -195,7 +206,7 @@ fn a_copy_cannot_be_stored_to_by_way_of_its_descriptor() {
     if let Some(dir) = child::pool() {
         let session = Session::attach(&dir).unwrap();
         let file = opened(&session, "/f", reading());
-        let (copy, memory) = memory_of(&session, Mapping { file, offset: 0, bytes: PAGE });
+        let (copy, memory) = memory_of(&session, Mapping { file, ino: 2, offset: 0, bytes: PAGE });
         let place = format!("/proc/self/fd/{}", memory.as_raw_fd());
         for options in [OpenOptions::new().write(true), OpenOptions::new().read(true).write(true)] {
             let error = options.open(&place).unwrap_err();
@@ -243,9 +254,9 @@ fn a_copy_that_cannot_be_used_is_given_back() {
     let session = Session::attach(&served.dir).unwrap();
     let file = opened(&session, "/f", making());
     let mut number = 0;
-    let made = session.map(Mapping { file, offset: 0, bytes: PAGE }, |copy, _| {
+    let made = session.map(Mapping { file, ino: 2, offset: 0, bytes: PAGE }, |copy, _| {
         number = copy;
-        Err::<Box<dyn Shows>, _>("no room")
+        Err::<Arc<dyn Shows>, _>("no room")
     });
     assert!(matches!(made, Ok(Err(Refused::Make("no room")))), "{made:?}");
     let fill = Request::Fill { copy: number, page: 0, pages: 1 };

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use nearside::files::TakeOver;
 use nearside::{OpenOptions, Pool};
+use nix::sys::signal::{Signal, kill};
 use server::{ATTACHED_NAME, Door, Options, Service};
 
 use crate::child::{self, Running};
-use crate::served::formatted;
+use crate::served::{eventually, formatted};
 
 /// Where the grace of a service is told, milliseconds.
 const GRACE: &str = "NEARSIDE_TEST_GRACE";
@@ -82,9 +83,25 @@ impl Mortal {
         })
     }
 
+    /// The number of its process.
+    fn service_id(&self) -> nix::unistd::Pid {
+        self.service.as_ref().unwrap().id()
+    }
+
+    /// Stops it: none of its threads does anything any more when this returns.
+    pub fn stop(&self) {
+        let id = self.service_id();
+        kill(id, Signal::SIGSTOP).unwrap();
+        let is_stopped = |task: std::io::Result<std::fs::DirEntry>| {
+            let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+            stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" T"))
+        };
+        eventually(|| std::fs::read_dir(format!("/proc/{id}/task")).unwrap().all(is_stopped));
+    }
+
     /// How many copies it keeps for processes.
     pub fn copies(&self) -> usize {
-        let id = self.service.as_ref().unwrap().id();
+        let id = self.service_id();
         let descriptors = std::fs::read_dir(format!("/proc/{id}/fd")).unwrap();
         let places = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
         places.filter(|place| place.to_string_lossy().contains("nearside-copy")).count()

@@ -1,0 +1,81 @@
+//! Blocks that are not leased: while somebody changes them, or fills a copy of them.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use fs::{Blocks, Ino, Lender, Recalled};
+
+use super::{HELD_MIN, Holder, Lease, Leases, Table};
+
+impl Leases {
+    /// Keeps blocks from being leased, for who would lease them. `None`: a lease that is there was
+    /// given just now, or somebody else wants them.
+    pub(super) fn try_close(&self, blocks: &Blocks) -> Option<Closed> {
+        let mut table = self.table.lock();
+        let is_new = |lease: &Lease| lease.since.elapsed() < HELD_MIN;
+        let is_closed = || table.closed.iter().any(|(_, closed)| closed.meet(blocks));
+        if table.met(blocks).any(is_new) || is_closed() {
+            return None;
+        }
+        Some(self.close(&mut table, blocks))
+    }
+
+    /// Keeps blocks from being leased.
+    fn close(&self, table: &mut Table, blocks: &Blocks) -> Closed {
+        let number = self.number_next.fetch_add(1, Ordering::Relaxed);
+        table.closed.push((number, blocks.clone()));
+        Closed { leases: self.own.clone(), number }
+    }
+
+    /// Keeps blocks from being leased, and ends all leases of them but this holder's: for who fills
+    /// a copy that is the holder's.
+    pub fn close_to_others(&self, blocks: &Blocks, own: Option<&Arc<Holder>>) -> Closed {
+        let closed = self.close(&mut self.table.lock(), blocks);
+        if let Some(fs) = self.fs.upgrade() {
+            self.end_leases(&fs, blocks, own);
+        }
+        closed
+    }
+}
+
+impl Lender for Leases {
+    fn settle(&self, ino: Ino) {
+        let Some(fs) = self.fs.upgrade() else { return };
+        let mut holders: Vec<Arc<Holder>> = Vec::new();
+        for lease in self.table.lock().leases_of(ino) {
+            if !holders.iter().any(|it| Arc::ptr_eq(it, &lease.holder)) {
+                holders.push(lease.holder.clone());
+            }
+        }
+        holders.iter().for_each(|holder| self.fold_lane(&fs, holder, false));
+    }
+
+    fn lends(&self, blocks: &Blocks) -> bool {
+        self.table.lock().met(blocks).next().is_some()
+    }
+
+    fn recall(&self, blocks: &Blocks) -> Box<dyn Recalled> {
+        let closed = self.close(&mut self.table.lock(), blocks);
+        if let Some(fs) = self.fs.upgrade() {
+            self.end_leases(&fs, blocks, None);
+        }
+        Box::new(closed)
+    }
+}
+
+/// Blocks that are not leased as long as this lives.
+#[derive(Debug)]
+pub struct Closed {
+    leases: Weak<Leases>,
+    pub(super) number: u64,
+}
+
+impl Recalled for Closed {}
+
+impl Drop for Closed {
+    fn drop(&mut self) {
+        if let Some(leases) = self.leases.upgrade() {
+            leases.table.lock().closed.retain(|(number, _)| *number != self.number);
+        }
+    }
+}
