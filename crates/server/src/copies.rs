@@ -5,10 +5,10 @@
 //! and does: what he writes under leases (`leases.rs`) he stores himself. Nobody else loads from
 //! there, this service neither. Three things stay true:
 //!
-//! - A page that is there has what the file has: it is brought while the file's range is held, and
-//!   whoever changes the file stores into it, or takes it away, before his call returns. Taking it
-//!   away needs no step of the process. Where a lease of it begins, and where it ends, it goes; what
-//!   somebody else has a lease of is not brought before that has ended.
+//! - A page that is there has what the file has: it is brought while the file's range is held,
+//!   and whoever changes the file stores into it, or takes it away, before his call returns.
+//!   Taking it away needs no step of the process. Where a lease of it begins, and where it ends,
+//!   it goes; what somebody else has a lease of is not brought before that has ended.
 //! - Pages come only when their process asks, each at once as a whole.
 //! - All copies together have no more pages than is set; those that came first go first.
 //!
@@ -124,8 +124,8 @@ impl Copy {
         fs.tell_no_more(&self.handle, &mapped);
     }
 
-    /// Brings pages, so many at most. `close` keeps others from leasing blocks as long as its answer
-    /// lives: what they write there would not be told.
+    /// Brings pages, so many at most. `close` keeps others from leasing blocks as long as its
+    /// answer lives: what they write there would not be told.
     fn fill<C>(
         &self,
         fs: &FileSystem,
