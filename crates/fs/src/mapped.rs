@@ -146,9 +146,10 @@ impl FileSystem {
         let end = blocks.end().saturating_add(1).saturating_mul(BLOCK_BYTES);
         if !handle.inode.mappings.is_empty() {
             let mappings = &handle.inode.mappings;
-            mappings.each(|mapped| match mapped.heeds_leases() {
-                true => mapped.changed(offset, end - offset),
-                false => {}
+            mappings.each(|mapped| {
+                if mapped.heeds_leases() {
+                    mapped.changed(offset, end - offset);
+                }
             });
         }
     }
