@@ -104,6 +104,7 @@ pub fn service(
     for bytes in UNITS {
         done(study.writes(bytes)?);
     }
+    done(study.commits(UNITS[0])?);
     done(vec![study.two()?]);
     done(study.handing_over()?);
     done(vec![study.attaching()?]);
@@ -175,6 +176,37 @@ impl Studied {
         compare("half of the calls", |took| took.p50_ns);
         compare("all calls, mean", Took::mean_ns);
         Ok(figures)
+    }
+
+    /// Commits of one process to a region whose pages are there, lease held: attached, beside
+    /// embedded.
+    fn commits(&self, bytes: usize) -> Result<Vec<Figure>> {
+        let (_service, dir) = self.owner("served-region", true)?;
+        let (mut embedded, _) = self.owner("owned-region", false)?;
+        embedded.ask(&Order::File { name: "file".to_owned() })?;
+        let mut seats = [Studied::attached(&dir, "file")?, embedded];
+        let mut turns: [Vec<Took>; 2] = Default::default();
+        // the first turn is for warmth, and for the lease
+        for round in 0..=self.rounds {
+            for (seat, turns) in seats.iter_mut().zip(&mut turns) {
+                // where a lease began, the pages went
+                seat.ask(&Order::Map)?;
+                let took = seat.ask(&Order::Commit { bytes, count: self.calls })?;
+                if round > 0 {
+                    turns.push(took);
+                }
+            }
+        }
+        let figure = |what: &str, of: fn(&Took) -> f64| {
+            let [ours, theirs] =
+                turns.each_ref().map(|turns| turns.iter().map(of).collect::<Vec<_>>());
+            let ratios: Vec<_> = ours.iter().zip(&theirs).map(|(it, by)| it / by).collect();
+            let name = format!("{bytes} B region commit, lease held: {what}");
+            let figure = Figure::new(name, "ns", &ours).beside("embedded", &theirs, &ratios);
+            figure.asked(Asked::AtMost(1.2))
+        };
+        let half = figure("half of the calls", |took| took.p50_ns);
+        Ok(vec![half, figure("all calls, mean", Took::mean_ns)])
     }
 
     /// How much more two processes write than one, beside how much more two store.

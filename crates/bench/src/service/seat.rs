@@ -7,7 +7,7 @@ use crate::error::{Error, Result, io};
 use crate::lab::{touch_slice, touched_file};
 use crate::piped::Piped;
 use crate::rows::status_bytes;
-use nearside::{File, FormatOptions, OpenFlags, Pool, SliceSpec};
+use nearside::{File, FormatOptions, OpenFlags, Pool, Region, SliceSpec};
 use pmem::Mapping;
 use serde::{Deserialize, Serialize};
 use server::{Door, Service};
@@ -39,6 +39,10 @@ pub enum Order {
     Write { bytes: usize, count: u64 },
     /// Make one durable write, right behind calls of another kind.
     WriteBehindCalls { bytes: usize },
+    /// Map the file, and load all of it.
+    Map,
+    /// Commit transactions of one write of so many bytes to what is mapped.
+    Commit { bytes: usize, count: u64 },
 }
 
 /// What it took.
@@ -128,6 +132,7 @@ struct Seated {
     /// Goes before its pool does.
     service: Option<Service>,
     file: Option<File>,
+    region: Option<Region>,
     bare: Option<Mapping>,
     pool: Option<Arc<Pool>>,
 }
@@ -153,9 +158,17 @@ impl Seated {
             Order::Attach { dir } => self.pool = Some(Arc::new(Pool::attach(dir)?)),
             Order::File { name } => self.open(&name)?,
             Order::Bare { path } => self.bare = Some(touched_file(&path, FILE_BYTES)?),
-            Order::Write { bytes, count } => return self.write(bytes, count, 0, dice),
+            Order::Write { bytes, count } => {
+                return self.each(0, (bytes, count), dice, |place, data| self.write(place, data));
+            }
             Order::WriteBehindCalls { bytes } => {
-                return self.write(bytes, 1, CALLS_BEFORE, dice);
+                // what is written with is made before the calls
+                return self
+                    .each(CALLS_BEFORE, (bytes, 1), dice, |place, data| self.write(place, data));
+            }
+            Order::Map => self.map()?,
+            Order::Commit { bytes, count } => {
+                return self.each(0, (bytes, count), dice, |place, data| self.commit(place, data));
             }
         }
         Ok(Took { count: 1, wall_ns: start.elapsed().as_nanos() as f64, p50_ns: 0.0 })
@@ -195,23 +208,52 @@ impl Seated {
         Ok(())
     }
 
-    fn write(&self, bytes: usize, count: u64, calls: u32, dice: &mut Dice) -> Result<Took> {
+    fn map(&mut self) -> Result<()> {
+        let (Some(pool), Some(file)) = (&self.pool, &self.file) else { return Ok(()) };
+        let region = match self.region.take() {
+            Some(region) => region,
+            None => pool.map(file, 0, FILE_BYTES)?,
+        };
+        region.load(0, &mut vec![0; FILE_BYTES as usize])?;
+        self.region = Some(region);
+        Ok(())
+    }
+
+    fn write(&self, place: u64, data: &[u8]) -> Result<()> {
+        match (&self.file, &self.bare) {
+            (Some(file), _) => file.write_all_at(data, place)?,
+            (None, Some(bare)) => drop(pmem::fence(bare.write(place, data))),
+            (None, None) => {}
+        }
+        Ok(())
+    }
+
+    fn commit(&self, place: u64, data: &[u8]) -> Result<()> {
+        let (Some(pool), Some(region)) = (&self.pool, &self.region) else { return Ok(()) };
+        let mut transaction = pool.begin()?;
+        transaction.write(region, place as usize, data)?;
+        Ok(transaction.commit()?)
+    }
+
+    /// Makes so many calls, each with bytes for a random place; before that, others.
+    fn each(
+        &self,
+        others: u32,
+        (bytes, count): (usize, u64),
+        dice: &mut Dice,
+        call: impl Fn(u64, &[u8]) -> Result<()>,
+    ) -> Result<Took> {
         let bytes = bytes.clamp(1, CALL_BYTES_MAX);
         let mut sources = Sources::new(bytes);
         let mut each = Vec::with_capacity(count as usize);
         if let Some(pool) = &self.pool {
-            (0..calls).try_for_each(|_| pool.metadata("/").map(drop))?;
+            (0..others).try_for_each(|_| pool.metadata("/").map(drop))?;
         }
         let (units, start) = (FILE_BYTES / bytes as u64, Instant::now());
         let mut last = start;
         for _ in 0..count {
             let place = dice.below(units) * bytes as u64;
-            let data = sources.turn();
-            match (&self.file, &self.bare) {
-                (Some(file), _) => file.write_all_at(data, place)?,
-                (None, Some(bare)) => drop(pmem::fence(bare.write(place, data))),
-                (None, None) => {}
-            }
+            call(place, sources.turn())?;
             let now = Instant::now();
             each.push((now - last).as_nanos() as u64);
             last = now;

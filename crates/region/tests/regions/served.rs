@@ -342,10 +342,8 @@ fn stores_come_into_pages_that_are_there_and_bring_none() {
     assert_eq!((&seen[..4], there()), (&[3; 4][..], 3));
     // the service takes pages away, as it may at any moment
     for round in 0..20 {
-        // between the last page of a round and the first of the next, which are in order
-        assert_eq!(region.get::<u8>(7 * PAGE_BYTES).unwrap(), 1);
-        punch(&file, 7 * PAGE_BYTES, PAGE_BYTES);
-        punch(&file, 0, 2 * PAGE_BYTES);
+        punch(&file, 0, 5 * PAGE_BYTES);
+        punch(&file, 6 * PAGE_BYTES, 2 * PAGE_BYTES);
         assert_eq!(there(), 1);
         // twice: it is known behind the first one
         for value in [4, 5] {
@@ -358,7 +356,7 @@ fn stores_come_into_pages_that_are_there_and_bring_none() {
             assert_eq!(region.get::<u8>(page * PAGE_BYTES).unwrap(), 1, "as it was brought");
         }
         shows.store(PAGE_BYTES as u64 - 100, &[6; 200]);
-        assert_eq!((region.get::<u8>(PAGE_BYTES).unwrap(), there()), (6, 3));
+        assert_eq!(region.get::<u8>(PAGE_BYTES).unwrap(), 6);
     }
     // other memory is stored to in the place of the first one
     played.die();
@@ -367,7 +365,9 @@ fn stores_come_into_pages_that_are_there_and_bring_none() {
     assert_eq!(region.get::<u8>(0).unwrap(), 1);
     shows.store(0, &[8; 16]);
     assert_eq!(region.get::<[u8; 16]>(0).unwrap(), [8; 16]);
-    assert_eq!(there(), 3, "the old one is as it was");
+    let mut old = [0; 8];
+    file.read_exact_at(&mut old, 0).unwrap();
+    assert_eq!(old, [1; 8], "as it was");
 }
 
 fn punch(file: &File, at: usize, bytes: usize) {
