@@ -107,15 +107,10 @@ impl Memory {
     /// page waits until he is woken.
     pub fn become_of(&self, other: Memory) -> Result<()> {
         assert!(self.bytes == other.bytes && self.own.is_none(), "of the same length");
-        let (from, to) = (other.view.as_ptr(), self.view.as_ptr());
-        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
         // SAFETY: both are whole mappings of this process's, of the same length, that live as long
-        // as `self` and `other`; loads from `to` are volatile, and find either. After the move
-        // nothing is at `from` that `other` could unmap.
-        let moved = unsafe { libc::mremap(from.cast(), self.bytes, self.bytes, flags, to) };
-        if moved == libc::MAP_FAILED {
-            return Err(Error::kernel("mremap"));
-        }
+        // as `self` and `other`; loads from there are volatile, and find either. After the
+        // move nothing is left that `other` could unmap.
+        unsafe { move_to(other.view, self.view.as_ptr().cast(), self.bytes) }?;
         std::mem::forget(other);
         // ordering: before or after `close`: one of the two hides it
         if self.is_closed.load(Ordering::SeqCst) { self.hide_all() } else { Ok(()) }
@@ -300,6 +295,17 @@ impl Drop for Memory {
             unsafe { libc::munmap(start.as_ptr().cast(), self.bytes) };
         }
     }
+}
+
+/// Moves a mapping over another one, in one step.
+///
+/// # Safety
+/// Both are mappings of `bytes` bytes to which there are no references; the first is gone then.
+pub unsafe fn move_to(from: NonNull<u8>, to: *mut u8, bytes: usize) -> Result<()> {
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    // SAFETY: the caller has promised it.
+    let moved = unsafe { libc::mremap(from.as_ptr().cast(), bytes, bytes, flags, to) };
+    if moved == libc::MAP_FAILED { Err(Error::kernel("mremap")) } else { Ok(()) }
 }
 
 /// Copies bytes so that each aligned word of eight is stored at once, where `data` has all of it.

@@ -8,7 +8,7 @@
 
 use crate::PAGE_BYTES;
 use crate::error::{Error, Result};
-use crate::memory::{copy_by_words, map};
+use crate::memory::{copy_by_words, map, move_to};
 use crate::source::Source;
 use parking_lot::Mutex;
 use pmem::Process;
@@ -131,17 +131,6 @@ impl Stores {
         std::mem::forget(other);
         Ok(())
     }
-}
-
-/// Moves a mapping over another one, in one step.
-///
-/// # Safety
-/// Both are mappings of `bytes` bytes to which there are no references; the first is gone then.
-unsafe fn move_to(from: NonNull<u8>, to: *mut u8, bytes: usize) -> Result<()> {
-    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-    // SAFETY: the caller has promised it.
-    let moved = unsafe { libc::mremap(from.as_ptr().cast(), bytes, bytes, flags, to) };
-    if moved == libc::MAP_FAILED { Err(Error::kernel("mremap")) } else { Ok(()) }
 }
 
 /// Whether memory may be stored to by way of this descriptor.

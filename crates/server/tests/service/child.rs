@@ -60,6 +60,12 @@ pub fn command_as(role: &str, name: &str, pool: &Path) -> Command {
     command
 }
 
+/// Has `by` run a program with all that the other command has, but its program.
+pub fn pass_on(usual: &Command, by: &mut Command) {
+    by.args(usual.get_args());
+    by.envs(usual.get_envs().filter_map(|(name, value)| Some((name, value?))));
+}
+
 /// A process that runs, until it is dropped.
 pub struct Running {
     child: Child,

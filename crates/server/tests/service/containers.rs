@@ -67,8 +67,8 @@ fn contained(user: u32, served: &Served, root: &Path) -> Command {
     command.args([format!("--reuid={user}"), format!("--regid={user}")]);
     command.arg("--clear-groups").args(unshare());
     command.args(["sh", "-ec", ENTER, "sh"]).args([root, &served.socket(), &program]);
-    command.args(usual.get_args()).current_dir("/");
-    command.envs(usual.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    child::pass_on(&usual, &mut command);
+    command.current_dir("/");
     command
 }
 

@@ -91,8 +91,7 @@ fn two_processes_of_the_same_number_are_two() {
         let usual = child::command_as(role, NAME, dir);
         let mut command = child::piped("unshare");
         command.args(["--pid", "--fork", "--kill-child"]).arg(usual.get_program());
-        command.args(usual.get_args());
-        command.envs(usual.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        child::pass_on(&usual, &mut command);
         command
     };
     let mut probe = std::process::Command::new("unshare");

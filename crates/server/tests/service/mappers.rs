@@ -235,10 +235,8 @@ fn a_copy_cannot_be_stored_to_by_way_of_its_descriptor() {
     let usual = child::command(NAME, &served.dir);
     let mut command = Command::new("setpriv");
     command.args(["--reuid=1234", "--regid=1234", "--clear-groups"]).arg(&program);
-    command.args(usual.get_args()).current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
-    command.envs(
-        usual.get_envs().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned()))),
-    );
+    child::pass_on(&usual, &mut command);
+    command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut other = Running::start(command);
     assert_eq!(other.hear(), "done");
     other.kill();

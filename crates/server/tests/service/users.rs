@@ -43,9 +43,7 @@ fn a_process_may_do_what_its_user_and_groups_may() {
     let mut command = std::process::Command::new("setpriv");
     command.args(["--reuid=1234", "--regid=1234", "--groups=4321"]).arg(&program);
     let usual = child::command(NAME, &served.dir);
-    command.args(usual.get_args()).envs(
-        usual.get_envs().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned()))),
-    );
+    child::pass_on(&usual, &mut command);
     command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
     command.current_dir("/").process_group(0);
     let mut other = Running::start(command);
@@ -74,10 +72,8 @@ fn who_may_not_connect_is_told() {
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     let usual = child::command(NAME, &served.dir);
     let mut command = std::process::Command::new(&program);
-    command.args(usual.get_args()).uid(1234).gid(1234).current_dir("/");
-    command.envs(
-        usual.get_envs().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned()))),
-    );
+    child::pass_on(&usual, &mut command);
+    command.uid(1234).gid(1234).current_dir("/");
     command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
     let mut other = Running::start(command);
     assert_eq!(other.hear(), "done");
