@@ -78,6 +78,8 @@ pub struct Connection {
     pub lane: Given<(), (String, Vec<OwnedFd>)>,
     /// Memory of copies that came.
     pub copies: Given<u64, OwnedFd>,
+    /// A read cache that came: its memory, and the service's word.
+    pub cache: Given<(), Vec<OwnedFd>>,
 }
 
 /// How a connection ended.
@@ -122,8 +124,8 @@ impl Connection {
         let [memory, bell] = <[OwnedFd; 2]>::try_from(descriptors)
             .map_err(|_| Error::Nonsense("two descriptors come with the welcome"))?;
         let calls = Calls::new(memory.as_fd()).map_err(Error::shm)?;
-        let (lane, copies) = (Given::default(), Given::default());
-        Ok(Connection { calls, bell, channel, identity, pool, knows, lane, copies })
+        let (lane, copies, cache) = Default::default();
+        Ok(Connection { calls, bell, channel, identity, pool, knows, lane, copies, cache })
     }
 
     /// Waits for its end. What the service gives before is kept for who asked for it.
@@ -135,11 +137,13 @@ impl Connection {
                 Ok(Some((Said::Copy { copy }, files))) => {
                     files.into_iter().for_each(|file| self.copies.put(copy, file));
                 }
+                Ok(Some((Said::Cache, files))) => self.cache.put((), files),
                 _ => break End::Broken,
             }
         };
         self.lane.end();
         self.copies.end();
+        self.cache.end();
         end
     }
 

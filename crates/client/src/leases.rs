@@ -30,8 +30,10 @@ const SKIPS_MAX: u32 = 256;
 const TRIES: u32 = 4;
 
 /// What a process has leased of a file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FileLeases {
+    /// The number of its inode.
+    ino: u64,
     state: RwLock<State>,
     /// Writes that go through the service before a lease is asked for.
     skips: AtomicU32,
@@ -107,6 +109,16 @@ impl Own {
 }
 
 impl FileLeases {
+    /// Nothing, of the file with this inode number.
+    pub fn new(ino: u64) -> FileLeases {
+        FileLeases {
+            ino,
+            state: RwLock::default(),
+            skips: AtomicU32::new(0),
+            next_skips: AtomicU32::new(0),
+        }
+    }
+
     /// Writes under a lease. False: it is to go through the service.
     ///
     /// # Errors
@@ -129,7 +141,7 @@ impl FileLeases {
     fn try_write(&self, session: &Session, writes: &LeasedWrites<'_>) -> Result<Tried> {
         let state = self.state.read();
         if !state.is_mapped() {
-            let tried = FileLeases::store(&state, session, writes)?;
+            let tried = self.store(&state, session, writes)?;
             drop(state);
             return Ok(self.after(tried));
         }
@@ -138,7 +150,7 @@ impl FileLeases {
         if !state.can_store() {
             return Ok(Tried::NoLease);
         }
-        let tried = FileLeases::store(&state, session, writes)?;
+        let tried = self.store(&state, session, writes)?;
         if tried == Outcome::Stored {
             for (offset, data) in writes.all {
                 state.shown.iter().for_each(|(_, shows)| shows.store(*offset, data));
@@ -148,7 +160,12 @@ impl FileLeases {
         Ok(self.after(tried))
     }
 
-    fn store(state: &State, session: &Session, writes: &LeasedWrites<'_>) -> Result<Outcome> {
+    fn store(
+        &self,
+        state: &State,
+        session: &Session,
+        writes: &LeasedWrites<'_>,
+    ) -> Result<Outcome> {
         let Some(own) = state.own.iter().find(|own| own.covers(writes.blocks())) else {
             return Ok(Outcome::NoLease);
         };
@@ -157,6 +174,8 @@ impl FileLeases {
         let pieces: SmallVec<[Piece<'_>; 2]> =
             pieces.map(|&(offset, data)| Piece { slot, generation, offset, data }).collect();
         let lane = &own.slot.lane;
+        // nobody here reads what was there before, once somebody else may have seen what is new
+        let _writing = session.shared.cache.write(self.ino, writes.all);
         match lane.commit(&pieces) {
             Stored::Done => Ok(Outcome::Stored),
             Stored::TooLong => Ok(Outcome::NoLease),

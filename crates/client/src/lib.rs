@@ -14,6 +14,7 @@ mod given;
 mod lane;
 mod leases;
 mod opened;
+mod read_cache;
 mod returns;
 mod session;
 
@@ -21,4 +22,5 @@ pub use copies::{Mapping, Refused, Shows};
 pub use error::{Error, Result};
 pub use lanes::{BYTES_MAX, PIECES_MAX as WRITES_MAX};
 pub use leases::{FileLeases, LeasedWrites};
+pub use read_cache::READ_MAX;
 pub use session::{Options, Session};

@@ -21,6 +21,7 @@ impl Shared {
             let State::Attached(last) = &*state else { return };
             // others may change what is mapped from here on
             self.copies.hide();
+            self.cache.hide();
             let back = match end {
                 _ if self.is_dropped.load(Ordering::SeqCst) => Err(Error::Lost),
                 End::InOrder => Err(Error::Lost),

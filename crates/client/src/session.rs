@@ -23,6 +23,7 @@ use crate::folder::{Folder, Wakes};
 use crate::lane::{ARRIVES as LANE_ARRIVES, LaneState, OwnLane};
 use crate::leases::FileLeases;
 use crate::opened::Opened;
+use crate::read_cache::ReadCache;
 use crate::returns::watched;
 use crate::{Error, Result};
 
@@ -73,6 +74,7 @@ pub struct Shared {
     /// The lane, if there is one.
     pub lane: Mutex<LaneState>,
     pub copies: Copies,
+    pub cache: ReadCache,
     /// Numbers that were given.
     pub numbers: AtomicU64,
     /// What is leased, by file.
@@ -126,6 +128,7 @@ impl Session {
             opened: Mutex::default(),
             lane: Mutex::default(),
             copies: Copies::default(),
+            cache: ReadCache::default(),
             numbers: AtomicU64::new(0),
             leases: Mutex::default(),
             channel: Mutex::new(Some(channel)),
@@ -197,7 +200,7 @@ impl Session {
         if leases.len() >= 2 * leases.values().filter(|own| own.strong_count() > 0).count() + 16 {
             leases.retain(|_, own| own.strong_count() > 0);
         }
-        let own = Arc::new(FileLeases::default());
+        let own = Arc::new(FileLeases::new(ino));
         leases.insert(ino, Arc::downgrade(&own));
         own
     }

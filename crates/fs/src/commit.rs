@@ -113,7 +113,7 @@ impl Core {
         }
         self.change(|| {
             let range = file.inode.ranges.lock(first, last);
-            self.check_leased(&file.inode, first, last)?;
+            self.may_change(&file.inode, first, last)?;
             self.write_locked(&file.inode, &range, offset, data)
         })
     }
@@ -142,7 +142,7 @@ impl Core {
             let _ranges: Vec<_> =
                 hulls.iter().map(|it| it.inode.ranges.lock(it.first, it.last)).collect();
             for hull in &hulls {
-                self.check_leased(hull.inode, hull.first, hull.last)?;
+                self.may_change(hull.inode, hull.first, hull.last)?;
             }
             let done = self.commit_as_expected(&parts, expected, long);
             if done.as_ref().err().and_then(away).is_some() {

@@ -179,7 +179,7 @@ impl Core {
         let grows_maybe = last && asked.size_min > 0;
         let lock_end = if grows_maybe { u64::MAX } else { (bytes.end - 1) / BLOCK_BYTES };
         let _range = inode.ranges.lock(bytes.start / BLOCK_BYTES, lock_end);
-        self.check_leased(inode, bytes.start / BLOCK_BYTES, lock_end)?;
+        self.may_change(inode, bytes.start / BLOCK_BYTES, lock_end)?;
         let size = inode.size.load(Ordering::Acquire);
         let time = now();
         let mut record = RecordBuffer::new(KIND_CHANGE, time);

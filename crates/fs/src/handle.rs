@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::inode::Inode;
 use crate::types::Ino;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An open inode: keeps it (also unlinked) until dropped.
 #[derive(Debug)]
@@ -19,6 +19,11 @@ impl Handle {
     /// The inode's number.
     pub fn ino(&self) -> Ino {
         self.inode.ino
+    }
+
+    /// Bytes of the file; of what is written under leases, not all.
+    pub fn size(&self) -> u64 {
+        self.inode.size.load(Ordering::Acquire)
     }
 }
 

@@ -151,14 +151,16 @@ impl Core {
         self.lending.load().as_deref().cloned()
     }
 
-    /// An error of the attempt if some of these blocks, whose range the caller has, are leased.
+    /// Some of these blocks, whose range the caller has, are going to be changed: who caches them
+    /// is told. An error of the attempt if they are leased.
     #[inline(always)]
-    pub fn check_leased(&self, inode: &Inode, first: u64, last: u64) -> Result<()> {
+    pub fn may_change(&self, inode: &Inode, first: u64, last: u64) -> Result<()> {
         // ordering: whoever gives a lease says so and then waits for the range: this sees it, or
         // the change is over before the lease is given
         if inode.leased.load(Ordering::Acquire) {
-            return self.check_leased_blocks(inode, first, last);
+            self.check_leased_blocks(inode, first, last)?;
         }
+        inode.tell_changes(&(first..=last));
         Ok(())
     }
 

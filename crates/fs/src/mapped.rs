@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::handle::Handle;
 use crate::inode::Inode;
 use crate::leased;
-use crate::system::FileSystem;
+use crate::system::{FileSystem, holds_data};
 use crate::write::blocks_of;
 use arc_swap::ArcSwap;
 use pool::BLOCK_BYTES;
@@ -19,6 +19,9 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 /// come one after the other, in the order in which they were made. It must not call the file system
 /// meanwhile.
 pub trait Mapped: Debug + Send + Sync {
+    /// Something is going to become of these blocks: told before anybody can see what.
+    fn changes(&self, _blocks: &RangeInclusive<u64>) {}
+
     /// These bytes were written.
     fn written(&self, offset: u64, data: &[u8]);
 
@@ -72,6 +75,17 @@ impl Mappings {
         fence(Ordering::SeqCst);
         self.all.load().iter().for_each(|mapped| tell(&**mapped));
     }
+
+    /// The same, but that who heeds leases is not told of what is folded.
+    #[cold]
+    fn each_but_of_folds(&self, tell: impl Fn(&dyn Mapped)) {
+        let is_folded = leased::folds();
+        self.each(|mapped| {
+            if !(is_folded && mapped.heeds_leases()) {
+                tell(mapped);
+            }
+        });
+    }
 }
 
 impl Inode {
@@ -80,16 +94,19 @@ impl Inode {
         self.mappings.any_heedless()
     }
 
+    /// Blocks are going to be changed; their range is held.
+    #[inline]
+    pub fn tell_changes(&self, blocks: &RangeInclusive<u64>) {
+        if !self.mappings.is_empty() {
+            self.mappings.each_but_of_folds(|mapped| mapped.changes(blocks));
+        }
+    }
+
     /// Bytes were written, and are published; their range is held.
     #[inline]
     pub fn tell_written(&self, offset: u64, data: &[u8]) {
         if !self.mappings.is_empty() {
-            let is_folded = leased::folds();
-            self.mappings.each(|mapped| {
-                if !(is_folded && mapped.heeds_leases()) {
-                    mapped.written(offset, data);
-                }
-            });
+            self.mappings.each_but_of_folds(|mapped| mapped.written(offset, data));
         }
     }
 
@@ -122,15 +139,47 @@ impl FileSystem {
         buffer: &mut [u8],
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<()> {
-        let core = &self.core;
-        core.settle(&handle.inode);
         let (first, last) = blocks_of(offset, buffer.len().max(1));
-        let mut read = || {
+        self.fetching(handle, || {
             let _range = handle.inode.ranges.lock(first, last);
-            core.read_held(&handle.inode, offset, buffer)?;
+            self.core.read_held(&handle.inode, offset, buffer)?;
             take(buffer);
             Ok(())
-        };
+        })
+    }
+
+    /// Reads as [`read`](FileSystem::read) does, and gives the bytes to `take` before anybody can
+    /// change them, or add to them where the file ends there: it must not call the file system. So
+    /// who caches what was read has what is there when it comes there.
+    pub fn read_and_take(
+        &self,
+        handle: &Handle,
+        offset: u64,
+        buffer: &mut [u8],
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<usize> {
+        holds_data(&handle.inode)?;
+        let (inode, end) = (&handle.inode, offset.saturating_add(buffer.len() as u64));
+        let (first, last) = blocks_of(offset, buffer.len().max(1));
+        let read = self.fetching(handle, || {
+            let mut _range = inode.ranges.lock(first, last);
+            if inode.size.load(Ordering::Acquire) < end {
+                // who adds to the file changes what comes behind these bytes
+                drop(_range);
+                _range = inode.ranges.lock(first, u64::MAX);
+            }
+            let read = self.core.read_in_memory(inode, offset, buffer)?;
+            take(&buffer[..read]);
+            Ok(read)
+        })?;
+        self.core.was_read(inode);
+        Ok(read)
+    }
+
+    /// Reads what is in memory, and again when what was missing has been fetched.
+    fn fetching<T>(&self, handle: &Handle, mut read: impl FnMut() -> Result<T>) -> Result<T> {
+        let core = &self.core;
+        core.settle(&handle.inode);
         let mut result = read();
         while let Err(Some(addr)) = result.as_ref().map_err(away) {
             result = core.fetch(&[addr]).and_then(|()| read());

@@ -29,7 +29,7 @@ impl Core {
         self.change(|| {
             let _range = change.size.map(|_| inode.ranges.lock(0, u64::MAX));
             if change.size.is_some() {
-                self.check_leased(&inode, 0, u64::MAX)?;
+                self.may_change(&inode, 0, u64::MAX)?;
             }
             let mut meta = inode.meta.write();
             let settled = caller.map(|asking| settle(asking, &Owned::of(&inode, &meta), change));

@@ -65,7 +65,7 @@ impl Core {
             ranges.sort_unstable_by_key(|(inode, first, _)| (inode.ino, *first));
             let _ranges = lock(ranges);
             for (inode, first, last) in ranges {
-                self.check_leased(inode, first, last)?;
+                self.may_change(inode, first, last)?;
             }
             self.share_locked(from, to, len.min(blocks * BLOCK_BYTES))
         })

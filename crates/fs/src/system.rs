@@ -378,7 +378,7 @@ pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHand
     })
 }
 
-fn holds_data(inode: &Inode) -> Result<()> {
+pub fn holds_data(inode: &Inode) -> Result<()> {
     match inode.kind {
         FileKind::File => Ok(()),
         FileKind::Directory => Err(Error::IsDirectory),

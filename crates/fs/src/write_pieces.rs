@@ -69,7 +69,7 @@ impl Core {
             let write = || {
                 self.change(|| {
                     let _range = inode.ranges.lock(first, last);
-                    self.check_leased(inode, first, last)?;
+                    self.may_change(inode, first, last)?;
                     self.write_asked(inode, at, piece)
                 })
             };
@@ -91,7 +91,7 @@ impl Core {
         let (first, last) = blocks_of(offset, piece.len());
         self.change(|| {
             let range = inode.ranges.lock(first, last);
-            self.check_leased(inode, first, last)?;
+            self.may_change(inode, first, last)?;
             self.write_locked(inode, &range, offset, piece)
         })
     }

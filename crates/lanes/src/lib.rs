@@ -14,7 +14,8 @@
 //! | `*.words` | how far it is folded, and the generation that each slot may write | the service |
 //! | `*.leases` | the leases, and how far the lane is folded, durably | the service, for itself |
 //!
-//! They outlive both. Whoever opens the pool next folds what they have ([`recover`]).
+//! They outlive both. Whoever opens the pool next folds what they have ([`recover`]). A file of the
+//! service's own says as long as it owns the pool ([`Reign`]).
 #![forbid(unsafe_code)]
 
 mod error;
@@ -24,6 +25,7 @@ mod ledger;
 mod reader;
 mod record;
 mod recovery;
+mod reign;
 mod state;
 
 pub use error::{Error, Result};
@@ -33,6 +35,7 @@ pub use ledger::{Ended, Happened, Ledger, Target};
 pub use pool::BLOCK_BYTES;
 pub use record::{BYTES_MAX, PIECES_MAX, Piece, blocks_of};
 pub use recovery::{Recovered, happened, recover};
+pub use reign::{Reign, Subject};
 
 /// Leases that a connection can have at a time.
 pub const SLOTS: usize = 32;

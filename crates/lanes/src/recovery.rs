@@ -8,6 +8,7 @@ use fs::{Caller, FileSystem};
 use pmem::{Domain, MapOptions};
 
 use crate::files::{Files, connections, directory, noted_at, remove};
+use crate::reign::Reign;
 use crate::{Connection, Happened, Ledger, Result, Target};
 
 /// What is noted of a connection that has ended is kept for so long, for a process that asks what
@@ -32,6 +33,10 @@ pub struct Recovered {
 pub fn recover(pool_dir: &Path, fs: &FileSystem, read_only: bool) -> Result<Recovered> {
     let (info, directory) = (fs.info(), directory(pool_dir));
     let mut recovered = Recovered::default();
+    if !read_only {
+        // what its processes have from it is not looked at any more
+        Reign::end_last(&directory)?;
+    }
     let found = connections(&directory).map_err(crate::Error::io("readdir"))?;
     for connection in found {
         let process = info.domain == Domain::Process.name();

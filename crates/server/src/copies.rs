@@ -26,7 +26,8 @@ use rustix::fs::{FallocateFlags, Mode, fallocate, fchmod};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::room::{Counted, Room};
+use crate::read_cache::ReadCache;
+use crate::room::{Counted, Evicts, Room};
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
@@ -58,14 +59,18 @@ fn io(what: &str, errno: Errno) -> FsError {
     }
 }
 
-fn failed(what: &str, error: &std::io::Error) -> FsError {
+fn too_many() -> FsError {
+    io("there are as many as there may be", Errno::MFILE)
+}
+
+pub fn failed(what: &str, error: &std::io::Error) -> FsError {
     io(what, Errno::from_io_error(error).unwrap_or(Errno::IO))
 }
 
 /// Memory of a settled size, sealed for good, that nobody can store to, nor open to be stored to,
 /// but this service's user; and the descriptor for others.
-fn memory(bytes: u64) -> Result<(File, OwnedFd), FsError> {
-    let made = shm::create("nearside-copy", bytes);
+pub fn sealed(name: &str, bytes: u64) -> Result<(File, OwnedFd), FsError> {
+    let made = shm::create(name, bytes);
     let memory =
         File::from(made.map_err(|error| FsError::Elsewhere {
             errno: error.errno(),
@@ -73,8 +78,14 @@ fn memory(bytes: u64) -> Result<(File, OwnedFd), FsError> {
         })?);
     fchmod(&memory, Mode::RUSR).map_err(|errno| io("fchmod", errno))?;
     let place = format!("/proc/self/fd/{}", memory.as_raw_fd());
-    let failed = |error| failed("open", &error);
-    let theirs = File::open(place).map_err(failed)?;
+    let theirs = File::open(place).map_err(|error| failed("open", &error))?;
+    Ok((memory, theirs.into()))
+}
+
+/// The same, of which no page is there.
+fn memory(bytes: u64) -> Result<(File, OwnedFd), FsError> {
+    let (memory, theirs) = sealed("nearside-copy", bytes)?;
+    let failed = |error| failed("write", &error);
     // where the kernel gives more than a page at a time, some would be there that nobody brought
     memory.write_all_at(&[0; PAGE as usize], 0).map_err(failed)?;
     let has_more = memory.metadata().map_err(failed)?.blocks() * 512 > PAGE;
@@ -85,7 +96,7 @@ fn memory(bytes: u64) -> Result<(File, OwnedFd), FsError> {
             "regions of attached processes, where shared memory comes in huge pages \
              (transparent_hugepage/shmem_enabled)",
         )),
-        false => Ok((memory, OwnedFd::from(theirs))),
+        false => Ok((memory, theirs)),
     }
 }
 
@@ -168,14 +179,6 @@ impl Copy {
         Ok(())
     }
 
-    /// Takes a page away, if it is the one of this stamp.
-    pub fn take_away_if(&self, page: u64, stamp: u64) {
-        let mut pages = self.pages.lock();
-        if pages.get(&page) == Some(&stamp) {
-            self.take_away(&mut pages, page);
-        }
-    }
-
     fn take_away(&self, pages: &mut BTreeMap<u64, u64>, page: u64) {
         if pages.remove(&page).is_some() {
             self.punch(page);
@@ -230,6 +233,15 @@ impl Mapped for Copy {
     }
 }
 
+impl Evicts for Copy {
+    fn evict(&self, page: u64, stamp: u64) {
+        let mut pages = self.pages.lock();
+        if pages.get(&page) == Some(&stamp) {
+            self.take_away(&mut pages, page);
+        }
+    }
+}
+
 impl Drop for Copy {
     fn drop(&mut self) {
         self.room.gone(self.pages.get_mut().len());
@@ -259,7 +271,6 @@ impl Copies {
         bytes: (u64, u64),
         give: impl FnOnce(BorrowedFd<'_>) -> std::io::Result<()>,
     ) -> Result<(), FsError> {
-        let too_many = || io("there are as many as there may be", Errno::MFILE);
         let counted = self.room.count(user).ok_or_else(too_many)?;
         let (copy, mut theirs) = Copy::new(fs, handle, bytes, (&self.room, counted))?;
         if user == 0 || user == geteuid().as_raw() {
@@ -282,6 +293,12 @@ impl Copies {
             given.inspect_err(|_| drop(self.take(number)))
         });
         given.inspect_err(|_| copy.end(fs))
+    }
+
+    /// A read cache, which counts as a copy.
+    pub fn new_read_cache(&self, user: u32) -> Result<(Arc<ReadCache>, OwnedFd), FsError> {
+        let counted = self.room.count(user).ok_or_else(too_many)?;
+        ReadCache::new(&self.room, counted)
     }
 
     fn take(&self, number: u64) -> Option<Arc<Copy>> {

@@ -49,6 +49,13 @@ impl Lane {
         Some(leases.close_to_others(blocks, own.as_ref()))
     }
 
+    /// The same, where nobody else has a lease of them now; else `None`.
+    pub fn close_if_unleased(&self, blocks: &Blocks) -> Option<Option<Closed>> {
+        let Some(leases) = &self.leases else { return Some(None) };
+        let own = self.holder().map(|(_, holder)| holder);
+        leases.close_if_unleased(blocks, own.as_ref()).map(Some)
+    }
+
     /// Nobody has a lease of anything of these files, or gets one, as long as the answer lives: for
     /// who reads of several at one moment.
     pub fn close(&self, files: impl Iterator<Item = Ino>) -> Vec<Closed> {

@@ -17,6 +17,7 @@
 //! with its socket, which the kernel closes when the process ends, however that comes about.
 #![forbid(unsafe_code)]
 
+mod cache_calls;
 mod copies;
 mod door;
 mod error;
@@ -28,6 +29,7 @@ mod listener;
 mod once;
 mod open;
 mod opened;
+mod read_cache;
 mod room;
 mod serve;
 mod service;

@@ -7,6 +7,8 @@ use fs::{Error as FsError, FileSystem, Handle, Watch};
 use nearside::{Error, File};
 use parking_lot::RwLock;
 
+use crate::read_cache::{CachedFile, ReadCache};
+
 /// Files and directories that a process can have open at once.
 const OPENED_MAX: usize = 1 << 16;
 
@@ -29,6 +31,8 @@ pub struct One {
     opened: Opened,
     /// Watches the file, once somebody wants to know whether it changes.
     watch: OnceLock<Arc<Watch>>,
+    /// Has pages in the read cache, once it was read.
+    cached: OnceLock<Arc<CachedFile>>,
 }
 
 /// Numbers are given out once.
@@ -37,7 +41,7 @@ pub struct Table(RwLock<(u64, HashMap<u64, One>)>);
 
 impl One {
     fn new(opened: Opened) -> One {
-        One { opened, watch: OnceLock::new() }
+        One { opened, watch: OnceLock::new(), cached: OnceLock::new() }
     }
 }
 
@@ -93,6 +97,30 @@ impl Table {
             Some(one) => Ok(one.watch.get_or_init(|| Arc::new(fs.watch(handle))).clone()),
             None => Err(Error::Files(NOT_OPEN)),
         }
+    }
+
+    /// Puts pages of the file of this number into the read cache, until it is closed.
+    pub fn cached(
+        &self,
+        fs: &Arc<FileSystem>,
+        number: u64,
+        cache: &Arc<ReadCache>,
+    ) -> nearside::Result<Arc<CachedFile>> {
+        let of_this = |table: &HashMap<u64, One>| {
+            table.get(&number).map(|one| one.cached.get().cloned()).ok_or(Error::Files(NOT_OPEN))
+        };
+        if let Some(cached) = of_this(&self.0.read().1)? {
+            return Ok(cached);
+        }
+        // leases of the file may have to end for that: nothing is held
+        let file = self.file(number)?;
+        let new = Arc::new(CachedFile::new(fs, file.handle()?, cache));
+        let table = self.0.read();
+        let one = table.1.get(&number).ok_or(Error::Files(NOT_OPEN));
+        // another one may have been faster: of two, one goes when nothing is held
+        let cached = one.map(|one| one.cached.get_or_init(|| new.clone()).clone());
+        drop(table);
+        cached
     }
 
     /// Takes one out, to be dropped by the caller, who holds no lock of the table's then.

@@ -6,14 +6,20 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use crate::copies::{Copy, PAGE};
+use crate::copies::PAGE;
 
 /// Copies of all: each takes a descriptor of the service's.
 const ALL_MAX: usize = 8192;
 /// Of these, copies of one user, root apart.
 const OF_USER_MAX: usize = 2048;
 
-/// What all copies share.
+/// Has pages that can be taken away.
+pub trait Evicts: std::fmt::Debug + Send + Sync {
+    /// Takes a page away, if it is the one of this stamp.
+    fn evict(&self, page: u64, stamp: u64);
+}
+
+/// What all copies share, and all read caches.
 #[derive(Debug)]
 pub struct Room {
     pages_max: usize,
@@ -29,7 +35,7 @@ pub struct Room {
 /// A page that came: it is the one that has this stamp, or gone.
 #[derive(Debug)]
 struct Came {
-    copy: Weak<Copy>,
+    of: Weak<dyn Evicts>,
     page: u64,
     stamp: u64,
 }
@@ -78,10 +84,15 @@ impl Room {
     }
 
     /// A page came. The caller has its copy's pages.
-    pub fn add(&self, copy: Weak<Copy>, page: u64) -> u64 {
+    pub fn add(&self, of: Weak<dyn Evicts>, page: u64) -> u64 {
         self.present.fetch_add(1, Ordering::Relaxed);
+        self.renew(of, page)
+    }
+
+    /// Another one came in the place of a page that was there.
+    pub fn renew(&self, of: Weak<dyn Evicts>, page: u64) -> u64 {
         let stamp = self.stamp.fetch_add(1, Ordering::Relaxed);
-        self.queue.lock().push_back(Came { copy, page, stamp });
+        self.queue.lock().push_back(Came { of, page, stamp });
         stamp
     }
 
@@ -120,8 +131,8 @@ impl Drop for Counted {
 impl Came {
     /// It goes, if it is there still.
     fn go(&self) {
-        if let Some(copy) = self.copy.upgrade() {
-            copy.take_away_if(self.page, self.stamp);
+        if let Some(of) = self.of.upgrade() {
+            of.evict(self.page, self.stamp);
         }
     }
 }

@@ -196,6 +196,8 @@ impl Call<'_> {
             | Request::Restore { .. }
             | Request::Close(_)
             | Request::ReadDirectory(..) => self.opened(request),
+            Request::Cache => self.new_cache(),
+            Request::ReadCached { file, offset, len } => self.read_cached(*file, *offset, *len),
             Request::Read { .. }
             | Request::Write { .. }
             | Request::Append(_)
@@ -243,10 +245,7 @@ impl Call<'_> {
         match *request {
             Request::Read { file, offset, len } => {
                 let file = self.file(file)?;
-                self.answer.resize((len as usize).min(DATA_BYTES_MAX), 0);
-                let read = file.read_at(self.answer, offset)?;
-                self.answer.truncate(read);
-                Ok(Reply::Done)
+                self.read(&file, offset, (len as usize).min(DATA_BYTES_MAX))
             }
             Request::Write { file, offset } => {
                 Ok(Reply::Number(self.file(file)?.write_at(self.data, offset)? as u64))

@@ -18,6 +18,7 @@ use crate::door::Door;
 use crate::grace::{self, Grace};
 use crate::identity::Identities;
 use crate::leases::Leases;
+use crate::read_cache::Reigns;
 use crate::room::Room;
 use crate::session::Session;
 use crate::slow::SlowThreads;
@@ -41,10 +42,10 @@ pub struct Options {
     pub grace: Duration,
     /// How long nobody gets locks then but those who come back with them.
     pub grace_of_locks: Duration,
-    /// The pool's directory, where the lanes of processes are to lie. None: there are none, and all
-    /// writes go through the service.
+    /// The pool's directory, where the lanes of processes are to lie. None: there are none, and no
+    /// read caches; all reads and writes go through the service.
     pub lanes: Option<PathBuf>,
-    /// Memory for what processes have mapped as regions, of all of them together.
+    /// Memory for what processes have mapped as regions or have read, of all of them together.
     pub copies_bytes: u64,
     /// Files without a name that were open before are another door's, too, which lets go of them.
     pub keeps_orphans: bool,
@@ -77,8 +78,10 @@ impl Default for Options {
 /// What bounds the memory of all sessions together.
 #[derive(Debug)]
 pub struct Bounds {
-    /// Of what they have mapped.
+    /// Of what they have mapped, and of what they have read.
     pub copies: Arc<Room>,
+    /// What they have read is cached.
+    pub reigns: Option<Arc<Reigns>>,
     /// Bytes of transactions that are longer than a call.
     pub staged: Arc<AtomicUsize>,
 }
@@ -130,6 +133,7 @@ impl Shared {
             identities: Arc::new(identities),
             bounds: Bounds {
                 copies: Room::new(options.copies_bytes),
+                reigns: options.lanes.as_deref().map(|dir| Arc::new(Reigns::new(dir))),
                 staged: Arc::new(AtomicUsize::new(0)),
             },
             bells: new()?,
@@ -361,6 +365,7 @@ impl Drop for Service {
         if self.shared.leases.is_some() {
             self.shared.pool.fs().set_lender(None);
         }
+        self.shared.bounds.reigns.as_ref().inspect(|reigns| reigns.end());
         self.shared.identities.end();
         // whoever drops the pool next is the last who has it
         self.shared.slow.wait_for_the_last();

@@ -10,6 +10,7 @@ use nearside::Pool;
 use parking_lot::Mutex;
 use wire::{Channel, Flags, Proof, Reply, Served, Taken};
 
+use crate::cache_calls::Cache;
 use crate::copies::Copies;
 use crate::identity::Identities;
 use crate::lane_calls::Lane;
@@ -40,6 +41,8 @@ pub struct Session {
     pub lane: Lane,
     /// What it has mapped.
     pub copies: Copies,
+    /// What it has read.
+    pub cache: Cache,
     /// Parts of transactions that are longer than a call.
     pub stage: Stage,
     /// The last call of each slot, by its count.
@@ -106,6 +109,7 @@ impl Session {
             calls,
             lane: Lane::new(leases),
             copies: Copies::new(bounds.copies.clone()),
+            cache: Cache::new(bounds),
             stage: Stage::new(bounds.staged.clone()),
             opened: Table::default(),
             waits: Mutex::default(),
@@ -151,6 +155,11 @@ impl Session {
         }
         self.counts[slot].store(count, Ordering::Relaxed);
         Turn::Next(id(count))
+    }
+
+    /// Whose process it is.
+    pub fn user(&self) -> u32 {
+        self.pool.caller().map_or(0, |caller| caller.uid())
     }
 
     /// What shows that it has this open.
@@ -233,6 +242,7 @@ impl Session {
         self.cancel_waits();
         self.lane.end();
         self.copies.end(self.pool.fs());
+        self.cache.end();
         self.stage.clear();
         drop(self.opened.clear());
         // what it is at is forgotten by who is at it

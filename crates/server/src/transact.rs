@@ -231,7 +231,7 @@ impl Call<'_> {
         let file = self.file(file)?;
         file.check_readable()?;
         let session = self.session;
-        let user = session.pool.caller().map_or(0, |caller| caller.uid());
+        let user = session.user();
         let said = wire::Said::Copy { copy: number };
         let give = |memory: std::os::fd::BorrowedFd<'_>| session.send(&said, &[memory]);
         session.copies.map(session.pool.fs(), (number, user), file.handle()?, bytes, give)?;

@@ -23,16 +23,27 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub struct Shared {
     memory: Mapped,
+    is_writable: bool,
 }
 
 impl Shared {
     /// Maps memory that [`create`](crate::create) made, here or in another process, next to whoever
     /// has it mapped. A forked child does not inherit the mapping.
     pub fn map(memory: BorrowedFd<'_>) -> Result<Shared> {
+        Shared::map_for(memory, true)
+    }
+
+    /// The same, to load from only.
+    pub fn map_to_load(memory: BorrowedFd<'_>) -> Result<Shared> {
+        Shared::map_for(memory, false)
+    }
+
+    fn map_for(memory: BorrowedFd<'_>, is_writable: bool) -> Result<Shared> {
         is_sealed(memory)?;
         let bytes = rustix::fs::fstat(memory).map_err(io("fstat"))?.st_size;
         let bytes = usize::try_from(bytes).ok().filter(|bytes| *bytes > 0).ok_or(Error::Foreign)?;
-        Ok(Shared { memory: Mapped::new(memory, bytes, ProtFlags::READ | ProtFlags::WRITE)? })
+        let store = if is_writable { ProtFlags::WRITE } else { ProtFlags::empty() };
+        Ok(Shared { memory: Mapped::new(memory, bytes, ProtFlags::READ | store)?, is_writable })
     }
 
     /// Its length, bytes.
@@ -66,9 +77,10 @@ impl Shared {
     /// Copies bytes into it.
     ///
     /// # Panics
-    /// If they are not all inside.
+    /// If they are not all inside, or it is mapped to load from only.
     #[inline]
     pub fn store(&self, at: usize, data: &[u8]) {
+        assert!(self.is_writable, "memory that is to be stored to");
         self.check(at, data.len());
         // SAFETY: the bytes are inside the mapping, and no reference to them exists; `data` is not
         // in it. What the other side makes of them meanwhile is its own matter.

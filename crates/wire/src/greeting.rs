@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The version of all that follows the first words. Each change of a message moves it on.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// What the socket is called in a pool's directory.
 pub const SOCKET_NAME: &str = "attach.sock";
@@ -73,6 +73,9 @@ pub enum Said {
         /// Its number.
         copy: u64,
     },
+    /// A read cache that the process asked for: with this come its memory, and the word that says
+    /// as long as this service owns the pool.
+    Cache,
     /// It ends, and none follows it.
     Ends,
 }

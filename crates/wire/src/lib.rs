@@ -13,6 +13,7 @@ mod channel;
 mod failure;
 mod greeting;
 mod message;
+mod read_cache;
 mod socket;
 
 pub use calls::{
@@ -23,4 +24,5 @@ pub use channel::Channel;
 pub use failure::Failure;
 pub use greeting::{Greeting, Identity, SOCKET_NAME, Said, VERSION, Welcome};
 pub use message::{Call, Entry, Flags, Held, Node, Piece, Proof, Reply, Request, decode, encode};
+pub use read_cache::{CACHE_BYTES, CACHED_PAGES, CACHED_READ_PAGES, cached_page};
 pub use socket::Place;

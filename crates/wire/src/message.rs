@@ -96,6 +96,19 @@ pub enum Request<'a> {
         /// Bytes, at most.
         len: u32,
     },
+    /// A read cache for this process: [`Reply::Done`], and what it is made of comes through the
+    /// socket ([`Said`](crate::Said)); [`Reply::Nothing`]: there is none here.
+    Cache,
+    /// Reads as [`Read`](Request::Read) does, and puts the pages that were read into the read
+    /// cache: [`Reply::Cached`], or [`Reply::Done`] where none of them can be there.
+    ReadCached {
+        /// The file.
+        file: u64,
+        /// Where.
+        offset: u64,
+        /// Bytes, at most.
+        len: u32,
+    },
     /// Writes the call's data: [`Reply::Number`] of bytes.
     Write {
         /// The file.
@@ -278,6 +291,15 @@ pub enum Reply {
     Nothing,
     /// A number.
     Number(u64),
+    /// What was read is in the read cache, page by page from the one on in which the first byte
+    /// lies: the place of each, and its count there. Where the count is another one, other bytes
+    /// are.
+    Cached {
+        /// Place and count.
+        pages: Vec<(u32, u64)>,
+        /// Bytes of the last page; fewer than a page: the file ends there.
+        last_bytes: u32,
+    },
     /// What is open now: its number, its attributes, and what shows that to the next service.
     Opened(u64, Attr, Proof),
     /// A lease: its generation, its first and its last block.

@@ -6,7 +6,7 @@ use client::{FileLeases, LeasedWrites};
 use fs::{Ino, LockKind};
 use wire::{DATA_BYTES_MAX, Reply, Request};
 
-use super::{Attached, nonsense};
+use super::{Attached, nonsense, told};
 use crate::{Metadata, Result};
 
 /// An open file.
@@ -46,7 +46,15 @@ impl AttachedFile {
     }
 
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        self.attached.read_at(self.number, buffer, offset)
+        if buffer.len() > client::READ_MAX {
+            return self.attached.read_at(self.number, buffer, offset);
+        }
+        self.own()?;
+        fs::check_buffer(buffer)?;
+        match self.attached.session.read((self.number, self.ino.0), offset, buffer)? {
+            (Reply::Failed(failure), _) => Err(told(failure)),
+            (_, read) => Ok(read),
+        }
     }
 
     pub(crate) fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {

@@ -27,6 +27,17 @@ impl Leases {
         Closed { leases: self.own.clone(), number }
     }
 
+    /// Keeps blocks from being leased, if nobody has a lease of them but this holder: for who
+    /// caches what the holder reads.
+    pub fn close_if_unleased(&self, blocks: &Blocks, own: Option<&Arc<Holder>>) -> Option<Closed> {
+        let mut table = self.table.lock();
+        let is_other = |lease: &Lease| own.is_none_or(|own| !Arc::ptr_eq(own, &lease.holder));
+        if table.met(blocks).any(is_other) {
+            return None;
+        }
+        Some(self.close(&mut table, blocks))
+    }
+
     /// Keeps blocks from being leased, and ends all leases of them but this holder's: for who fills
     /// a copy that is the holder's.
     pub fn close_to_others(&self, blocks: &Blocks, own: Option<&Arc<Holder>>) -> Closed {

@@ -3,6 +3,7 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod cached;
 mod child;
 mod claims;
 mod containers;

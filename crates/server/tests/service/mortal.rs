@@ -99,6 +99,11 @@ impl Mortal {
         eventually(|| std::fs::read_dir(format!("/proc/{id}/task")).unwrap().all(is_stopped));
     }
 
+    /// It goes on after that.
+    pub fn go_on(&self) {
+        kill(self.service_id(), Signal::SIGCONT).unwrap();
+    }
+
     /// How many copies it keeps for processes.
     pub fn copies(&self) -> usize {
         let id = self.service_id();
