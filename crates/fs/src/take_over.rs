@@ -36,7 +36,8 @@ pub struct TakeOver {
     pub keep_orphans: bool,
     /// Processes that were attached may send requests again ([`RequestId::of_slot`]): of each slot
     /// of each of them the last request is remembered, until
-    /// [`forget_clients`](FileSystem::forget_clients).
+    /// [`forget_clients`](FileSystem::forget_clients). What they may hold without a name stays
+    /// until [`end_returning`](FileSystem::end_returning).
     pub returning: bool,
 }
 
@@ -47,6 +48,8 @@ pub struct Inherited {
     below: Vec<u64>,
     /// Nobody holds any of them any more.
     is_over: AtomicBool,
+    /// Those that a door let go of while attached processes were awaited that may hold them, too.
+    let_go: Mutex<Option<Vec<Ino>>>,
     /// Inodes without a name that are kept for them.
     kept: Mutex<BTreeMap<Ino, Arc<Inode>>>,
     /// Those of them that were made without a name, by the request that made them.
@@ -175,9 +178,27 @@ impl FileSystem {
         self.core.inherited.kept.lock().contains_key(&ino).then_some(ino)
     }
 
-    /// Nobody holds this inode any more from before the open: it goes as soon as it has neither a
-    /// name nor a handle. Others than those kept are left as they are.
+    /// Nobody holds this inode any more from before the open, but attached processes that may come
+    /// back: it goes as soon as it has neither a name nor a handle, and those are not awaited any
+    /// more. Others than those kept are left as they are.
     pub fn release_orphan(&self, ino: Ino) -> Result<()> {
+        if let Some(let_go) = &mut *self.core.inherited.let_go.lock() {
+            if self.core.inherited.kept.lock().contains_key(&ino) {
+                let_go.push(ino);
+            }
+            return Ok(());
+        }
+        self.release_kept(ino)
+    }
+
+    /// No attached process comes back any more ([`TakeOver::returning`]): what was released
+    /// meanwhile goes.
+    pub fn end_returning(&self) -> Result<()> {
+        let let_go = self.core.inherited.let_go.lock().take().unwrap_or_default();
+        let_go.into_iter().try_for_each(|ino| self.release_kept(ino))
+    }
+
+    fn release_kept(&self, ino: Ino) -> Result<()> {
         let kept = self.core.inherited.kept.lock().remove(&ino);
         kept.map_or(Ok(()), |inode| self.core.release(&inode))
     }
@@ -189,6 +210,7 @@ impl FileSystem {
         let closed = self.core.pool.close_gate();
         self.core.inherited.is_over.store(true, Ordering::Release);
         drop(closed);
+        drop(self.core.inherited.let_go.lock().take());
         self.release_orphans()
     }
 
@@ -210,6 +232,7 @@ pub(crate) fn recover(pool: Pool, recovery: &Recovery, asked: &TakeOver) -> Resu
     if asked.keep_orphans {
         let slices = core.pool.slices().iter();
         core.inherited.below = slices.map(|slice| slice.inodes_below()).collect();
+        core.inherited.let_go = Mutex::new(asked.returning.then(Vec::new));
     }
     Ok((core, replayed))
 }

@@ -274,7 +274,8 @@ impl Service {
     fn await_the_returning(&mut self, options: &Options) -> Result<()> {
         let keeps_orphans = options.keeps_orphans;
         let end = move |shared: &Shared| {
-            let ended = if keeps_orphans { Ok(()) } else { shared.pool.fs().end_inheritance() };
+            let fs = shared.pool.fs();
+            let ended = if keeps_orphans { fs.end_returning() } else { fs.end_inheritance() };
             if let Err(error) = ended {
                 // they stay on the pool's list, and the next open tries again
                 tracing::warn!("files without a name: {error}");

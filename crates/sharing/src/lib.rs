@@ -6,17 +6,20 @@
 //! recalled, and a holder that does not answer is fenced: whatever he is at. What processes read
 //! they may have copies of, which the service takes away before it lets anybody else write.
 //!
-//! This is the protocol as docs/SHARING.md describes it, as two machines of steps: of each process
-//! and of the service any step that it may take, in any order, with deaths, returns and power cuts
-//! in between. The tests of this crate take all of them. It moves no bytes: what is built on it
+//! This is the protocol as docs/SHARING.md describes it, as three machines of steps: of each
+//! process and of the service any step that it may take, in any order, with deaths, returns and
+//! power cuts in between. The tests of this crate take all of them. It moves no bytes: what is built on it
 //! comes above it.
 //!
 //! - [`lanes`]: who may write what, when a write has happened, what becomes of it when somebody
 //!   dies or lies, and who gets a lease next.
+//! - [`cache`]: what a process has read, and reads again from memory that the service stores.
 //! - [`copies`]: what a process may read without asking. It takes from [`lanes`] that a write has
 //!   happened when it is in the lane and the word was seen open.
 #![forbid(unsafe_code)]
 
+pub mod cache;
 pub mod copies;
 pub mod few;
 pub mod lanes;
+pub mod story;

@@ -3,7 +3,7 @@
 mod explored;
 
 use explored::{explore, notice};
-use sharing::copies::{Bounds, Fault, Phase, Process, Reader, State, Step, Writer, flaw};
+use sharing::copies::{Bounds, Fault, Phase, Process, Reader, State, Step, Writer};
 use stateright::{Model, Property};
 
 /// What is explored, and what must be seen in it.
@@ -33,7 +33,7 @@ impl Model for Explored {
     fn properties(&self) -> Vec<Property<Explored>> {
         let sound =
             Property::<Explored>::always("reads and writes are linearizable", |_, state| {
-                flaw(state).is_none()
+                state.flaw().is_none()
             });
         let sights = self.sights.iter();
         let sights = sights.map(|(name, seen)| Property::<Explored>::sometimes(name, *seen));
@@ -53,7 +53,7 @@ const LOCKED: Seen = ("a valid copy cannot be used: a thread is at a write", |_,
 });
 
 const SEEN_BEFORE: Seen = ("a write was seen that has not returned", |_, state| {
-    let is_seen = |content: u8| state.version(content).is_some_and(|it| it <= state.floor);
+    let is_seen = |content: u8| state.version(content).is_some_and(|it| it <= state.story.floor);
     let is_at = |process: &Process| match process.writer {
         Writer::Stored(content) | Writer::Unsure(content) => is_seen(content),
         _ => false,
@@ -78,7 +78,7 @@ const WRITES_WITHOUT_SERVICE: Seen = ("a write returns while the service is dead
 });
 
 const OF_BOTH: Seen = ("both have written", |_, state| {
-    let of = |number: u8| state.history.iter().any(|content| (content - 1) % 2 == number);
+    let of = |number: u8| state.story.history.iter().any(|content| (content - 1) % 2 == number);
     of(0) && of(1)
 });
 
@@ -148,6 +148,6 @@ fn canary_each_fault_is_noticed() {
         let bounds = Bounds { fault: Some(fault), ..bounds };
         let path = notice(Explored { bounds, sights: &[] });
         let path = path.unwrap_or_else(|| panic!("{fault:?} is not noticed"));
-        println!("{fault:?}: {:?}, after {:?}", flaw(path.last_state()), path.into_actions());
+        println!("{fault:?}: {:?}, after {:?}", path.last_state().flaw(), path.into_actions());
     }
 }

@@ -228,3 +228,27 @@ fn a_file_without_a_name_is_found_by_the_request_that_made_it() {
         assert_eq!(assert_clean(&server.mirror.kill()).inodes, 1);
     }
 }
+
+/// A mount lets go of what an attached process may have had open, too, which has not come back.
+#[test]
+fn what_a_door_lets_go_of_stays_while_processes_are_awaited() {
+    let (ino, images) = orphan(true);
+    let server = Server::immortal(&images, &TakeOver { returning: true, ..keep() });
+    let fs = &server.fs;
+    let named = make(fs, "named").ino();
+    fs.release_orphan(ino).unwrap();
+    fs.release_orphan(named).unwrap();
+    let handle = fs.open(ino).unwrap();
+    assert_eq!(content(fs, &handle), expected());
+    fs.end_returning().unwrap();
+    assert_eq!(content(fs, &handle), expected(), "it came back, and has it open");
+    drop(handle);
+    assert!(gone(fs, ino));
+    // from now on what is let go of goes
+    fs.unlink(Ino::ROOT, b"named").unwrap();
+    fs.release_orphan(named).unwrap();
+    assert!(gone(fs, named));
+    fs.close().unwrap();
+    let report = assert_clean(&server.mirror.kill());
+    assert_eq!((report.inodes, report.blocks), (1, 0));
+}

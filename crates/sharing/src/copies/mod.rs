@@ -2,17 +2,15 @@
 
 mod fault;
 mod process;
-mod properties;
 mod service;
 mod state;
 
 pub use fault::Fault;
 pub use process::ProcessStep;
-pub use properties::{Flaw, flaw};
 pub use service::ServiceStep;
-pub use state::{
-    Bounds, Content, HOLE, PROCESSES, Phase, Process, Reader, Record, State, WRITES, Writer,
-};
+pub use state::{Bounds, HOLE, PROCESSES, Phase, Process, Reader, Record, State, WRITES, Writer};
+
+use crate::story::Flaw;
 
 /// A step that somebody takes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -24,6 +22,11 @@ pub enum Step {
 }
 
 impl State {
+    /// The first thing that is wrong.
+    pub fn flaw(&self) -> Option<Flaw> {
+        self.story.flaw(&self.happened())
+    }
+
     /// All steps that can be taken next.
     pub fn steps(&self, bounds: &Bounds, steps: &mut Vec<Step>) {
         for number in 0..PROCESSES {

@@ -1,9 +1,9 @@
 //! What the threads of a process do.
 
 use super::fault::Fault;
-use super::properties::Flaw;
-use super::state::{Bounds, Content, HOLE, PROCESSES, Phase, Reader, Record, State, Writer};
+use super::state::{Bounds, HOLE, PROCESSES, Phase, Reader, Record, State, Writer};
 use crate::few::Few;
+use crate::story::{Content, Flaw};
 
 /// A step of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -96,8 +96,7 @@ impl State {
                 process.begun += 1;
                 process.lane.push(Record { content: write + 1, generation: process.lease });
                 process.writer = Writer::Stored(write + 1);
-                let is_there = usize::from(self.floor) <= self.history.len();
-                self.before[usize::from(write)] = if is_there { 0 } else { self.floor };
+                self.story.begins(write + 1);
                 if bounds.has(Fault::PutsBeforeLook) {
                     process.copy = [write + 1; 2];
                 }
@@ -120,7 +119,7 @@ impl State {
             ProcessStep::WantCopy => process.is_filling = true,
             ProcessStep::ReadCopy => {
                 process.reader = Reader::Copying {
-                    floor: self.floor,
+                    floor: self.story.floor,
                     validity: process.validity,
                     begun: process.begun,
                     halves: Few::default(),
@@ -133,7 +132,7 @@ impl State {
             }
             ProcessStep::LookAgain => self.look_again(number, bounds),
             ProcessStep::ReadService => {
-                process.reader = Reader::Asking { floor: self.floor };
+                process.reader = Reader::Asking { floor: self.story.floor };
             }
             ProcessStep::Die => {
                 process.is_alive = false;
@@ -160,10 +159,9 @@ impl State {
     fn hear(&mut self, number: usize, bounds: &Bounds) {
         let Writer::Unsure(content) = self.processes[number].writer else { return };
         self.fold(number);
-        let has_happened = self.history.contains(&content);
+        let has_happened = self.story.history.contains(&content);
         if !has_happened {
-            self.refused |= 1 << (content - 1);
-            self.before[usize::from(content) - 1] = 0;
+            self.story.refuses(content);
         } else if bounds.has(Fault::NoPutWhenTold) {
             self.write_returns(content);
         }
@@ -175,10 +173,7 @@ impl State {
     }
 
     fn write_returns(&mut self, content: Content) {
-        if !self.history.contains(&content) {
-            self.acknowledged |= 1 << (content - 1);
-        }
-        self.returns(content);
+        self.story.write_returns(content, &self.happened());
     }
 
     fn look_again(&mut self, number: usize, bounds: &Bounds) {
@@ -190,7 +185,7 @@ impl State {
         if is_as_it_was && is_unlocked {
             process.reads += 1;
             if halves[0] != halves[1] {
-                self.wrong = Some(Flaw::Torn);
+                self.story.wrong = Some(Flaw::Torn);
             }
             self.read_returns(floor, halves[0]);
         }
@@ -198,9 +193,6 @@ impl State {
 
     /// A read returns this, which began when so much of the history had been seen.
     pub(super) fn read_returns(&mut self, floor: u8, content: Content) {
-        if self.version(content).is_some_and(|version| version < floor) {
-            self.wrong = Some(Flaw::Back(content));
-        }
-        self.returns(content);
+        self.story.read_returns(floor, content, &self.happened());
     }
 }

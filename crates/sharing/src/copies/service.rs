@@ -94,7 +94,7 @@ impl State {
                 self.granted.into_iter().for_each(|owner| self.fold(owner));
                 self.processes[number].reader = Reader::Idle;
                 self.processes[number].reads += 1;
-                self.read_returns(floor, self.bytes());
+                self.read_returns(floor, self.story.bytes());
             }
             (ServiceStep::Die, _) => self.die(),
             (ServiceStep::Start, _) => {
@@ -133,7 +133,7 @@ impl State {
             if !bounds.has(Fault::FillsUnfolded) {
                 self.granted.into_iter().for_each(|owner| self.fold(owner));
             }
-            let bytes = self.bytes();
+            let bytes = self.story.bytes();
             let process = &mut self.processes[number];
             if bounds.has(Fault::ValidBeforeBytes) && !process.is_valid() {
                 process.validity += 1;

@@ -1,16 +1,14 @@
 //! What there is: processes with three threads each, their copies of the only range, the service.
 
 use super::fault::Fault;
-use super::properties::Flaw;
 use crate::few::Few;
+use crate::story::{self, Content, Story};
 
 /// Processes.
 pub const PROCESSES: usize = 2;
 /// Writes, at most: two of each process.
 pub const WRITES: usize = 2 * PROCESSES;
 
-/// What the range holds: 0 at first, then the number of the write that it is of.
-pub type Content = u8;
 /// What memory holds from which the bytes were taken away.
 pub const HOLE: Content = Content::MAX;
 
@@ -146,20 +144,10 @@ pub struct State {
     pub queue: Few<u8, PROCESSES>,
     /// Durable: who has the lease.
     pub granted: Option<usize>,
-    /// Durable: the writes, in the order in which everybody sees them.
-    pub history: Few<Content, WRITES>,
+    /// What has happened, and what was seen of it.
+    pub story: Story<WRITES>,
     /// Copies that the service does not know of, a bit each: none, without faults.
     pub unknown: u8,
-    /// How much of the history was seen: it is in what a call returned.
-    pub floor: u8,
-    /// Of each write that, when it began, as long as the history is shorter than that.
-    pub before: [u8; WRITES],
-    /// Writes that returned and have not come to the history, a bit each.
-    pub acknowledged: u8,
-    /// Writes of which their process was told that they did not happen.
-    pub refused: u8,
-    /// What was done wrong in a step.
-    pub wrong: Option<Flaw>,
     /// Processes that were killed.
     pub kills: u8,
     /// Times that the service died.
@@ -189,13 +177,8 @@ impl State {
             phase: Phase::Free,
             queue: Few::default(),
             granted: None,
-            history: Few::default(),
+            story: Story::default(),
             unknown: 0,
-            floor: 0,
-            before: [0; WRITES],
-            acknowledged: 0,
-            refused: 0,
-            wrong: None,
             kills: 0,
             crashes: 0,
         }
@@ -208,23 +191,12 @@ impl State {
         let pending = lease.into_iter().flat_map(|process| {
             process.lane.iter().filter(|record| record.generation == process.last)
         });
-        self.history.iter().copied().chain(pending.map(|record| record.content)).collect()
+        self.story.history.iter().copied().chain(pending.map(|record| record.content)).collect()
     }
 
     /// How much of the history one has seen who saw this.
     pub fn version(&self, content: Content) -> Option<u8> {
-        match content {
-            0 => Some(0),
-            _ => self.happened().iter().position(|it| *it == content).map(|at| at as u8 + 1),
-        }
-    }
-
-    /// A call returns that saw this.
-    pub(super) fn returns(&mut self, content: Content) {
-        match self.version(content) {
-            Some(version) => self.floor = self.floor.max(version),
-            None => self.wrong = Some(Flaw::NeverHappened(content)),
-        }
+        story::version(&self.happened(), content)
     }
 
     /// Folds the lane of this one.
@@ -232,21 +204,9 @@ impl State {
         let Process { lane, last, .. } = self.processes[number];
         let is_granted = self.granted == Some(number);
         for record in lane.iter().filter(|record| is_granted && record.generation == last) {
-            let write = usize::from(record.content) - 1;
-            if self.before[write] != 0 {
-                self.wrong = Some(Flaw::Order(record.content));
-            }
-            self.history.push(record.content);
-            self.acknowledged &= !(1 << write);
-            let is_there = |before: &&mut u8| usize::from(**before) <= self.history.len();
-            self.before.iter_mut().filter(is_there).for_each(|before| *before = 0);
+            self.story.push(record.content);
         }
         self.processes[number].lane = Few::default();
-    }
-
-    /// The bytes as the service has them.
-    pub(super) fn bytes(&self) -> Content {
-        self.history.last().copied().unwrap_or(0)
     }
 }
 
