@@ -8,8 +8,8 @@
 //!
 //! This is the protocol as docs/SHARING.md describes it, as three machines of steps: of each
 //! process and of the service any step that it may take, in any order, with deaths, returns and
-//! power cuts in between. The tests of this crate take all of them. It moves no bytes: what is built on it
-//! comes above it.
+//! power cuts in between. The tests of this crate take all of them. It moves no bytes: what is
+//! built on it comes above it.
 //!
 //! - [`lanes`]: who may write what, when a write has happened, what becomes of it when somebody
 //!   dies or lies, and who gets a lease next.
