@@ -2,12 +2,13 @@
 //!
 //! A verb that only reads opens a pool for reading only, which changes not one byte of it. A pool
 //! that is mounted here is never opened a second time: its files are reached through the mount,
-//! and what it says of itself is asked of the server.
+//! and what it says of itself is asked of the server. To one that a service has, and that is not
+//! mounted, a verb attaches.
 
 use std::io::ErrorKind;
 use std::path::Path;
 
-use nearside::{OpenOptions, Pool};
+use nearside::{OpenOptions, Pool, ServiceError};
 use nearside_fuse::mounts::{self, MountEntry};
 
 use crate::control::{Client, is_served};
@@ -21,7 +22,16 @@ use crate::server_lock::ServerLock;
 pub fn reading(dir: &Path) -> Result<Inside> {
     match mounted(dir)? {
         Some(mounted) => Ok(Inside::Mounted(mounted)),
-        None => Ok(Inside::Opened(opened(dir)?)),
+        None => Ok(Inside::Opened(attached(dir)?.map_or_else(|| opened(dir), Ok)?)),
+    }
+}
+
+/// The pool in `dir`, if a service has it.
+fn attached(dir: &Path) -> Result<Option<Pool>> {
+    match Pool::attach(dir) {
+        Ok(pool) => Ok(Some(pool)),
+        Err(nearside::Error::Service(ServiceError::NoService(_))) => Ok(None),
+        Err(error) => Err(error::pool(dir)(error)),
     }
 }
 
@@ -41,8 +51,11 @@ pub fn changing(dir: &Path, work: impl FnOnce(&Inside) -> Result<()>) -> Result<
         };
         return done.and(synced);
     }
-    ServerLock::refuse_if_served(dir)?;
-    let pool = Pool::open(dir).map_err(error::pool(dir))?;
+    let open = || {
+        ServerLock::refuse_if_served(dir)?;
+        Pool::open(dir).map_err(error::pool(dir))
+    };
+    let pool = attached(dir)?.map_or_else(open, Ok)?;
     let inside = Inside::Opened(pool);
     let done = work(&inside);
     let closed = match &inside {
@@ -54,11 +67,16 @@ pub fn changing(dir: &Path, work: impl FnOnce(&Inside) -> Result<()>) -> Result<
 
 /// What the pool in `dir` says about itself.
 pub fn facts(dir: &Path) -> Result<Facts> {
-    // mounted, or a service's
-    match mount_of(dir)?.is_some() || is_served(dir) {
+    match has_server(dir)? {
         true => Client::connect(dir)?.facts(),
         false => Ok(Facts::of(opened(dir)?.fs())),
     }
+}
+
+/// Whether a server has the pool in `dir`, mounted or for processes that attach, and is to be
+/// asked.
+pub fn has_server(dir: &Path) -> Result<bool> {
+    Ok(mount_of(dir)?.is_some() || is_served(dir))
 }
 
 /// The pool in `dir`, opened for reading.

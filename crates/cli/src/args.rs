@@ -31,7 +31,8 @@ Examples:
   nearside stats /mnt/near                          what a mounted pool does
 
 POOL is a directory that holds the slices, POOL:/path a file or directory in it. The verbs on
-POOL:/path work without a mount; a pool that is mounted they use through its mount.
+POOL:/path work without a mount; a pool that is mounted they use through its mount, one that a
+service has through that.
 Sizes take K, M, G and T (powers of 1024).
 Exit codes: 0 done, 1 failed, 2 wrong usage.";
 

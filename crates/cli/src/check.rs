@@ -75,7 +75,7 @@ pub fn run(args: &CheckArgs) -> Result<()> {
 
 fn look(pool: &Path) -> Result<Verdict> {
     let bar = Bar::new("checking");
-    if access::mount_of(pool)?.is_some() {
+    if access::has_server(pool)? {
         let mut each = |progress: crate::control::Progress| bar.set(progress.done, progress.of);
         return Client::connect(pool)?.check(&mut each);
     }

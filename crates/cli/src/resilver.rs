@@ -62,13 +62,14 @@ struct Done {
 pub fn run(args: &ResilverArgs) -> Result<()> {
     signals::end_between_steps();
     let pool = whereabouts::pool_at(&args.pool)?;
-    let done = match access::mount_of(&pool)? {
-        Some(_) if args.slice.is_some() => {
-            let reason = "is mounted; unmount it before a file of it is made anew".to_owned();
-            return Err(Error::Path { shown: pool, reason });
+    let done = match access::has_server(&pool)? {
+        true if args.slice.is_some() => {
+            let reason =
+                "is in use; unmount it before a file of it is made anew, or stop its service";
+            return Err(Error::Path { shown: pool, reason: reason.to_owned() });
         }
-        Some(_) => wait(&pool)?,
-        None => resilver(&pool, args)?,
+        true => wait(&pool)?,
+        false => resilver(&pool, args)?,
     };
     match args.json {
         true => output::json(&done)?,

@@ -94,7 +94,7 @@ pub fn run(args: &ScrubArgs) -> Result<()> {
 
 fn scrub(pool: &Path, bytes_per_s: u64) -> Result<Scrubbed> {
     let bar = Bar::new("scrubbing");
-    if access::mount_of(pool)?.is_some() {
+    if access::has_server(pool)? {
         let mut each = |progress: Progress| bar.set(progress.done, progress.of);
         return Client::connect(pool)?.scrub(bytes_per_s, &mut each);
     }

@@ -37,7 +37,8 @@ impl Pool {
         }
         match &self.door {
             Door::Owned(owned) => {
-                owned.change(path, &SetAttr { mode: Some(mode), ..SetAttr::default() })
+                let change = SetAttr { mode: Some(mode), ..SetAttr::default() };
+                owned.change(path, Last::Follow, &change)
             }
             Door::Attached(attached) => attached.set_permissions(path, mode),
         }
@@ -50,10 +51,31 @@ impl Pool {
         uid: Option<u32>,
         gid: Option<u32>,
     ) -> Result<()> {
-        let path = path.as_ref();
+        self.set_owner_of(path.as_ref(), Last::Follow, uid, gid)
+    }
+
+    /// The same of what `path` names, of a symbolic link itself if it is one.
+    pub fn set_symlink_owner(
+        &self,
+        path: impl AsRef<Path>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+    ) -> Result<()> {
+        self.set_owner_of(path.as_ref(), Last::Keep, uid, gid)
+    }
+
+    fn set_owner_of(
+        &self,
+        path: &Path,
+        last: Last,
+        uid: Option<u32>,
+        gid: Option<u32>,
+    ) -> Result<()> {
         match &self.door {
-            Door::Owned(owned) => owned.change(path, &SetAttr { uid, gid, ..SetAttr::default() }),
-            Door::Attached(attached) => attached.set_owner(path, uid, gid),
+            Door::Owned(owned) => {
+                owned.change(path, last, &SetAttr { uid, gid, ..SetAttr::default() })
+            }
+            Door::Attached(attached) => attached.set_owner(path, last == Last::Follow, uid, gid),
         }
     }
 
@@ -65,10 +87,31 @@ impl Pool {
         accessed: Option<SystemTime>,
         modified: Option<SystemTime>,
     ) -> Result<()> {
-        let path = path.as_ref();
+        self.set_times_of(path.as_ref(), Last::Follow, accessed, modified)
+    }
+
+    /// The same of what `path` names, of a symbolic link itself if it is one.
+    pub fn set_symlink_times(
+        &self,
+        path: impl AsRef<Path>,
+        accessed: Option<SystemTime>,
+        modified: Option<SystemTime>,
+    ) -> Result<()> {
+        self.set_times_of(path.as_ref(), Last::Keep, accessed, modified)
+    }
+
+    fn set_times_of(
+        &self,
+        path: &Path,
+        last: Last,
+        accessed: Option<SystemTime>,
+        modified: Option<SystemTime>,
+    ) -> Result<()> {
         match &self.door {
-            Door::Owned(owned) => owned.set_times(path, accessed, modified),
-            Door::Attached(attached) => attached.set_times(path, accessed, modified),
+            Door::Owned(owned) => owned.set_times(path, last, accessed, modified),
+            Door::Attached(attached) => {
+                attached.set_times(path, last == Last::Follow, accessed, modified)
+            }
         }
     }
 
@@ -137,6 +180,7 @@ impl Owned {
     fn set_times(
         &self,
         path: &Path,
+        last: Last,
         accessed: Option<SystemTime>,
         modified: Option<SystemTime>,
     ) -> Result<()> {
@@ -147,9 +191,9 @@ impl Owned {
         };
         if self.caller.is_some() && accessed.is_none() && modified.is_none() {
             // no right is needed to do nothing
-            return self.inode(path).map(drop);
+            return self.metadata(path, last).map(drop);
         }
-        self.change(path, &change)
+        self.change(path, last, &change)
     }
 
     fn xattr(&self, path: &Path, name: &OsStr) -> Result<Option<Vec<u8>>> {
@@ -166,8 +210,8 @@ impl Owned {
         Ok(find(self, path, Last::Follow)?.ino)
     }
 
-    fn change(&self, path: &Path, change: &SetAttr) -> Result<()> {
-        let ino = self.inode(path)?;
+    fn change(&self, path: &Path, last: Last, change: &SetAttr) -> Result<()> {
+        let ino = self.metadata(path, last)?.attr().ino;
         self.checked().setattr(ino, change).map_err(at(path))?;
         Ok(())
     }

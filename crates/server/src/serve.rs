@@ -297,9 +297,16 @@ impl Call<'_> {
                 Ok(Reply::Attributes(*pool.symlink_metadata(path(name))?.attr()))
             }
             Request::SetMode(name, mode) => done(pool.set_permissions(path(name), mode)),
-            Request::SetOwner(name, uid, gid) => done(pool.set_owner(path(name), uid, gid)),
-            Request::SetTimes(name, accessed, modified) => {
-                done(pool.set_times(path(name), accessed.map(time), modified.map(time)))
+            Request::SetOwner(name, follow, uid, gid) => done(match follow {
+                true => pool.set_owner(path(name), uid, gid),
+                false => pool.set_symlink_owner(path(name), uid, gid),
+            }),
+            Request::SetTimes(name, follow, accessed, modified) => {
+                let (accessed, modified) = (accessed.map(time), modified.map(time));
+                done(match follow {
+                    true => pool.set_times(path(name), accessed, modified),
+                    false => pool.set_symlink_times(path(name), accessed, modified),
+                })
             }
             Request::Make(name, Node::Directory) => done(pool.create_dir(path(name))),
             Request::Make(name, Node::Directories) => done(pool.create_dir_all(path(name))),

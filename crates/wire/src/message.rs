@@ -157,10 +157,10 @@ pub enum Request<'a> {
     Attributes(#[serde(borrow)] &'a [u8], bool),
     /// Sets permission bits.
     SetMode(#[serde(borrow)] &'a [u8], u16),
-    /// Sets owner and group.
-    SetOwner(#[serde(borrow)] &'a [u8], Option<u32>, Option<u32>),
-    /// Sets times of the last read and change, nanoseconds since 1970.
-    SetTimes(#[serde(borrow)] &'a [u8], Option<i64>, Option<i64>),
+    /// Sets owner and group, of what a path leads to (true), or of itself where it is a link.
+    SetOwner(#[serde(borrow)] &'a [u8], bool, Option<u32>, Option<u32>),
+    /// Sets times of the last read and change, nanoseconds since 1970; of which, as above.
+    SetTimes(#[serde(borrow)] &'a [u8], bool, Option<i64>, Option<i64>),
     /// An extended attribute's value: the answer's data, or [`Reply::Nothing`].
     Xattr(#[serde(borrow)] &'a [u8], #[serde(borrow)] &'a [u8]),
     /// Sets one to the call's data.

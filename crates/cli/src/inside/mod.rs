@@ -1,8 +1,10 @@
-//! The files of a pool, wherever the pool is: opened by this process, or mounted.
+//! The files of a pool, wherever the pool is: opened by this process, with a service to which this
+//! process attaches, or mounted.
 //!
-//! Both ways give the same answers to the same questions. A pool that this process opens checks no
+//! All ways give the same answers to the same questions. A pool that this process opens checks no
 //! permission bits, for whoever can open it can read its bytes. A mounted one is used through its
-//! mount, so that no second engine works on the pool, and the kernel checks what the caller may.
+//! mount, so that no second engine works on the pool, and the kernel checks what the caller may; a
+//! service checks that, too.
 
 mod failure;
 mod mounted;
@@ -27,7 +29,7 @@ pub type Result<T> = std::result::Result<T, Failure>;
 
 /// The files of a pool.
 pub enum Inside {
-    /// Opened by this process.
+    /// Opened by this process, or attached to.
     Opened(Pool),
     /// Mounted by a server.
     Mounted(Mounted),
@@ -137,18 +139,38 @@ impl Inside {
     /// Sets the times of the last read and of the last change of content, of a symbolic link's
     /// target if `follow`.
     pub fn set_times(&self, path: &Path, times: [SystemTime; 2], follow: bool) -> Result<()> {
-        let change = SetAttr {
-            accessed: Some(Timestamp::from_system_time(times[0])),
-            modified: Some(Timestamp::from_system_time(times[1])),
-            ..SetAttr::default()
-        };
-        either!(self, way => way.change(path, &change, follow))
+        let [accessed, modified] = times;
+        match self {
+            Inside::Opened(pool) => {
+                let (accessed, modified) = (Some(accessed), Some(modified));
+                Ok(match follow {
+                    true => pool.set_times(path, accessed, modified),
+                    false => pool.set_symlink_times(path, accessed, modified),
+                }?)
+            }
+            Inside::Mounted(way) => {
+                let change = SetAttr {
+                    accessed: Some(Timestamp::from_system_time(accessed)),
+                    modified: Some(Timestamp::from_system_time(modified)),
+                    ..SetAttr::default()
+                };
+                way.change(path, &change, follow)
+            }
+        }
     }
 
     /// Sets owner and group, of a symbolic link's target if `follow`.
     pub fn set_owner(&self, path: &Path, uid: u32, gid: u32, follow: bool) -> Result<()> {
-        let change = SetAttr { uid: Some(uid), gid: Some(gid), ..SetAttr::default() };
-        either!(self, way => way.change(path, &change, follow))
+        let (uid, gid) = (Some(uid), Some(gid));
+        match self {
+            Inside::Opened(pool) => Ok(match follow {
+                true => pool.set_owner(path, uid, gid),
+                false => pool.set_symlink_owner(path, uid, gid),
+            }?),
+            Inside::Mounted(way) => {
+                way.change(path, &SetAttr { uid, gid, ..SetAttr::default() }, follow)
+            }
+        }
     }
 
     /// Gives a file one more name.

@@ -1,9 +1,10 @@
-//! What the other way has beyond the library's own calls, for a pool that this process opened.
+//! What the other way has beyond the library's own calls, for a pool that this process opened, or
+//! that it is attached to.
 
 use std::path::Path;
 
-use nearside::files::{Error as FsError, FileExtent, FileExtras, Ino, Layout, NearSlice, SetAttr};
-use nearside::{Error, OpenFlags, Pool, Result};
+use nearside::files::{Error as FsError, FileExtent, FileExtras, Ino, Layout, NearSlice};
+use nearside::{Error, FileSystem, OpenFlags, Pool, Result};
 use nearside_fuse::placed::EXTENTS_MAX;
 
 use super::{Entry, Opening};
@@ -15,8 +16,6 @@ pub trait Opened {
     fn entries(&self, path: &Path) -> Result<Vec<Entry>>;
     /// Opens a file.
     fn open_content(&self, path: &Path, how: Opening) -> Result<Content>;
-    /// Changes attributes, of a symbolic link's target if `follow`.
-    fn change(&self, path: &Path, change: &SetAttr, follow: bool) -> Result<()>;
     /// Where new blocks go.
     fn layout(&self, path: &Path) -> Result<Layout>;
     /// Sets that.
@@ -46,32 +45,36 @@ impl Opened for Pool {
         self.open_file(path, &flags).map(Content::Inside)
     }
 
-    fn change(&self, path: &Path, change: &SetAttr, follow: bool) -> Result<()> {
-        let meta = if follow { self.metadata(path)? } else { self.symlink_metadata(path)? };
-        let changed = self.fs().setattr(Ino(meta.ino()), change);
-        changed.map(drop).map_err(at(path))
-    }
-
     fn layout(&self, path: &Path) -> Result<Layout> {
-        self.fs().layout(Ino(self.metadata(path)?.ino())).map_err(at(path))
+        engine(self, path)?.layout(Ino(self.metadata(path)?.ino())).map_err(at(path))
     }
 
     fn set_layout(&self, path: &Path, layout: Layout) -> Result<()> {
-        self.fs().set_layout(Ino(self.metadata(path)?.ino()), layout).map_err(at(path))
+        engine(self, path)?.set_layout(Ino(self.metadata(path)?.ino()), layout).map_err(at(path))
     }
 
     fn extents(&self, path: &Path, offset: u64) -> Result<(Vec<FileExtent>, Option<u64>)> {
         let ino = Ino(self.metadata(path)?.ino());
-        self.fs().extents(ino, offset, EXTENTS_MAX).map_err(at(path))
+        engine(self, path)?.extents(ino, offset, EXTENTS_MAX).map_err(at(path))
     }
 
     fn extras(&self, path: &Path, offset: u64) -> Result<(FileExtras, Option<u64>)> {
         let ino = Ino(self.metadata(path)?.ino());
-        self.fs().extras(ino, offset).map_err(at(path))
+        engine(self, path)?.extras(ino, offset).map_err(at(path))
     }
 
     fn near_slices(&self) -> Result<Vec<NearSlice>> {
-        Ok(self.fs().near_slices())
+        Ok(engine(self, Path::new("/"))?.near_slices())
+    }
+}
+
+/// The engine of a pool that this process opened.
+fn engine<'p>(pool: &'p Pool, path: &Path) -> Result<&'p FileSystem> {
+    match pool.is_attached() {
+        false => Ok(pool.fs()),
+        true => Err(at(path)(FsError::Unsupported(
+            "where blocks of a pool lie, while a service has it and it is not mounted",
+        ))),
     }
 }
 

@@ -26,13 +26,13 @@ impl Evicted {
 
 /// Empties the caches of the tier of a pool. One that nobody has open has none.
 pub fn run(pool: &Path, json: bool) -> Result<()> {
-    let evicted = match access::mount_of(pool)? {
-        Some(_) => {
+    let evicted = match access::has_server(pool)? {
+        true => {
             let mut client = Client::connect(pool)?;
             client.facts()?.tier.ok_or_else(|| super::no_tier(pool))?;
             client.evict()?
         }
-        None => {
+        false => {
             access::facts(pool)?.tier.ok_or_else(|| super::no_tier(pool))?;
             Evicted::default()
         }

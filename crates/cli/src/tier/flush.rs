@@ -54,7 +54,7 @@ pub fn run(pool: &Path, json: bool) -> Result<()> {
 
 fn flush(pool: &Path) -> Result<Flushed> {
     let bar = Bar::new("writing back");
-    if access::mount_of(pool)?.is_some() {
+    if access::has_server(pool)? {
         let mut client = Client::connect(pool)?;
         client.facts()?.tier.ok_or_else(|| super::no_tier(pool))?;
         return client.flush(&mut |progress: Progress| bar.set(progress.done, progress.of));

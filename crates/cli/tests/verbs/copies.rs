@@ -5,11 +5,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
-use crate::support::{binary, both, command, ok, run};
+use crate::support::{binary, command, each_way, ok, run};
 
 #[test]
 fn three_mebibytes_come_back_byte_for_byte() {
-    both(|scratch| {
+    each_way(|scratch| {
         let content = binary((3 << 20) + 17);
         std::fs::write(scratch.outside("in"), &content).unwrap();
         scratch.ok(&["cp", "@in", ":/big"]);
@@ -31,7 +31,7 @@ fn three_mebibytes_come_back_byte_for_byte() {
 
 #[test]
 fn trees_are_copied_in_out_and_between_pools() {
-    both(|scratch| {
+    each_way(|scratch| {
         let tree = scratch.root().join("tree");
         std::fs::create_dir_all(tree.join("deep/er")).unwrap();
         std::fs::create_dir(tree.join("hollow")).unwrap();
@@ -74,7 +74,7 @@ fn trees_are_copied_in_out_and_between_pools() {
 
 #[test]
 fn modes_and_times_are_kept_if_asked_for() {
-    both(|scratch| {
+    each_way(|scratch| {
         let tree = scratch.root().join("tree");
         std::fs::create_dir(&tree).unwrap();
         let file = tree.join("file");
@@ -107,7 +107,7 @@ fn modes_and_times_are_kept_if_asked_for() {
 
 #[test]
 fn holes_are_kept_if_asked_for() {
-    both(|scratch| {
+    each_way(|scratch| {
         // Far more than the pool has space for.
         let bytes = 1 << 30;
         let file = std::fs::File::create(scratch.outside("sparse")).unwrap();
@@ -132,7 +132,7 @@ fn holes_are_kept_if_asked_for() {
 
 #[test]
 fn copies_within_a_pool_take_no_space_and_go_their_own_ways() {
-    both(|scratch| {
+    each_way(|scratch| {
         let content = binary(16 << 20);
         std::fs::write(scratch.outside("in"), &content).unwrap();
         scratch.ok(&["cp", "@in", ":/first"]);
@@ -154,7 +154,7 @@ fn copies_within_a_pool_take_no_space_and_go_their_own_ways() {
 
 #[test]
 fn a_failed_copy_leaves_nothing_and_an_existing_file_keeps_its_mode() {
-    both(|scratch| {
+    each_way(|scratch| {
         std::fs::write(scratch.outside("big"), vec![1; 80 << 20]).unwrap();
         scratch.fails(&["cp", "@big", ":/big"], 1, &[":/big: ", "the pool is full"]);
         assert!(scratch.all().is_empty());
@@ -173,7 +173,7 @@ fn a_failed_copy_leaves_nothing_and_an_existing_file_keeps_its_mode() {
 
 #[test]
 fn bad_copies_are_refused_with_a_reason() {
-    both(|scratch| {
+    each_way(|scratch| {
         scratch.put(":/file", b"content");
         scratch.ok(&["mkdir", "-p", ":/dir/below", ":/other"]);
         scratch.ok(&["cp", ":/file", ":/dir/file"]);
@@ -210,7 +210,7 @@ fn bad_copies_are_refused_with_a_reason() {
 
 #[test]
 fn cat_says_what_it_cannot_print() {
-    both(|scratch| {
+    each_way(|scratch| {
         scratch.put(":/file", &binary(4 << 20));
         scratch.fails(&["cat", ":/"], 1, &[":/: is a directory", "nearside ls"]);
         scratch.fails(&["cat", ":/no"], 1, &[":/no: no such file", "nearside ls"]);
@@ -244,7 +244,7 @@ fn cat_says_what_it_cannot_print() {
 
 #[test]
 fn a_pipe_can_be_copied_into_a_pool() {
-    both(|scratch| {
+    each_way(|scratch| {
         let mut child = command([OsString::from("cp"), "/dev/stdin".into(), scratch.inside("/x")])
             .stdin(Stdio::piped())
             .spawn()
@@ -262,7 +262,7 @@ fn an_archive_keeps_owners_attributes_times_and_links() {
     if !nix::unistd::geteuid().is_root() {
         return println!("skipped: giving files away takes root");
     }
-    both(|scratch| {
+    each_way(|scratch| {
         let tree = scratch.root().join("tree");
         std::fs::create_dir(&tree).unwrap();
         std::fs::write(tree.join("one"), "content").unwrap();
@@ -352,7 +352,7 @@ fn a_file_of_a_mount_is_not_copied_onto_itself() {
 /// Whatever ends a copy: the name is there whole or not at all, and the next copy clears up.
 #[test]
 fn a_killed_copy_leaves_no_half_file_and_the_next_clears_up() {
-    both(|scratch| {
+    each_way(|scratch| {
         let content = binary(24 << 20);
         std::fs::write(scratch.outside("big"), &content).unwrap();
         let mut killed = 0;

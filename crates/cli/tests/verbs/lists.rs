@@ -1,10 +1,10 @@
 //! `df`, `ls`, `stat`, `tree`: what they show, and that they change nothing.
 
-use crate::support::{Scratch, both, run};
+use crate::support::{Scratch, each_way, run};
 
 #[test]
 fn df_counts_what_is_used() {
-    both(|scratch| {
+    each_way(|scratch| {
         let pool = scratch.pool().display().to_string();
         let before = scratch.json(&["df", &pool, "--json"]);
         scratch.put(":/file", &[7; 4 << 20]);
@@ -36,7 +36,7 @@ fn df_counts_what_is_used() {
 
 #[test]
 fn ls_and_stat_show_what_is_there() {
-    both(|scratch| {
+    each_way(|scratch| {
         let pool = scratch.pool().display().to_string();
         scratch.ok(&["mkdir", ":/dir"]);
         scratch.put(":/dir/b", &[1; 1536]);
@@ -73,7 +73,7 @@ fn ls_and_stat_show_what_is_there() {
 
 #[test]
 fn what_is_not_there_is_named() {
-    both(|scratch| {
+    each_way(|scratch| {
         scratch.put(":/file", b"x");
         let pool = scratch.pool().display().to_string();
         for verb in ["ls", "stat", "tree", "cat"] {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use crate::support::{both, command, ok, run};
+use crate::support::{command, each_way, ok, run};
 
 const NAMES: [&[u8]; 5] = [b"a b", b"line\nline", b"\x1b[31mred", b"\xff\xfe", b":/ -r"];
 
@@ -13,7 +13,7 @@ fn words(words: &[&str], path: OsString) -> Vec<OsString> {
 
 #[test]
 fn any_name_works_with_every_verb() {
-    both(|scratch| {
+    each_way(|scratch| {
         std::fs::write(scratch.outside("put"), "content").unwrap();
         for name in NAMES.iter().filter(|name| !name.contains(&b'/')) {
             let path = |top: &str| {
@@ -45,7 +45,7 @@ fn any_name_works_with_every_verb() {
 
 #[test]
 fn a_pools_name_ends_at_the_first_colon_before_a_slash() {
-    both(|scratch| {
+    each_way(|scratch| {
         scratch.ok(&["mkdir", ":/a:"]);
         scratch.put(":/a:/b", b"x");
         assert_eq!(scratch.ok(&["cat", ":/a:/b"]), "x");
@@ -54,7 +54,7 @@ fn a_pools_name_ends_at_the_first_colon_before_a_slash() {
 
 #[test]
 fn a_terminal_gets_no_commands_from_names() {
-    both(|scratch| {
+    each_way(|scratch| {
         scratch.put(":/\x1b[31mred", b"x");
         let pair = nix::pty::openpty(None, None).unwrap();
         let mut listing = command(words(&["ls"], scratch.inside("/")));

@@ -1,10 +1,10 @@
 //! `mkdir`, `mv` and `rm`.
 
-use crate::support::both;
+use crate::support::each_way;
 
 #[test]
 fn directories_are_made() {
-    both(|scratch| {
+    each_way(|scratch| {
         scratch.ok(&["mkdir", ":/a", ":/b/"]);
         scratch.fails(&["mkdir", ":/a"], 1, &[":/a: the name exists", "-p"]);
         scratch.fails(&["mkdir", ":/c/d"], 1, &[":/c/d: ", "missing", "-p"]);
@@ -19,7 +19,7 @@ fn directories_are_made() {
 
 #[test]
 fn names_are_moved_in_a_pool() {
-    both(|scratch| {
+    each_way(|scratch| {
         scratch.put(":/one", b"1");
         scratch.put(":/two", b"2");
         scratch.ok(&["mkdir", "-p", ":/dir/sub"]);
@@ -41,7 +41,7 @@ fn names_are_moved_in_a_pool() {
 
 #[test]
 fn what_is_named_is_removed_and_nothing_else() {
-    both(|scratch| {
+    each_way(|scratch| {
         let tree = scratch.root().join("tree");
         std::fs::create_dir_all(tree.join("sub")).unwrap();
         // More than one call to the engine lists.

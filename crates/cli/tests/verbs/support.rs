@@ -9,10 +9,25 @@ pub struct Scratch {
     root: tempfile::TempDir,
     /// Where the pool is mounted, if it is.
     mount: Option<tempfile::TempDir>,
+    /// A service has it.
+    is_served: bool,
+}
+
+/// Does the same on a pool that nobody has, on one that a service has and, where this machine lets
+/// a test mount, on one that is mounted: a verb on files must not tell the difference.
+pub fn each_way(test: impl Fn(&Scratch)) {
+    let mut scratch = Scratch::new();
+    scratch.ok(&["serve", "@pool"]);
+    scratch.is_served = true;
+    test(&scratch);
+    scratch.ok(&["stop", "@pool"]);
+    scratch.is_served = false;
+    scratch.check();
+    both(test);
 }
 
 /// Does the same on a pool that is not mounted and, where this machine lets a test mount, on one
-/// that is: a verb must not tell the difference.
+/// that is.
 pub fn both(test: impl Fn(&Scratch)) {
     test(&Scratch::new());
     if let Some(scratch) = Scratch::mounted() {
@@ -37,7 +52,7 @@ fn can_mount() -> bool {
 impl Scratch {
     /// A formatted pool.
     pub fn new() -> Scratch {
-        let scratch = Scratch { root: tempfile::tempdir().unwrap(), mount: None };
+        let scratch = Scratch { root: tempfile::tempdir().unwrap(), mount: None, is_served: false };
         scratch.format("pool");
         scratch
     }
@@ -59,7 +74,7 @@ impl Scratch {
 
     /// A formatted pool with two copies of everything, on a machine that may mount or not.
     pub fn mirrored() -> Scratch {
-        let scratch = Scratch { root: tempfile::tempdir().unwrap(), mount: None };
+        let scratch = Scratch { root: tempfile::tempdir().unwrap(), mount: None, is_served: false };
         scratch.format_with("pool", &["--data-copies=2"]);
         scratch
     }
@@ -67,14 +82,14 @@ impl Scratch {
     /// A formatted pool of two slices of 16 MiB on nodes of their own, and two devices below them,
     /// of 48 and 32 MiB.
     pub fn tiered() -> Scratch {
-        let scratch = Scratch { root: tempfile::tempdir().unwrap(), mount: None };
+        let scratch = Scratch { root: tempfile::tempdir().unwrap(), mount: None, is_served: false };
         scratch.format_tiered("pool");
         scratch
     }
 
     /// A formatted pool of two slices above that device.
     pub fn above(device: &Path) -> Scratch {
-        let scratch = Scratch { root: tempfile::tempdir().unwrap(), mount: None };
+        let scratch = Scratch { root: tempfile::tempdir().unwrap(), mount: None, is_served: false };
         scratch.format_with("pool", &[&format!("--capacity={}", device.display())]);
         scratch
     }
@@ -93,7 +108,7 @@ impl Scratch {
 
     /// A formatted pool in the domain `sync`.
     pub fn synced() -> Scratch {
-        let scratch = Scratch { root: tempfile::tempdir().unwrap(), mount: None };
+        let scratch = Scratch { root: tempfile::tempdir().unwrap(), mount: None, is_served: false };
         let pool = scratch.pool();
         ok(run([OsStr::new("format"), pool.as_os_str(), "--size=32M".as_ref()]));
         scratch
@@ -252,6 +267,10 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
+        if self.is_served {
+            // only after a failure
+            self.kill_both();
+        }
         let Some(mount) = &self.mount else { return };
         // Only after a failure, and what is mounted there is this test's own.
         if nearside_fuse::mounts::at(mount.path()).is_ok_and(|entry| entry.is_some()) {

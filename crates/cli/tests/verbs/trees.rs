@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::{FileExt, symlink};
 
-use crate::support::{Scratch, binary, both};
+use crate::support::{Scratch, binary, each_way};
 
 /// Turns one byte of `block`, which some slice of the pool holds.
 fn damage(scratch: &Scratch, block: &[u8]) {
@@ -46,7 +46,7 @@ fn a_damaged_file_keeps_nobody_from_the_others() {
 
 #[test]
 fn what_is_in_the_way_of_a_tree_is_told_and_left() {
-    both(|scratch| {
+    each_way(|scratch| {
         let tree = scratch.root().join("tree");
         std::fs::create_dir_all(tree.join("sub")).unwrap();
         for name in ["one", "sub/two", "sub/three"] {
@@ -66,7 +66,7 @@ fn what_is_in_the_way_of_a_tree_is_told_and_left() {
 /// cp(1) takes the place of links and files; so does a second copy of a tree.
 #[test]
 fn a_second_copy_of_a_tree_replaces_its_links() {
-    both(|scratch| {
+    each_way(|scratch| {
         let tree = scratch.root().join("tree");
         std::fs::create_dir_all(tree.join("dir")).unwrap();
         symlink("dir", tree.join("link")).unwrap();

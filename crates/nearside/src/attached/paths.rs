@@ -48,18 +48,25 @@ impl Attached {
         self.act(&Request::SetMode(raw(path), mode))
     }
 
-    pub(crate) fn set_owner(&self, path: &Path, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
-        self.act(&Request::SetOwner(raw(path), uid, gid))
+    pub(crate) fn set_owner(
+        &self,
+        path: &Path,
+        follow: bool,
+        uid: Option<u32>,
+        gid: Option<u32>,
+    ) -> Result<()> {
+        self.act(&Request::SetOwner(raw(path), follow, uid, gid))
     }
 
     pub(crate) fn set_times(
         &self,
         path: &Path,
+        follow: bool,
         accessed: Option<SystemTime>,
         modified: Option<SystemTime>,
     ) -> Result<()> {
         let (accessed, modified) = (accessed.map(nanoseconds), modified.map(nanoseconds));
-        self.act(&Request::SetTimes(raw(path), accessed, modified))
+        self.act(&Request::SetTimes(raw(path), follow, accessed, modified))
     }
 
     pub(crate) fn xattr(&self, path: &Path, name: &OsStr) -> Result<Option<Vec<u8>>> {
