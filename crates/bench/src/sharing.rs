@@ -90,7 +90,7 @@ fn compared(
         let ratios: Vec<_> = ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect();
         Figure::new(name, "/s", ours).beside(who, theirs, &ratios).asked(ASKED)
     };
-    let in_containers = "the same, each in a container".to_owned();
+    let in_containers = format!("{name}: in containers");
     let mut figures = Vec::new();
     if let [attached, embedded, others @ ..] = rates {
         figures.push(figure(name, attached, "embedded", embedded));

@@ -109,7 +109,8 @@ impl Seat {
     /// Waits for the answer.
     pub fn answer(&mut self) -> Result<Took> {
         let line = self.0.hear()?;
-        serde_json::from_str(&line).map_err(|_| Error::Seat(line))
+        let answer: Answer = serde_json::from_str(&line).map_err(|_| nonsense(&line))?;
+        answer.map_err(Error::Seat)
     }
 
     /// Memory that it takes, bytes: its own, and shared memory that it made.
@@ -127,6 +128,13 @@ impl Seat {
     }
 }
 
+/// What it took, or what went wrong.
+type Answer = std::result::Result<Took, String>;
+
+fn nonsense(line: &str) -> Error {
+    Error::Seat(if line.is_empty() { "it has ended".to_owned() } else { format!("{line:?}") })
+}
+
 fn as_json(value: &impl Serialize) -> Result<String> {
     let text = serde_json::to_string(value).map_err(std::io::Error::from);
     text.map_err(io(Path::new("seat")))
@@ -137,10 +145,8 @@ pub fn be_seated_if_asked() {
     if std::env::var_os(SEATED).is_none() {
         return;
     }
+    // it says nothing else than its answers: where nobody hears them any more, nobody waits
     let done = Seated::default().serve();
-    if let Err(error) = &done {
-        eprintln!("a process of the measurement: {error}");
-    }
     std::process::exit(i32::from(done.is_err()));
 }
 
@@ -160,9 +166,9 @@ impl Seated {
         let mut dice = Dice::new(21);
         for line in std::io::stdin().lines() {
             let line = line.map_err(io(Path::new("stdin")))?;
-            let order = serde_json::from_str(&line).map_err(|_| Error::Seat(line))?;
-            let took = self.obey(order, &mut dice)?;
-            let (text, mut out) = (as_json(&took)?, std::io::stdout().lock());
+            let order = serde_json::from_str(&line).map_err(|_| nonsense(&line))?;
+            let answer: Answer = self.obey(order, &mut dice).map_err(|error| error.to_string());
+            let (text, mut out) = (as_json(&answer)?, std::io::stdout().lock());
             let said = writeln!(out, "{text}").and_then(|()| out.flush());
             said.map_err(io(Path::new("stdout")))?;
         }

@@ -39,7 +39,7 @@ for dir in usr lib lib64; do
         mount --rbind /$dir $dir
     fi
 done
-mount -t proc none proc || true
+mount -t proc none proc 2>/dev/null || true
 touch program run/pool
 mount --bind "$program" program
 mount --bind "$socket" run/pool

@@ -29,7 +29,7 @@ impl Mix {
     /// Its name, for people.
     pub fn name(self) -> String {
         let (writes, reads) = (self.write_percent, 100 - self.write_percent);
-        format!("{writes}/{reads} writes and reads, {}", self.wanted.name())
+        format!("{writes}/{reads} writes/reads, {}", self.wanted.name())
     }
 
     /// A turn with so many records of so many bytes: its operations, and what they took. The
