@@ -26,8 +26,8 @@ pub enum Error {
     /// A service did not start.
     #[error(transparent)]
     Service(#[from] server::Error),
-    /// A process of the measurement said something else than what its calls took.
-    #[error("a process of the measurement said {0:?}")]
+    /// A process of the measurement failed, or said something else than what its calls took.
+    #[error("a process of the measurement: {0}")]
     Seat(String),
     /// The floor's mapping could not be had.
     #[error(transparent)]

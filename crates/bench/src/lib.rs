@@ -42,6 +42,7 @@ mod row;
 mod rows;
 mod scratch;
 mod service;
+mod sharing;
 mod stage;
 mod stats;
 mod study;

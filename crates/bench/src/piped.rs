@@ -27,7 +27,11 @@ impl Piped {
     /// This program again, with the arguments that it has, and this in its environment.
     pub fn again(name: &str, value: &std::path::Path) -> Result<Piped> {
         let program = std::env::current_exe().map_err(io(value))?;
-        let mut command = Command::new(program);
+        Piped::again_by(Command::new(program), name, value)
+    }
+
+    /// The same by a command that starts this program and gives it what arguments come.
+    pub fn again_by(mut command: Command, name: &str, value: &std::path::Path) -> Result<Piped> {
         command.args(std::env::args_os().skip(1)).env(name, value);
         Piped::start(command, value.to_owned())
     }

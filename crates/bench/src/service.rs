@@ -5,7 +5,7 @@
 //! compared take turns in rounds. A turn is so many durable writes at random places of a file;
 //! printed are medians over the rounds, of what half of the calls took at most, and of all.
 
-mod seat;
+pub mod seat;
 mod table;
 
 use crate::error::Result;
@@ -14,7 +14,7 @@ use crate::row::Spread;
 use crate::scratch::Scratch;
 use crate::stats::{median, spread};
 pub use seat::be_seated_if_asked;
-use seat::{Order, Seat, Took};
+use seat::{FILE_BYTES, Order, Seat, Took};
 use serde::Serialize;
 use std::path::Path;
 use std::time::Duration;
@@ -59,19 +59,30 @@ pub struct Figure {
     pub ratio: Option<Spread>,
     /// What is asked for: of the ratio, or of the value where there is none.
     pub asked: Option<Asked>,
+    /// Not measured: why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skipped: Option<&'static str>,
 }
 
 impl Figure {
-    fn new(name: impl Into<String>, unit: &'static str, values: &[f64]) -> Figure {
-        let ours = spread(values);
-        Figure { name: name.into(), unit, ours, beside: None, ratio: None, asked: None }
+    /// A value alone.
+    pub fn new(name: impl Into<String>, unit: &'static str, values: &[f64]) -> Figure {
+        let (name, ours) = (name.into(), spread(values));
+        Figure { name, unit, ours, beside: None, ratio: None, asked: None, skipped: None }
     }
 
-    fn beside(self, who: &'static str, values: &[f64], ratios: &[f64]) -> Figure {
+    /// One that cannot be measured here.
+    pub fn skipped(name: impl Into<String>, why: &'static str) -> Figure {
+        Figure { skipped: Some(why), ..Figure::new(name, "", &[]) }
+    }
+
+    /// With what it is compared with.
+    pub fn beside(self, who: &'static str, values: &[f64], ratios: &[f64]) -> Figure {
         Figure { beside: Some((who, spread(values))), ratio: Some(spread(ratios)), ..self }
     }
 
-    fn asked(self, asked: Asked) -> Figure {
+    /// With what is asked for.
+    pub fn asked(self, asked: Asked) -> Figure {
         Figure { asked: Some(asked), ..self }
     }
 }
@@ -133,9 +144,8 @@ impl Studied {
     }
 
     fn attached(dir: &Path, file: &str) -> Result<Seat> {
-        let mut seat = Seat::start()?;
-        seat.ask(&Order::Attach { dir: dir.to_owned() })?;
-        seat.ask(&Order::File { name: file.to_owned() })?;
+        let mut seat = Seat::attached(dir)?;
+        seat.ask(&Order::File { name: file.to_owned(), bytes: FILE_BYTES })?;
         Ok(seat)
     }
 
@@ -143,7 +153,7 @@ impl Studied {
     fn writes(&self, bytes: usize) -> Result<Vec<Figure>> {
         let (_service, dir) = self.owner(&format!("served-{bytes}"), true)?;
         let (mut embedded, _) = self.owner(&format!("owned-{bytes}"), false)?;
-        embedded.ask(&Order::File { name: "file".to_owned() })?;
+        embedded.ask(&Order::File { name: "file".to_owned(), bytes: FILE_BYTES })?;
         let mut attached = Studied::attached(&dir, "file")?;
         let mut bare = Seat::start()?;
         bare.ask(&Order::Bare { path: self.scratch.path().join("bare") })?;
@@ -183,7 +193,7 @@ impl Studied {
     fn commits(&self, bytes: usize) -> Result<Vec<Figure>> {
         let (_service, dir) = self.owner("served-region", true)?;
         let (mut embedded, _) = self.owner("owned-region", false)?;
-        embedded.ask(&Order::File { name: "file".to_owned() })?;
+        embedded.ask(&Order::File { name: "file".to_owned(), bytes: FILE_BYTES })?;
         let mut seats = [Studied::attached(&dir, "file")?, embedded];
         let mut turns: [Vec<Took>; 2] = Default::default();
         // the first turn is for warmth, and for the lease
@@ -249,7 +259,7 @@ impl Studied {
             };
             for seat in [&mut *has, &mut *wants] {
                 // as if nobody had written yet
-                seat.ask(&Order::File { name: "file".to_owned() })?;
+                seat.ask(&Order::File { name: "file".to_owned(), bytes: FILE_BYTES })?;
             }
             let case = round / 2 % 3;
             let count = if case == 1 { MANY } else { FEW };

@@ -5,7 +5,8 @@ use crate::engine::{self, EngineOptions};
 use crate::error::{Result, io};
 use crate::interrupt;
 use crate::options::Options;
-use crate::service::{self, ServiceOptions};
+use crate::service::{self, Figure, ServiceOptions};
+use crate::sharing::{self, SharingOptions};
 use crate::ycsb::{self, YcsbOptions};
 use clap::Subcommand;
 use serde::Serialize;
@@ -92,6 +93,27 @@ Examples:
         #[arg(long, value_name = "COUNT", default_value_t = 1000)]
         idle: usize,
     },
+    /// YCSB's mixes by several processes at once: attached to the service of one pool, beside as
+    /// many that have a pool each, and in containers.
+    #[command(after_help = "\
+Examples:
+  nearside bench sharing --quick
+  nearside bench sharing --processes 2 --json
+
+A container has namespaces of its own and nothing of the pool but the socket; it takes unshare(1),
+and root or a kernel that lets everybody make them.")]
+    Sharing {
+        /// Processes that work at once.
+        #[arg(long, value_name = "COUNT", default_value_t = 4)]
+        #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
+        processes: u32,
+        /// Records and turns so many times as large; 1: 32 MiB a process, a minute and a half.
+        #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = parse_scale)]
+        scale: f64,
+        /// Turns of each that count.
+        #[arg(long, value_name = "COUNT", default_value_t = 5)]
+        rounds: usize,
+    },
 }
 
 /// Bytes: a number, and K, M, G or T behind it for powers of 1024.
@@ -166,15 +188,29 @@ pub fn study(
         }
         Study::Service { rounds, idle } => {
             let asked = ServiceOptions { rounds: *rounds, idle: *idle };
-            let figures = service::service(options, &asked, &mut |figure| {
-                if !json {
-                    print(&service::table(std::slice::from_ref(figure)));
-                }
-            })?;
-            if json {
-                print(&as_json(&figures)?);
-            }
+            figures(json, print, |show| service::service(options, &asked, show))?;
         }
+        Study::Sharing { processes, scale, rounds } => {
+            let asked = SharingOptions { processes: *processes, scale: *scale, rounds: *rounds };
+            figures(json, print, |show| sharing::sharing(options, &asked, show))?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives figures, each when it is there, or all as JSON.
+fn figures(
+    json: bool,
+    print: &mut dyn FnMut(&str),
+    measure: impl FnOnce(&mut dyn FnMut(&Figure)) -> Result<Vec<Figure>>,
+) -> Result<()> {
+    let all = measure(&mut |figure| {
+        if !json {
+            print(&service::table(std::slice::from_ref(figure)));
+        }
+    })?;
+    if json {
+        print(&as_json(&all)?);
     }
     Ok(())
 }

@@ -9,29 +9,29 @@
 //! in it. Between turns the background comes to rest.
 
 mod chooser;
+mod mix;
 mod plot;
 mod stores;
 mod table;
 
-use crate::clock;
 use crate::error::Result;
 use crate::lab::medium;
 use crate::options::Options;
 use crate::row::Spread;
 use crate::stats::spread;
 use crate::tiered::PoolShape;
-use chooser::Chooser;
 pub use chooser::Wanted;
+pub use mix::Mix;
+use mix::WRITE_PERCENTS;
 pub use plot::plot;
 use serde::Serialize;
-use std::time::{Duration, Instant};
-use stores::{InFile, InRegion, Store};
+use std::time::Duration;
+pub use stores::Store;
+use stores::{InFile, InRegion};
 pub use table::{summary, table};
 
 /// Bytes of a record.
 const RECORD_BYTES: usize = 64 << 10;
-/// Of a hundred operations so many write.
-const WRITE_PERCENTS: [u32; 5] = [95, 50, 30, 5, 0];
 /// Bytes of all records by those of the cache.
 const SHARES: [f64; 4] = [0.15, 0.6, 1.2, 1.8];
 /// Bytes of the cache, before scaling.
@@ -117,69 +117,39 @@ pub struct Ycsb {
     pub bars: Vec<Bar>,
 }
 
-/// One mix.
-#[derive(Clone, Copy, Debug)]
-struct Mix {
-    share: f64,
-    wanted: Wanted,
-    write_percent: u32,
-}
-
-impl Mix {
-    /// Operations a second of one turn.
-    fn turn(&self, store: &mut dyn Store, records: u32, turn: Duration, seed: u64) -> Result<f64> {
-        let mut chooser = Chooser::new(self.wanted, records, seed);
-        let mut buffer = vec![seed as u8; RECORD_BYTES];
-        let mut count = 0u32;
-        let start = Instant::now();
-        let mut took = Duration::ZERO;
-        while took < turn {
-            let record = chooser.next();
-            if chooser.is_among(self.write_percent) {
-                buffer[..4].copy_from_slice(&count.to_le_bytes());
-                store.write(record, &buffer)?;
-            } else {
-                store.read(record, &mut buffer)?;
-            }
-            count += 1;
-            took = start.elapsed();
-        }
-        clock::rest();
-        Ok(f64::from(count) / took.as_secs_f64())
+/// All turns of a mix on all stores; first of each one that does not count.
+fn run(
+    (share, mix): (f64, Mix),
+    stores: &mut [(System, Box<dyn Store>)],
+    records: u32,
+    turn: Duration,
+    rounds: usize,
+) -> Result<Vec<Bar>> {
+    let mut rates = vec![Vec::new(); stores.len()];
+    for (_, store) in stores.iter_mut() {
+        mix.turn(store.as_mut(), (records, RECORD_BYTES), turn / 4, 0)?;
     }
-
-    /// All turns of all stores; first of each one that does not count.
-    fn run(
-        &self,
-        stores: &mut [(System, Box<dyn Store>)],
-        records: u32,
-        turn: Duration,
-        rounds: usize,
-    ) -> Result<Vec<Bar>> {
-        let mut rates = vec![Vec::new(); stores.len()];
-        for (_, store) in stores.iter_mut() {
-            self.turn(store.as_mut(), records, turn / 4, 0)?;
+    for round in 0..rounds {
+        for step in 0..stores.len() {
+            let index = (step + round) % stores.len();
+            let (_, store) = &mut stores[index];
+            let (count, took) =
+                mix.turn(store.as_mut(), (records, RECORD_BYTES), turn, round as u64 + 1)?;
+            rates[index].push(count as f64 / took.as_secs_f64());
         }
-        for round in 0..rounds {
-            for step in 0..stores.len() {
-                let index = (step + round) % stores.len();
-                let (_, store) = &mut stores[index];
-                rates[index].push(self.turn(store.as_mut(), records, turn, round as u64 + 1)?);
-            }
-        }
-        let bar = |(index, (system, _)): (usize, &(System, Box<dyn Store>))| {
-            let pairs = rates[index].iter().zip(&rates[0]);
-            Bar {
-                system: *system,
-                share: self.share,
-                wanted: self.wanted,
-                write_percent: self.write_percent,
-                per_second: spread(&rates[index]),
-                of_memory: spread(&pairs.map(|(rate, memory)| rate / memory).collect::<Vec<_>>()),
-            }
-        };
-        Ok(stores.iter().enumerate().map(bar).collect())
     }
+    let bar = |(index, (system, _)): (usize, &(System, Box<dyn Store>))| {
+        let pairs = rates[index].iter().zip(&rates[0]);
+        Bar {
+            system: *system,
+            share,
+            wanted: mix.wanted,
+            write_percent: mix.write_percent,
+            per_second: spread(&rates[index]),
+            of_memory: spread(&pairs.map(|(rate, memory)| rate / memory).collect::<Vec<_>>()),
+        }
+    };
+    Ok(stores.iter().enumerate().map(bar).collect())
 }
 
 /// The stores for so many bytes of records, as [`SYSTEMS`] lists them.
@@ -243,14 +213,11 @@ pub fn ycsb(
     for share in SHARES {
         let records = (cache_bytes as f64 * share) as u64 / RECORD_BYTES as u64;
         let mut stores = stores(options, &mut ycsb, records * RECORD_BYTES as u64)?;
-        for wanted in [Wanted::Uniform, Wanted::Zipfian] {
-            for write_percent in WRITE_PERCENTS {
-                let mix = Mix { share, wanted, write_percent };
-                let turn = TURN.mul_f64(scale);
-                let bars = mix.run(&mut stores, records as u32, turn, asked.rounds.max(1))?;
-                show(&ycsb, &bars);
-                ycsb.bars.extend(bars);
-            }
+        for mix in Mix::all() {
+            let (mix, turn) = ((share, mix), TURN.mul_f64(scale));
+            let bars = run(mix, &mut stores, records as u32, turn, asked.rounds.max(1))?;
+            show(&ycsb, &bars);
+            ycsb.bars.extend(bars);
         }
     }
     Ok(ycsb)

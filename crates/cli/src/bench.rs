@@ -19,6 +19,8 @@ Examples:
   nearside bench deck --array 512M
   nearside bench ycsb --plot bars.svg
   nearside bench engine --direct
+  nearside bench service --idle 300
+  nearside bench sharing --quick
 
 A ratio above 1 is better than the floor or peer. Every row names its domain and medium; what the
 background does for a call is part of the call's cost.")]

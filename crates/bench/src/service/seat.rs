@@ -1,26 +1,27 @@
 //! One of those who take part: a process that does what it is told, a line of JSON at a time.
 
 use crate::caller::CALL_BYTES_MAX;
-use crate::clock::threads_ns;
+use crate::clock::{self, threads_ns};
 use crate::dice::{Dice, Sources};
 use crate::error::{Error, Result, io};
 use crate::lab::{touch_slice, touched_file};
 use crate::piped::Piped;
 use crate::rows::status_bytes;
+use crate::ycsb::{Mix, Store};
 use nearside::{File, FormatOptions, OpenFlags, Pool, Region, SliceSpec};
 use pmem::Mapping;
 use serde::{Deserialize, Serialize};
 use server::{Door, Service};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Says to a process that it takes part.
 const SEATED: &str = "NEARSIDE_BENCH_SEAT";
-/// Bytes of each file, and of the bare store's.
-const FILE_BYTES: u64 = 32 << 20;
-
+/// Bytes of each file that is written to at random places, and of the bare store's.
+pub const FILE_BYTES: u64 = 32 << 20;
 /// Calls that wake all who have a part in them.
 const CALLS_BEFORE: u32 = 8;
 
@@ -31,18 +32,23 @@ pub enum Order {
     Own { dir: PathBuf, bytes: u64, serves: bool },
     /// Attach to the service of a pool.
     Attach { dir: PathBuf },
-    /// Open a file of the pool, made full where it is not there, in the place of the last one.
-    File { name: String },
+    /// Open a file of the pool, made so long and full where it is not there, in the place of the
+    /// last one.
+    File { name: String, bytes: u64 },
     /// Map a file of its own, in the place of a pool's.
     Bare { path: PathBuf },
     /// Make durable writes of so many bytes.
     Write { bytes: usize, count: u64 },
     /// Make one durable write, right behind calls of another kind.
     WriteBehindCalls { bytes: usize },
-    /// Map the file, and load all of it.
+    /// Map the file if it is not, and load all of it.
     Map,
     /// Commit transactions of one write of so many bytes to what is mapped.
     Commit { bytes: usize, count: u64 },
+    /// Read and write records of so many bytes in what is mapped, for so long.
+    Mix { mix: Mix, bytes: usize, turn: Duration, seed: u64 },
+    /// Wait until its other threads do nothing.
+    Rest,
 }
 
 /// What it took.
@@ -77,6 +83,18 @@ impl Seat {
         Ok(Seat(Piped::again(SEATED, Path::new("seat"))?))
     }
 
+    /// Starts one by a command that starts this program and gives it what arguments come.
+    pub fn start_by(command: Command) -> Result<Seat> {
+        Ok(Seat(Piped::again_by(command, SEATED, Path::new("seat"))?))
+    }
+
+    /// Starts one, and attaches it to the service of a pool.
+    pub fn attached(dir: &Path) -> Result<Seat> {
+        let mut seat = Seat::start()?;
+        seat.ask(&Order::Attach { dir: dir.to_owned() })?;
+        Ok(seat)
+    }
+
     /// Has it do something, and waits until it is done.
     pub fn ask(&mut self, order: &Order) -> Result<Took> {
         self.order(order)?;
@@ -91,7 +109,8 @@ impl Seat {
     /// Waits for the answer.
     pub fn answer(&mut self) -> Result<Took> {
         let line = self.0.hear()?;
-        serde_json::from_str(&line).map_err(|_| Error::Seat(line))
+        let answer: Answer = serde_json::from_str(&line).map_err(|_| nonsense(&line))?;
+        answer.map_err(Error::Seat)
     }
 
     /// Memory that it takes, bytes: its own, and shared memory that it made.
@@ -109,6 +128,13 @@ impl Seat {
     }
 }
 
+/// What it took, or what went wrong.
+type Answer = std::result::Result<Took, String>;
+
+fn nonsense(line: &str) -> Error {
+    Error::Seat(if line.is_empty() { "it has ended".to_owned() } else { format!("{line:?}") })
+}
+
 fn as_json(value: &impl Serialize) -> Result<String> {
     let text = serde_json::to_string(value).map_err(std::io::Error::from);
     text.map_err(io(Path::new("seat")))
@@ -119,10 +145,8 @@ pub fn be_seated_if_asked() {
     if std::env::var_os(SEATED).is_none() {
         return;
     }
+    // it says nothing else than its answers: where nobody hears them any more, nobody waits
     let done = Seated::default().serve();
-    if let Err(error) = &done {
-        eprintln!("a process of the measurement: {error}");
-    }
     std::process::exit(i32::from(done.is_err()));
 }
 
@@ -142,9 +166,9 @@ impl Seated {
         let mut dice = Dice::new(21);
         for line in std::io::stdin().lines() {
             let line = line.map_err(io(Path::new("stdin")))?;
-            let order = serde_json::from_str(&line).map_err(|_| Error::Seat(line))?;
-            let took = self.obey(order, &mut dice)?;
-            let (text, mut out) = (as_json(&took)?, std::io::stdout().lock());
+            let order = serde_json::from_str(&line).map_err(|_| nonsense(&line))?;
+            let answer: Answer = self.obey(order, &mut dice).map_err(|error| error.to_string());
+            let (text, mut out) = (as_json(&answer)?, std::io::stdout().lock());
             let said = writeln!(out, "{text}").and_then(|()| out.flush());
             said.map_err(io(Path::new("stdout")))?;
         }
@@ -156,7 +180,7 @@ impl Seated {
         match order {
             Order::Own { dir, bytes, serves } => self.own(&dir, bytes, serves)?,
             Order::Attach { dir } => self.pool = Some(Arc::new(Pool::attach(dir)?)),
-            Order::File { name } => self.open(&name)?,
+            Order::File { name, bytes } => self.open(&name, bytes)?,
             Order::Bare { path } => self.bare = Some(touched_file(&path, FILE_BYTES)?),
             Order::Write { bytes, count } => {
                 return self.each(0, (bytes, count), dice, |place, data| self.write(place, data));
@@ -170,6 +194,13 @@ impl Seated {
             Order::Commit { bytes, count } => {
                 return self.each(0, (bytes, count), dice, |place, data| self.commit(place, data));
             }
+            Order::Mix { mix, bytes, turn, seed } => {
+                let records = self.region.as_ref().map_or(0, Region::len) / bytes.max(1);
+                let (count, took) =
+                    mix.turn(&mut Records(self), (records as u32, bytes), turn, seed)?;
+                return Ok(Took { count, wall_ns: took.as_nanos() as f64, p50_ns: 0.0 });
+            }
+            Order::Rest => clock::rest(),
         }
         Ok(Took { count: 1, wall_ns: start.elapsed().as_nanos() as f64, p50_ns: 0.0 })
     }
@@ -194,15 +225,15 @@ impl Seated {
         Ok(())
     }
 
-    fn open(&mut self, name: &str) -> Result<()> {
+    fn open(&mut self, name: &str, bytes: u64) -> Result<()> {
         // what is leased of it goes with the last who has it open
         self.file = None;
         let Some(pool) = &self.pool else { return Ok(()) };
         let flags = OpenFlags::new().read(true).write(true).create(true);
         let file = pool.open_file(Path::new("/").join(name), &flags)?;
         let piece = vec![0x5A; 1 << 20];
-        for at in (file.metadata()?.len()..FILE_BYTES).step_by(piece.len()) {
-            file.write_all_at(&piece, at)?;
+        for at in (file.metadata()?.len()..bytes).step_by(piece.len()) {
+            file.write_all_at(&piece[..piece.len().min((bytes - at) as usize)], at)?;
         }
         self.file = Some(file);
         Ok(())
@@ -212,9 +243,9 @@ impl Seated {
         let (Some(pool), Some(file)) = (&self.pool, &self.file) else { return Ok(()) };
         let region = match self.region.take() {
             Some(region) => region,
-            None => pool.map(file, 0, FILE_BYTES)?,
+            None => pool.map(file, 0, file.metadata()?.len())?,
         };
-        region.load(0, &mut vec![0; FILE_BYTES as usize])?;
+        region.load(0, &mut vec![0; region.len()])?;
         self.region = Some(region);
         Ok(())
     }
@@ -262,5 +293,19 @@ impl Seated {
         each.sort_unstable();
         let p50_ns = each.get(each.len() / 2).copied().unwrap_or(0) as f64;
         Ok(Took { count, wall_ns, p50_ns })
+    }
+}
+
+/// Records in what is mapped.
+struct Records<'s>(&'s Seated);
+
+impl Store for Records<'_> {
+    fn read(&mut self, record: u32, buffer: &mut [u8]) -> Result<()> {
+        let Some(region) = &self.0.region else { return Ok(()) };
+        Ok(region.load(record as usize * buffer.len(), buffer)?)
+    }
+
+    fn write(&mut self, record: u32, data: &[u8]) -> Result<()> {
+        self.0.commit(u64::from(record) * data.len() as u64, data)
     }
 }

@@ -9,6 +9,9 @@ pub fn table(figures: &[Figure]) -> String {
 }
 
 fn line(figure: &Figure) -> String {
+    if let Some(why) = figure.skipped {
+        return format!("{:52} skipped: {why}\n", figure.name);
+    }
     let range =
         |of: &Spread| format!("{} ({} to {})", digits(of.median), digits(of.min), digits(of.max));
     let mut text = format!("{:52} {:>24} {:3}", figure.name, range(&figure.ours), figure.unit);
@@ -51,5 +54,6 @@ mod tests {
         assert!(line(&figure).ends_with("ratio 1.11 (1.11 to 1.11)  asked at most 1.2: ok\n"));
         let two = Figure::new("two", "", &[1.5]).beside("floor", &[2.0], &[0.75]);
         assert!(line(&two.asked(Asked::AtLeast(0.9))).ends_with("MISSED\n"));
+        assert!(line(&Figure::skipped("two", "no room")).ends_with("skipped: no room\n"));
     }
 }

@@ -1,7 +1,7 @@
 //! Which record is next: any of them alike, or a few of them most of the time.
 
 use crate::dice::Dice;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Of YCSB: the n-th most wanted record is wanted `n^-0.99` times as often as the first.
 const THETA: f64 = 0.99;
@@ -9,7 +9,7 @@ const THETA: f64 = 0.99;
 const SIDES: u64 = 1 << 53;
 
 /// How often records are wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Wanted {
     /// All alike.

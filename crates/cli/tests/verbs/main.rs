@@ -3,6 +3,7 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod benches;
 mod calibrates;
 mod control;
 mod copies;
