@@ -116,6 +116,9 @@ pub fn service(
         done(study.writes(bytes)?);
     }
     done(study.commits(UNITS[0])?);
+    for bytes in UNITS {
+        done(study.reads(bytes)?);
+    }
     done(vec![study.two()?]);
     done(study.handing_over()?);
     done(vec![study.attaching()?]);
@@ -217,6 +220,48 @@ impl Studied {
         };
         let half = figure("half of the calls", |took| took.p50_ns);
         Ok(vec![half, figure("all calls, mean", Took::mean_ns)])
+    }
+
+    /// Reads of one process, of what it has read before: attached, beside embedded. And where
+    /// another one has a lease, so that the service is asked.
+    fn reads(&self, bytes: usize) -> Result<Vec<Figure>> {
+        let (_service, dir) = self.owner(&format!("read-{bytes}"), true)?;
+        let (mut embedded, _) = self.owner(&format!("owned-read-{bytes}"), false)?;
+        embedded.ask(&Order::File { name: "file".to_owned(), bytes: FILE_BYTES })?;
+        let mut writer = Studied::attached(&dir, "leased")?;
+        writer.ask(&Order::Write { bytes: UNITS[0], count: FEW })?;
+        let (attached, asking) =
+            (Studied::attached(&dir, "file")?, Studied::attached(&dir, "leased")?);
+        let mut seats = [attached, embedded, asking];
+        let mut turns: [Vec<Took>; 3] = Default::default();
+        // the first turns are for warmth, and for what is to be read again
+        for round in 0..self.rounds + 2 {
+            for (number, (seat, turns)) in seats.iter_mut().zip(&mut turns).enumerate() {
+                let mut count = self.calls;
+                if number == 2 {
+                    // a lease that is not used goes
+                    writer.ask(&Order::Write { bytes: UNITS[0], count: FEW })?;
+                    count = FEW;
+                }
+                let took = seat.ask(&Order::Read { bytes, count })?;
+                if round > 1 {
+                    turns.push(took);
+                }
+            }
+        }
+        let figure = |what: &str, ours: usize, of: fn(&Took) -> f64| {
+            let values = |which: usize| turns[which].iter().map(of).collect::<Vec<_>>();
+            let (ours, theirs) = (values(ours), values(1));
+            let ratios: Vec<_> = ours.iter().zip(&theirs).map(|(it, by)| it / by).collect();
+            Figure::new(format!("{bytes} B read, {what}"), "ns", &ours)
+                .beside("embedded", &theirs, &ratios)
+        };
+        let half = |took: &Took| took.p50_ns;
+        Ok(vec![
+            figure("read before: half of the calls", 0, half),
+            figure("read before: all calls, mean", 0, Took::mean_ns),
+            figure("another has a lease: half of the calls", 2, half),
+        ])
     }
 
     /// How much more two processes write than one, beside how much more two store.

@@ -50,6 +50,8 @@ pub struct Ledger {
     /// How far the lane is folded, which may not be noted yet.
     folded: u64,
     targets: Vec<Option<Target>>,
+    /// Of each slot, writes that were folded.
+    writes: [u64; SLOTS],
     part: Part,
     spare: Spare,
 }
@@ -111,6 +113,7 @@ impl Ledger {
             folded: state.folded,
             state,
             targets: vec![None; SLOTS],
+            writes: [0; SLOTS],
             part: Part::default(),
             spare: Spare::new(fs),
         }
@@ -219,6 +222,12 @@ impl Ledger {
         true
     }
 
+    /// How many writes under leases of this slot were folded: the same number as before, there was
+    /// none.
+    pub fn writes(&self, slot: u8) -> u64 {
+        self.writes.get(usize::from(slot)).copied().unwrap_or(0)
+    }
+
     /// Finds spare blocks in the place of those that folding took. False: there are too few for
     /// what may come; the leases are to be ended.
     pub fn is_secure(&mut self) -> bool {
@@ -293,6 +302,7 @@ impl Ledger {
         let mut writes = Vec::with_capacity(records.len());
         let mut seen: u64 = 0;
         for (slot, offset, place) in records.iter().flatten() {
+            self.writes[*slot] += 1;
             let Some(target) = &self.targets[*slot] else { continue };
             if seen & 1 << slot == 0 {
                 seen |= 1 << slot;

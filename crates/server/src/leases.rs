@@ -31,6 +31,9 @@ const HELD_MIN: Duration = Duration::from_millis(2);
 const CALM: Duration = Duration::from_millis(100);
 /// Blocks of a part: 64 KiB.
 const PART_BLOCKS: u64 = 16;
+/// Reads of others that a lease stands in the way of, and that its holder does not write under,
+/// before it is ended: what they read is cached then.
+const UNUSED_READS: u32 = 16;
 /// Lanes of a service, at most: each takes 1 MiB in the pool's directory.
 const LANES_MAX: usize = 1024;
 /// Blocks that are to be free when a lane is made, of which it has an eighth.
@@ -51,6 +54,15 @@ struct Lease {
     holder: Arc<Holder>,
     slot: u8,
     since: Instant,
+    unused: Unused,
+}
+
+/// Reads of others since its holder wrote under it.
+#[derive(Debug, Default)]
+struct Unused {
+    /// Writes of its slot that were folded.
+    writes: u64,
+    reads: u32,
 }
 
 impl Lease {
@@ -221,7 +233,8 @@ impl Leases {
         let lent = lent.or_insert_with(|| Lent { handle: handle.clone(), leases: Vec::new() });
         let blocks = Blocks { ino: wanted.ino, blocks: most.0..=most.1 };
         let (holder, since) = (holder.clone(), Instant::now());
-        lent.leases.push(Lease { blocks: blocks.clone(), holder, slot, since });
+        let unused = Unused::default();
+        lent.leases.push(Lease { blocks: blocks.clone(), holder, slot, since, unused });
         Some(blocks)
     }
 

@@ -39,6 +39,8 @@ pub enum Order {
     Bare { path: PathBuf },
     /// Make durable writes of so many bytes.
     Write { bytes: usize, count: u64 },
+    /// Read so many bytes, again and again.
+    Read { bytes: usize, count: u64 },
     /// Make one durable write, right behind calls of another kind.
     WriteBehindCalls { bytes: usize },
     /// Map the file if it is not, and load all of it.
@@ -185,6 +187,13 @@ impl Seated {
             Order::Write { bytes, count } => {
                 return self.each(0, (bytes, count), dice, |place, data| self.write(place, data));
             }
+            Order::Read { bytes, count } => {
+                let mut buffer = vec![0; bytes];
+                return self.each(0, (bytes, count), dice, |place, _| {
+                    let Some(file) = &self.file else { return Ok(()) };
+                    Ok(file.read_exact_at(&mut buffer, place)?)
+                });
+            }
             Order::WriteBehindCalls { bytes } => {
                 // what is written with is made before the calls
                 return self
@@ -272,7 +281,7 @@ impl Seated {
         others: u32,
         (bytes, count): (usize, u64),
         dice: &mut Dice,
-        call: impl Fn(u64, &[u8]) -> Result<()>,
+        mut call: impl FnMut(u64, &[u8]) -> Result<()>,
     ) -> Result<Took> {
         let bytes = bytes.clamp(1, CALL_BYTES_MAX);
         let mut sources = Sources::new(bytes);

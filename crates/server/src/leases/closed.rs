@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use fs::{Blocks, Ino, Lender, Recalled};
 
-use super::{HELD_MIN, Holder, Lease, Leases, Table};
+use super::{HELD_MIN, Holder, Lease, Leases, Table, UNUSED_READS, Unused};
 
 impl Leases {
     /// Keeps blocks from being leased, for who would lease them. `None`: a lease that is there was
@@ -28,14 +28,36 @@ impl Leases {
     }
 
     /// Keeps blocks from being leased, if nobody has a lease of them but this holder: for who
-    /// caches what the holder reads.
+    /// caches what the holder reads. What others lease and do not write is ended after some reads.
     pub fn close_if_unleased(&self, blocks: &Blocks, own: Option<&Arc<Holder>>) -> Option<Closed> {
         let mut table = self.table.lock();
-        let is_other = |lease: &Lease| own.is_none_or(|own| !Arc::ptr_eq(own, &lease.holder));
-        if table.met(blocks).any(is_other) {
-            return None;
+        let is_other = |lease: &&Lease| own.is_none_or(|own| !Arc::ptr_eq(own, &lease.holder));
+        let others: Vec<(Arc<Holder>, u8)> =
+            table.met(blocks).filter(is_other).map(|it| (it.holder.clone(), it.slot)).collect();
+        if others.is_empty() {
+            return Some(self.close(&mut table, blocks));
         }
-        Some(self.close(&mut table, blocks))
+        drop(table);
+        let are_unused = others.iter().fold(true, |all, (holder, slot)| {
+            let writes = holder.ledger.lock().writes(*slot);
+            self.is_unused(blocks.ino, (holder, *slot), writes) && all
+        });
+        are_unused.then(|| self.close_to_others(blocks, own))
+    }
+
+    /// One more read of others met this lease, of which so many writes were folded: whether there
+    /// were many since the last of them.
+    fn is_unused(&self, ino: Ino, (holder, slot): (&Arc<Holder>, u8), writes: u64) -> bool {
+        let mut table = self.table.lock();
+        let leases = table.files.get_mut(&ino).map(|lent| lent.leases.iter_mut());
+        let Some(lease) = leases.and_then(|mut all| all.find(|it| it.is_of(holder, slot))) else {
+            return false;
+        };
+        if lease.unused.writes != writes {
+            lease.unused = Unused { writes, reads: 0 };
+        }
+        lease.unused.reads += 1;
+        lease.unused.reads > UNUSED_READS
     }
 
     /// Keeps blocks from being leased, and ends all leases of them but this holder's: for who fills

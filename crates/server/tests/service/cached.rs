@@ -294,3 +294,32 @@ fn a_file_that_was_closed_meanwhile_is_read_anew() {
     served.wait_for_sessions(0);
     served.finish();
 }
+
+/// A lease that its holder does not use keeps nobody from caching what is read under it.
+#[test]
+fn a_lease_that_is_not_used_goes_when_others_read() {
+    let served = Served::new();
+    let writer = served.attach();
+    let flags = OpenFlags::new().read(true).write(true).create(true).mode(0o666);
+    let theirs = writer.open_file("/f", &flags).unwrap();
+    theirs.write_all_at(&[1; 2 * PAGE], 0).unwrap();
+    for round in 2..9u8 {
+        // as many as get a lease again
+        (0..600).for_each(|_| theirs.write_all_at(&[round; 100], 50).unwrap());
+        let reader = served.attach();
+        let ours = reader.open_file("/f", &flags).unwrap();
+        for _ in 0..10 {
+            assert_eq!(read(&ours, 50, 100), [round; 100]);
+        }
+        assert_eq!(served.service.copied_bytes(), 0, "the lease stays while it may be used");
+        for _ in 0..20 {
+            assert_eq!(read(&ours, 50, 100), [round; 100]);
+        }
+        assert_eq!(served.service.copied_bytes(), PAGE as u64);
+        drop((ours, reader));
+        eventually(|| served.service.copied_bytes() == 0);
+    }
+    drop((theirs, writer));
+    served.wait_for_sessions(0);
+    served.finish();
+}
