@@ -169,8 +169,11 @@ impl Region {
         for (piece, at) in buffer.chunks_mut(PIECE_BYTES).zip((offset..).step_by(PIECE_BYTES)) {
             let pages = at / PAGE_BYTES..(at + piece.len()).div_ceil(PAGE_BYTES);
             if let Of::There { .. } = self.inner.of {
-                // where that fails, a load says so
-                let _ = self.inner.bring_copy(pages.start, pages.len());
+                // who is there may have gone: then the load has it brought
+                if !pages.clone().all(|page| self.inner.pages.get(page) == RESIDENT) {
+                    // where that fails, a load says so
+                    let _ = self.inner.bring_copy(pages.start, pages.len());
+                }
                 self.inner.memory.load(at, piece);
             } else if self.inner.is_to_be_passed(&pages) {
                 self.inner.load_past(at, piece)?;

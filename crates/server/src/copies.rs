@@ -205,15 +205,18 @@ impl Copy {
 impl Mapped for Copy {
     fn written(&self, offset: u64, data: &[u8]) {
         let mut pages = self.pages.lock();
-        for page in self.pages_of(offset, data.len() as u64) {
-            if !pages.contains_key(&page) {
-                continue;
-            }
-            let start = self.offset + page * PAGE;
-            let (low, high) = (start.max(offset), (start + PAGE).min(offset + data.len() as u64));
+        let range = self.pages_of(offset, data.len() as u64);
+        if range.is_empty() {
+            return;
+        }
+        let there: Vec<u64> = pages.range(range).map(|(page, _)| *page).collect();
+        for run in there.chunk_by(|page, next| page + 1 == *next) {
+            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
+            let (start, end) = (self.offset + first * PAGE, self.offset + (last + 1) * PAGE);
+            let (low, high) = (start.max(offset), end.min(offset + data.len() as u64));
             let part = &data[(low - offset) as usize..(high - offset) as usize];
             if self.memory.write_all_at(part, low - self.offset).is_err() {
-                self.take_away(&mut pages, page);
+                run.iter().for_each(|page| self.take_away(&mut pages, *page));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Regions: the service keeps a copy of each for this process.
 
+use std::borrow::Cow;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
@@ -103,8 +104,11 @@ impl<'d> Part<'d> {
     }
 
     /// The bytes, in the order of the pieces.
-    fn data(&self) -> Vec<u8> {
-        self.of(true).chain(self.of(false)).flat_map(|it| it.data).copied().collect()
+    fn data(&self) -> Cow<'d, [u8]> {
+        if let [(one, _)] = &self.0[..] {
+            return one.data.into();
+        }
+        self.of(true).chain(self.of(false)).map(|it| it.data).collect::<Vec<_>>().concat().into()
     }
 }
 
