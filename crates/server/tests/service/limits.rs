@@ -9,8 +9,8 @@ use rustix::net::{
 use server::Options;
 use wire::{Channel, Greeting, Welcome};
 
+use crate::hand::connected;
 use crate::served::Served;
-use crate::strangers::connected;
 
 #[test]
 fn a_pool_has_a_socket_however_long_its_path() {

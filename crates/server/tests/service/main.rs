@@ -7,6 +7,7 @@ mod child;
 mod claims;
 mod containers;
 mod deaths;
+mod hand;
 mod lanes;
 mod leased_regions;
 mod limits;
