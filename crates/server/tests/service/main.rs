@@ -19,3 +19,4 @@ mod returns;
 mod served;
 mod strangers;
 mod users;
+mod waits;
