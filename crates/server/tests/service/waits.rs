@@ -1,12 +1,13 @@
 //! Processes that try to have the service wait for them, and with it all others.
 
-use std::io::IoSlice;
+use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use rustix::net::{
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg, sockopt::set_socket_linger,
 };
@@ -82,4 +83,46 @@ fn a_descriptor_that_takes_long_to_close_keeps_nobody_out() {
     }
     drop(kept);
     served.finish();
+}
+
+/// Takes the sound of a bell away, if it has rung; it never waits.
+pub fn take(hand: &ByHand) {
+    let (mut heard, flags) = ([0u8; 8], ReadWriteFlags::NOWAIT);
+    let _ = preadv2(&hand.bell, &mut [IoSliceMut::new(&mut heard)], u64::MAX, flags);
+}
+
+/// A bell is one for both, and whether it waits for who reads it is the same for both.
+#[test]
+fn a_bell_that_waits_for_who_reads_it_keeps_no_worker() {
+    let served = Served::new();
+    let hand = ByHand::attach(&served.socket(), None);
+    fcntl_setfl(&hand.bell, OFlags::RDWR).unwrap();
+    let until = Instant::now() + Duration::from_secs(3);
+    let mut tries = 0u64;
+    while Instant::now() < until {
+        hand.ring();
+        (0..tries % 400).for_each(|_| std::hint::spin_loop());
+        take(&hand);
+        tries += 1;
+        // it is silent for so long that it has to ring
+        std::thread::sleep(Duration::from_micros(200));
+        if is_reading("ns-service") {
+            std::thread::sleep(Duration::from_millis(20));
+            let waits = is_reading("ns-service");
+            hand.ring();
+            assert!(!waits, "a worker waits for a bell, after {tries} tries");
+        }
+    }
+    drop(hand);
+    served.finish();
+}
+
+/// Whether a thread of this name is in a call that reads.
+fn is_reading(name: &str) -> bool {
+    let is_it = |task: std::path::PathBuf| {
+        let read = |what| std::fs::read_to_string(task.join(what)).unwrap_or_default();
+        read("comm").trim() == name
+            && read("syscall").split(' ').next() == Some(&libc::SYS_read.to_string())
+    };
+    std::fs::read_dir("/proc/self/task").unwrap().any(|task| is_it(task.unwrap().path()))
 }
