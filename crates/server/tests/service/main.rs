@@ -8,6 +8,7 @@ mod claims;
 mod containers;
 mod deaths;
 mod hand;
+mod hostile;
 mod lanes;
 mod leased_regions;
 mod limits;
