@@ -164,7 +164,7 @@ pub fn request(random: &mut Random, path: &[u8]) -> Vec<u8> {
         ..Flags::default()
     };
     let piece = Piece { file: number, offset, len };
-    let request = match random.below(26) {
+    let request = match random.below(40) {
         0 => Request::Open(path, flags),
         1 => Request::Close(number),
         2 => Request::Read { file: number, offset, len },
@@ -203,6 +203,26 @@ pub fn request(random: &mut Random, path: &[u8]) -> Vec<u8> {
             let pieces = random.below(12) as u32;
             Request::Commit { staged: number, pieces, writes: vec![piece], expected: vec![] }
         }
+        25 => {
+            let kind = [fs::LockKind::Read, fs::LockKind::Write][random.below(2) as usize];
+            Request::Lock { file: number, kind, start: 0, end: offset, wait: random.below(2) == 0 }
+        }
+        26 => Request::Sync,
+        27 => Request::Allocate(number, offset % (1 << 20), u64::from(len) % (1 << 20)),
+        28 => Request::SetMode(path, flags.mode),
+        29 => Request::SetOwner(path, Some(len), None),
+        30 => Request::SetTimes(path, Some(offset as i64), None),
+        31 => Request::SetXattr(path, b"user.a", fs::XattrMode::Any),
+        32 => Request::ListXattrs(path),
+        33 => Request::Remove(path, random.below(2) == 0),
+        34 => Request::Lane { connection: u128::from(number) },
+        35 => Request::Lease { slot: len as u8, file: number, first: offset, last: u64::MAX },
+        36 => Request::GiveBack(len as u8),
+        37 => {
+            let (slot, generation) = (len as u8, offset);
+            Request::Happened { connection: u128::from(number), slot, generation, number }
+        }
+        38 => Request::Fold,
         _ => Request::FileAttributes(number),
     };
     let count = random.next() >> random.below(64);
