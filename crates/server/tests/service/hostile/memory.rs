@@ -114,6 +114,8 @@ pub fn copies(strange: &mut Strange) -> Attempt {
         let Some(memory) = mapped(&hand, copy, file, (1 + random.below(64)) * 4096) else {
             continue;
         };
+        // who is of the service's user owns it
+        let _ = std::fs::set_permissions(link(&memory), PermissionsExt::from_mode(0o600));
         let to_store = OpenOptions::new().read(true).write(true).open(link(&memory));
         match to_store {
             Ok(to_store) if strange.is_other => {

@@ -18,8 +18,9 @@ pub const STRANGE_BLOCKS: u64 = 64;
 
 /// What there is before anybody comes.
 fn prepare(pool: &Pool) -> nearside::Result<()> {
+    let own = nix::unistd::geteuid();
     for number in 0..ALL {
-        let user = if number == OTHERS { USER } else { 0 };
+        let user = if number == OTHERS && own.is_root() { USER } else { own.as_raw() };
         let home = format!("/home-{number}");
         pool.create_dir(&home)?;
         pool.set_permissions(&home, 0o700)?;
@@ -30,7 +31,7 @@ fn prepare(pool: &Pool) -> nearside::Result<()> {
     }
     for name in COUNTS {
         pool.write(name, [0; 4096])?;
-        pool.set_owner(name, Some(0), Some(USER))?;
+        pool.set_owner(name, Some(own.as_raw()), Some(USER))?;
         pool.set_permissions(name, 0o660)?;
     }
     let blocks = ALL * honest::BLOCKS_OF_ONE + STRANGE_BLOCKS;

@@ -15,8 +15,8 @@ pub struct Standing {
     pub free: u64,
     descriptors: usize,
     threads: usize,
-    /// Lanes, each of three files.
-    pub lanes: usize,
+    /// Files of lanes, three of each.
+    pub lane_files: usize,
     /// Memory of its own, and shared memory, KiB.
     own_kib: u64,
     shared_kib: u64,
@@ -46,8 +46,7 @@ impl Standing {
             free: numbers[2],
             descriptors: count("fd"),
             threads: count("task"),
-            lanes: std::fs::read_dir(dir.join("lanes"))
-                .map_or(0, |files| files.count().div_ceil(3)),
+            lane_files: std::fs::read_dir(dir.join("lanes")).map_or(0, Iterator::count),
             own_kib: kib("RssAnon:"),
             shared_kib: kib("RssShmem:"),
         }
@@ -58,7 +57,7 @@ impl Standing {
         self.sessions == before.sessions
             && self.descriptors <= before.descriptors
             && self.threads <= before.threads
-            && self.lanes <= before.lanes
+            && self.lane_files <= before.lane_files
             && self.free + BLOCKS_MORE >= before.free
             && self.own_kib <= before.own_kib + OWN_KIB_MORE
             && self.shared_kib <= before.shared_kib + SHARED_KIB_MORE
