@@ -87,6 +87,11 @@ impl Files {
             }
             _ => {}
         }
+        // a process chose the number: another connection's files are not to go with these
+        let is_there = |what| path_of(&directory, connection, what).exists();
+        if [LANE, WORDS_FILE, LEASES].into_iter().any(is_there) {
+            return Err(Error::io("open")(io::ErrorKind::AlreadyExists.into()));
+        }
         let made = Files::make_in(&directory, domain, connection);
         if made.is_err() {
             remove(&directory, connection);

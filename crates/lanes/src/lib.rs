@@ -20,6 +20,8 @@
 
 mod error;
 mod files;
+#[doc(hidden)]
+pub mod forge;
 mod lane;
 mod ledger;
 mod reader;

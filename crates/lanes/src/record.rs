@@ -182,23 +182,41 @@ pub(crate) fn decode(bytes: &[u8], seed: u32, position: u64) -> Option<Record<'_
     Some(Record { number: number(head, 8)?, pieces, len })
 }
 
+/// All bytes of a record of these pieces for `position`; `None`: they are too many.
+pub(crate) fn whole(place: (u32, u64), number: u64, pieces: &[Piece<'_>]) -> Option<Vec<u8>> {
+    let len = len_of(pieces)?;
+    let (mut head, mut bytes) = (Vec::new(), vec![0; len]);
+    encode(&mut head, place, number, (pieces, len), |at, data| {
+        bytes[at..at + data.len()].copy_from_slice(data);
+        pmem::crc32c(0, data)
+    });
+    bytes[..head.len()].copy_from_slice(&head);
+    Some(bytes)
+}
+
+/// Makes the checksums fit of what may have been a record, as far as that has any.
+pub(crate) fn seal((seed, position): (u32, u64), bytes: &mut [u8]) -> Option<()> {
+    let bytes = bytes.get_mut(..len_said(bytes)?)?;
+    let len = bytes.len();
+    let count = usize::try_from(number(bytes, 16)?).ok().filter(|it| *it <= PIECES_MAX)?;
+    let mut from = head_of(count);
+    for at in (HEAD..).step_by(PIECE).take(count) {
+        let own = short(bytes, at + 16)? as usize;
+        let Some(data) = bytes.get(from..from.checked_add(own)?) else { break };
+        let crc = pmem::crc32c(0, data);
+        bytes.get_mut(at + 24..at + 28)?.copy_from_slice(&crc.to_le_bytes());
+        from += own.next_multiple_of(ALIGN);
+    }
+    let crc = pmem::crc32c(seeded(seed, position, len), bytes.get(8..head_of(count))?);
+    bytes.get_mut(4..8)?.copy_from_slice(&crc.to_le_bytes());
+    Some(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::collection::vec;
     use proptest::prelude::*;
-
-    /// All bytes of a record.
-    fn whole(place: (u32, u64), number: u64, pieces: &[Piece<'_>]) -> Vec<u8> {
-        let len = len_of(pieces).unwrap();
-        let (mut head, mut bytes) = (Vec::new(), std::vec![0; len]);
-        encode(&mut head, place, number, (pieces, len), |at, data| {
-            bytes[at..at + data.len()].copy_from_slice(data);
-            pmem::crc32c(0, data)
-        });
-        bytes[..head.len()].copy_from_slice(&head);
-        bytes
-    }
 
     #[test]
     fn a_record_is_read_as_it_was_made_and_nowhere_else() {
@@ -207,7 +225,7 @@ mod tests {
             Piece { slot: 31, generation: 1, offset: 7, data: &[5; 4096] },
         ];
         let len = len_of(&pieces).unwrap();
-        let bytes = whole((7, 640), 12, &pieces);
+        let bytes = whole((7, 640), 12, &pieces).unwrap();
         assert_eq!(bytes.len(), len);
         let record = decode(&bytes, 7, 640).unwrap();
         assert_eq!((record.number, record.len, &record.pieces[..]), (12, len, &pieces[..]));
@@ -259,9 +277,7 @@ mod tests {
             bytes.truncate(len);
             bytes[..4].copy_from_slice(&(len as u32).to_le_bytes());
             bytes[16..24].copy_from_slice(&u64::from(count).to_le_bytes());
-            let head = head_of(usize::from(count).min(PIECES_MAX)).min(len);
-            let crc = pmem::crc32c(seeded(1, 64, len), &bytes[8..head]);
-            bytes[4..8].copy_from_slice(&crc.to_le_bytes());
+            seal((1, 64), &mut bytes);
             if let Some(record) = decode(&bytes, 1, 64) {
                 prop_assert!(record.pieces.iter().all(|piece| usize::from(piece.slot) < SLOTS));
                 let all: usize = record.pieces.iter().map(|piece| piece.data.len()).sum();

@@ -247,6 +247,31 @@ fn a_hostile_process_reaches_nothing_but_what_it_leases() {
 }
 
 /// A request happens once, whatever is done to its record.
+/// Numbers are drawn at random; a process that takes another one's gets none of his files, and
+/// takes none away.
+#[test]
+fn who_takes_the_number_of_another_connection_gets_nothing() {
+    let (dir, fs) = scratch();
+    let handle = make(&fs, "f");
+    let mut both = connect(dir.path(), &fs);
+    let generation = both.lend(0, &handle, 0..=9);
+    assert!(Files::make(dir.path(), pmem::Domain::Process, CONNECTION).is_err());
+    let files = || std::fs::read_dir(dir.path().join("lanes")).unwrap().count();
+    assert_eq!(files(), 3);
+    let stored = both.lane.commit(&[piece(0, generation, 0, b"mine")]);
+    assert_eq!(stored, Stored::Done);
+    both.ledger.fold(&fs).unwrap();
+    assert_eq!(content(&fs, "f"), b"mine");
+    // nor what is noted of one that has ended
+    let kept = dir.path().join("lanes").join(format!("{CONNECTION:032x}.leases"));
+    for what in ["lane", "words"] {
+        std::fs::remove_file(kept.with_extension(what)).unwrap();
+    }
+    assert!(Files::make(dir.path(), pmem::Domain::Process, CONNECTION).is_err());
+    assert_eq!(files(), 1, "what is noted of it stays");
+    assert!(kept.exists());
+}
+
 #[test]
 fn a_record_that_is_stored_again_does_not_happen_again() {
     let (dir, fs) = scratch();

@@ -47,6 +47,7 @@ impl Door {
             return Err(failed(Errno::INVAL));
         }
         rustix::io::ioctl_fionbio(&socket, true).map_err(&failed)?;
+        refuse_descriptors(&socket)?;
         Ok(Door { socket, name: None })
     }
 
@@ -89,6 +90,7 @@ fn make(path: &Path, mode: u32) -> io::Result<Door> {
     let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family, kind, flags, None)?;
+    refuse_descriptors(&socket).map_err(io::Error::other)?;
     bind(&socket, &SocketAddrUnix::new(&new)?)?;
     let settled = settle(&new, &place.join(name), mode);
     if settled.is_err() {
@@ -97,6 +99,15 @@ fn make(path: &Path, mode: u32) -> io::Result<Door> {
     let made = settled?;
     listen(&socket, BACKLOG)?;
     Ok(Door { socket, name: Some((std::path::absolute(path)?, made)) })
+}
+
+/// No process has to send any, and to close what one sent may hold up who lets the others in.
+fn refuse_descriptors(socket: &OwnedFd) -> Result<()> {
+    let refused = shm::refuse_descriptors(socket.as_fd());
+    if !refused.map_err(|error| Error::io("setsockopt")(io::Error::other(error)))? {
+        tracing::debug!("this kernel lets processes send descriptors to the service");
+    }
+    Ok(())
 }
 
 fn settle(new: &Path, path: &Path, mode: u32) -> io::Result<(u64, u64)> {

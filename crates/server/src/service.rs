@@ -12,6 +12,7 @@ use nearside::Pool;
 use parking_lot::{Condvar, Mutex, RwLock};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use wire::Said;
 
 use crate::door::Door;
@@ -246,6 +247,15 @@ impl Shared {
     }
 }
 
+/// Each session takes some: they are to be as many as this process may have, not the few that it
+/// begins with, which one user could use up.
+fn take_descriptors() {
+    let now = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: now.maximum, ..now }) {
+        tracing::info!("few processes can attach: {error}");
+    }
+}
+
 /// Serves processes until it is dropped, and tells them so then. It does not close the pool.
 #[derive(Debug)]
 pub struct Service {
@@ -258,6 +268,7 @@ pub struct Service {
 impl Service {
     /// Serves `pool` to whoever comes through this door.
     pub fn start(pool: Arc<Pool>, door: Door, options: &Options) -> Result<Service> {
+        take_descriptors();
         let shared = Arc::new(Shared::new(pool, options)?);
         let mut service = Service { shared: shared.clone(), threads: Vec::new(), has_left: false };
         let listening = shared.clone();

@@ -1,6 +1,7 @@
 //! One attached process.
 
 use std::collections::VecDeque;
+use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use fs::{LockTicket, RequestId};
 use nearside::Pool;
 use parking_lot::Mutex;
+use rustix::io::{ReadWriteFlags, preadv2};
 use wire::{Channel, Flags, Proof, Reply, Served, Taken};
 
 use crate::cache_calls::Cache;
@@ -174,8 +176,10 @@ impl Session {
 
     /// Silences the bell.
     pub fn silence(&self) {
-        // it may not have rung
-        let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
+        // It may not have rung, or the process may have silenced it; and it has the same bell, so
+        // that it says whether a usual read waits.
+        let (mut heard, never_waits) = ([0u8; 8], ReadWriteFlags::NOWAIT);
+        let _ = preadv2(&self.bell, &mut [IoSliceMut::new(&mut heard)], u64::MAX, never_waits);
     }
 
     /// A call that may take long: whether it is to get a thread of its own, which `may_begin` says

@@ -27,6 +27,6 @@ mod words;
 pub use area::{Area, Cutter};
 pub use error::{Error, Result};
 pub use mapping::{create, map};
-pub use peer::peer_groups;
+pub use peer::{peer_groups, refuse_descriptors};
 pub use shared::{Shared, publish, sleep_at, wake_all};
 pub use words::Words;

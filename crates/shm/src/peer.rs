@@ -1,4 +1,5 @@
-//! Who is at the other end of a Unix socket: what the kernel knew when it was connected.
+//! Who is at the other end of a Unix socket: what the kernel knew when it was connected; and what
+//! he may not send.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -29,6 +30,32 @@ pub fn peer_groups(socket: BorrowedFd<'_>) -> Result<Vec<u32>> {
             Some(libc::ERANGE) if groups.len() < GROUPS_MAX => groups.resize(GROUPS_MAX, 0),
             _ => return Err(Error::io("SO_PEERGROUPS", error)),
         }
+    }
+}
+
+/// `SO_PASSRIGHTS`, which libc does not name yet.
+const PASS_RIGHTS: libc::c_int = 83;
+
+/// From now on nobody can send descriptors to this socket, nor to those that are accepted from it:
+/// who sends them is told EPERM. Whoever gets descriptors has to close them, and that may wait for
+/// as long as their sender likes (a socket that lingers, a file of his own file system). False: the
+/// kernel cannot do so; it can from Linux 6.16 on.
+///
+/// # Errors
+/// It is no Unix socket.
+pub fn refuse_descriptors(socket: BorrowedFd<'_>) -> Result<bool> {
+    let no: libc::c_int = 0;
+    // SAFETY: the kernel reads as many bytes as an integer has.
+    let failed = unsafe {
+        let (socket, size) = (socket.as_raw_fd(), size_of_val(&no) as libc::socklen_t);
+        let from = std::ptr::from_ref(&no).cast();
+        libc::setsockopt(socket, libc::SOL_SOCKET, PASS_RIGHTS, from, size)
+    };
+    let error = std::io::Error::last_os_error();
+    match error.raw_os_error() {
+        _ if failed == 0 => Ok(true),
+        Some(libc::ENOPROTOOPT) => Ok(false),
+        _ => Err(Error::io("SO_PASSRIGHTS", error)),
     }
 }
 

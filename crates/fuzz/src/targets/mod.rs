@@ -4,13 +4,16 @@
 //! the magic, the identities and the checksums without which nothing would get past the first
 //! comparison, and has it read by the doors that everybody uses: open, check, calls. Nothing may
 //! panic, and what the doors say must agree: with each other, and with a model where there is one.
+//! Two take bytes as what a process says or stores that is attached to a service.
 //! `scripts/libfuzzer` runs them, and says how its corpus is kept; `tests/kept.rs` replays that.
 
 mod acl;
 mod arena;
+mod call;
 mod directory;
 mod edits;
 mod input;
+mod lane;
 mod log;
 mod pages;
 mod superblock;
@@ -37,12 +40,14 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 5] = [
+pub const TARGETS: [Target; 7] = [
     Target { name: "superblock", run: superblock::run, seeds: superblock::seeds },
     Target { name: "log", run: log::run, seeds: log::seeds },
     Target { name: "tree_page", run: tree_page::run, seeds: tree_page::seeds },
     Target { name: "directory", run: directory::run, seeds: directory::seeds },
     Target { name: "acl", run: acl::run, seeds: acl::seeds },
+    Target { name: "lane", run: lane::run, seeds: lane::seeds },
+    Target { name: "call", run: call::run, seeds: call::seeds },
 ];
 
 /// Runs the target of this name.

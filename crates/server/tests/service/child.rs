@@ -33,6 +33,13 @@ pub fn wait_to_be_told() {
     std::io::stdin().lock().read_line(&mut String::new()).unwrap();
 }
 
+/// What the test says next; nothing when it has ended.
+pub fn told() -> String {
+    let mut line = String::new();
+    let _ = std::io::stdin().lock().read_line(&mut line);
+    line.trim().to_owned()
+}
+
 /// Sleeps until it is killed, or the test has ended.
 pub fn wait_for_the_end() -> ! {
     let _ = std::io::stdin().lock().read_line(&mut String::new());
@@ -94,6 +101,12 @@ impl Running {
     /// Tells it to go on.
     pub fn tell(&mut self) {
         writeln!(self.child.stdin.as_mut().unwrap()).unwrap();
+    }
+
+    /// Tells it something, and hears what it says to that.
+    pub fn ask(&mut self, words: &str) -> String {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{words}").unwrap();
+        self.hear()
     }
 
     /// Its number.

@@ -1,55 +1,14 @@
 //! Processes that say that they are others, or that what they did was something else.
 
-use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use nearside::Pool;
-use shm::Shared;
-use wire::{Calls, Channel, Flags, Greeting, Identity, Proof, Reply, Request, Welcome};
+use wire::{Flags, Identity, Proof, Reply, Request, Welcome};
 
 use crate::child;
+use crate::hand::{ByHand, said_to};
 use crate::mortal::{Mortal, serve_if_told};
 use crate::served::{Served, eventually};
-use crate::strangers::connected;
-
-/// What a service says to one who says this.
-fn said_to(mortal: &Mortal, returns: Option<Identity>) -> (Channel, Welcome, Vec<OwnedFd>) {
-    let channel = connected(&mortal.dir.join(nearside::ATTACH_SOCKET));
-    channel.send(&Greeting { version: wire::VERSION, returns }, &[]).unwrap();
-    let (welcome, descriptors) = channel.receive::<Welcome>().unwrap().unwrap();
-    (channel, welcome, descriptors)
-}
-
-/// Attached by hand.
-struct ByHand {
-    _channel: Channel,
-    calls: Calls,
-    bell: OwnedFd,
-    identity: Identity,
-    knows: bool,
-}
-
-impl ByHand {
-    fn attach(mortal: &Mortal, returns: Option<Identity>) -> ByHand {
-        let (_channel, welcome, descriptors) = said_to(mortal, returns);
-        let Welcome::Attached { identity, knows, .. } = welcome else { panic!("{welcome:?}") };
-        let [memory, bell] = <[OwnedFd; 2]>::try_from(descriptors).unwrap();
-        assert!(Shared::map(memory.as_fd()).is_ok());
-        let calls = Calls::new(memory.as_fd()).unwrap();
-        ByHand { _channel, calls, bell, identity, knows }
-    }
-
-    /// Calls in slot 5, with this count.
-    fn ask(&self, count: u64, request: &Request<'_>, data: &[u8]) -> Reply {
-        let message = wire::encode(&(count, request), Vec::new()).unwrap();
-        let ring = || {
-            rustix::io::write(&self.bell, &1u64.to_ne_bytes()).unwrap();
-        };
-        let mut answer = Vec::new();
-        self.calls.ask(5, &message, data, &ring, &mut answer, &mut []).unwrap();
-        wire::decode(&answer).unwrap()
-    }
-}
 
 fn errno(reply: Reply) -> i32 {
     let Reply::Failed(failure) = reply else { panic!("{reply:?}") };
@@ -71,10 +30,10 @@ fn nobody_is_taken_for_another_process() {
     const NAME: &str = "claims::nobody_is_taken_for_another_process";
     serve_if_told();
     let mut mortal = Mortal::new(NAME);
-    let victim = ByHand::attach(&mortal, None);
-    let other = ByHand::attach(&mortal, None);
+    let victim = ByHand::attach(&mortal.socket(), None);
+    let other = ByHand::attach(&mortal.socket(), None);
     // while it is attached nobody is it, not even with its secret
-    let (_, welcome, _) = said_to(&mortal, Some(victim.identity.clone()));
+    let (_, welcome, _) = said_to(&mortal.socket(), Some(victim.identity.clone()));
     assert!(matches!(welcome, Welcome::Refused(_)), "{welcome:?}");
     mortal.kill();
     mortal.start(None);
@@ -89,15 +48,15 @@ fn nobody_is_taken_for_another_process() {
         Identity { client: "é".repeat(10_000), ..his.clone() },
     ];
     for claim in claims {
-        let (_, welcome, _) = said_to(&mortal, Some(claim));
+        let (_, welcome, _) = said_to(&mortal.socket(), Some(claim));
         assert!(matches!(welcome, Welcome::Stranger(_)), "{welcome:?}");
     }
     // another user with the right words
     if nix::unistd::geteuid().is_root() {
-        let (_, welcome, _) = as_user(1000, || said_to(&mortal, Some(his.clone())));
+        let (_, welcome, _) = as_user(1000, || said_to(&mortal.socket(), Some(his.clone())));
         assert!(matches!(welcome, Welcome::Stranger(_)), "{welcome:?}");
     }
-    assert!(ByHand::attach(&mortal, Some(his)).knows);
+    assert!(ByHand::attach(&mortal.socket(), Some(his)).knows);
     drop((victim, other));
     mortal.finish();
 }
@@ -118,7 +77,7 @@ fn calls_of_before_are_not_made_again_and_answers_give_no_rights() {
     const NAME: &str = "claims::calls_of_before_are_not_made_again_and_answers_give_no_rights";
     serve_if_told();
     let mut mortal = Mortal::new(NAME);
-    let hand = ByHand::attach(&mortal, None);
+    let hand = ByHand::attach(&mortal.socket(), None);
     let Reply::Opened(file, attr, proof) = hand.ask(1, &Request::Open(b"/f", ALL), &[]) else {
         panic!("it opens")
     };
@@ -131,7 +90,7 @@ fn calls_of_before_are_not_made_again_and_answers_give_no_rights() {
     assert_eq!(errno(hand.ask(u64::MAX, &Request::Append(file), b"huge")), libc::EINVAL);
     mortal.kill();
     mortal.start(None);
-    let hand = ByHand::attach(&mortal, Some(hand.identity));
+    let hand = ByHand::attach(&mortal.socket(), Some(hand.identity));
     let restore = |number, ino, flags, proof| Request::Restore {
         number,
         ino,

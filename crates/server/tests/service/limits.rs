@@ -6,11 +6,13 @@ use nearside::Pool;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept, bind, listen, socket_with,
 };
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use server::Options;
 use wire::{Channel, Greeting, Welcome};
 
+use crate::child::{self, Running};
+use crate::hand::{ByHand, connected};
 use crate::served::Served;
-use crate::strangers::connected;
 
 #[test]
 fn a_pool_has_a_socket_however_long_its_path() {
@@ -37,6 +39,27 @@ fn no_more_processes_attach_than_may() {
     assert_eq!(one.read("/f").unwrap(), b"x");
     drop((one, third));
     served.finish();
+}
+
+/// A process gets few descriptors where nobody asks for more (1024), and each that attaches takes
+/// some: a user with many would keep all others out.
+#[test]
+fn a_service_has_as_many_descriptors_as_it_may() {
+    const NAME: &str = "limits::a_service_has_as_many_descriptors_as_it_may";
+    if child::role() == "has few" {
+        let few = Rlimit { current: Some(200), ..getrlimit(Resource::Nofile) };
+        setrlimit(Resource::Nofile, few).unwrap();
+        let served = Served::new();
+        let hands: Vec<_> = (0..60).map(|_| ByHand::attach(&served.socket(), None)).collect();
+        served.attach().write("/f", "x").unwrap();
+        drop(hands);
+        served.finish();
+        child::say("attached");
+        child::wait_for_the_end();
+    }
+    let root = tempfile::tempdir().unwrap();
+    let mut other = Running::start(child::command_as("has few", NAME, root.path()));
+    assert_eq!(other.hear(), "attached");
 }
 
 #[test]

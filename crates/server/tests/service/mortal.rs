@@ -112,6 +112,10 @@ impl Mortal {
         places.filter(|place| place.to_string_lossy().contains("nearside-copy")).count()
     }
 
+    pub fn socket(&self) -> PathBuf {
+        self.dir.join(nearside::ATTACH_SOCKET)
+    }
+
     pub fn attach(&self) -> Pool {
         Pool::attach(&self.dir).unwrap()
     }

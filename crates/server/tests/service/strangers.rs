@@ -3,18 +3,15 @@
 //!
 //! `NEARSIDE_STRANGERS_SECONDS` says for how long (3), `NEARSIDE_STRANGERS_SEED` the seed (1).
 
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nearside::Pool;
-use rustix::net::{
-    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, send, socket_with,
-};
-use shm::Shared;
-use wire::{Channel, Flags, Greeting, Held, Node, Piece, Proof, Request, Welcome};
+use rustix::net::{SendFlags, send};
+use wire::{Channel, Flags, Held, Node, Piece, Proof, Request};
 
+use crate::hand::{ByHand, connected};
 use crate::served::{Served, eventually};
 
 /// A small generator of numbers (splitmix), the same for the same seed.
@@ -33,33 +30,13 @@ impl Random {
         self.next() % limit
     }
 
-    fn bytes(&mut self, most: u64) -> Vec<u8> {
+    pub fn bytes(&mut self, most: u64) -> Vec<u8> {
         (0..self.below(most)).map(|_| self.next() as u8).collect()
     }
 }
 
 pub fn setting(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |value| value.parse().unwrap())
-}
-
-/// Connected to a service, and nothing said.
-pub fn connected(path: &Path) -> Channel {
-    let (family, kind) = (AddressFamily::UNIX, SocketType::SEQPACKET);
-    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).unwrap();
-    connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
-    Channel::new(socket)
-}
-
-/// Attached by hand: the socket, the memory for calls, and the bell.
-fn attached(path: &Path) -> (Channel, Shared, OwnedFd) {
-    let channel = connected(path);
-    let greeting = Greeting { version: wire::VERSION, returns: None };
-    channel.send(&greeting, &[]).unwrap();
-    let (welcome, descriptors) = channel.receive::<Welcome>().unwrap().unwrap();
-    assert!(matches!(welcome, Welcome::Attached { .. }), "{welcome:?}");
-    let [memory, bell] = <[OwnedFd; 2]>::try_from(descriptors).unwrap();
-    let memory = Shared::map(memory.as_fd()).unwrap();
-    (channel, memory, bell)
 }
 
 /// Honest work beside all that: what is written is there.
@@ -117,8 +94,8 @@ fn whatever_is_said_on_the_socket_others_work_on() {
             // says nothing, and goes, or says more than it should
             2 => {}
             _ => {
-                let (channel, _memory, _bell) = attached(&path);
-                let _ = send(channel.as_fd(), &random.bytes(100), SendFlags::NOSIGNAL);
+                let hand = ByHand::attach(&path, None);
+                let _ = send(hand.channel.as_fd(), &random.bytes(100), SendFlags::NOSIGNAL);
             }
         }
     });
@@ -127,34 +104,55 @@ fn whatever_is_said_on_the_socket_others_work_on() {
 }
 
 /// Where the first slots' parts lie: as `wire` lays them out.
-const WORDS_AT: usize = 64;
-const SLOTS_AT: usize = 4096;
-const SLOT_BYTES: usize = (16 << 10) + wire::DATA_BYTES_MAX;
+pub const WORDS_AT: usize = 64;
+pub const SLOTS_AT: usize = 4096;
+pub const SLOT_BYTES: usize = (16 << 10) + wire::DATA_BYTES_MAX;
 
 #[test]
 fn whatever_a_process_stores_in_the_memory_of_its_calls_others_work_on() {
     let served = Served::new();
     let path = served.socket();
     beside_work(&served, |random| {
-        let (_channel, memory, bell) = attached(&path);
+        let hand = ByHand::attach(&path, None);
         for _ in 0..random.below(200) {
             let at = match random.below(3) {
                 0 => random.below(64 * 64),
                 1 => SLOTS_AT as u64 + random.below(8) * SLOT_BYTES as u64 + random.below(64),
-                _ => random.below(memory.len() as u64 - 64),
+                _ => random.below(hand.memory.len() as u64 - 64),
             };
             let small = [random.below(5) as u8, 0, 0, 0];
             let bytes = if random.below(2) == 0 { small.to_vec() } else { random.bytes(64) };
-            memory.store(at as usize, &bytes);
-            let _ = rustix::io::write(&bell, &1u64.to_ne_bytes());
+            hand.memory.store(at as usize, &bytes);
+            hand.ring();
         }
     });
     served.wait_for_sessions(0);
     served.finish();
 }
 
+/// Changes a byte of some, and cuts some.
+pub fn mutate(random: &mut Random, message: &mut Vec<u8>) {
+    if random.below(3) == 0 {
+        let at = random.below(message.len() as u64) as usize;
+        message[at] = random.next() as u8;
+    }
+    if random.below(10) == 0 {
+        message.truncate(random.below(message.len() as u64) as usize);
+    }
+}
+
+/// Puts a message into a slot as if it were a call, and rings.
+pub fn say_in(hand: &ByHand, slot: usize, message: &[u8], data_len: u32) {
+    let at = WORDS_AT + slot * 64;
+    hand.memory.store(SLOTS_AT + slot * SLOT_BYTES, message);
+    hand.memory.store(at + 8, &(message.len() as u32).to_le_bytes());
+    hand.memory.store(at + 12, &data_len.to_le_bytes());
+    shm::publish(hand.memory.word(at), 1);
+    hand.ring();
+}
+
 /// A call as an honest process would make it, of files and names of its own.
-fn request(random: &mut Random, path: &[u8]) -> Vec<u8> {
+pub fn request(random: &mut Random, path: &[u8]) -> Vec<u8> {
     let number = random.below(4);
     let offset = random.next() >> random.below(64);
     let len = random.next() as u32 >> random.below(32);
@@ -166,7 +164,7 @@ fn request(random: &mut Random, path: &[u8]) -> Vec<u8> {
         ..Flags::default()
     };
     let piece = Piece { file: number, offset, len };
-    let request = match random.below(26) {
+    let request = match random.below(40) {
         0 => Request::Open(path, flags),
         1 => Request::Close(number),
         2 => Request::Read { file: number, offset, len },
@@ -205,6 +203,26 @@ fn request(random: &mut Random, path: &[u8]) -> Vec<u8> {
             let pieces = random.below(12) as u32;
             Request::Commit { staged: number, pieces, writes: vec![piece], expected: vec![] }
         }
+        25 => {
+            let kind = [fs::LockKind::Read, fs::LockKind::Write][random.below(2) as usize];
+            Request::Lock { file: number, kind, start: 0, end: offset, wait: random.below(2) == 0 }
+        }
+        26 => Request::Sync,
+        27 => Request::Allocate(number, offset % (1 << 20), u64::from(len) % (1 << 20)),
+        28 => Request::SetMode(path, flags.mode),
+        29 => Request::SetOwner(path, Some(len), None),
+        30 => Request::SetTimes(path, Some(offset as i64), None),
+        31 => Request::SetXattr(path, b"user.a", fs::XattrMode::Any),
+        32 => Request::ListXattrs(path),
+        33 => Request::Remove(path, random.below(2) == 0),
+        34 => Request::Lane { connection: u128::from(number) },
+        35 => Request::Lease { slot: len as u8, file: number, first: offset, last: u64::MAX },
+        36 => Request::GiveBack(len as u8),
+        37 => {
+            let (slot, generation) = (len as u8, offset);
+            Request::Happened { connection: u128::from(number), slot, generation, number }
+        }
+        38 => Request::Fold,
         _ => Request::FileAttributes(number),
     };
     let count = random.next() >> random.below(64);
@@ -217,24 +235,12 @@ fn whatever_a_process_asks_others_work_on() {
     served.attach().create_dir("/strange").unwrap();
     let path = served.socket();
     beside_work(&served, |random| {
-        let (_channel, memory, bell) = attached(&path);
+        let hand = ByHand::attach(&path, None);
         for call in 0..50 {
             let name = format!("/strange/{}", random.below(8));
             let mut message = request(random, name.as_bytes());
-            if random.below(3) == 0 {
-                let at = random.below(message.len() as u64) as usize;
-                message[at] = random.next() as u8;
-            }
-            if random.below(10) == 0 {
-                message.truncate(random.below(message.len() as u64) as usize);
-            }
-            let (at, area) = (WORDS_AT + call % 8 * 64, SLOTS_AT + call % 8 * SLOT_BYTES);
-            let data_len = random.below(10_000) as u32;
-            memory.store(area, &message);
-            memory.store(at + 8, &(message.len() as u32).to_le_bytes());
-            memory.store(at + 12, &data_len.to_le_bytes());
-            shm::publish(memory.word(at), 1);
-            let _ = rustix::io::write(&bell, &1u64.to_ne_bytes());
+            mutate(random, &mut message);
+            say_in(&hand, call % 8, &message, random.below(10_000) as u32);
             if random.below(2) == 0 {
                 std::thread::sleep(Duration::from_micros(random.below(300)));
             }
