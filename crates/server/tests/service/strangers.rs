@@ -164,7 +164,7 @@ pub fn request(random: &mut Random, path: &[u8]) -> Vec<u8> {
         ..Flags::default()
     };
     let piece = Piece { file: number, offset, len };
-    let request = match random.below(40) {
+    let request = match random.below(44) {
         0 => Request::Open(path, flags),
         1 => Request::Close(number),
         2 => Request::Read { file: number, offset, len },
@@ -210,8 +210,8 @@ pub fn request(random: &mut Random, path: &[u8]) -> Vec<u8> {
         26 => Request::Sync,
         27 => Request::Allocate(number, offset % (1 << 20), u64::from(len) % (1 << 20)),
         28 => Request::SetMode(path, flags.mode),
-        29 => Request::SetOwner(path, Some(len), None),
-        30 => Request::SetTimes(path, Some(offset as i64), None),
+        29 => Request::SetOwner(path, len % 2 == 0, Some(len), None),
+        30 => Request::SetTimes(path, len % 2 == 0, Some(offset as i64), None),
         31 => Request::SetXattr(path, b"user.a", fs::XattrMode::Any),
         32 => Request::ListXattrs(path),
         33 => Request::Remove(path, random.below(2) == 0),
@@ -223,6 +223,8 @@ pub fn request(random: &mut Random, path: &[u8]) -> Vec<u8> {
             Request::Happened { connection: u128::from(number), slot, generation, number }
         }
         38 => Request::Fold,
+        39 => Request::Cache,
+        40 | 41 => Request::ReadCached { file: number, offset: offset % (1 << 20), len },
         _ => Request::FileAttributes(number),
     };
     let count = random.next() >> random.below(64);

@@ -1,7 +1,7 @@
 //! What is stored in memory of calls and of copies, and which memory can be opened anew.
 
 use std::fs::{File, OpenOptions};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -101,6 +101,14 @@ fn mapped(hand: &ByHand, copy: u64, file: u64, bytes: u64) -> Option<File> {
     Some(File::from(files.into_iter().next()?))
 }
 
+/// A read cache: its memory, and the service's word.
+fn read_cache(hand: &ByHand) -> Option<(File, File)> {
+    let Reply::Done = hand.try_ask((1, 0), &Request::Cache, &[], &mut [])? else { return None };
+    let (Said::Cache, files) = hand.given()? else { return None };
+    let [memory, word] = <[OwnedFd; 2]>::try_from(files).ok()?;
+    Some((memory.into(), word.into()))
+}
+
 /// Copies of files, honest ones where it may; filled and ended, and stored to where that can be.
 pub fn copies(strange: &mut Strange) -> Attempt {
     let Some(hand) = strange.attach() else { return Ok(vec![]) };
@@ -170,6 +178,13 @@ pub fn reopens(strange: &mut Strange) -> Attempt {
     cannot_be_stored_to(&laned.words, "the words")?;
     if OpenOptions::new().write(true).open(link(&laned.lane)).is_ok() {
         return Err("a lane can be opened anew".to_owned());
+    }
+    if let Some((memory, word)) = read_cache(&laned.hand) {
+        cannot_be_stored_to(&memory, "a read cache")?;
+        cannot_be_stored_to(&word, "the word of the service")?;
+        if Shared::map(memory.as_fd()).is_ok() {
+            return Err("a read cache can be mapped to be stored to".to_owned());
+        }
     }
     if let Some(memory) = mapped(&laned.hand, 1, laned.file, 4 * 4096) {
         cannot_be_stored_to(&memory, "a copy")?;

@@ -46,7 +46,7 @@ impl Standing {
             free: numbers[2],
             descriptors: count("fd"),
             threads: count("task"),
-            lane_files: std::fs::read_dir(dir.join("lanes")).map_or(0, Iterator::count),
+            lane_files: lane_files(dir),
             own_kib: kib("RssAnon:"),
             shared_kib: kib("RssShmem:"),
         }
@@ -62,6 +62,12 @@ impl Standing {
             && self.own_kib <= before.own_kib + OWN_KIB_MORE
             && self.shared_kib <= before.shared_kib + SHARED_KIB_MORE
     }
+}
+
+/// Files of lanes in the pool's directory; another one there is the service's own.
+fn lane_files(dir: &Path) -> usize {
+    let Ok(entries) = std::fs::read_dir(dir.join("lanes")) else { return 0 };
+    entries.filter(|entry| entry.as_ref().is_ok_and(|it| it.file_name() != "reign")).count()
 }
 
 impl fmt::Display for Standing {
