@@ -59,6 +59,7 @@ impl State {
                 let wants = |number: &usize| {
                     let process = &self.processes[*number];
                     let has_more = process.begun < bounds.writes[*number];
+                    let has_more = has_more && process.lease == 0;
                     has_more && process.last < bounds.grants && process.is_attached
                 };
                 // ranges that a read has closed, or the door, are not leased
