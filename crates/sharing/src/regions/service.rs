@@ -145,14 +145,7 @@ impl State {
                 }
                 self.brings = Some((number, self.bytes()));
             }
-            (ServiceStep::Bring, _) => {
-                let Some((number, before)) = self.brings.take() else { return };
-                let is_old = bounds.has(Fault::BringsOld);
-                let bytes = if is_old { before } else { self.bytes() };
-                let process = &mut self.processes[number];
-                process.page.get_or_insert(bytes);
-                process.asks = false;
-            }
+            (ServiceStep::Bring, _) => self.bring(bounds),
             (ServiceStep::DoorWrites, _) => {
                 self.door_begun += 1;
                 self.history.push(self.door_content());
@@ -172,17 +165,27 @@ impl State {
                 self.returns(self.door_content());
                 self.range = RangeUse::DoorReturned;
             }
-            (ServiceStep::Die, _) => {
-                self.crashes += 1;
-                (self.phase, self.range, self.brings) = (Phase::Down, RangeUse::Free, None);
-                for process in &mut self.processes {
-                    (process.is_attached, process.asks) = (false, false);
-                }
-            }
+            (ServiceStep::Die, _) => self.die(),
             (ServiceStep::Start, _) => {
                 self.phase = self.granted.map_or(Phase::Free, Phase::Held);
             }
             (step, phase) => unreachable!("{step:?} in {phase:?}"),
+        }
+    }
+
+    fn bring(&mut self, bounds: &Bounds) {
+        let Some((number, before)) = self.brings.take() else { return };
+        let bytes = if bounds.has(Fault::BringsOld) { before } else { self.bytes() };
+        let process = &mut self.processes[number];
+        process.page.get_or_insert(bytes);
+        process.asks = false;
+    }
+
+    fn die(&mut self) {
+        self.crashes += 1;
+        (self.phase, self.range, self.brings) = (Phase::Down, RangeUse::Free, None);
+        for process in &mut self.processes {
+            (process.is_attached, process.asks) = (false, false);
         }
     }
 }
