@@ -88,8 +88,7 @@ pub struct ReadCache {
 
 impl Default for ReadCache {
     fn default() -> ReadCache {
-        // zeros, of which no page is there before it is used
-        let numbers = vec![0u64; NUMBERS].into_iter().map(AtomicU64::new).collect();
+        let numbers = (0..NUMBERS).map(|_| AtomicU64::new(0)).collect();
         ReadCache {
             memory: ArcSwapOption::empty(),
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
@@ -147,23 +146,23 @@ impl ReadCache {
         let keys = std::iter::once(TAIL).chain(pages).map(|page| (ino, page));
         let numbers: SmallVec<[&AtomicU64; 4]> = keys.map(|key| self.number(key)).collect();
         for number in &numbers {
-            // ordering: it is seen by who sees the write
             number.fetch_add(BEGAN + 1, Ordering::SeqCst);
         }
+        // ordering: it is seen by who sees the write, which is stored behind this
+        fence(Ordering::SeqCst);
         Writing { numbers }
     }
 
     /// What was told of a page, if that may be so still.
     #[inline]
     fn told(&self, memory: &Memory, (ino, page): Key) -> Option<Told> {
-        let key = (ino, page);
-        let mut told = self.shard(key).read().get(&key).copied();
-        if told.is_none() {
-            let key = (ino, TAIL);
-            told = self.shard(key).read().get(&key).copied().filter(|told| told.page == page);
-        }
-        let told = told.filter(|told| told.memory == memory.number)?;
-        self.is_so(memory, ino, &told).then_some(told)
+        let find = |key| {
+            let told = self.shard(key).read().get(&key).copied();
+            told.filter(|told| {
+                told.page == page && told.memory == memory.number && self.is_so(memory, ino, told)
+            })
+        };
+        find((ino, page)).or_else(|| find((ino, TAIL)))
     }
 
     /// Whether nothing has become of the page so far.

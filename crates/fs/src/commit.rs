@@ -142,7 +142,13 @@ impl Core {
             let _ranges: Vec<_> =
                 hulls.iter().map(|it| it.inode.ranges.lock(it.first, it.last)).collect();
             for hull in &hulls {
-                self.may_change(hull.inode, hull.first, hull.last)?;
+                self.check_leased(hull.inode, hull.first, hull.last)?;
+            }
+            for part in &parts {
+                for (offset, data) in &part.pieces {
+                    let (first, last) = blocks_of(*offset, data.len());
+                    part.inode.tell_changes(&(first..=last));
+                }
             }
             let done = self.commit_as_expected(&parts, expected, long);
             if done.as_ref().err().and_then(away).is_some() {

@@ -155,12 +155,19 @@ impl Core {
     /// is told. An error of the attempt if they are leased.
     #[inline(always)]
     pub fn may_change(&self, inode: &Inode, first: u64, last: u64) -> Result<()> {
+        self.check_leased(inode, first, last)?;
+        inode.tell_changes(&(first..=last));
+        Ok(())
+    }
+
+    /// An error of the attempt if some of these blocks, whose range the caller has, are leased.
+    #[inline(always)]
+    pub fn check_leased(&self, inode: &Inode, first: u64, last: u64) -> Result<()> {
         // ordering: whoever gives a lease says so and then waits for the range: this sees it, or
         // the change is over before the lease is given
         if inode.leased.load(Ordering::Acquire) {
-            self.check_leased_blocks(inode, first, last)?;
+            return self.check_leased_blocks(inode, first, last);
         }
-        inode.tell_changes(&(first..=last));
         Ok(())
     }
 

@@ -120,13 +120,19 @@ impl Inode {
 }
 
 impl FileSystem {
-    /// From now on tells `mapped` of every change of the file's bytes.
+    /// From now on tells `mapped` of every change of the file's bytes. No range of the file is
+    /// leased when this returns.
     pub fn tell(&self, handle: &Handle, mapped: &Arc<dyn Mapped>) {
         if !mapped.heeds_leases() {
             handle.inode.mappings.any_heedless.store(true, Ordering::SeqCst);
         }
-        handle.inode.mappings.change(|all| all.push(mapped.clone()));
+        self.tell_beside_leases(handle, mapped);
         self.recall_all(handle);
+    }
+
+    /// The same for who heeds leases, also those that there are already: they stay.
+    pub fn tell_beside_leases(&self, handle: &Handle, mapped: &Arc<dyn Mapped>) {
+        handle.inode.mappings.change(|all| all.push(mapped.clone()));
     }
 
     /// Reads bytes, zeros behind the file's end, and gives them to `take` before anybody can change
@@ -150,7 +156,8 @@ impl FileSystem {
 
     /// Reads as [`read`](FileSystem::read) does, and gives the bytes to `take` before anybody can
     /// change them, or add to them where the file ends there: it must not call the file system. So
-    /// who caches what was read has what is there when it comes there.
+    /// who caches what was read has what is there when it comes there. Nobody is waited for: where
+    /// somebody changes these bytes, or what is behind their end, `take` is not called.
     pub fn read_and_take(
         &self,
         handle: &Handle,
@@ -162,16 +169,19 @@ impl FileSystem {
         let (inode, end) = (&handle.inode, offset.saturating_add(buffer.len() as u64));
         let (first, last) = blocks_of(offset, buffer.len().max(1));
         let read = self.fetching(handle, || {
-            let mut _range = inode.ranges.lock(first, last);
-            if inode.size.load(Ordering::Acquire) < end {
-                // who adds to the file changes what comes behind these bytes
-                drop(_range);
-                _range = inode.ranges.lock(first, u64::MAX);
+            // who adds to the file changes what comes behind these bytes
+            let is_end = || inode.size.load(Ordering::Acquire) < end;
+            let last = if is_end() { u64::MAX } else { last };
+            let range = inode.ranges.try_lock(first, last);
+            if range.is_none() || is_end() && last != u64::MAX {
+                drop(range);
+                return Ok(None);
             }
             let read = self.core.read_in_memory(inode, offset, buffer)?;
             take(&buffer[..read]);
-            Ok(read)
+            Ok(Some(read))
         })?;
+        let Some(read) = read else { return self.read(handle, offset, buffer) };
         self.core.was_read(inode);
         Ok(read)
     }

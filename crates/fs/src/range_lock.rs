@@ -1,5 +1,5 @@
 //! Locks on ranges of one file's blocks, for writers. Readers take none, but for those that found
-//! no quiet moment.
+//! no quiet moment, and those who keep what they read, who do not wait for it.
 //!
 //! Who is alone takes one word, with one atomic instruction. Who is not queues under a mutex; the
 //! queue is fair: a request waits for every earlier one that it overlaps, granted or not. Memory is
@@ -81,6 +81,31 @@ impl RangeLock {
             self.word.compare_exchange(0, word, Ordering::Acquire, Ordering::Relaxed).is_ok()
         });
         if alone { RangeGuard { lock: self, ticket: WORD } } else { self.lock_queued(first, last) }
+    }
+
+    /// The same where nobody has a block of it, or wants one; else nothing.
+    pub fn try_lock(&self, first: u64, last: u64) -> Option<RangeGuard<'_>> {
+        // ordering: as in `lock`
+        let alone = encode(first, last).is_some_and(|word| {
+            self.word.compare_exchange(0, word, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        });
+        if alone {
+            return Some(RangeGuard { lock: self, ticket: WORD });
+        }
+        let mut queue = self.queue.lock();
+        // ordering: as in `lock_queued`
+        let word = self.word.fetch_or(QUEUED, Ordering::Acquire);
+        let ticket = queue.next;
+        if overlaps(word, first, last) || queue.blocked(first, last, ticket) {
+            if queue.ranges.is_empty() {
+                // ordering: under the mutex, and nothing was done
+                self.word.fetch_and(!QUEUED, Ordering::Release);
+            }
+            return None;
+        }
+        queue.next += 1;
+        queue.ranges.push(Range { first, last, ticket });
+        Some(RangeGuard { lock: self, ticket })
     }
 
     /// Whether nobody holds or waits for anything, and nothing is kept.

@@ -65,8 +65,9 @@ impl Core {
             ranges.sort_unstable_by_key(|(inode, first, _)| (inode.ino, *first));
             let _ranges = lock(ranges);
             for (inode, first, last) in ranges {
-                self.may_change(inode, first, last)?;
+                self.check_leased(inode, first, last)?;
             }
+            to.0.tell_changes(&(to_first..=to_first + last));
             self.share_locked(from, to, len.min(blocks * BLOCK_BYTES))
         })
     }

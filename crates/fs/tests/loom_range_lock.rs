@@ -70,6 +70,16 @@ impl Blocks {
     }
 }
 
+impl Blocks {
+    fn try_add(&self, first: usize, last: usize) {
+        if let Some(_guard) = self.lock.try_lock(first as u64, last as u64) {
+            for block in &self.blocks[first..=last] {
+                block.with_mut(|_| ());
+            }
+        }
+    }
+}
+
 /// `preemptions` bounds how often a thread is stopped where it need not be.
 fn threads(ranges: &'static [(usize, usize)], preemptions: Option<usize>) {
     let mut model = loom::model::Builder::new();
@@ -95,4 +105,22 @@ fn two_overlapping_ranges_take_turns() {
 #[test]
 fn three_ranges_of_which_two_are_disjoint() {
     threads(&[(0, 0), (1, 1), (0, 1)], Some(2));
+}
+
+/// Who does not wait excludes others while he has it, and leaves nothing behind.
+#[test]
+fn one_tries_where_others_wait() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let blocks = Arc::new(Blocks::default());
+        let theirs = blocks.clone();
+        let waits = loom::thread::spawn(move || theirs.add(0, 1));
+        let theirs = blocks.clone();
+        let tries = loom::thread::spawn(move || theirs.try_add(1, 1));
+        blocks.add(1, 1);
+        waits.join().unwrap();
+        tries.join().unwrap();
+        assert!(blocks.lock.is_idle());
+    });
 }

@@ -3,8 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use fs::Blocks;
-use nearside::File;
+use fs::{Blocks, FILE_BYTES_MAX};
 use parking_lot::Mutex;
 use wire::{DATA_BYTES_MAX, Reply, Said};
 
@@ -56,7 +55,7 @@ impl Call<'_> {
         let mut state = session.cache.state.lock();
         let word = session.cache.reigns.as_ref().and_then(|reigns| reigns.word());
         let (State::None, Some(word)) = (&*state, word) else { return Ok(Reply::Nothing) };
-        let (cache, theirs) = session.copies.new_read_cache(session.user())?;
+        let (cache, theirs) = ReadCache::new(session.copies.room(), wire::CACHED_PAGES)?;
         session
             .send(&Said::Cache, &[theirs.as_fd(), word.as_fd()])
             .map_err(|error| crate::copies::failed("sendmsg", &error))?;
@@ -68,7 +67,8 @@ impl Call<'_> {
     pub fn read_cached(self, number: u64, offset: u64, len: u32) -> Answer {
         let file = self.file(number)?;
         let len = (len as usize).min(DATA_BYTES_MAX);
-        let (first, behind) = (offset / PAGE, offset.saturating_add(len as u64).div_ceil(PAGE));
+        let end = offset.checked_add(len as u64).filter(|end| *end <= FILE_BYTES_MAX);
+        let (first, behind) = (offset / PAGE, end.unwrap_or(0).div_ceil(PAGE));
         let is_short = first < behind && behind - first <= wire::CACHED_READ_PAGES;
         let cache = self.session.cache.get().filter(|_| is_short);
         let Some(cache) = cache else { return self.read(&file, offset, len) };
@@ -95,12 +95,5 @@ impl Call<'_> {
             count => (read - (count - 1) * PAGE as usize).min(PAGE as usize) as u32,
         };
         Ok(Reply::Cached { pages, last_bytes })
-    }
-
-    pub fn read(self, file: &File, offset: u64, len: usize) -> Answer {
-        self.answer.resize(len, 0);
-        let read = file.read_at(self.answer, offset)?;
-        self.answer.truncate(read);
-        Ok(Reply::Done)
     }
 }

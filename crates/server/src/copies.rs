@@ -26,7 +26,6 @@ use rustix::fs::{FallocateFlags, Mode, fallocate, fchmod};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use crate::read_cache::ReadCache;
 use crate::room::{Counted, Evicts, Room};
 
 /// Bytes of a page.
@@ -59,17 +58,13 @@ fn io(what: &str, errno: Errno) -> FsError {
     }
 }
 
-fn too_many() -> FsError {
-    io("there are as many as there may be", Errno::MFILE)
-}
-
 pub fn failed(what: &str, error: &std::io::Error) -> FsError {
     io(what, Errno::from_io_error(error).unwrap_or(Errno::IO))
 }
 
 /// Memory of a settled size, sealed for good, that nobody can store to, nor open to be stored to,
 /// but this service's user; and the descriptor for others.
-pub fn sealed(name: &str, bytes: u64) -> Result<(File, OwnedFd), FsError> {
+fn sealed(name: &str, bytes: u64) -> Result<(File, OwnedFd), FsError> {
     let made = shm::create(name, bytes);
     let memory =
         File::from(made.map_err(|error| FsError::Elsewhere {
@@ -82,15 +77,14 @@ pub fn sealed(name: &str, bytes: u64) -> Result<(File, OwnedFd), FsError> {
     Ok((memory, theirs.into()))
 }
 
-/// The same, of which no page is there.
-fn memory(bytes: u64) -> Result<(File, OwnedFd), FsError> {
-    let (memory, theirs) = sealed("nearside-copy", bytes)?;
+/// The same, of which no page is there, and each comes for itself.
+pub fn page_by_page(name: &str, bytes: u64) -> Result<(File, OwnedFd), FsError> {
+    let (memory, theirs) = sealed(name, bytes)?;
     let failed = |error| failed("write", &error);
     // where the kernel gives more than a page at a time, some would be there that nobody brought
     memory.write_all_at(&[0; PAGE as usize], 0).map_err(failed)?;
     let has_more = memory.metadata().map_err(failed)?.blocks() * 512 > PAGE;
-    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    fallocate(&memory, flags, 0, bytes).map_err(|errno| io("fallocate", errno))?;
+    punch(&memory, 0, bytes).map_err(|errno| io("fallocate", errno))?;
     match has_more {
         true => Err(FsError::Unsupported(
             "regions of attached processes, where shared memory comes in huge pages \
@@ -98,6 +92,11 @@ fn memory(bytes: u64) -> Result<(File, OwnedFd), FsError> {
         )),
         false => Ok((memory, theirs)),
     }
+}
+
+/// Takes pages out of a memory.
+pub fn punch(memory: &File, at: u64, bytes: u64) -> rustix::io::Result<()> {
+    fallocate(memory, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, bytes)
 }
 
 impl Copy {
@@ -113,7 +112,7 @@ impl Copy {
             return Err(FsError::Invalid("a copy is of whole pages of a file"));
         }
         let count = bytes.div_ceil(PAGE);
-        let (memory, theirs) = memory(count * PAGE)?;
+        let (memory, theirs) = page_by_page("nearside-copy", count * PAGE)?;
         let copy = Arc::new_cyclic(|own| Copy {
             memory,
             handle: handle.clone(),
@@ -187,8 +186,7 @@ impl Copy {
     }
 
     fn punch(&self, page: u64) {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        if let Err(error) = fallocate(&self.memory, flags, page * PAGE, PAGE) {
+        if let Err(error) = punch(&self.memory, page * PAGE, PAGE) {
             // nobody but this service can seal the memory, or make it another one
             tracing::error!("a page of a process's copy cannot be taken away: {error}");
         }
@@ -274,6 +272,7 @@ impl Copies {
         bytes: (u64, u64),
         give: impl FnOnce(BorrowedFd<'_>) -> std::io::Result<()>,
     ) -> Result<(), FsError> {
+        let too_many = || io("there are as many as there may be", Errno::MFILE);
         let counted = self.room.count(user).ok_or_else(too_many)?;
         let (copy, mut theirs) = Copy::new(fs, handle, bytes, (&self.room, counted))?;
         if user == 0 || user == geteuid().as_raw() {
@@ -298,10 +297,9 @@ impl Copies {
         given.inspect_err(|_| copy.end(fs))
     }
 
-    /// A read cache, which counts as a copy.
-    pub fn new_read_cache(&self, user: u32) -> Result<(Arc<ReadCache>, OwnedFd), FsError> {
-        let counted = self.room.count(user).ok_or_else(too_many)?;
-        ReadCache::new(&self.room, counted)
+    /// What it shares with all others.
+    pub fn room(&self) -> &Arc<Room> {
+        &self.room
     }
 
     fn take(&self, number: u64) -> Option<Arc<Copy>> {

@@ -112,15 +112,11 @@ impl Table {
         if let Some(cached) = of_this(&self.0.read().1)? {
             return Ok(cached);
         }
-        // leases of the file may have to end for that: nothing is held
         let file = self.file(number)?;
-        let new = Arc::new(CachedFile::new(fs, file.handle()?, cache));
+        let of_all = cache.file(fs, file.handle()?).ok_or(Error::Files(NOT_OPEN))?;
         let table = self.0.read();
         let one = table.1.get(&number).ok_or(Error::Files(NOT_OPEN));
-        // another one may have been faster: of two, one goes when nothing is held
-        let cached = one.map(|one| one.cached.get_or_init(|| new.clone()).clone());
-        drop(table);
-        cached
+        one.map(|one| one.cached.get_or_init(|| of_all.clone()).clone())
     }
 
     /// Takes one out, to be dropped by the caller, who holds no lock of the table's then.

@@ -14,47 +14,55 @@
 //!
 //! Locks, in this order: the range of the file, the state, the room.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use fs::{Error as FsError, FileSystem, Handle, Ino, Mapped};
 use lanes::Reign;
 use parking_lot::Mutex;
-use shm::{Shared, Words};
+use shm::Words;
 
-use crate::copies::{PAGE, sealed};
-use crate::room::{Counted, Evicts, Room};
+use crate::copies::{PAGE, page_by_page, punch};
+use crate::room::{Evicts, Room};
 
-/// Pages of one process's, at most.
-const PLACES: usize = wire::CACHED_PAGES;
 const _: () = assert!(lanes::BLOCK_BYTES == PAGE, "a page is a block");
 
 /// The read cache of a process.
 #[derive(Debug)]
 pub struct ReadCache {
     counts: Words,
-    pages: Shared,
+    memory: File,
     state: Mutex<State>,
+    /// Places that it has, at most.
+    places_max: usize,
     room: Arc<Room>,
     own: Weak<ReadCache>,
-    _counted: Counted,
+    /// The files that have pages here, while they are open.
+    files: Mutex<HashMap<Ino, Weak<CachedFile>>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    index: HashMap<(Ino, u64), u32>,
-    /// The page that a file ends in, if it is here.
-    tails: HashMap<Ino, u64>,
+    /// Where the pages of each file are.
+    files: HashMap<Ino, Pages>,
     /// Places that were used so far.
     places: Vec<Place>,
     /// Those of them that are empty.
     empty: Vec<u32>,
     /// The one that is emptied next, where there is no other.
     next: u32,
+}
+
+#[derive(Debug, Default)]
+struct Pages {
+    places: BTreeMap<u64, u32>,
+    /// The page that the file ends in, if it is here.
+    tail: Option<u64>,
 }
 
 #[derive(Debug, Default)]
@@ -70,25 +78,41 @@ fn broken(what: &shm::Error) -> FsError {
 }
 
 impl ReadCache {
-    /// An empty one, and the descriptor for its process.
-    pub fn new(room: &Arc<Room>, counted: Counted) -> Result<(Arc<ReadCache>, OwnedFd), FsError> {
-        let (memory, theirs): (File, OwnedFd) =
-            sealed("nearside-read-cache", wire::CACHE_BYTES as u64)?;
-        let counts = Words::to_store(memory.as_fd(), PLACES).map_err(|error| broken(&error))?;
-        let pages = Shared::map(memory.as_fd()).map_err(|error| broken(&error))?;
+    /// An empty one of so many places, and the descriptor for its process.
+    pub fn new(room: &Arc<Room>, places_max: usize) -> Result<(Arc<ReadCache>, OwnedFd), FsError> {
+        let (memory, theirs) = page_by_page("nearside-read-cache", wire::CACHE_BYTES as u64)?;
+        let counts = Words::to_store(memory.as_fd(), wire::CACHED_PAGES);
+        let counts = counts.map_err(|error| broken(&error))?;
         let cache = Arc::new_cyclic(|own| ReadCache {
             counts,
-            pages,
+            memory,
             state: Mutex::default(),
+            places_max: places_max.min(wire::CACHED_PAGES),
             room: room.clone(),
             own: own.clone(),
-            _counted: counted,
+            files: Mutex::default(),
         });
         Ok((cache, theirs))
     }
 
-    /// Puts bytes of a file there, from this page on; gives places and counts. The last page may be
-    /// a part of one, where the file ends, which is put there if it `has_end`. Their range is held.
+    /// Has the file system tell of changes of this file, as long as somebody has the answer.
+    pub fn file(&self, fs: &Arc<FileSystem>, handle: &Arc<Handle>) -> Option<Arc<CachedFile>> {
+        let cache = self.own.upgrade()?;
+        let mut files = self.files.lock();
+        if let Some(file) = files.get(&handle.ino()).and_then(Weak::upgrade) {
+            return Some(file);
+        }
+        if files.len() >= 2 * files.values().filter(|file| file.strong_count() > 0).count() + 16 {
+            files.retain(|_, file| file.strong_count() > 0);
+        }
+        let file = Arc::new(CachedFile::new(fs, handle, cache));
+        files.insert(handle.ino(), Arc::downgrade(&file));
+        Some(file)
+    }
+
+    /// Puts bytes of a file there, from this page on; gives places and counts of those that are
+    /// there then. The last page may be a part of one, where the file ends, which is put there if
+    /// it `has_end`. Their range is held.
     pub fn put(&self, ino: Ino, first: u64, bytes: &[u8], has_end: bool) -> Vec<(u32, u64)> {
         let mut state = self.state.lock();
         let mut put = Vec::with_capacity(bytes.len().div_ceil(PAGE as usize));
@@ -98,10 +122,14 @@ impl ReadCache {
                 break;
             }
             let index = self.place_for(&mut state, (ino, page));
-            if is_tail {
-                state.tails.insert(ino, page);
+            if self.memory.write_all_at(data, wire::cached_page(index) as u64).is_err() {
+                // there is no memory for it now
+                self.clear(&mut state, index);
+                break;
             }
-            self.pages.store(wire::cached_page(index), data);
+            if is_tail {
+                state.files.entry(ino).or_default().tail = Some(page);
+            }
             let place = &mut state.places[index as usize];
             place.count += 1;
             self.counts.store(index as usize, place.count);
@@ -111,35 +139,30 @@ impl ReadCache {
     }
 
     /// A place for a page, with an even count, and memory.
-    fn place_for(&self, state: &mut State, page: (Ino, u64)) -> u32 {
-        let index = match state.index.get(&page) {
-            Some(index) => *index,
-            None => {
-                let index = state.empty.pop().unwrap_or_else(|| self.any_place(state));
-                state.index.insert(page, index);
-                index
-            }
-        };
+    fn place_for(&self, state: &mut State, (ino, page): (Ino, u64)) -> u32 {
+        let known = state.files.get(&ino).and_then(|pages| pages.places.get(&page)).copied();
+        let index = known.unwrap_or_else(|| {
+            let index = state.empty.pop().unwrap_or_else(|| self.any_place(state));
+            state.files.entry(ino).or_default().places.insert(page, index);
+            index
+        });
         self.invalidate(state, index);
         let place = &mut state.places[index as usize];
-        place.page = Some(page);
-        let own = || Weak::clone(&self.own) as Weak<dyn Evicts>;
-        place.stamp = Some(match place.stamp {
-            None => self.room.add(own(), u64::from(index)),
-            Some(_) => self.room.renew(own(), u64::from(index)),
-        });
+        place.page = Some((ino, page));
+        let room = || self.room.add(Weak::clone(&self.own) as Weak<dyn Evicts>, u64::from(index));
+        place.stamp.get_or_insert_with(room);
         index
     }
 
     /// A place that was never used, or one whose page goes.
     fn any_place(&self, state: &mut State) -> u32 {
-        if state.places.len() < PLACES {
+        if state.places.len() < self.places_max {
             state.places.push(Place::default());
             return state.places.len() as u32 - 1;
         }
         // all have a page
         let index = state.next;
-        state.next = (index + 1) % PLACES as u32;
+        state.next = (index + 1) % self.places_max as u32;
         self.clear(state, index);
         state.empty.pop().unwrap_or(index)
     }
@@ -157,9 +180,12 @@ impl ReadCache {
     fn clear(&self, state: &mut State, index: u32) {
         self.invalidate(state, index);
         let Some((ino, page)) = state.places[index as usize].page.take() else { return };
-        state.index.remove(&(ino, page));
-        if state.tails.get(&ino) == Some(&page) {
-            state.tails.remove(&ino);
+        if let Some(pages) = state.files.get_mut(&ino) {
+            pages.places.remove(&page);
+            pages.tail = pages.tail.filter(|tail| *tail != page);
+            if pages.places.is_empty() {
+                state.files.remove(&ino);
+            }
         }
         state.empty.push(index);
     }
@@ -167,24 +193,12 @@ impl ReadCache {
     /// These pages of a file go, and the one that it ends in if it may end elsewhere now.
     fn forget(&self, ino: Ino, pages: &RangeInclusive<u64>) {
         let mut state = self.state.lock();
-        let state = &mut *state;
+        let Some(known) = state.files.get(&ino) else { return };
         let mut going: Vec<u32> =
-            match pages.end().checked_sub(*pages.start()).filter(|n| *n < state.index.len() as u64)
-            {
-                Some(_) => pages
-                    .clone()
-                    .filter_map(|page| state.index.get(&(ino, page)).copied())
-                    .collect(),
-                None => state
-                    .index
-                    .iter()
-                    .filter(|((of, page), _)| *of == ino && pages.contains(page))
-                    .map(|(_, index)| *index)
-                    .collect(),
-            };
-        let tail = state.tails.get(&ino).filter(|tail| *tail <= pages.end());
-        going.extend(tail.and_then(|tail| state.index.get(&(ino, *tail))));
-        going.into_iter().for_each(|index| self.clear(state, index));
+            known.places.range(pages.clone()).map(|(_, index)| *index).collect();
+        let tail = known.tail.filter(|tail| tail <= pages.end());
+        going.extend(tail.and_then(|tail| known.places.get(&tail)));
+        going.into_iter().for_each(|index| self.clear(&mut state, index));
     }
 }
 
@@ -197,7 +211,7 @@ impl Evicts for ReadCache {
         }
         self.clear(&mut state, index as u32);
         state.places[index as usize].stamp = None;
-        if let Err(error) = self.pages.discard(wire::cached_page(index as u32), PAGE as usize) {
+        if let Err(error) = punch(&self.memory, wire::cached_page(index as u32) as u64, PAGE) {
             tracing::error!("memory of a read cache cannot be given back: {error}");
         }
         self.room.gone(1);
@@ -221,10 +235,10 @@ pub struct CachedFile {
 }
 
 impl CachedFile {
-    pub fn new(fs: &Arc<FileSystem>, handle: &Arc<Handle>, cache: &Arc<ReadCache>) -> CachedFile {
+    fn new(fs: &Arc<FileSystem>, handle: &Arc<Handle>, cache: Arc<ReadCache>) -> CachedFile {
         let told: Arc<dyn Mapped> = Arc::new(Told { ino: handle.ino(), cache: cache.clone() });
-        fs.tell(handle, &told);
-        CachedFile { fs: fs.clone(), handle: handle.clone(), cache: cache.clone(), told }
+        fs.tell_beside_leases(handle, &told);
+        CachedFile { fs: fs.clone(), handle: handle.clone(), cache, told }
     }
 
     /// Reads the file from this page on, and puts there what was read; gives how much that is.
@@ -325,3 +339,7 @@ impl Reigns {
         *self.state.lock() = ReignState::None;
     }
 }
+
+#[cfg(test)]
+#[path = "read_cache_tests.rs"]
+mod tests;

@@ -86,11 +86,6 @@ impl Room {
     /// A page came. The caller has its copy's pages.
     pub fn add(&self, of: Weak<dyn Evicts>, page: u64) -> u64 {
         self.present.fetch_add(1, Ordering::Relaxed);
-        self.renew(of, page)
-    }
-
-    /// Another one came in the place of a page that was there.
-    pub fn renew(&self, of: Weak<dyn Evicts>, page: u64) -> u64 {
         let stamp = self.stamp.fetch_add(1, Ordering::Relaxed);
         self.queue.lock().push_back(Came { of, page, stamp });
         stamp

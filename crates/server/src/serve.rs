@@ -236,6 +236,14 @@ impl Call<'_> {
         }
     }
 
+    /// Reads a file.
+    pub fn read(self, file: &File, offset: u64, len: usize) -> Answer {
+        self.answer.resize(len, 0);
+        let read = file.read_at(self.answer, offset)?;
+        self.answer.truncate(read);
+        Ok(Reply::Done)
+    }
+
     /// The file of this number.
     pub fn file(&self, number: u64) -> nearside::Result<File> {
         self.session.opened.file(number)

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The version of all that follows the first words. Each change of a message moves it on.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// What the socket is called in a pool's directory.
 pub const SOCKET_NAME: &str = "attach.sock";

@@ -7,7 +7,11 @@ use nearside::{File, OpenFlags, Pool};
 use nix::sys::signal::{Signal, kill};
 use server::Options;
 
+use wire::{Flags, Reply, Request};
+
 use crate::child;
+use crate::hand::ByHand;
+use crate::lanes::in_lanes;
 use crate::mortal::{Mortal, serve_if_told};
 use crate::served::{Served, eventually};
 
@@ -246,8 +250,7 @@ fn no_end_of_a_file_and_no_zeros_are_old() {
     served.finish();
 }
 
-/// Memory for what was read comes back, with the file, and with the process; no more is there than
-/// is set.
+/// Memory for what was read comes back with the process, and no more is there than is set.
 #[test]
 fn what_was_read_takes_no_more_memory_than_is_set() {
     let most = 64 * PAGE as u64;
@@ -320,6 +323,78 @@ fn a_lease_that_is_not_used_goes_when_others_read() {
         eventually(|| served.service.copied_bytes() == 0);
     }
     drop((theirs, writer));
+    served.wait_for_sessions(0);
+    served.finish();
+}
+
+/// What the service looks at by itself: rights, and places that no file has.
+#[test]
+fn a_service_gives_no_more_than_a_read_may_have() {
+    let served = Served::new();
+    served.owned.create_file("/f").unwrap().write_all_at(&[7; 100], 0).unwrap();
+    let hand = ByHand::attach(&served.socket(), None);
+    let open = |flags: Flags| match hand.ask(0, &Request::Open(b"/f", flags), &[]) {
+        Reply::Opened(number, ..) => number,
+        other => panic!("{other:?}"),
+    };
+    let reads = open(Flags { read: true, ..Flags::default() });
+    let writes = open(Flags { write: true, ..Flags::default() });
+    let ask = |file, offset, len| {
+        let mut into = [0; 200];
+        let request = Request::ReadCached { file, offset, len };
+        hand.try_ask((5, 0), &request, &[], &mut into).unwrap()
+    };
+    assert_eq!(ask(reads, 0, 100), Reply::Done, "there is none so far");
+    assert_eq!(hand.ask(0, &Request::Cache, &[]), Reply::Done);
+    assert_eq!(hand.ask(0, &Request::Cache, &[]), Reply::Nothing, "one for each");
+    let Reply::Failed(failure) = ask(writes, 0, 100) else { panic!("it may not be read") };
+    assert_eq!(failure.error().errno(), libc::EBADF);
+    for offset in [u64::MAX, u64::MAX - 50, u64::MAX - 4096, fs::FILE_BYTES_MAX - 50] {
+        assert_eq!(ask(reads, offset, 100), Reply::Done, "{offset}");
+    }
+    for len in [0, u32::MAX] {
+        assert_eq!(ask(reads, 0, len), Reply::Done, "{len}");
+    }
+    let cached = |pages: usize, bytes| match ask(reads, 0, 150) {
+        Reply::Cached { pages: all, last_bytes } => {
+            assert_eq!((all.len(), last_bytes), (pages, bytes));
+        }
+        other => panic!("{other:?}"),
+    };
+    cached(1, 100);
+    // no other opening of the file is told of, nor keeps what goes with this one
+    for _ in 0..100 {
+        let other = open(Flags { read: true, ..Flags::default() });
+        ask(other, 0, 50);
+        assert_eq!(hand.ask(0, &Request::Close(other), &[]), Reply::Done);
+    }
+    cached(1, 100);
+    drop(hand);
+    served.wait_for_sessions(0);
+    served.finish();
+}
+
+/// Opening a file again and reading it ends no lease that the process has.
+#[test]
+fn a_read_beside_a_lease_of_ones_own_ends_nothing() {
+    let served = Served::new();
+    let pool = served.attach();
+    let flags = OpenFlags::new().read(true).write(true).create(true).mode(0o666);
+    let file = pool.open_file("/f", &flags).unwrap();
+    file.write_all_at(&[0; 8 * PAGE], 0).unwrap();
+    // the first few go through the service
+    (0..4u64).for_each(|at| file.write_all_at(&[1; 64], at * 64).unwrap());
+    let stored = in_lanes(&served.dir);
+    for round in 0..50u8 {
+        let again = pool.open_file("/f", &flags).unwrap();
+        (0..8).for_each(|at| drop(read(&again, at * PAGE as u64, PAGE)));
+        drop(again);
+        file.write_all_at(&[round; 64], 0).unwrap();
+        assert_eq!(read(&file, 0, 64), [round; 64]);
+    }
+    assert!(in_lanes(&served.dir) > stored, "it writes into its lane");
+    assert!(served.service.copied_bytes() > 0, "and reads by itself");
+    drop((file, pool));
     served.wait_for_sessions(0);
     served.finish();
 }

@@ -224,7 +224,7 @@ pub fn request(random: &mut Random, path: &[u8]) -> Vec<u8> {
         }
         38 => Request::Fold,
         39 => Request::Cache,
-        40 | 41 => Request::ReadCached { file: number, offset: offset % (1 << 20), len },
+        40 | 41 => Request::ReadCached { file: number, offset, len },
         _ => Request::FileAttributes(number),
     };
     let count = random.next() >> random.below(64);
