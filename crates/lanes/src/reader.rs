@@ -13,8 +13,8 @@ use crate::{Error, LANE_BYTES, Result};
 
 /// Bytes that are read first: there is often one record, or none.
 const FIRST: usize = 8 << 10;
-/// Bytes that are read at a time when there are more.
-const MORE: usize = 2 * RECORD_MAX;
+/// Bytes that are read at a time when there are more: any record lies in so many.
+const MORE: usize = RECORD_MAX;
 
 /// A part of a lane, as it was when it was read.
 #[derive(Debug, Default)]

@@ -23,7 +23,7 @@ use crate::{LANE_BYTES, SLOTS};
 /// Most pieces of a record.
 pub const PIECES_MAX: usize = 8;
 /// Most bytes of all pieces of a record.
-pub const BYTES_MAX: usize = 32 << 10;
+pub const BYTES_MAX: usize = 64 << 10;
 
 /// A record begins at a multiple of so many bytes.
 pub(crate) const ALIGN: usize = 64;
