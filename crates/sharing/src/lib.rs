@@ -23,5 +23,6 @@ pub mod cache;
 pub mod copies;
 pub mod few;
 pub mod lanes;
+pub mod machine;
 pub mod regions;
 pub mod story;

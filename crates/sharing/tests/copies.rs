@@ -1,45 +1,16 @@
 //! All that processes and the service can do with copies of a range, in any order.
 
 mod explored;
+mod of_machine;
 
 use explored::{explore, notice};
-use sharing::copies::{Bounds, Fault, Phase, Process, Reader, State, Step, Writer};
-use stateright::{Model, Property};
+use of_machine::Explored;
+use sharing::copies::{Bounds, Fault, Phase, Process, Reader, State, Writer};
+use sharing::machine::Machine;
 
-/// What is explored, and what must be seen in it.
-struct Explored {
-    bounds: Bounds,
-    sights: &'static [Seen],
-}
+type Seen = of_machine::Seen<State>;
 
-type Seen = explored::Sight<Explored>;
-
-impl Model for Explored {
-    type State = State;
-    type Action = Step;
-
-    fn init_states(&self) -> Vec<State> {
-        vec![State::new()]
-    }
-
-    fn actions(&self, state: &State, actions: &mut Vec<Step>) {
-        state.steps(&self.bounds, actions);
-    }
-
-    fn next_state(&self, state: &State, step: Step) -> Option<State> {
-        Some(state.take(step, &self.bounds))
-    }
-
-    fn properties(&self) -> Vec<Property<Explored>> {
-        let sound =
-            Property::<Explored>::always("reads and writes are linearizable", |_, state| {
-                state.flaw().is_none()
-            });
-        let sights = self.sights.iter();
-        let sights = sights.map(|(name, seen)| Property::<Explored>::sometimes(name, *seen));
-        [sound].into_iter().chain(sights).collect()
-    }
-}
+const PROMISE: &str = "reads and writes are linearizable";
 
 const CHANGED: Seen = ("a reader finds his copy filled anew", |_, state| {
     state.processes.iter().any(|process| match process.reader {
@@ -102,7 +73,7 @@ const DEATH: Bounds = Bounds { kills: 1, grants: 1, ..BOTH };
 const DEATH_AND_RETURN: Bounds = Bounds { reads: [1, 0], crashes: 1, ..DEATH };
 
 fn check(name: &str, bounds: Bounds, sights: &'static [Seen]) {
-    explore(name, Explored { bounds, sights });
+    explore(name, Explored { bounds, sights, promise: PROMISE });
 }
 
 #[test]
@@ -146,8 +117,8 @@ const FAULTS: [(Fault, Bounds); 13] = [
 fn canary_each_fault_is_noticed() {
     for (fault, bounds) in FAULTS {
         let bounds = Bounds { fault: Some(fault), ..bounds };
-        let path = notice(Explored { bounds, sights: &[] });
+        let path = notice(Explored::<State> { bounds, sights: &[], promise: PROMISE });
         let path = path.unwrap_or_else(|| panic!("{fault:?} is not noticed"));
-        println!("{fault:?}: {:?}, after {:?}", path.last_state().flaw(), path.into_actions());
+        println!("{fault:?}: {:?}, after {:?}", path.last_state().wrong(), path.into_actions());
     }
 }

@@ -1,44 +1,16 @@
 //! All that processes and the service can do with copies of regions, in any order.
 
 mod explored;
+mod of_machine;
 
 use explored::{explore, notice};
-use sharing::regions::{Bounds, Fault, Phase, RangeUse, State, Step, Writer};
-use stateright::{Model, Property};
+use of_machine::Explored;
+use sharing::machine::Machine;
+use sharing::regions::{Bounds, Fault, Phase, RangeUse, State, Writer};
 
-/// What is explored, and what must be seen in it.
-struct Explored {
-    bounds: Bounds,
-    sights: &'static [Seen],
-}
+type Seen = of_machine::Seen<State>;
 
-type Seen = explored::Sight<Explored>;
-
-impl Model for Explored {
-    type State = State;
-    type Action = Step;
-
-    fn init_states(&self) -> Vec<State> {
-        vec![State::new()]
-    }
-
-    fn actions(&self, state: &State, actions: &mut Vec<Step>) {
-        state.steps(&self.bounds, actions);
-    }
-
-    fn next_state(&self, state: &State, step: Step) -> Option<State> {
-        Some(state.take(step, &self.bounds))
-    }
-
-    fn properties(&self) -> Vec<Property<Explored>> {
-        let sound = Property::<Explored>::always("loads see what returned", |_, state| {
-            state.wrong.is_none()
-        });
-        let sights = self.sights.iter();
-        let sights = sights.map(|(name, seen)| Property::<Explored>::sometimes(name, *seen));
-        [sound].into_iter().chain(sights).collect()
-    }
-}
+const PROMISE: &str = "loads see what returned";
 
 const LATE: Seen = ("a commit is to be stored when another one has the lease", |_, state| {
     let another_has = |number: usize| state.granted.is_some_and(|owner| owner != number);
@@ -75,7 +47,7 @@ const BOTH: Bounds = Bounds { writes: [2, 1], door_writes: 0, grants: 2, ..DOOR 
 const RETURN: Bounds = Bounds { writes: [1, 1], crashes: 1, ..DOOR };
 
 fn check(name: &str, bounds: Bounds, sights: &'static [Seen]) {
-    explore(name, Explored { bounds, sights });
+    explore(name, Explored { bounds, sights, promise: PROMISE });
 }
 
 #[test]
@@ -104,9 +76,9 @@ const FAULTS: [(Fault, Bounds); 12] = [
 fn canary_each_fault_is_noticed() {
     for (fault, bounds) in FAULTS {
         let bounds = Bounds { fault: Some(fault), ..bounds };
-        let path = notice(Explored { bounds, sights: &[] });
+        let path = notice(Explored::<State> { bounds, sights: &[], promise: PROMISE });
         let path = path.unwrap_or_else(|| panic!("{fault:?} is not noticed"));
-        let wrong = path.last_state().wrong;
+        let wrong = path.last_state().wrong();
         println!("{fault:?}: {wrong:?}, after {:?}", path.into_actions());
     }
 }
