@@ -18,6 +18,9 @@ const ROUNDS_MAX: u16 = 10_000;
 /// slices may have been on the way there, or changed meanwhile.
 const IDLE_MAX: u16 = 8;
 
+/// How often nothing was moved, but readers held blocks, which were waited for.
+const READERS_MAX: u16 = 16;
+
 /// How often a change was refused, and whether all free blocks were gathered for it.
 #[derive(Debug, Default)]
 pub struct Refusals {
@@ -25,8 +28,17 @@ pub struct Refusals {
     /// How often for want of room in slices, and not in the log.
     for_room: u16,
     gathered: bool,
-    /// How often in a row nothing could be moved.
-    idle: u16,
+    idle: Idle,
+}
+
+/// How often in a row nothing was moved to the capacity tier.
+#[derive(Debug, Default)]
+struct Idle {
+    count: u16,
+    /// Blocks that anybody had moved at the last look.
+    moved: u64,
+    /// How often there were blocks that readers held.
+    readers: u16,
 }
 
 impl Core {
@@ -73,23 +85,31 @@ impl Core {
             return Ok(());
         }
         self.write_back.waits.fetch_add(1, Ordering::Relaxed);
-        let moved = self.wait_for_write_back()?;
-        if self.is_idle_too_often(moved, &mut refusals.idle) {
-            return Err(Error::NoSpace);
+        match self.moves_some(&mut refusals.idle)? {
+            true => Ok(()),
+            false => Err(Error::NoSpace),
         }
-        self.gather()
     }
 
-    /// Counts in `idle` how often in a row nothing was moved; whether that is all that can be
-    /// waited for.
-    fn is_idle_too_often(&self, moved: u64, idle: &mut u16) -> bool {
-        if moved > 0 {
-            *idle = 0;
-        } else if !self.write_back.is_busy() {
-            *idle += 1;
+    /// Waits for blocks to be moved, and for those that this sets free. Counts in `idle` how often
+    /// in a row nothing was; false: that is all that can be waited for.
+    fn moves_some(&self, idle: &mut Idle) -> Result<bool> {
+        self.wait_for_write_back()?;
+        // who helps may have moved what who was asked found no more
+        let moved = self.write_back.blocks.load(Ordering::Relaxed);
+        let has_moved = std::mem::replace(&mut idle.moved, moved) != moved;
+        let is_busy = !has_moved && self.write_back.is_busy();
+        self.gather()?;
+        if has_moved {
+            idle.count = 0;
+        } else if self.pool.reclaim().waits_for_readers() && idle.readers < READERS_MAX {
+            // one that stands still keeps what others have moved
+            idle.readers += 1;
+        } else if !is_busy {
+            idle.count += 1;
         }
         let hopeless = self.is_full_below() || self.write_back.is_idle();
-        *idle > if hopeless { 1 } else { IDLE_MAX }
+        Ok(idle.count <= if hopeless { 1 } else { IDLE_MAX })
     }
 
     /// Where there is a capacity tier, waits until so many blocks of the slices are free, or
@@ -100,18 +120,16 @@ impl Core {
             let (all, free) = self.pool.slice_blocks();
             self.tier.is_none() || blocks <= free || blocks > all
         };
-        let mut idle = 0;
+        let mut idle = Idle::default();
         for _ in 0..ROUNDS_MAX {
             if has_room() {
                 break;
             }
-            if self.let_go_of_copies() == 0 {
-                let moved = self.wait_for_write_back()?;
-                if self.is_idle_too_often(moved, &mut idle) {
-                    break;
-                }
+            match self.let_go_of_copies() {
+                0 if !self.moves_some(&mut idle)? => break,
+                0 => {}
+                _ => self.gather()?,
             }
-            self.gather()?;
         }
         Ok(())
     }

@@ -76,10 +76,14 @@ impl Core {
             let ends = done + piece.len() == data.len();
             match if ends { write() } else { request::repeatable(write) } {
                 Ok(()) => done += piece.len(),
-                Err(Error::NoSpace) if done > 0 => break,
                 Err(Error::NoSpace) if piece.len() > FULL_PIECE_BYTES => {
-                    return self.write_when_full(inode, offset, data);
+                    match self.write_when_full(inode, at, &data[done..]) {
+                        Ok(more) => return Ok(done + more),
+                        Err(Error::NoSpace) if done > 0 => break,
+                        Err(error) => return Err(error),
+                    }
                 }
+                Err(Error::NoSpace) if done > 0 => break,
                 Err(error) => return Err(error),
             }
         }

@@ -347,7 +347,12 @@ impl Reclaim {
         cached as u64 + epoch as u64 + self.waiting.load(Ordering::Relaxed)
     }
 
-    /// The same of each slice, and behind these of each device.
+    /// Whether there are blocks that will be free when readers have passed.
+    pub fn waits_for_readers(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Those that are held of each slice, and behind these of each device.
     pub fn held_in(&self) -> Vec<u64> {
         let mut held: Vec<u64> =
             self.waiting_in.iter().map(|count| count.load(Ordering::Relaxed)).collect();
