@@ -38,7 +38,7 @@ impl Adequacy {
 }
 
 /// The operations that the mutants are run with: few that do everything that is done to a medium.
-const WORKLOADS: [(Domain, Start, &[&str]); 21] = [
+const WORKLOADS: [(Domain, Start, &[&str]); 26] = [
     (Domain::CpuFlush, Start::Folded, &["overwrite-many"]),
     (Domain::CpuFlush, Start::Folded, &["write-across-unaligned"]),
     (Domain::CpuFlush, Start::Logged, &["checkpoint"]),
@@ -60,6 +60,11 @@ const WORKLOADS: [(Domain, Start, &[&str]); 21] = [
     (Domain::CpuFlush, Start::Tiered, &["move-twice", "checkpoint"]),
     (Domain::CpuCache, Start::Tiered, &["move-new", "checkpoint"]),
     (Domain::Sync, Start::Tiered, &["move", SYNC]),
+    (Domain::CpuFlush, Start::Attached, &["lane-begin", "lane-write-across"]),
+    (Domain::CpuFlush, Start::Attached, &["lane-lapped-short"]),
+    (Domain::CpuFlush, Start::Attached, &["lane-lend-lapped"]),
+    (Domain::CpuFlush, Start::Attached, &["lane-recall-and-write"]),
+    (Domain::CpuCache, Start::Attached, &["lane-write-two", "lane-recall"]),
 ];
 
 /// A recording and the lines that it and its recovery run through.

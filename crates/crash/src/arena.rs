@@ -3,30 +3,32 @@
 //! It holds certain images. A look at a state puts that state's lines into it, opens it as often as
 //! it likes, and then everything that was put or stored goes back, line by line.
 
+use crate::attached::{self, Attached};
 use crate::device::MappedDevice;
 use crate::events::Trace;
 use crate::images::{Images, Outcome, failed};
-use crate::model::{LINE, LineId, lines};
+use crate::model::LineId;
+use crate::watch::{Watch, Watched};
 use fs::{FileSystem, Policy, Side, TakeOver, check_candidates};
-use pmem::recorder::{Event, EventKind, Recorder};
 use pmem::{Domain, Mapping, Memory};
 use pool::{Atime, Candidate, Device, OpenOptions, Superblock};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use topology::Topology;
 
 /// The memory of a pool's slices and devices.
 #[derive(Debug)]
 pub struct Arena {
     domain: Domain,
-    /// Those of the slices, and then those of the devices.
+    /// Those of the slices, then those of the devices, and then those of a process.
     memories: Vec<Memory>,
     slices: usize,
-    changed: Arc<Changed>,
-    read: Arc<Mutex<Read>>,
+    /// Where the process's begin.
+    attached: Option<usize>,
+    watched: Arc<Watched>,
     /// How often the machine was started since it held certain images.
     starts: AtomicU32,
     name: u32,
@@ -56,80 +58,6 @@ impl Files {
             Files::Without(_) => what.contains("the pool is degraded"),
             Files::Stale => what.contains("is stale"),
         }
-    }
-}
-
-/// Which of certain lines were read.
-#[derive(Debug, Default)]
-struct Read {
-    /// A bit for each line of each slice: it is asked for, and neither read nor overwritten yet.
-    open: Vec<Vec<u64>>,
-    lines: Vec<LineId>,
-}
-
-/// What is not as it was: slice, first byte, bytes.
-#[derive(Debug, Default)]
-struct Changed(Mutex<Vec<(u32, usize, usize)>>);
-
-/// Is told of every store, and tells a trace if there is one.
-struct Watch {
-    changed: Arc<Changed>,
-    read: Arc<Mutex<Read>>,
-    trace: Option<Arc<Trace>>,
-}
-
-impl Read {
-    /// Calls `each` for the lines from `first` on and below `end` that are open, and closes them.
-    fn close(&mut self, slice: u32, (first, end): (u64, u64), each: bool) {
-        let Some(bits) = self.open.get_mut(slice as usize) else { return };
-        for number in first..end {
-            let Some(word) = bits.get_mut(number as usize / 64) else { return };
-            let bit = 1 << (number % 64);
-            if *word & bit != 0 {
-                *word &= !bit;
-                if each {
-                    self.lines.push((slice, number));
-                }
-            }
-        }
-    }
-}
-
-impl Changed {
-    fn note(&self, slice: u32, offset: usize, len: usize) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((slice, offset, len));
-    }
-
-    fn len(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
-    }
-
-    fn take(&self) -> Vec<(u32, usize, usize)> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Recorder for Watch {
-    fn event(&self, told: Event<'_>) {
-        if let EventKind::Store { offset, data } | EventKind::NtStore { offset, data } = told.kind {
-            let (offset, end) = (offset as usize, offset as usize + data.len());
-            self.changed.note(told.mapping, offset, data.len());
-            let whole = ((offset.div_ceil(LINE)) as u64, (end / LINE) as u64);
-            self.lines().close(told.mapping, whole, false);
-        }
-        if let Some(trace) = &self.trace {
-            trace.event(told);
-        }
-    }
-
-    fn read(&self, mapping: u32, offset: u64, len: usize) {
-        self.lines().close(mapping, lines(offset as usize, len), true);
-    }
-}
-
-impl Watch {
-    fn lines(&self) -> std::sync::MutexGuard<'_, Read> {
-        self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -194,10 +122,21 @@ impl Arena {
         let memories = memories.map_err(|error| failed("memory")(&error))?;
         static NAME: AtomicU32 = AtomicU32::new(1);
         let name = NAME.fetch_add(1, Ordering::Relaxed);
-        let (changed, read, starts) = (Arc::default(), Arc::default(), AtomicU32::new(0));
+        let (watched, starts) = (Arc::default(), AtomicU32::new(0));
         let (machine, policy, files) = (machine()?, None, Files::All);
-        let slices = slices_in(images);
-        Ok(Arena { domain, memories, slices, changed, read, starts, name, machine, policy, files })
+        let (slices, attached) = (slices_in(images), attached::begin_in(images));
+        Ok(Arena {
+            domain,
+            memories,
+            slices,
+            attached,
+            watched,
+            starts,
+            name,
+            machine,
+            policy,
+            files,
+        })
     }
 
     /// The same in another machine.
@@ -232,7 +171,7 @@ impl Arena {
     /// Puts bytes there, until [`restore`](Arena::restore).
     pub fn put(&self, slice: u32, offset: usize, data: &[u8]) {
         self.memories[slice as usize].put(offset, data);
-        self.changed.note(slice, offset, data.len());
+        self.watched.note(slice, offset, data.len());
     }
 
     /// Puts bytes there to stay.
@@ -242,7 +181,7 @@ impl Arena {
 
     /// Takes back everything that was put and stored; it held `images` before. Nothing is open.
     pub fn restore(&self, images: &Images) {
-        for (slice, offset, len) in self.changed.take() {
+        for (slice, offset, len) in self.watched.take() {
             let image = &images[slice as usize];
             self.memories[slice as usize].put(offset, &image[offset..offset + len]);
         }
@@ -251,27 +190,18 @@ impl Arena {
 
     /// From now on notes which of these lines are read.
     pub fn watch(&self, lines: &BTreeSet<LineId>) {
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        let words = |memory: &Memory| vec![0; memory.len().div_ceil(LINE * 64)];
-        read.open = self.memories.iter().map(words).collect();
-        read.lines.clear();
-        for (slice, number) in lines {
-            read.open[*slice as usize][*number as usize / 64] |= 1 << (number % 64);
-        }
+        self.watched.ask(self.memories.iter().map(Memory::len), lines.iter());
     }
 
     /// Those of them that were read, in the order in which they were.
     pub fn take_read(&self) -> Vec<LineId> {
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        read.open.clear();
-        std::mem::take(&mut read.lines)
+        self.watched.take_read()
     }
 
     /// Mappings of it; `trace` is told of every store.
     pub fn mappings(&self, trace: Option<&Arc<Trace>>) -> Outcome<Vec<Mapping>> {
         // One for all: a fence is told of once to each recorder.
-        let (changed, read) = (self.changed.clone(), self.read.clone());
-        let watch = Arc::new(Watch { changed, read, trace: trace.cloned() });
+        let watch = Arc::new(Watch { watched: self.watched.clone(), trace: trace.cloned() });
         let mapping = |(index, memory): (usize, &Memory)| {
             let mapping = memory.mapping(self.domain)?;
             mapping.set_id(index as u32);
@@ -291,13 +221,23 @@ impl Arena {
         id
     }
 
-    fn parts(&self, trace: Option<&Arc<Trace>>, look: bool) -> Outcome<Parts> {
-        self.parts_of(self.files, trace, look)
+    /// The slices and devices, to be looked at, or not only.
+    fn parts(&self, look: bool) -> Outcome<Parts> {
+        self.parts_of(self.files, self.pool_and_process(None)?.0, look)
+    }
+
+    /// Mappings of the slices and devices, and those of what a process has.
+    fn pool_and_process(
+        &self,
+        trace: Option<&Arc<Trace>>,
+    ) -> Outcome<(Vec<Mapping>, Option<[Mapping; 2]>)> {
+        let mut pool = self.mappings(trace)?;
+        let process = self.attached.map(|first| pool.split_off(first));
+        Ok((pool, process.and_then(|process| process.try_into().ok())))
     }
 
     /// The slices and devices, and how to open them.
-    fn parts_of(&self, files: Files, trace: Option<&Arc<Trace>>, look: bool) -> Outcome<Parts> {
-        let mut mappings = self.mappings(trace)?;
+    fn parts_of(&self, files: Files, mut mappings: Vec<Mapping>, look: bool) -> Outcome<Parts> {
         let devices = devices_in(mappings.split_off(self.slices.min(mappings.len())));
         let there = mappings.into_iter().enumerate();
         let candidates = there
@@ -315,14 +255,33 @@ impl Arena {
 
     /// The same where a server was killed.
     pub fn take_over(&self, trace: Option<&Arc<Trace>>, asked: &TakeOver) -> Outcome<FileSystem> {
-        let (candidates, options) = self.parts(trace, false)?;
+        let (pool, process) = self.pool_and_process(trace)?;
+        let fs = self.open_pool(pool, asked)?;
+        process.map_or(Ok(()), |process| attached::recover(&fs, process))?;
+        Ok(fs)
+    }
+
+    /// Opens it, and attaches a new process if it has memory for one.
+    pub fn attach(&self, trace: &Arc<Trace>) -> Outcome<(FileSystem, Option<Attached>)> {
+        let (pool, process) = self.pool_and_process(Some(trace))?;
+        let fs = self.open_pool(pool, &TakeOver::default())?;
+        let Some(process) = process else { return Ok((fs, None)) };
+        // what the service reads of a lane is nothing that it stores
+        let read = self.memories.last().map(|memory| memory.mapping(self.domain));
+        let read = read.transpose().map_err(|error| failed("mapping a lane")(&error))?;
+        let attached = read.map(|read| Attached::new(&fs, process, read)).transpose()?;
+        Ok((fs, attached))
+    }
+
+    fn open_pool(&self, mappings: Vec<Mapping>, asked: &TakeOver) -> Outcome<FileSystem> {
+        let (candidates, options) = self.parts_of(self.files, mappings, false)?;
         FileSystem::take_over_candidates(candidates, &options, asked, false)
             .map_err(|error| failed("open")(&error))
     }
 
     /// The files of which each can be done without.
     pub fn spare_files(&self) -> Outcome<Range<usize>> {
-        let (candidates, _) = self.parts(None, true)?;
+        let (candidates, _) = self.parts(true)?;
         let is_mirrored = candidates.iter().all(|candidate| candidate.superblock.is_mirrored());
         let all = self.files == Files::All && is_mirrored;
         Ok(0..if all { candidates.len() } else { 0 })
@@ -330,22 +289,28 @@ impl Arena {
 
     /// Opens it without one of the files, only to look.
     pub fn look_without(&self, file: usize) -> Outcome<FileSystem> {
-        let (candidates, options) = self.parts_of(Files::Without(file), None, true)?;
+        let (candidates, options) =
+            self.parts_of(Files::Without(file), self.pool_and_process(None)?.0, true)?;
         let options = OpenOptions { read_only: true, ..options };
         FileSystem::open_candidates(candidates, &options, false)
             .map_err(|error| failed(&format!("open without file {file}"))(&error))
     }
 
+    /// Slices: the first of its memories.
+    pub fn slices(&self) -> usize {
+        self.slices
+    }
+
     /// Devices below the slices.
     pub fn devices(&self) -> usize {
-        self.memories.len() - self.slices.min(self.memories.len())
+        self.attached.unwrap_or(self.memories.len()).saturating_sub(self.slices)
     }
 
     /// An error unless the pool is refused without this device, by name, and nothing is stored.
     pub fn refused_without(&self, device: usize) -> Outcome<()> {
-        let changes = self.changed.len();
+        let changes = self.watched.count();
         let parts = |look: bool| {
-            let (candidates, options) = self.parts(None, look)?;
+            let (candidates, options) = self.parts(look)?;
             let there = options.devices.iter().enumerate().filter(|(index, _)| *index != device);
             let devices = there.map(|(_, device)| device.clone()).collect();
             Ok::<Parts, String>((candidates, OpenOptions { read_only: look, devices, ..options }))
@@ -359,7 +324,7 @@ impl Arena {
         let (candidates, options) = parts(true)?;
         let checked = check_candidates(candidates, &options);
         refused(&format!("checked without {name}"), checked, &name)?;
-        match self.changed.len() == changes {
+        match self.watched.count() == changes {
             true => Ok(()),
             false => Err(format!("a pool that was refused without {name} is not as it was")),
         }
@@ -367,7 +332,7 @@ impl Arena {
 
     /// An error unless `check` finds nothing.
     pub fn check(&self) -> Outcome<()> {
-        let (candidates, options) = self.parts(None, true)?;
+        let (candidates, options) = self.parts(true)?;
         let report =
             check_candidates(candidates, &options).map_err(|error| failed("check")(&error))?;
         let findings = report.findings.iter().filter(|finding| !self.files.allows(&finding.what));

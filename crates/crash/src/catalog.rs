@@ -99,7 +99,10 @@ pub fn catalog() -> Vec<Op> {
 
 /// The operation of this name.
 pub fn find(name: &str) -> Option<Op> {
-    [catalog(), crate::moves::moves()].concat().into_iter().find(|op| op.name == name)
+    [catalog(), crate::moves::moves(), crate::attached::stores()]
+        .concat()
+        .into_iter()
+        .find(|op| op.name == name)
 }
 
 /// The same, or an error that says so.

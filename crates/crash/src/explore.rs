@@ -245,7 +245,10 @@ impl Explorer<'_> {
         }
         self.report.points += 1;
         let uncertain = model.uncertain();
-        let unsaid = uncertain.iter().find(|(_, line)| *line == STATE_LINE);
+        let says_state = |(slice, line): &&LineId| {
+            *line == STATE_LINE && (*slice as usize) < model.arena().slices()
+        };
+        let unsaid = uncertain.iter().find(says_state);
         if let (Some((slice, _)), true) = (unsaid, under.done > 0) {
             let what =
                 format!("a call has returned, and that slice {slice} is open is not durable");

@@ -1,6 +1,7 @@
-//! The bytes of a pool's slices, and of the devices below them.
+//! The bytes of a pool's slices, of the devices below them, and of a process's lane.
 
 use crate::arena::{Arena, devices_in};
+use crate::attached;
 use crate::events::{Trace, apply_all};
 use crate::world::clock;
 use fs::format_mappings;
@@ -8,7 +9,7 @@ use pmem::Domain;
 use pool::{FormatOptions, SliceSpec};
 use std::sync::Arc;
 
-/// The bytes of each slice, and then of each device.
+/// The bytes of each slice, then of each device, and then those of a process that is attached.
 pub type Images = Vec<Vec<u8>>;
 
 /// What went wrong, in words.
@@ -32,6 +33,8 @@ pub struct Shape {
     pub devices: usize,
     /// Copies of the data; with two each file has twice the bytes of a slice.
     pub copies: u32,
+    /// Whether a process is attached, with a lane of its own.
+    pub attached: bool,
 }
 
 impl Shape {
@@ -44,6 +47,7 @@ impl Shape {
         domain: Domain::CpuFlush,
         devices: 0,
         copies: 1,
+        attached: false,
     };
     /// The same, with a log as on DIMMs that write longer lines.
     pub const LONG_LINES: Shape = Shape { log_line_bytes: 256, ..Shape::SMALL };
@@ -53,12 +57,15 @@ impl Shape {
     pub const TIERED: Shape = Shape { devices: 1, ..Shape::SMALL };
     /// The same with two devices, of different sizes.
     pub const TWO_DEVICES: Shape = Shape { devices: 2, ..Shape::SMALL };
+    /// The same with a process that is attached, for whose lane blocks are kept.
+    pub const ATTACHED: Shape = Shape { attached: true, slice_bytes: 4 << 20, ..Shape::SMALL };
 
-    /// Memory for its slices, and then for its devices.
+    /// Memory for its slices, then for its devices, and then for what a process has.
     fn zeroed(&self) -> Images {
         let slices = (0..self.slices).map(|_| self.slice_bytes * self.copies as usize);
         let devices = (0..self.devices).map(|device| self.slice_bytes * (2 + device) / 2);
-        slices.chain(devices).map(|bytes| vec![0; bytes]).collect()
+        let attached = attached::BYTES.into_iter().filter(|_| self.attached);
+        slices.chain(devices).chain(attached).map(|bytes| vec![0; bytes]).collect()
     }
 
     fn format_options(&self) -> FormatOptions {
@@ -86,7 +93,9 @@ pub fn format(shape: &Shape) -> Outcome<Images> {
     let mut images = shape.zeroed();
     let trace = Arc::new(Trace::default());
     let mut mappings = Arena::new(shape.domain, &images)?.mappings(Some(&trace))?;
-    let devices = devices_in(mappings.split_off(shape.slices));
+    let mut others = mappings.split_off(shape.slices);
+    others.truncate(shape.devices);
+    let devices = devices_in(others);
     let options = FormatOptions { devices, ..shape.format_options() };
     format_mappings(mappings, &options).map_err(|error| failed("format")(&error))?;
     apply_all(&trace.events(), &mut images);

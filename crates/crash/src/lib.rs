@@ -13,6 +13,7 @@
 
 pub mod adequacy;
 pub mod arena;
+pub mod attached;
 pub mod attributes;
 pub mod catalog;
 pub mod chain;
@@ -45,4 +46,5 @@ pub mod transactions;
 pub mod turns;
 pub mod unfinished;
 pub mod verify;
+pub mod watch;
 pub mod world;

@@ -31,9 +31,9 @@ usage: nearside-crash run [--minutes M] [--seed S] [--threads T] [--from N] [--t
 run explores workloads that the seed gives, from number N on, until the time is up: first all
 sequences of one and two operations of the core, then by turns every operation from every start in
 every domain (thoroughly), sequences of three, pairs of two threads, and chains of crashes; or of
-one kind only: core, singles, triples, pairs, chains, mirrors, tiers. Before that it leaves out
-each flush, fence, sync and look at a checksum of the engine (not with --from), and counts how
-many of these mutants it notices. It ends with the line
+one kind only: core, singles, triples, pairs, chains, mirrors, tiers, attached. Before that it
+leaves out each flush, fence, sync and look at a checksum of the engine (not with --from), and
+counts how many of these mutants it notices. It ends with the line
 `states=N workloads=N mutants_killed=K/T violations=V`, and exits 1 if V is above 0, a mutant was
 not noticed, or no workload was explored.
 

@@ -1,5 +1,6 @@
 //! Which workloads a run explores, by number: the same for the same seed, on every machine.
 
+use crate::attached::stores;
 use crate::catalog::{Op, SYNC, catalog};
 use crate::chain::Chain;
 use crate::core::core;
@@ -31,11 +32,14 @@ pub enum Kind {
     /// blocks that move there; by turns with them sequences of two of these, blocks that move while
     /// another operation runs, and crash after crash.
     Tiers,
+    /// Every operation of a process that is attached and its service; by turns with them sequences
+    /// of one of these and one of these or of the catalog, in either order.
+    Attached,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 7] = [
+    pub const ALL: [Kind; 8] = [
         Kind::Core,
         Kind::Singles,
         Kind::Triples,
@@ -43,6 +47,7 @@ impl Kind {
         Kind::Chains,
         Kind::Mirrors,
         Kind::Tiers,
+        Kind::Attached,
     ];
 
     /// Its name.
@@ -55,6 +60,7 @@ impl Kind {
             Kind::Chains => "chains",
             Kind::Mirrors => "mirrors",
             Kind::Tiers => "tiers",
+            Kind::Attached => "attached",
         }
     }
 }
@@ -107,6 +113,10 @@ const TIERED: [(Start, Domain); 6] = [
     (Start::TwoDevices, Domain::Sync),
 ];
 
+/// In what domain workloads on pools with an attached process begin.
+const ATTACHED: [(Start, Domain); 2] =
+    [(Start::Attached, Domain::CpuFlush), (Start::Attached, Domain::CpuCache)];
+
 /// Operations of the core.
 pub fn core_len() -> u64 {
     core().len() as u64
@@ -146,6 +156,10 @@ pub fn job(kind: Kind, seed: u64, number: u64) -> Job {
         }
         Kind::Mirrors => each(&catalog(), &MIRRORED, seed, number, &mut rng),
         Kind::Tiers => tiers(seed, number, &mut rng),
+        Kind::Attached if number.is_multiple_of(2) => {
+            each(&stores(), &ATTACHED, seed, number / 2, &mut rng)
+        }
+        Kind::Attached => two_of_attached(seed, number / 2, &mut rng),
         Kind::Triples => {
             let ops = (0..3).map(|_| of_core(rng.bits() >> 8)).collect();
             quick(rng.bits() >> 8, number, ops, &mut rng)
@@ -195,6 +209,24 @@ fn two_of_tiers(seed: u64, number: u64, rng: &mut Rng) -> Job {
     let (first, second) = (number as usize % ops.len(), number as usize / ops.len());
     let begin = mix(number).wrapping_add(seed) % TIERED.len() as u64;
     let workload = workload_from(TIERED[begin as usize], number, vec![ops[first], ops[second]]);
+    Job::Workload(workload, Settings::quick(rng.bits()))
+}
+
+/// Sequences of an operation of a process and any.
+pub fn attached_sequences() -> u64 {
+    let (stores, others) = (stores().len() as u64, catalog().len() as u64);
+    stores * (stores + others)
+}
+
+/// One of these sequences: in an order that begins elsewhere with each seed.
+fn two_of_attached(seed: u64, number: u64, rng: &mut Rng) -> Job {
+    let all = attached_sequences();
+    let number = (number.wrapping_add(mix(seed)) % all).wrapping_mul(STEP) % all;
+    let (stores, ops) = (stores(), [stores(), catalog()].concat());
+    let (first, second) = (number as usize % stores.len(), number as usize / stores.len());
+    let mut ops = vec![stores[first], ops[second]];
+    ops.rotate_left(rng.below(2));
+    let workload = workload_from(ATTACHED[rng.below(ATTACHED.len())], number, ops);
     Job::Workload(workload, Settings::quick(rng.bits()))
 }
 
@@ -256,7 +288,8 @@ pub fn mixed(seed: u64, number: u64) -> Job {
     match turn {
         7 => job(Kind::Chains, seed, round),
         8 => job(Kind::Mirrors, seed, round),
-        9 => job(Kind::Tiers, seed, round),
+        9 if round % 2 == 0 => job(Kind::Tiers, seed, round / 2),
+        9 => job(Kind::Attached, seed, round / 2),
         1 | 4 => job(Kind::Triples, seed, round * 2 + turn / 4),
         2 | 6 => job(Kind::Pairs, seed, round * 2 + turn / 6),
         _ => job(Kind::Singles, seed, round * 3 + turn / 2),
@@ -314,6 +347,25 @@ mod tests {
         }
         assert_eq!(two.len() as u64, tier_sequences());
         assert_eq!(one.len(), of_tiers().len() * TIERED.len());
+    }
+
+    #[test]
+    fn runs_of_attached_processes_meet_every_sequence_once_and_every_operation() {
+        let (mut two, mut one) = (BTreeSet::new(), BTreeSet::new());
+        for number in 0..2 * attached_sequences() {
+            let Job::Workload(w, _) = job(Kind::Attached, 5, number) else { continue };
+            let mut names: Vec<&str> = w.ops.iter().map(|op| op.name).collect();
+            if let [name] = names[..] {
+                one.insert(format!("{} {name}", w.domain));
+                continue;
+            }
+            // which of the two is first is by chance
+            names.sort_unstable();
+            two.insert(names.join(","));
+        }
+        let stores = stores().len() as u64;
+        assert_eq!(one.len() as u64, stores * ATTACHED.len() as u64);
+        assert_eq!(two.len() as u64, attached_sequences() - stores * (stores - 1) / 2);
     }
 
     #[test]

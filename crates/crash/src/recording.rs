@@ -1,6 +1,7 @@
 //! A workload, run once and recorded.
 
 use crate::arena::{Arena, Files};
+use crate::attached;
 use crate::catalog::{BLOCK, Op, Part, SYNC, plant};
 use crate::events::{Event, Kind, Trace, apply_all};
 use crate::images::{self, Images, Outcome, Shape, failed};
@@ -100,7 +101,8 @@ impl Recorder {
         clock(0);
         let trace = Arc::new(Trace::default());
         let arena = Arena::new(domain, &base)?;
-        let world = World::new(arena.open(Some(&trace))?, cpu(home), cpu(home + 1));
+        let (fs, attached) = arena.attach(&trace)?;
+        let world = World { attached, ..World::new(fs, cpu(home), cpu(home + 1)) };
         Ok(Recorder {
             world,
             trace,
@@ -174,7 +176,7 @@ impl Recorder {
         self.world.fs.sync().map_err(|error| failed("sync")(&error))?;
         self.settled.clear();
         self.parts.clear();
-        self.states = vec![Snapshot::of(&self.world.fs)?];
+        self.states = vec![self.seen()?];
         self.first = self.trace.len();
         Ok(())
     }
@@ -206,14 +208,26 @@ impl Recorder {
         }
         pmem::recorder::set_call("");
         self.settled.push(self.domain != Domain::Sync || (name == SYNC && result.is_ok()));
-        self.states.push(Snapshot::of(&self.world.fs)?);
+        let seen = self.seen()?;
+        self.states.push(seen);
         Ok(result)
+    }
+
+    /// What can be seen now; of what a process has in its lane, what will be seen of it.
+    fn seen(&self) -> Outcome<Snapshot> {
+        match self.world.attached {
+            None => Snapshot::of(&self.world.fs),
+            Some(_) => self.copies()?.after(|_| ()),
+        }
     }
 
     /// Runs an operation of the catalog.
     pub fn op(&mut self, op: &Op) -> Outcome<fs::Result<()>> {
         let parts = op.part.map_or(Ok(Vec::new()), |part| self.parts_of(part))?;
-        let result = self.operation(op.name, op.run)?;
+        let result = match self.world.attached.is_some() && !attached::is_by_process(op) {
+            true => self.operation(op.name, |world| attached::by_another(world, op))?,
+            false => self.operation(op.name, op.run)?,
+        };
         if let Some(last) = self.parts.last_mut() {
             *last = parts;
         }
@@ -347,7 +361,7 @@ pub fn begin_at(workload: &Workload) -> Outcome<Recorder> {
     let mut recorder = Recorder::new(&shape, workload.cpu)?;
     recorder.plant()?;
     match workload.start {
-        Start::Logged => {}
+        Start::Logged | Start::Attached => {}
         Start::Tiered | Start::TwoDevices => {
             recorder.move_all()?;
             recorder.reopen()?;

@@ -24,11 +24,13 @@ pub enum Start {
     LosesFirst,
     /// The same, and every crash takes the second file with it.
     LosesSecond,
+    /// Changed since the last checkpoint, in a pool to which a process is attached.
+    Attached,
 }
 
 impl Start {
     /// All of them.
-    pub const ALL: [Start; 9] = [
+    pub const ALL: [Start; 10] = [
         Start::Logged,
         Start::Folded,
         Start::Recovered,
@@ -38,6 +40,7 @@ impl Start {
         Start::TwoDevices,
         Start::LosesFirst,
         Start::LosesSecond,
+        Start::Attached,
     ];
 
     /// Its name.
@@ -52,6 +55,7 @@ impl Start {
             Start::TwoDevices => "two-devices",
             Start::LosesFirst => "loses-first",
             Start::LosesSecond => "loses-second",
+            Start::Attached => "attached",
         }
     }
 
@@ -63,6 +67,7 @@ impl Start {
             Start::Mirrored | Start::LosesFirst | Start::LosesSecond => Shape::MIRRORED,
             Start::Tiered => Shape::TIERED,
             Start::TwoDevices => Shape::TWO_DEVICES,
+            Start::Attached => Shape::ATTACHED,
         }
     }
 

@@ -1,5 +1,6 @@
 //! A file system that a workload runs on, with short words for its calls.
 
+use crate::attached::Attached;
 use fs::{Attr, Creation, FileSystem, Handle, Ino, NewNode, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,17 +24,19 @@ pub struct World {
     pub home: u32,
     /// Another one, where an operation asks for it.
     pub other: u32,
+    /// A process that is attached.
+    pub attached: Option<Attached>,
 }
 
 impl World {
     /// Runs on CPU `home`, and on `other` where an operation asks for it.
     pub fn new(fs: FileSystem, home: u32, other: u32) -> World {
-        World { fs: Arc::new(fs), handles: BTreeMap::new(), home, other }
+        World::of(Arc::new(fs), home, other)
     }
 
     /// The same of a file system that others work on, too.
     pub fn of(fs: Arc<FileSystem>, home: u32, other: u32) -> World {
-        World { fs, handles: BTreeMap::new(), home, other }
+        World { fs, handles: BTreeMap::new(), home, other, attached: None }
     }
 
     /// Runs `act` on the other CPU: on another lane, and another slice if there are two.

@@ -158,6 +158,17 @@ impl Files {
         Ok((state, Some(Files { directory, connection, lane, words, leases })))
     }
 
+    /// Of a connection whose lane and notes lie in other memory, and which leaves no files.
+    pub(crate) fn apart(
+        lane: File,
+        words: Words,
+        leases: Mapping,
+        connection: Connection,
+    ) -> Files {
+        let directory = PathBuf::from("/dev/null");
+        Files { directory, connection, lane, words, leases }
+    }
+
     /// What is noted of a connection's leases, for who only asks.
     pub(crate) fn noted(directory: &Path, pool: &str, connection: Connection) -> Result<State> {
         let options = MapOptions { read_only: true, ..MapOptions::default() };

@@ -75,6 +75,16 @@ impl Lane {
         connection: Connection,
     ) -> Result<Lane> {
         let memory = Mapping::of_file(lane, domain)?;
+        Lane::over(memory, &words, pool, connection)
+    }
+
+    /// The same over memory that is mapped.
+    pub(crate) fn over(
+        memory: Mapping,
+        words: &File,
+        pool: &str,
+        connection: Connection,
+    ) -> Result<Lane> {
         let words = Words::to_load(words.as_fd(), WORDS)?;
         let (seed, end) = (seed(pool, connection), Mutex::default());
         match memory.len() {

@@ -96,6 +96,9 @@ impl Ledger {
             ledger.files.remove();
             return Err(error.into());
         }
+        // both copies are there before anything relies on what they say
+        ledger.note();
+        ledger.note();
         Ok(ledger)
     }
 

@@ -18,6 +18,8 @@
 //! service's own says as long as it owns the pool ([`Reign`]).
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+pub mod apart;
 mod error;
 mod files;
 #[doc(hidden)]

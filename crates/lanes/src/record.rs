@@ -161,7 +161,7 @@ pub(crate) fn decode(bytes: &[u8], seed: u32, position: u64) -> Option<Record<'_
     let bytes = bytes.get(..len)?;
     let count = usize::try_from(number(bytes, 16)?).ok().filter(|it| *it <= PIECES_MAX)?;
     let (head, mut data) = bytes.split_at_checked(head_of(count))?;
-    if pmem::crc32c(seeded(seed, position, len), &head[8..]) != short(head, 4)? {
+    if !pmem::crc_fits(pmem::crc32c(seeded(seed, position, len), &head[8..]), short(head, 4)?) {
         return None;
     }
     // whoever stored it may have stored anything
@@ -173,7 +173,7 @@ pub(crate) fn decode(bytes: &[u8], seed: u32, position: u64) -> Option<Record<'_
         let (lines, rest) = data.split_at_checked(bytes.checked_next_multiple_of(ALIGN)?)?;
         data = rest;
         let own = &lines[..bytes];
-        if pmem::crc32c(0, own) != short(head, at + 24)? {
+        if !pmem::crc_fits(pmem::crc32c(0, own), short(head, at + 24)?) {
             return None;
         }
         let (offset, generation) = (number(head, at)?, number(head, at + 8)?);

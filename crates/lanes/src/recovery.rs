@@ -9,6 +9,7 @@ use pmem::{Domain, MapOptions};
 
 use crate::files::{Files, connections, directory, noted_at, remove};
 use crate::reign::Reign;
+use crate::state::State;
 use crate::{Connection, Happened, Ledger, Result, Target};
 
 /// What is noted of a connection that has ended is kept for so long, for a process that asks what
@@ -50,21 +51,32 @@ pub fn recover(pool_dir: &Path, fs: &FileSystem, read_only: bool) -> Result<Reco
         if read_only {
             return Err(crate::Error::Unfolded);
         }
-        let slots = state.slots.clone();
-        let mut ledger = Ledger::of(fs, files, &info.uuid, connection, state);
-        for (number, slot) in (0..).zip(&slots).filter(|(_, slot)| slot.is_leased) {
-            recovered.leases += 1;
-            // a file that is gone has no bytes to be written
-            if let Ok(handle) = fs.open(slot.blocks.ino) {
-                let caller = slot.drops_set_id.then(nobody);
-                ledger.is_of(number, Target { handle, caller });
-            }
-        }
-        ledger.end_all(fs)?;
-        ledger.end();
+        recovered.leases += end_leases(fs, (state, files), &info.uuid, connection)?;
         recovered.lanes += 1;
     }
     Ok(recovered)
+}
+
+/// Folds what a connection left in its lane, and ends its leases; how many there were.
+pub(crate) fn end_leases(
+    fs: &FileSystem,
+    (state, files): (State, Files),
+    pool: &str,
+    connection: Connection,
+) -> Result<usize> {
+    let slots = state.slots.clone();
+    let mut ledger = Ledger::of(fs, files, pool, connection, state);
+    let leased = || (0..).zip(&slots).filter(|(_, slot)| slot.is_leased);
+    for (number, slot) in leased() {
+        // a file that is gone has no bytes to be written
+        if let Ok(handle) = fs.open(slot.blocks.ino) {
+            let caller = slot.drops_set_id.then(nobody);
+            ledger.is_of(number, Target { handle, caller });
+        }
+    }
+    ledger.end_all(fs)?;
+    ledger.end();
+    Ok(leased().count())
 }
 
 /// One whose writes take all set-id bits away.

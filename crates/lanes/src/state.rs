@@ -1,7 +1,8 @@
 //! What is noted of a connection's leases, durably.
 //!
 //! Two copies, of which the one with the higher serial number counts, if it is whole; the other one
-//! is written next. So it changes in one step, whatever happens.
+//! is written next. So it changes in one step, whatever happens. Both are written before there is a
+//! lease, the first one last: where that is zeros, there was none.
 //!
 //! ```text
 //! 0  "NSLEASE1"          8   serial, u64             16  connection, u128
@@ -91,32 +92,34 @@ impl State {
 
     /// What is noted there.
     pub fn load(from: &Mapping, pool: &str, connection: Connection) -> Result<State> {
-        let mut copies = [vec![0; CRC_AT + 4], vec![0; CRC_AT + 4]];
         if from.len() < STATE_BYTES {
             return Err(Error::Damaged(connection));
         }
         let mut best: Option<State> = None;
-        for (at, bytes) in (0u64..).step_by(COPY_BYTES).zip(&mut copies) {
+        let (mut bytes, mut is_new) = ([0; CRC_AT + 4], false);
+        for at in [0, COPY_BYTES as u64] {
             // a copy that cannot be read is none
-            let state = from.read(at, bytes).ok().and_then(|()| State::decode(bytes, pool));
-            if let Some(state) = state.filter(|state| state.connection == connection)
+            let Ok(()) = from.read(at, &mut bytes) else { continue };
+            // its service ended before there was a lease
+            is_new |= at == 0 && bytes.iter().all(|byte| *byte == 0);
+            let state = State::decode(&bytes, pool).filter(|it| it.connection == connection);
+            if let Some(state) = state
                 && best.as_ref().is_none_or(|best| best.serial < state.serial)
             {
                 best = Some(state);
             }
         }
-        // both are zeros where its service ended before there was a lease
-        let is_new = || copies.iter().flatten().all(|byte| *byte == 0);
         match best {
             Some(state) => Ok(state),
-            None if is_new() => Ok(State::new(connection)),
+            None if is_new => Ok(State::new(connection)),
             None => Err(Error::Damaged(connection)),
         }
     }
 
     fn decode(bytes: &[u8], pool: &str) -> Option<State> {
         let (body, crc) = bytes.split_at_checked(CRC_AT)?;
-        if body[..8] != MAGIC || crc != checksum(pool, body).to_le_bytes() {
+        let crc = u32::from_le_bytes(crc.try_into().ok()?);
+        if body[..8] != MAGIC || !pmem::crc_fits(checksum(pool, body), crc) {
             return None;
         }
         let word = |at| number(body, at);
@@ -190,5 +193,14 @@ mod tests {
     fn zeros_are_a_connection_without_leases() {
         let mapping = Mapping::memory(STATE_BYTES as usize, Domain::Process).unwrap();
         assert_eq!(State::load(&mapping, "pool", 3).unwrap(), State::new(3));
+        let mut state = State::new(3);
+        state.store(&mapping, "pool");
+        assert_eq!(State::load(&mapping, "pool", 3).unwrap(), state);
+        // the first that is written is not finished
+        let _clean = fence(mapping.write(COPY_BYTES as u64 + 40, &[9]));
+        assert_eq!(State::load(&mapping, "pool", 3).unwrap(), State::new(3));
+        state.store(&mapping, "pool");
+        let _clean = fence(mapping.write(40, &[9]));
+        assert!(matches!(State::load(&mapping, "pool", 3), Err(Error::Damaged(_))));
     }
 }
