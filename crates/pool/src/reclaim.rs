@@ -333,26 +333,17 @@ impl Reclaim {
         self.wait_for_readers(blocks);
     }
 
-    /// Blocks that are free but not in the groups: in caches, or waiting.
-    pub fn held(&self) -> u64 {
-        let cached: usize = self
-            .cpus
-            .iter()
-            .map(|cpu| {
-                let cpu = cpu.lock();
-                cpu.free.iter().map(Vec::len).sum::<usize>() + cpu.retired.len()
-            })
-            .sum();
-        let epoch = self.open_epoch.as_ref().map_or(0, |held| held.lock().len());
-        cached as u64 + epoch as u64 + self.waiting.load(Ordering::Relaxed)
-    }
-
     /// Whether there are blocks that will be free when readers have passed.
     pub fn waits_for_readers(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Those that are held of each slice, and behind these of each device.
+    /// Blocks that are free but not in the groups: in caches, or waiting.
+    pub fn held(&self) -> u64 {
+        self.held_in().iter().sum()
+    }
+
+    /// The same of each slice, and behind these of each device.
     pub fn held_in(&self) -> Vec<u64> {
         let mut held: Vec<u64> =
             self.waiting_in.iter().map(|count| count.load(Ordering::Relaxed)).collect();
