@@ -36,7 +36,7 @@ fn every_operation_of_a_process_and_its_service() {
 #[test]
 fn sequences_of_what_a_process_and_others_do() {
     let mut report = Report::default();
-    for number in (1..120).step_by(2) {
+    for number in (1..34).step_by(2) {
         let Job::Workload(workload, settings) = job(Plan::Attached, 7, number) else { continue };
         report.add(explore(&record(&workload).unwrap(), &settings));
     }

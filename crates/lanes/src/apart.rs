@@ -16,6 +16,7 @@ use crate::{Connection, Error, Files, LANE_BYTES, Lane, Ledger, Result, WORDS};
 /// Bytes of the memory that what is noted of the leases needs.
 pub const LEASES_BYTES: u64 = STATE_BYTES;
 const WORDS_BYTES: u64 = 4096;
+const COPIED_BYTES: usize = 4096;
 
 /// What is lost with the power: the words, and what a service reads the lane through.
 #[derive(Debug)]
@@ -46,9 +47,15 @@ impl Apart {
 
     /// What the lane's memory holds now is what the service reads from now on.
     pub fn see(&self, lane: &Mapping) -> Result<()> {
-        let mut bytes = vec![0; LANE_BYTES as usize];
-        lane.read(0, &mut bytes)?;
-        self.read.write_all_at(&bytes, 0).map_err(Error::io("write"))
+        let mut bytes = [0; COPIED_BYTES];
+        for at in (0..LANE_BYTES).step_by(COPIED_BYTES) {
+            lane.read(at, &mut bytes)?;
+            // most of a lane has never been stored to
+            if bytes != [0; COPIED_BYTES] {
+                self.read.write_all_at(&bytes, at).map_err(Error::io("write"))?;
+            }
+        }
+        Ok(())
     }
 
     /// What whoever opens the pool next does with it; how many leases there were.
