@@ -144,7 +144,8 @@ fn nobody_has_more_copies_and_pages_than_he_may() {
     assert_eq!(&seen, b"theirs");
     drop(session);
     served.wait_for_sessions(1);
-    assert!(served.service.copied_bytes() <= PAGE);
+    // who is counted no more may be about to let go of them
+    eventually(|| served.service.copied_bytes() <= PAGE);
     drop((region, theirs, other));
     served.finish();
 }
