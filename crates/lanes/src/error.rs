@@ -1,5 +1,7 @@
 //! Errors of lanes.
 
+use std::path::PathBuf;
+
 /// What may fail with a lane.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -29,6 +31,14 @@ pub enum Error {
     /// The pool is open for reading only.
     #[error("lanes have to be folded first; open the pool for writing once")]
     Unfolded,
+    /// What was committed cannot be in its file, and is kept elsewhere.
+    #[error("what an attached process had committed cannot be stored, and is kept in {path}: {source}", path = path.display())]
+    Kept {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        source: fs::Error,
+    },
     /// The notes about leases cannot be read.
     #[error(
         "what is noted of the leases of connection {0:032x} is damaged; see docs/operations.md"
@@ -44,7 +54,7 @@ impl Error {
     pub fn errno(&self) -> i32 {
         match self {
             Error::Io { source, .. } => source.raw_os_error().unwrap_or(5),
-            Error::Files(error) => error.errno(),
+            Error::Files(error) | Error::Kept { source: error, .. } => error.errno(),
             Error::Unfolded => rustix::io::Errno::ROFS.raw_os_error(),
             _ => rustix::io::Errno::IO.raw_os_error(),
         }

@@ -10,6 +10,7 @@ use pmem::{Domain, MapOptions, Mapping};
 use shm::Words;
 
 use crate::state::{STATE_BYTES, State};
+use crate::unfolded::{self, Lost};
 use crate::{Connection, Error, LANE_BYTES, Result, WORDS};
 
 /// The directory of a pool's that has them.
@@ -183,6 +184,11 @@ impl Files {
             // what stays is folded once more, which changes nothing
             let _ = std::fs::remove_file(path_of(&self.directory, self.connection, what));
         }
+    }
+
+    /// Keeps what cannot be folded; where it is then.
+    pub(crate) fn keep<'d>(&self, pieces: impl Iterator<Item = Lost<'d>>) -> Result<PathBuf> {
+        unfolded::keep(&self.directory, pieces).map_err(Error::io("keeping it elsewhere"))
     }
 
     /// Nobody will ask what became of a write, or the service knows.

@@ -4,13 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use fs::{Blocks, Caller, FILE_BYTES_MAX, FileSystem, Handle, Spare, Write};
+use rustix::io::Errno;
 use smallvec::SmallVec;
 
 use crate::reader::{self, Part, Place};
 use crate::record::Record;
 use crate::state::State;
 use crate::{
-    BLOCKS_MAX, Connection, FOLDED, Files, LANE_BYTES, Piece, Result, SLOTS, SPARE, seed, word_of,
+    BLOCKS_MAX, Connection, Error, FOLDED, Files, LANE_BYTES, Piece, Result, SLOTS, SPARE, seed,
+    word_of,
 };
 
 /// Records that one change of the pool's folds.
@@ -170,7 +172,8 @@ impl Ledger {
     /// Folds all that is in the lane.
     ///
     /// # Errors
-    /// Something could not be folded, and is lost: a failed medium. What follows it is not.
+    /// Something could not be folded: a failed medium. It is kept beside the pool, and what follows
+    /// it is folded.
     pub fn fold(&mut self, fs: &FileSystem) -> Result<()> {
         let mut result = Ok(());
         // a process that goes on storing keeps nobody here: what was there when this was called
@@ -179,10 +182,8 @@ impl Ledger {
         while self.folded < end
             && let Some(batch) = self.next_batch()?
         {
-            if let Err(error) = self.fold_batch(fs, &batch) {
-                tracing::error!("what an attached process had committed is lost: {error}");
-                result = Err(error);
-            }
+            let folded = self.fold_batch(fs, &batch, true);
+            result = result.and(folded);
             self.pass(&batch);
             if self.folded - self.state.folded >= ROOM_STEP {
                 self.give_room();
@@ -197,13 +198,16 @@ impl Ledger {
     /// of its leases: nothing is noted before all of it is in the pool.
     ///
     /// # Errors
-    /// Something could not be folded. Nothing is lost: it can be tried again.
+    /// Something could not be folded. Nothing is lost: it can be tried again. What never could be,
+    /// for the medium has failed, is no error: it is kept beside the pool.
     pub(crate) fn end_all(&mut self, fs: &FileSystem) -> Result<()> {
         // a process that lives on learns that what it stores after this does not happen
         (0..SLOTS).for_each(|slot| self.files.words.store(word_of(slot), 0));
         while let Some(batch) = self.next_batch()? {
-            self.fold_batch(fs, &batch)?;
-            self.pass(&batch);
+            match self.fold_batch(fs, &batch, false) {
+                Err(Error::Kept { .. }) | Ok(()) => self.pass(&batch),
+                failed => return failed,
+            }
         }
         for slot in self.state.slots.iter_mut().filter(|slot| slot.is_leased) {
             (slot.is_leased, slot.closed_at) = (false, self.state.number);
@@ -287,18 +291,47 @@ impl Ledger {
         Ok(Some(batch).filter(|batch| batch.folded != self.folded))
     }
 
-    fn fold_batch(&mut self, fs: &FileSystem, batch: &Batch) -> Result<()> {
+    /// Folds a batch. What the medium refuses is kept beside the pool, and, if `keeps_all`, what is
+    /// refused for any other reason, too; without that it is an error to go on after.
+    fn fold_batch(&mut self, fs: &FileSystem, batch: &Batch, keeps_all: bool) -> Result<()> {
         if batch.records.is_empty() || self.fold_records(fs, &batch.records).is_ok() {
             return Ok(());
         }
         // more than one change may be, or one that fails: each for itself
         let mut result = Ok(());
         for record in &batch.records {
-            if let Err(error) = self.fold_records(fs, std::slice::from_ref(record)) {
-                result = Err(error.into());
+            let Err(error) = self.fold_records(fs, std::slice::from_ref(record)) else { continue };
+            if !keeps_all && error.errno() != Errno::IO.raw_os_error() {
+                return Err(error.into());
+            }
+            let error = self.keep(record, error);
+            let is_kept = matches!(error, Error::Kept { .. });
+            result = Err(error);
+            if !keeps_all && !is_kept {
+                break;
             }
         }
         result
+    }
+
+    /// Keeps a record that cannot be folded, for this reason, beside the pool, and says so.
+    fn keep(&self, record: &Taken, source: fs::Error) -> Error {
+        let pieces = record.iter().map(|(slot, offset, place)| {
+            (self.state.slots[*slot].blocks.ino, *offset, self.part.bytes(place))
+        });
+        match self.files.keep(pieces) {
+            Ok(path) => {
+                let error = Error::Kept { path, source };
+                tracing::error!("{error}");
+                error
+            }
+            Err(error) => {
+                tracing::error!(
+                    "what an attached process had committed is lost: {source}; {error}"
+                );
+                source.into()
+            }
+        }
     }
 
     fn fold_records(&mut self, fs: &FileSystem, records: &[Taken]) -> fs::Result<()> {

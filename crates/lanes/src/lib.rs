@@ -14,6 +14,9 @@
 //! | `*.words` | how far it is folded, and the generation that each slot may write | the service |
 //! | `*.leases` | the leases, and how far the lane is folded, durably | the service, for itself |
 //!
+//! What was committed and cannot be folded, for the medium has failed there, is kept in a file
+//! `unfolded.jsonl`, for people.
+//!
 //! They outlive both. Whoever opens the pool next folds what they have ([`recover`]). A file of the
 //! service's own says as long as it owns the pool ([`Reign`]).
 #![forbid(unsafe_code)]
@@ -31,6 +34,7 @@ mod record;
 mod recovery;
 mod reign;
 mod state;
+mod unfolded;
 
 pub use error::{Error, Result};
 pub use files::{Files, Given};

@@ -10,6 +10,7 @@ use pmem::{Domain, MapOptions};
 use crate::files::{Files, connections, directory, noted_at, remove};
 use crate::reign::Reign;
 use crate::state::State;
+use crate::unfolded;
 use crate::{Connection, Happened, Ledger, Result, Target};
 
 /// What is noted of a connection that has ended is kept for so long, for a process that asks what
@@ -34,6 +35,7 @@ pub struct Recovered {
 pub fn recover(pool_dir: &Path, fs: &FileSystem, read_only: bool) -> Result<Recovered> {
     let (info, directory) = (fs.info(), directory(pool_dir));
     let mut recovered = Recovered::default();
+    unfolded::remind(&directory);
     if !read_only {
         // what its processes have from it is not looked at any more
         Reign::end_last(&directory)?;

@@ -309,11 +309,11 @@ impl Leases {
     fn fold_lane(&self, fs: &FileSystem, holder: &Arc<Holder>, is_full: bool) {
         let mut ledger = holder.ledger.lock();
         // what could not be folded is said in the log
-        let _ = ledger.fold(fs);
+        let is_folded = ledger.fold(fs).is_ok();
         let is_secure = if is_full { ledger.give_room() } else { ledger.is_secure() };
         drop(ledger);
-        if !is_secure {
-            // what comes next may find no room
+        if !is_secure || !is_folded {
+            // what comes next may find no room, or is to be told what is wrong
             self.end_all(holder);
         }
     }

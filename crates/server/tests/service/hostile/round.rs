@@ -234,7 +234,10 @@ pub fn round((seed, number): (u64, u64), canary: Option<Canary>) -> Tally {
         })
         .collect();
     let victim = ByHand::attach(&stage.dir.join(nearside::ATTACH_SOCKET), None);
-    let before = at_work(&mut service, &stage.dir);
+    let before = at_work(&mut service, &stage.dir).unwrap_or_else(|now| {
+        let said: Vec<String> = honest.iter_mut().map(|process| process.ask("end")).collect();
+        panic!("not all have lanes: {now}; they say: {said:?}");
+    });
     let (running, tally) = (Vec::new(), Tally { rounds: 1, ..Tally::default() });
     let mut hostile =
         Hostile { stage: &stage, random, victim: &victim.identity, running, came: 0, tally };
@@ -273,18 +276,21 @@ fn account(line: &str) -> Account {
     account
 }
 
-/// How the service stands when honest processes have all that they get.
-fn at_work(service: &mut Running, dir: &Path) -> Standing {
-    std::thread::sleep(ALONE);
-    let (until, mut before) = (Instant::now() + SOON, Standing::default());
+/// How the service stands when honest processes have all that they get; where they do not get it,
+/// how it stands then.
+fn at_work(service: &mut Running, dir: &Path) -> Result<Standing, Standing> {
+    let (begun, mut since, mut before) = (Instant::now(), Instant::now(), Standing::default());
     loop {
-        let now = Standing::of(service, dir);
-        if now.lane_files == 3 * (honest::ALL as usize - 1) && now.is_as(&before) {
-            return now;
-        }
-        assert!(Instant::now() < until, "not all have lanes: {now}");
-        before = now;
         std::thread::sleep(TICK);
+        let now = Standing::of(service, dir);
+        if now.lane_files != 3 * (honest::ALL as usize - 1) || !now.is_as(&before) {
+            (since, before) = (Instant::now(), now.clone());
+        } else if since.elapsed() >= ALONE {
+            return Ok(now);
+        }
+        if begun.elapsed() >= SOON {
+            return Err(now);
+        }
     }
 }
 

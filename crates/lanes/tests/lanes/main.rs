@@ -1,6 +1,8 @@
 //! Lanes over a real pool: what is committed there comes into the files, once, whoever ends when.
 #![allow(clippy::unwrap_used)]
 
+mod damaged;
+
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
