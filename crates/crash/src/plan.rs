@@ -146,9 +146,7 @@ pub fn job(kind: Kind, seed: u64, number: u64) -> Job {
             quick(beginning, number, ops, &mut rng)
         }
         Kind::Singles => {
-            // in an order that begins elsewhere with each seed
-            let number = number.wrapping_add(mix(seed)) % singles();
-            let number = number.wrapping_mul(STEP) % singles();
+            let number = turned(number, seed, singles());
             let (op, beginning) = (number / BEGINNINGS.len() as u64, number);
             let ops = vec![catalog()[op as usize]];
             let settings = Settings::thorough(rng.bits());
@@ -204,7 +202,7 @@ pub fn tier_sequences() -> u64 {
 /// each, which other seeds turn round.
 fn two_of_tiers(seed: u64, number: u64, rng: &mut Rng) -> Job {
     let all = tier_sequences();
-    let number = (number.wrapping_add(mix(seed)) % all).wrapping_mul(STEP) % all;
+    let number = turned(number, seed, all);
     let ops = of_tiers();
     let (first, second) = (number as usize % ops.len(), number as usize / ops.len());
     let begin = mix(number).wrapping_add(seed) % TIERED.len() as u64;
@@ -221,7 +219,7 @@ pub fn attached_sequences() -> u64 {
 /// One of these sequences: in an order that begins elsewhere with each seed.
 fn two_of_attached(seed: u64, number: u64, rng: &mut Rng) -> Job {
     let all = attached_sequences();
-    let number = (number.wrapping_add(mix(seed)) % all).wrapping_mul(STEP) % all;
+    let number = turned(number, seed, all);
     let (stores, ops) = (stores(), [stores(), catalog()].concat());
     let (first, second) = (number as usize % stores.len(), number as usize / stores.len());
     let mut ops = vec![stores[first], ops[second]];
@@ -257,6 +255,11 @@ fn each(ops: &[Op], from: &[(Start, Domain)], seed: u64, number: u64, rng: &mut 
     let (op, begin) = (number as usize / from.len(), number as usize % from.len());
     let workload = workload_from(from[begin], number / 2, vec![ops[op]]);
     Job::Workload(workload, Settings::thorough(rng.bits()))
+}
+
+/// One of so many, each once, in an order that begins elsewhere with each seed.
+fn turned(number: u64, seed: u64, all: u64) -> u64 {
+    (number.wrapping_add(mix(seed)) % all).wrapping_mul(STEP) % all
 }
 
 /// Most operations have fewer events.

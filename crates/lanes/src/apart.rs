@@ -9,13 +9,13 @@ use fs::FileSystem;
 use pmem::Mapping;
 use shm::Words;
 
+use crate::files::WORDS_BYTES;
 use crate::recovery::end_leases;
 use crate::state::{STATE_BYTES, State};
 use crate::{Connection, Error, Files, LANE_BYTES, Lane, Ledger, Result, WORDS};
 
 /// Bytes of the memory that what is noted of the leases needs.
 pub const LEASES_BYTES: u64 = STATE_BYTES;
-const WORDS_BYTES: u64 = 4096;
 const COPIED_BYTES: usize = 4096;
 
 /// What is lost with the power: the words, and what a service reads the lane through.

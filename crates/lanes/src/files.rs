@@ -18,7 +18,7 @@ const DIRECTORY: &str = "lanes";
 const LANE: &str = "lane";
 const WORDS_FILE: &str = "words";
 const LEASES: &str = "leases";
-const WORDS_BYTES: u64 = 4096;
+pub(crate) const WORDS_BYTES: u64 = 4096;
 
 const _: () = assert!(WORDS * 8 <= WORDS_BYTES as usize);
 

@@ -48,8 +48,8 @@ pub struct Reclaim {
     cpus: Box<[CachePadded<Mutex<CpuBlocks>>]>,
     /// Blocks that wait for readers.
     waiting: AtomicU64,
-    /// The same for each slice, and behind these for each device. Nobody waits for what they say,
-    /// so they are in no model.
+    /// The same for each slice, and behind these for each device. Nobody waits for what they say
+    /// but who looks again soon, so they are in no model.
     waiting_in: Box<[Account]>,
     /// `sync` domain: blocks that wait for the open epoch to close; `None` in the other domains.
     open_epoch: Option<Mutex<Vec<BlockAddr>>>,
