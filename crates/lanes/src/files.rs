@@ -27,8 +27,27 @@ pub(crate) fn directory(pool_dir: &Path) -> PathBuf {
     pool_dir.join(DIRECTORY)
 }
 
-/// The connections that left files of leases there.
+/// The connections that were given files there.
 pub(crate) fn connections(directory: &Path) -> io::Result<Vec<Connection>> {
+    let mut given = Vec::new();
+    for connection in that_left(directory, LEASES)? {
+        if was_made(directory, connection)? {
+            given.push(connection);
+        }
+    }
+    Ok(given)
+}
+
+/// Whether all files of a connection were made: that of its leases, the last one, has bytes.
+fn was_made(directory: &Path, connection: Connection) -> io::Result<bool> {
+    match std::fs::metadata(path_of(directory, connection, LEASES)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        leases => Ok(leases?.len() > 0),
+    }
+}
+
+/// The connections that left a file of this kind there.
+fn that_left(directory: &Path, what: &str) -> io::Result<Vec<Connection>> {
     let entries = match std::fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
@@ -36,7 +55,7 @@ pub(crate) fn connections(directory: &Path) -> io::Result<Vec<Connection>> {
     let mut found = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        if path.extension().is_some_and(|it| it == LEASES)
+        if path.extension().is_some_and(|it| it == what)
             && let Some(name) = path.file_stem().and_then(|name| name.to_str())
             && let Ok(connection) = Connection::from_str_radix(name, 16)
         {
@@ -45,6 +64,18 @@ pub(crate) fn connections(directory: &Path) -> io::Result<Vec<Connection>> {
     }
     found.sort_unstable();
     Ok(found)
+}
+
+/// Removes what a service had made of a connection's files when it died. No process was given them.
+pub(crate) fn remove_unmade(directory: &Path) -> io::Result<()> {
+    for what in [LANE, WORDS_FILE, LEASES] {
+        for connection in that_left(directory, what)? {
+            if !was_made(directory, connection)? {
+                remove(directory, connection);
+            }
+        }
+    }
+    Ok(())
 }
 
 fn path_of(directory: &Path, connection: Connection, what: &str) -> PathBuf {
@@ -114,6 +145,9 @@ impl Files {
         };
         let (lane_path, lane) = new(LANE, LANE_BYTES)?;
         let (words_path, words) = new(WORDS_FILE, WORDS_BYTES)?;
+        let sync = || File::open(directory).and_then(|directory| directory.sync_all());
+        // where the last one has bytes, the others are there
+        sync().map_err(Error::io("fsync"))?;
         let (leases_path, _) = new(LEASES, STATE_BYTES)?;
         let options = MapOptions { process: domain == Domain::Process, ..MapOptions::default() };
         let leases = Mapping::open(&leases_path, &options)?;
@@ -121,8 +155,7 @@ impl Files {
             return Err(Error::LessDurable);
         }
         // they are there before anything relies on them
-        let synced = File::open(directory).and_then(|directory| directory.sync_all());
-        synced.map_err(Error::io("fsync"))?;
+        sync().map_err(Error::io("fsync"))?;
         let given = Given {
             lane,
             words: File::open(words_path).map_err(Error::io("open"))?,

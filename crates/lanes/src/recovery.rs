@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use fs::{Caller, FileSystem};
 use pmem::{Domain, MapOptions};
 
-use crate::files::{Files, connections, directory, noted_at, remove};
+use crate::files::{Files, connections, directory, noted_at, remove, remove_unmade};
 use crate::reign::Reign;
 use crate::state::State;
 use crate::unfolded;
@@ -39,6 +39,7 @@ pub fn recover(pool_dir: &Path, fs: &FileSystem, read_only: bool) -> Result<Reco
     if !read_only {
         // what its processes have from it is not looked at any more
         Reign::end_last(&directory)?;
+        remove_unmade(&directory).map_err(crate::Error::io("removing what was not made"))?;
     }
     let found = connections(&directory).map_err(crate::Error::io("readdir"))?;
     for connection in found {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod damaged;
+mod unmade;
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
