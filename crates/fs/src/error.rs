@@ -103,6 +103,15 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// Whether the pool takes no changes any more, until it is opened again.
+    pub fn is_poisoned(&self) -> bool {
+        match self {
+            Error::Poisoned(_) => true,
+            Error::Pool(error) => matches!(**error, pool::Error::Poisoned(_)),
+            _ => false,
+        }
+    }
+
     /// The errno that a POSIX caller sees.
     pub fn errno(&self) -> i32 {
         match self {

@@ -24,6 +24,8 @@ use crate::{Result, clock, said};
 const AFTERWARDS: u32 = 200;
 /// A server that served for less is followed after a pause.
 const SERVED_LEAST_NS: u64 = 300_000_000;
+/// Of a service's log, for who asks why a batch failed.
+const LOG_LINES: usize = 8;
 /// Callers begin so long after they were told.
 const LEAD_NS: u64 = 1_500_000;
 
@@ -135,6 +137,15 @@ impl<'s> Batch<'s> {
         let head = Head { history: number, seed: history.seed, kind, told, names };
         self.done.push((history, head));
         Ok(())
+    }
+
+    /// An error, and what the service said last, if there is one.
+    pub fn with_log(&self, error: String) -> String {
+        let log = std::fs::read_to_string(self.places.pool.join("nearside.log"));
+        let log = log.unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let last = &lines[lines.len().saturating_sub(LOG_LINES)..];
+        std::iter::once(error.as_str()).chain(last.iter().copied()).collect::<Vec<_>>().join("\n  ")
     }
 
     /// Makes what is there at the beginning; the names that are.

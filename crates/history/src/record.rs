@@ -3,7 +3,8 @@
 //! A caller that is killed has written down what it was at: that may have happened or not.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -180,7 +181,8 @@ impl Record {
     /// In directory `dir`.
     pub fn create(dir: &Path, history: u32, client: u32) -> Result<Record> {
         let path = dir.join(format!("{history}.{client}"));
-        let file = File::options().append(true).create(true).open(&path);
+        let file = File::options().read(true).append(true).create(true).open(&path);
+        let file = file.and_then(begin_a_line);
         let file = file.map_err(said("what is called cannot be written down"))?;
         Ok(Record { file, history, client, calls: 0, line: Vec::new() })
     }
@@ -211,6 +213,19 @@ impl Record {
     }
 }
 
+/// Ends a line that a caller was writing when it was killed.
+fn begin_a_line(mut file: File) -> io::Result<File> {
+    let bytes = file.metadata()?.len();
+    let mut last = [b'\n'];
+    if bytes > 0 {
+        file.read_exact_at(&mut last, bytes - 1)?;
+    }
+    if last != [b'\n'] {
+        file.write_all(b"\n")?;
+    }
+    Ok(file)
+}
+
 /// The bytes that call `number` writes.
 pub fn bytes(number: u64, cells: u32) -> Vec<u8> {
     number.to_le_bytes().repeat(cells as usize * CELL_BYTES / 8)
@@ -239,6 +254,23 @@ pub fn runs(history: u32, bytes: &[u8]) -> Vec<(i64, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_goes_on_behind_half_a_line_begins_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("3.1");
+        let sync = || Act::Sync { file: 0 };
+        let call = |record: &mut Record| record.call(&sync(), |_| Answer::default()).unwrap();
+        call(&mut Record::create(dir.path(), 3, 1).unwrap());
+        let written = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &written[..written.len() - 5]).unwrap();
+        call(&mut Record::create(dir.path(), 3, 1).unwrap().goes_on());
+        call(&mut Record::create(dir.path(), 3, 1).unwrap().goes_on());
+        let lines = std::fs::read_to_string(&path).unwrap();
+        let whole =
+            lines.lines().filter(|it| serde_json::from_str::<serde_json::Value>(it).is_ok());
+        assert_eq!((lines.lines().count(), whole.count()), (6, 5));
+    }
 
     #[test]
     fn what_was_written_is_told_and_mixtures_are_nobodys() {

@@ -83,7 +83,8 @@ pub fn run(settings: &Settings, mut each: impl FnMut(&Totals)) -> Result<Totals>
         let mut made = Batch::begin(settings, host).map_err(whole)?;
         for number in first..first + BATCH {
             let kill = ends_by_kill && number == first + BATCH - 1;
-            made.history(number, settings.kind(number), None, kill).map_err(whole)?;
+            let told = made.history(number, settings.kind(number), None, kill);
+            told.map_err(|error| whole(made.with_log(error)))?;
         }
         for (event, count) in made.end(&file).map_err(whole)? {
             *totals.events.entry(event).or_default() += count;

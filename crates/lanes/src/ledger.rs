@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use fs::{Blocks, Caller, FILE_BYTES_MAX, FileSystem, Handle, Spare, Write};
+use fs::{Blocks, Caller, FileSystem, Handle, Spare, Write};
 use rustix::io::Errno;
 use smallvec::SmallVec;
 
@@ -11,8 +11,7 @@ use crate::reader::{self, Part, Place};
 use crate::record::Record;
 use crate::state::State;
 use crate::{
-    BLOCKS_MAX, Connection, Error, FOLDED, Files, LANE_BYTES, Piece, Result, SLOTS, SPARE, seed,
-    word_of,
+    BLOCKS_MAX, Connection, Error, FOLDED, Files, LANE_BYTES, Result, SLOTS, SPARE, seed, word_of,
 };
 
 /// Records that one change of the pool's folds.
@@ -56,16 +55,19 @@ pub struct Ledger {
     writes: [u64; SLOTS],
     part: Part,
     spare: Spare,
+    /// The pool takes no changes: what is in the lane is for whoever opens it next.
+    is_stuck: bool,
 }
 
 /// What is known of a connection that has ended.
 #[derive(Clone, Debug)]
-pub struct Ended(State);
+pub struct Ended(Option<State>);
 
 impl Ended {
     /// Whether request `number`, which relied on this lease, happened.
     pub fn happened(&self, slot: u8, generation: u64, number: u64) -> Happened {
-        self.0.happened(slot, generation, number)
+        let known = self.0.as_ref().map(|state| state.happened(slot, generation, number));
+        known.unwrap_or(Happened::Forgotten)
     }
 }
 
@@ -121,6 +123,7 @@ impl Ledger {
             writes: [0; SLOTS],
             part: Part::default(),
             spare: Spare::new(fs),
+            is_stuck: false,
         }
     }
 
@@ -132,10 +135,11 @@ impl Ledger {
     }
 
     /// Notes a lease of `blocks` and lets the process write there; gives its generation. `None`:
-    /// the slot has one.
+    /// the slot has one, or the pool takes no changes.
     pub fn lend(&mut self, slot: u8, blocks: Blocks, target: Target) -> Option<u64> {
         let index = usize::from(slot);
-        let own = self.state.slots.get_mut(index).filter(|slot| !slot.is_leased)?;
+        let slots = Some(&mut self.state.slots).filter(|_| !self.is_stuck)?;
+        let own = slots.get_mut(index).filter(|slot| !slot.is_leased)?;
         own.generation += 1;
         own.blocks = blocks;
         own.is_leased = true;
@@ -151,7 +155,8 @@ impl Ledger {
     /// returns. Gives the file that it was of.
     ///
     /// # Errors
-    /// The lane could not be folded: the lease has ended all the same.
+    /// The lane could not be folded: the lease has ended all the same; but in a pool that takes no
+    /// changes any more, where only the process may not use it.
     pub fn end_lease(&mut self, fs: &FileSystem, slot: u8) -> Result<Option<Target>> {
         let index = usize::from(slot);
         if !self.state.slots.get(index).is_some_and(|slot| slot.is_leased) {
@@ -160,6 +165,9 @@ impl Ledger {
         // a record that is stored after this names a lease that nobody has
         self.files.words.store(word_of(index), 0);
         let folded = self.fold(fs);
+        if self.is_stuck {
+            return folded.map(|()| None);
+        }
         let number = self.state.number;
         let own = &mut self.state.slots[index];
         own.is_leased = false;
@@ -173,7 +181,8 @@ impl Ledger {
     ///
     /// # Errors
     /// Something could not be folded: a failed medium. It is kept beside the pool, and what follows
-    /// it is folded.
+    /// it is folded. A pool that takes no changes any more leaves all in the lane, for its next
+    /// open.
     pub fn fold(&mut self, fs: &FileSystem) -> Result<()> {
         let mut result = Ok(());
         // a process that goes on storing keeps nobody here: what was there when this was called
@@ -183,6 +192,9 @@ impl Ledger {
             && let Some(batch) = self.next_batch()?
         {
             let folded = self.fold_batch(fs, &batch, true);
+            if self.is_stuck {
+                return folded;
+            }
             result = result.and(folded);
             self.pass(&batch);
             if self.folded - self.state.folded >= ROOM_STEP {
@@ -249,7 +261,10 @@ impl Ledger {
 
     /// Whether request `number`, which relied on this lease, happened; the lane is folded.
     pub fn happened(&self, slot: u8, generation: u64, number: u64) -> Happened {
-        self.state.happened(slot, generation, number)
+        match self.is_stuck {
+            true => Happened::Forgotten,
+            false => self.state.happened(slot, generation, number),
+        }
     }
 
     /// Whether the slot has a lease.
@@ -262,11 +277,14 @@ impl Ledger {
         self.files.end();
     }
 
-    /// All leases have ended: the files go. What is known of them is for who asks.
+    /// All leases have ended: the files go, unless the next open is to fold what they have. What is
+    /// known of them is for who asks.
     pub fn remove(&mut self) -> Ended {
-        self.files.remove();
+        if !self.is_stuck {
+            self.files.remove();
+        }
         self.part = Part::default();
-        Ended(self.state.clone())
+        Ended((!self.is_stuck).then(|| self.state.clone()))
     }
 
     /// What is in the batch is folded.
@@ -301,7 +319,8 @@ impl Ledger {
         let mut result = Ok(());
         for record in &batch.records {
             let Err(error) = self.fold_records(fs, std::slice::from_ref(record)) else { continue };
-            if !keeps_all && error.errno() != Errno::IO.raw_os_error() {
+            self.is_stuck |= error.is_poisoned();
+            if self.is_stuck || !keeps_all && error.errno() != Errno::IO.raw_os_error() {
                 return Err(error.into());
             }
             let error = self.keep(record, error);
@@ -360,37 +379,5 @@ impl Batch {
         });
         self.records.push(places.collect());
         self.number = record.number;
-    }
-}
-
-impl State {
-    /// Whether a record happens: its leases are there and cover it, and its number is new.
-    fn covers(&self, record: &Record<'_>, number: u64) -> bool {
-        record.number > number && record.pieces.iter().all(|piece| self.covers_piece(piece))
-    }
-
-    fn covers_piece(&self, piece: &Piece<'_>) -> bool {
-        let slot = &self.slots[usize::from(piece.slot)];
-        let end = piece.offset.checked_add(piece.data.len() as u64);
-        if end.is_none_or(|end| end > FILE_BYTES_MAX) {
-            return false;
-        }
-        let (leased, blocks) = (&slot.blocks.blocks, piece.blocks());
-        slot.is_leased
-            && slot.generation == piece.generation
-            && !piece.data.is_empty()
-            && leased.contains(blocks.start())
-            && leased.contains(blocks.end())
-    }
-
-    /// Whether request `number` under this lease happened, the lane being folded.
-    pub(crate) fn happened(&self, slot: u8, generation: u64, number: u64) -> Happened {
-        let Some(slot) = self.slots.get(usize::from(slot)) else { return Happened::No };
-        let last = if slot.is_leased { self.number } else { slot.closed_at };
-        match generation.cmp(&slot.generation) {
-            std::cmp::Ordering::Less => Happened::Forgotten,
-            std::cmp::Ordering::Equal if number <= last => Happened::Yes,
-            _ => Happened::No,
-        }
     }
 }

@@ -13,11 +13,11 @@
 //!    CRC-32C of all before, behind the pool's id, u32
 //! ```
 
-use fs::{Blocks, Ino};
+use fs::{Blocks, FILE_BYTES_MAX, Ino};
 use pmem::{Mapping, fence};
 
-use crate::record::number;
-use crate::{Connection, Error, Result, SLOTS};
+use crate::record::{Record, number};
+use crate::{Connection, Error, Happened, Piece, Result, SLOTS};
 
 const MAGIC: [u8; 8] = *b"NSLEASE1";
 const HEAD: usize = 48;
@@ -136,6 +136,38 @@ impl State {
         let connection = u128::from(word(16)?) | u128::from(word(24)?) << 64;
         let (serial, folded) = (word(8)?, word(32)?);
         Some(State { serial, connection, folded, number: word(40)?, slots })
+    }
+}
+
+impl State {
+    /// Whether a record happens: its leases are there and cover it, and its number is new.
+    pub fn covers(&self, record: &Record<'_>, number: u64) -> bool {
+        record.number > number && record.pieces.iter().all(|piece| self.covers_piece(piece))
+    }
+
+    fn covers_piece(&self, piece: &Piece<'_>) -> bool {
+        let slot = &self.slots[usize::from(piece.slot)];
+        let end = piece.offset.checked_add(piece.data.len() as u64);
+        if end.is_none_or(|end| end > FILE_BYTES_MAX) {
+            return false;
+        }
+        let (leased, blocks) = (&slot.blocks.blocks, piece.blocks());
+        slot.is_leased
+            && slot.generation == piece.generation
+            && !piece.data.is_empty()
+            && leased.contains(blocks.start())
+            && leased.contains(blocks.end())
+    }
+
+    /// Whether request `number` under this lease happened, the lane being folded.
+    pub fn happened(&self, slot: u8, generation: u64, number: u64) -> Happened {
+        let Some(slot) = self.slots.get(usize::from(slot)) else { return Happened::No };
+        let last = if slot.is_leased { self.number } else { slot.closed_at };
+        match generation.cmp(&slot.generation) {
+            std::cmp::Ordering::Less => Happened::Forgotten,
+            std::cmp::Ordering::Equal if number <= last => Happened::Yes,
+            _ => Happened::No,
+        }
     }
 }
 

@@ -3,10 +3,10 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 
-use fs::{FileSystem, Ino};
-use lanes::{Recovered, Stored};
+use fs::{Blocks, FileSystem, Ino};
+use lanes::{Happened, Recovered, Stored, Target};
 
-use crate::{connect, make, open, piece, scratch};
+use crate::{connect, content, make, open, piece, scratch};
 
 /// A pool whose file `file` has two blocks, the first of which is damaged.
 fn damaged() -> (tempfile::TempDir, FileSystem) {
@@ -61,4 +61,37 @@ fn what_the_medium_refuses_is_kept_beside_the_pool() {
         let kept = std::fs::read_to_string(dir.path().join("lanes/unfolded.jsonl")).unwrap();
         assert_eq!(kept, format!("{{\"inode\":{},\"offset\":10,\"hex\":\"6c6f7374\"}}\n", ino.0));
     }
+}
+
+/// A pool that takes no changes any more has lost nothing: what is in the lane stays there, and
+/// whoever opens the pool next folds it.
+#[test]
+fn a_pool_that_takes_no_changes_leaves_it_to_the_next_open() {
+    let (dir, fs) = scratch();
+    let file = make(&fs, "file");
+    let mut both = connect(dir.path(), &fs);
+    let generation = both.lend(0, &file, 0..=9);
+    let write = |data| both.lane.commit(&[piece(0, generation, 0, data)]);
+    assert_eq!(write(b"kept"), Stored::Done);
+    fs.close().unwrap();
+    let refused = |error: lanes::Error| match error {
+        lanes::Error::Files(error) => assert!(error.is_poisoned(), "{error}"),
+        error => panic!("{error}"),
+    };
+    refused(both.ledger.fold(&fs).unwrap_err());
+    refused(both.ledger.end_lease(&fs, 0).unwrap_err());
+    assert_eq!(write(b"late"), Stored::Closed);
+    let blocks = Blocks { ino: file.ino(), blocks: 20..=20 };
+    assert!(both.ledger.lend(1, blocks, Target { handle: file.clone(), caller: None }).is_none());
+    let ended = both.ledger.remove();
+    assert_eq!(ended.happened(0, generation, 1), Happened::Forgotten);
+    drop((both, file, fs));
+
+    let fs = open(dir.path());
+    let recovered = lanes::recover(dir.path(), &fs, false).unwrap();
+    assert_eq!(recovered, Recovered { lanes: 1, leases: 1 });
+    // what came late may have happened
+    let content = content(&fs, "file");
+    assert!([&b"kept"[..], b"late"].contains(&&content[..]), "{content:?}");
+    assert!(!dir.path().join("lanes/unfolded.jsonl").exists());
 }
