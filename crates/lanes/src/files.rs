@@ -132,6 +132,13 @@ impl Files {
     }
 
     fn make_in(directory: &Path, domain: Domain, connection: Connection) -> Result<(Files, Given)> {
+        // what the end of the machine may take with it has nothing to outlive it
+        let sync = |file: &File| match domain {
+            Domain::Process => Ok(()),
+            _ => file.sync_all().map_err(Error::io("fsync")),
+        };
+        let sync_names =
+            || File::open(directory).map_err(Error::io("open")).and_then(|it| sync(&it));
         let new = |what, bytes| {
             let path = path_of(directory, connection, what);
             let mut options = OpenOptions::new();
@@ -140,14 +147,13 @@ impl Files {
             let flags = rustix::fs::FallocateFlags::empty();
             let allocated = rustix::fs::fallocate(&file, flags, 0, bytes);
             allocated.map_err(|errno| Error::io("fallocate")(errno.into()))?;
-            file.sync_all().map_err(Error::io("fsync"))?;
+            sync(&file)?;
             Ok::<(PathBuf, File), Error>((path, file))
         };
         let (lane_path, lane) = new(LANE, LANE_BYTES)?;
         let (words_path, words) = new(WORDS_FILE, WORDS_BYTES)?;
-        let sync = || File::open(directory).and_then(|directory| directory.sync_all());
         // where the last one has bytes, the others are there
-        sync().map_err(Error::io("fsync"))?;
+        sync_names()?;
         let (leases_path, _) = new(LEASES, STATE_BYTES)?;
         let options = MapOptions { process: domain == Domain::Process, ..MapOptions::default() };
         let leases = Mapping::open(&leases_path, &options)?;
@@ -155,7 +161,7 @@ impl Files {
             return Err(Error::LessDurable);
         }
         // they are there before anything relies on them
-        sync().map_err(Error::io("fsync"))?;
+        sync_names()?;
         let given = Given {
             lane,
             words: File::open(words_path).map_err(Error::io("open"))?,

@@ -6,7 +6,8 @@
 //! it stood before the hostile ones came, and that the pool is whole.
 //!
 //! `NEARSIDE_HOSTILE_SEED` says the seed (1), `NEARSIDE_HOSTILE_FROM` the first round (0),
-//! `NEARSIDE_HOSTILE_SECONDS` for how long there are new ones (0: one round).
+//! `NEARSIDE_HOSTILE_SECONDS` for how long there are new ones (0: one round), `NEARSIDE_HOSTILE_MS`
+//! how long hostile processes are at it in each.
 
 mod honest;
 mod memory;

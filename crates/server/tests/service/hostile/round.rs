@@ -24,8 +24,9 @@ use crate::strangers::Random;
 
 /// The test that is run again as each of the processes.
 const NAME: &str = "hostile::honest_work_goes_on_beside_hostile_processes";
-/// How long hostile processes are at it.
-const HOSTILE: Duration = Duration::from_millis(3000);
+/// How long hostile processes are at it, in milliseconds, unless `NEARSIDE_HOSTILE_MS` says
+/// otherwise: with 0, honest ones begin again and again.
+const HOSTILE_MS: u64 = 3000;
 /// What honest ones have before, so that the service stands as it does when it serves them.
 const ALONE: Duration = Duration::from_millis(700);
 /// Until the service is to stand as it stood.
@@ -241,8 +242,10 @@ pub fn round((seed, number): (u64, u64), canary: Option<Canary>) -> Tally {
     let (running, tally) = (Vec::new(), Tally { rounds: 1, ..Tally::default() });
     let mut hostile =
         Hostile { stage: &stage, random, victim: &victim.identity, running, came: 0, tally };
+    let told = std::env::var("NEARSIDE_HOSTILE_MS").ok().and_then(|it| it.parse().ok());
+    let most = Duration::from_millis(told.unwrap_or(HOSTILE_MS));
     (0..3).for_each(|_| hostile.start());
-    let until = Instant::now() + if canary.is_some() { HOSTILE / 10 } else { HOSTILE };
+    let until = Instant::now() + if canary.is_some() { most / 10 } else { most };
     while Instant::now() < until {
         std::thread::sleep(TICK);
         hostile.trouble();
