@@ -2,7 +2,8 @@
 //!
 //! A process attaches over a socket ([`Channel`]), which carries descriptors and tells each side of
 //! the other's end. Then it calls through memory that it shares with the service ([`Calls`],
-//! [`Served`]); a call is a [`Request`], its answer a [`Reply`], in the encoding of postcard.
+//! [`Served`]), or, over a network, through a stream of [`Frame`]s; a call is a [`Request`], its
+//! answer a [`Reply`], in the encoding of postcard.
 //!
 //! Nothing here is stored. The two sides may be of different versions: the first words of an
 //! attachment name the version ([`VERSION`]), and one that does not fit is refused with both.
@@ -11,6 +12,7 @@
 mod calls;
 mod channel;
 mod failure;
+mod frame;
 mod greeting;
 mod message;
 mod read_cache;
@@ -22,6 +24,7 @@ pub use calls::{
 };
 pub use channel::Channel;
 pub use failure::Failure;
+pub use frame::{Broken, Decoder, Frame, WORDS};
 pub use greeting::{Greeting, Identity, SOCKET_NAME, Said, VERSION, Welcome};
 pub use message::{Call, Entry, Flags, Held, Node, Piece, Proof, Reply, Request, decode, encode};
 pub use read_cache::{CACHE_BYTES, CACHED_PAGES, CACHED_READ_PAGES, cached_page};
