@@ -5,7 +5,7 @@
 use crate::attached;
 use crate::catalog::{SYNC, named};
 use crate::explore::{Settings, explore, sites};
-use crate::flips::{Closed, unreadable_state};
+use crate::flipped::Flipped;
 use crate::images::{Outcome, Shape};
 use crate::mended;
 use crate::mutant::Mutant;
@@ -15,8 +15,7 @@ use crate::unfinished::unfinished;
 use crate::world::World;
 use fs::NewNode;
 use pmem::Domain;
-use std::collections::BTreeSet;
-use std::ops::Range;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -67,57 +66,75 @@ const WORKLOADS: [(Domain, Start, &[&str]); 24] = [
 ];
 
 /// A recording and the lines that it and its recovery run through.
-struct Tried {
-    recording: Recording,
-    mutants: BTreeSet<Mutant>,
+struct Tried<'r> {
+    recording: &'r Recording,
+    /// And whether anything is different with them.
+    mutants: BTreeMap<Mutant, bool>,
 }
 
 /// Runs all mutants on so many threads; `tell` is called with lines for the user.
 pub fn adequacy(threads: usize, tell: &(dyn Fn(&str) + Sync)) -> Outcome<Adequacy> {
-    let tried = tried()?;
-    // one bit of them is flipped at a time
-    let pools = Mutex::new([
-        ("bits of a closed pool flipped", Closed::new(&Shape::SMALL)?),
-        ("bits of a killed pool flipped", Closed::killed(&Shape::SMALL)?),
-        ("bits of a mirrored pool flipped", Closed::new(&Shape::MIRRORED)?),
-        ("bits of a pool with a tier flipped", Closed::new(&Shape::TIERED)?),
-    ]);
-    let mutants: BTreeSet<Mutant> = tried.iter().flat_map(|t| t.mutants.iter().copied()).collect();
+    let recordings = recordings()?;
+    let tried = on_threads(threads, &recordings, tried);
+    let tried = tried.into_iter().collect::<Outcome<Vec<_>>>()?;
+    let flipped = on_threads(threads, &Flipped::ALL, |make| make());
+    let flipped = flipped.into_iter().collect::<Outcome<Vec<_>>>()?;
+    let mutants: BTreeSet<Mutant> = tried.iter().flat_map(|t| t.mutants.keys().copied()).collect();
     let mutants: Vec<Mutant> = mutants.into_iter().collect();
-    let killer = |mutant: Mutant| {
+    let (short, long) = tried.split_at(WORKLOADS.len());
+    let noticed = |tried: &[Tried<'_>], mutant| {
         let tried = tried.iter().find(|tried| kills(tried, mutant));
-        let name = tried.map(|tried| tried.recording.name.clone());
-        name.or_else(|| {
-            let pools = pools.lock().unwrap_or_else(PoisonError::into_inner);
-            flipped(&*pools, mutant).map(str::to_owned)
-        })
+        tried.map(|tried| tried.recording.name.clone())
     };
-    let (next, found) = (AtomicUsize::new(0), Mutex::new(Adequacy::default()));
+    // what takes long comes last
+    let killer = |mutant: &Mutant| {
+        let flipped = || flipped.iter().find(|flipped| flipped.kills(*mutant));
+        noticed(short, *mutant)
+            .or_else(|| flipped().map(|flipped| flipped.name.to_owned()))
+            .or_else(|| noticed(long, *mutant))
+    };
+    let killers = on_threads(threads, &mutants, killer);
+    let mut found = Adequacy::default();
+    for (mutant, killed) in mutants.into_iter().zip(killers) {
+        match (killed, equivalent(&tried, mutant)) {
+            (Some(killer), _) => found.killed.push((mutant, killer)),
+            (None, Some(why)) => found.equivalent.push((mutant, why)),
+            (None, None) => {
+                tell(&format!("SURVIVED: {mutant}"));
+                found.survived.push(mutant);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// What each of them gives, in their order.
+fn on_threads<'a, T: Sync, R: Send>(
+    threads: usize,
+    all: &'a [T],
+    run: impl Fn(&'a T) -> R + Sync,
+) -> Vec<R> {
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..threads.max(1) {
             scope.spawn(|| {
-                while let Some(mutant) = mutants.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let killed = killer(*mutant);
-                    let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
-                    match (killed, equivalent(&tried, *mutant)) {
-                        (Some(killer), _) => found.killed.push((*mutant, killer)),
-                        (None, Some(why)) => found.equivalent.push((*mutant, why)),
-                        (None, None) => {
-                            tell(&format!("SURVIVED: {mutant}"));
-                            found.survived.push(*mutant);
-                        }
-                    }
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(one) = all.get(index) else { return };
+                    let result = run(one);
+                    let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+                    results.push((index, result));
                 }
             });
         }
     });
-    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    found.killed.sort();
-    Ok(found)
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// The workloads, each explored once: without a fault nothing is wrong.
-fn tried() -> Outcome<Vec<Tried>> {
+/// All that is explored with each mutant that is in it.
+fn recordings() -> Outcome<Vec<Recording>> {
     let mut recordings = Vec::new();
     for (domain, start, ops) in WORKLOADS {
         let ops = ops.iter().map(|name| named(name)).collect::<Outcome<Vec<_>>>()?;
@@ -134,20 +151,20 @@ fn tried() -> Outcome<Vec<Tried>> {
         recordings.push(mended::scrubbed(domain)?);
         recordings.push(mended::resilvered(domain)?);
     }
-    recordings
-        .into_iter()
-        .map(|recording| {
-            let (report, mut mutants) = sites(&recording, &settings());
-            if attached::begin_in(&recording.base).is_some() {
-                // all else is run through by the others, in less time
-                mutants.retain(|mutant| mutant.site().file().contains("crates/lanes/"));
-            }
-            match report.violations.first() {
-                None => Ok(Tried { recording, mutants }),
-                Some(violation) => Err(format!("without a fault:\n{violation}")),
-            }
-        })
-        .collect()
+    Ok(recordings)
+}
+
+/// Explores it once: without a fault nothing is wrong.
+fn tried(recording: &Recording) -> Outcome<Tried<'_>> {
+    let (report, mut mutants) = sites(recording, &settings());
+    if attached::begin_in(&recording.base).is_some() {
+        // all else is run through by the others, in less time
+        mutants.retain(|mutant, _| mutant.site().file().contains("crates/lanes/"));
+    }
+    match report.violations.first() {
+        None => Ok(Tried { recording, mutants }),
+        Some(violation) => Err(format!("without a fault:\n{violation}")),
+    }
 }
 
 /// Operations again and again, those of each third round on another lane.
@@ -178,50 +195,20 @@ fn opened(domain: Domain) -> Outcome<Recording> {
     Ok(recorder.finish(format!("an open, {domain}")))
 }
 
-/// Who notices that a checksum is not looked at when bits of a medium are wrong.
-fn flipped(pools: &[(&'static str, Closed)], mutant: Mutant) -> Option<&'static str> {
-    mutant.blind()?;
-    let seen = |(_, pool): &&(&str, Closed)| {
-        let superblock = 0..512 * 8;
-        let others = (superblock.end..pool.bits()).step_by(FLIP_EVERY);
-        let members = MEMBERS_LINES.into_iter().flat_map(|line| pool.bits_of_line(line));
-        let bits = superblock.chain(members).chain(others);
-        // another slice says which devices there are
-        let table = TABLE_LINES.flat_map(|line| pool.bits_of_line(line)).step_by(FLIP_EVERY);
-        !pool.flip(bits, Some(mutant)).violations.is_empty()
-            || !pool.opens_with_each_bit(table, Some(mutant))
-    };
-    if let Some((name, _)) = pools.iter().find(seen) {
-        return Some(name);
-    }
-    let state = unreadable_state(Some(mutant)).unwrap_or_default();
-    (!state.is_empty()).then_some("bits of the state flipped")
-}
-
-/// Where a mirrored pool says whose files are current, in both halves of a file (docs/FORMAT.md).
-const MEMBERS_LINES: [u64; 2] = [6 * 64, (6 + 256) * 64];
-
-/// Where slices say which devices their pool has (docs/FORMAT.md).
-pub const TABLE_LINES: Range<u64> = 8 * 64..9 * 64;
-
-/// Of so many bits behind the first superblock one is flipped; odd, so that it meets each of a
-/// byte.
-const FLIP_EVERY: usize = 67;
-
 fn settings() -> Settings {
     let budget = Budget { exhaustive: 256, samples: 384 };
     Settings { budget, inner_every: 16, again_every: 8, use_every: 16, ..Settings::quick(1) }
 }
 
-fn kills(tried: &Tried, mutant: Mutant) -> bool {
-    tried.mutants.contains(&mutant)
-        && !explore(&tried.recording, &Settings { mutant: Some(mutant), ..settings() })
+fn kills(tried: &Tried<'_>, mutant: Mutant) -> bool {
+    tried.mutants.get(&mutant) == Some(&true)
+        && !explore(tried.recording, &Settings { mutant: Some(mutant), ..settings() })
             .violations
             .is_empty()
 }
 
 /// Why nothing depends on a line, where that is so.
-fn equivalent(tried: &[Tried], mutant: Mutant) -> Option<&'static str> {
+fn equivalent(tried: &[Tried<'_>], mutant: Mutant) -> Option<&'static str> {
     let fence = matches!(mutant, Mutant::Fence(_) | Mutant::Swap(_));
     if fence && mutant.site().file().ends_with("pool/src/mirror.rs") {
         return Some(
@@ -229,7 +216,8 @@ fn equivalent(tried: &[Tried], mutant: Mutant) -> Option<&'static str> {
              it is durable is seen to by the fences of who declares the file current",
         );
     }
-    let orders = |t: &Tried| t.recording.domain != Domain::Sync && t.mutants.contains(&mutant);
+    let orders =
+        |t: &Tried<'_>| t.recording.domain != Domain::Sync && t.mutants.contains_key(&mutant);
     (fence && !tried.iter().any(orders)).then_some(
         "it runs in the sync domain only, where a fence orders what threads see, and nothing on \
          the medium",

@@ -15,7 +15,7 @@ use crate::snapshot::Snapshot;
 use crate::verify::{Depth, verify, verify_again};
 use crate::world::clock;
 use pmem::Domain;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Instant;
 
 /// What to explore, and how thoroughly.
@@ -111,13 +111,17 @@ fn with_fault<T>(
     result
 }
 
-/// Explores one recording, and gives the faults that it, its recovery and its check could have.
-pub fn sites(recording: &Recording, settings: &Settings) -> (Report, BTreeSet<Mutant>) {
+/// Explores one recording, and gives the faults that it, its recovery and its check could have, and
+/// whether anything would be different with them: a checksum that fits need not be looked at.
+pub fn sites(recording: &Recording, settings: &Settings) -> (Report, BTreeMap<Mutant, bool>) {
     let _ = pmem::recorder::take_compared();
     let explorer = explored(recording, settings);
-    let mut mutants: BTreeSet<Mutant> = Mutant::of_events(&recording.events).into_iter().collect();
-    mutants.extend(explorer.inside.mutants());
-    mutants.extend(pmem::recorder::take_compared().into_iter().map(Mutant::Checksum));
+    let of_events = Mutant::of_events(&recording.events)
+        .into_iter()
+        .chain(explorer.inside.mutants().iter().copied());
+    let mut mutants: BTreeMap<Mutant, bool> = of_events.map(|mutant| (mutant, true)).collect();
+    let compared = pmem::recorder::take_compared().into_iter();
+    mutants.extend(compared.map(|(site, misfits)| (Mutant::Checksum(site), misfits)));
     (explorer.report, mutants)
 }
 

@@ -7,9 +7,10 @@
 use crate::arena::Arena;
 use crate::catalog::{SYNC, named};
 use crate::explore::STATE_LINE;
+use crate::flipped::misfits;
 use crate::images::{Images, Outcome, Shape, failed};
 use crate::model::{Changed, LINE, LineId, Model};
-use crate::mutant::Mutant;
+use crate::mutant::{Mutant, Site};
 use crate::points::points;
 use crate::recording::Recorder;
 use crate::rng::Rng;
@@ -136,6 +137,18 @@ impl Closed {
         }
         pmem::recorder::set_blind(None);
         flips
+    }
+
+    /// Which checksums do not fit with each of these bits flipped, alone.
+    pub fn misfits(&self, bits: impl Iterator<Item = u64>) -> Vec<(u64, BTreeSet<Site>)> {
+        let misfits = bits.map(|bit| {
+            self.flip_bit(bit);
+            let _ = misfits();
+            let _ = self.look(None);
+            self.arena.restore(&self.images);
+            (bit, misfits())
+        });
+        misfits.collect()
     }
 
     /// Whether it opens and shows what it should with each of these bits flipped, alone.

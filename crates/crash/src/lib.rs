@@ -22,6 +22,7 @@ pub mod device;
 pub mod events;
 pub mod explore;
 pub mod faults;
+pub mod flipped;
 pub mod flips;
 pub mod images;
 pub mod inside;

@@ -46,7 +46,7 @@ fn what_goes_wrong_is_made_small() {
         Mutant::Flush(site) => site.file().ends_with("pool/src/blocks.rs"),
         _ => false,
     };
-    let mutant = mutants.into_iter().find(writes_blocks);
+    let mutant = mutants.into_keys().find(writes_blocks);
     assert!(mutant.is_some());
     let settings = Settings { mutant, ..Settings::quick(3) };
     let found = explore(&recording, &settings).violations.remove(0);

@@ -1,7 +1,7 @@
 //! Bits that a medium lost: an error, or nothing at all; never another answer.
 #![allow(clippy::unwrap_used)]
 
-use crash::adequacy::TABLE_LINES;
+use crash::flipped::TABLE_LINES;
 use crash::flips::{Closed, unreadable_state};
 use crash::images::Shape;
 

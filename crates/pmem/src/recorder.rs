@@ -9,7 +9,7 @@
 
 use crate::mapping::Mapping;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::panic::Location;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -139,8 +139,8 @@ thread_local! {
     };
     static CALL: Cell<&'static str> = const { Cell::new("") };
     static BLIND: Cell<Option<&'static Location<'static>>> = const { Cell::new(None) };
-    static COMPARED: RefCell<BTreeSet<&'static Location<'static>>> =
-        const { RefCell::new(BTreeSet::new()) };
+    static COMPARED: RefCell<BTreeMap<&'static Location<'static>, bool>> =
+        const { RefCell::new(BTreeMap::new()) };
     /// Who is to be told of this thread's next fence.
     static UNFENCED: RefCell<Vec<Arc<dyn Recorder>>> = const { RefCell::new(Vec::new()) };
 }
@@ -150,16 +150,18 @@ pub fn set_blind(site: Option<&'static Location<'static>>) {
     BLIND.set(site);
 }
 
-/// Where checksums were compared on this thread since the last call of this.
-pub fn take_compared() -> BTreeSet<&'static Location<'static>> {
+/// Where checksums were compared on this thread since the last call of this, and whether one did
+/// not fit there.
+pub fn take_compared() -> BTreeMap<&'static Location<'static>, bool> {
     COMPARED.take()
 }
 
+/// What who compared checksums is told.
 #[track_caller]
-pub(crate) fn is_blind() -> bool {
+pub(crate) fn compared(fits: bool) -> bool {
     let site = Location::caller();
-    COMPARED.with_borrow_mut(|compared| compared.insert(site));
-    BLIND.get() == Some(site)
+    COMPARED.with_borrow_mut(|compared| *compared.entry(site).or_default() |= !fits);
+    fits || BLIND.get() == Some(site)
 }
 
 /// Says which file system call this thread is in, from now on.

@@ -1,6 +1,8 @@
 //! Workers that copy for others: what they copy is right, whatever becomes of them.
 #![allow(clippy::unwrap_used)]
 
+mod turns;
+
 use placement::{Kind, NO_LIMIT, Side};
 use pmem::{MapOptions, Mapping};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -36,24 +38,12 @@ fn workers(count: u16, limits: [Option<u32>; 2], trouble: Option<Trouble>) -> Wo
     Workers::new(&Settings { slices: vec![slice; SLICES], trouble, ..Settings::default() })
 }
 
-/// Their callers wait for them, however long.
-fn patient(count: u16, side: Side, trouble: Option<Trouble>) -> Workers {
+/// Their callers wait for them, however long: what they are asked for, they do.
+fn patient(count: u16, sides: [Side; 2], trouble: Option<Trouble>) -> Workers {
     let cpus = topology::allowed_cpus().unwrap();
-    let slice = SliceSettings { cpus, workers: count, sides: [side; 2] };
+    let slice = SliceSettings { cpus, workers: count, sides };
     let (slices, patience) = (vec![slice; SLICES], Some(Duration::from_secs(3600)));
     Workers::new(&Settings { slices, patience, trouble, ..Settings::default() })
-}
-
-/// Requests that take a while, and how many were served at one time, at most.
-fn counted() -> (Arc<AtomicU32>, Trouble) {
-    let (now, most) = (AtomicU32::new(0), Arc::new(AtomicU32::new(0)));
-    let seen = most.clone();
-    let trouble = move || {
-        seen.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-        std::thread::sleep(Duration::from_micros(200));
-        now.fetch_sub(1, Ordering::SeqCst);
-    };
-    (most, Arc::new(trouble))
 }
 
 fn pattern(seed: u64, len: usize) -> Vec<u8> {
@@ -150,9 +140,22 @@ fn what_is_delegated_arrives() {
     let stats = workers.stats();
     let counted: u64 = stats.iter().flat_map(|slice| slice.bytes).sum();
     assert_eq!(counted as usize, by_workers + asked - taken, "each byte has one who copied it");
-    assert!(
-        stats.iter().all(|slice| slice.seats.len() == 2 && slice.bytes.iter().all(|it| *it > 0))
-    );
+    assert!(stats.iter().all(|slice| slice.seats.len() == 2));
+}
+
+/// Where the machine is busy, callers who do not wait may copy everything themselves.
+#[test]
+fn whose_callers_wait_copy_everything() {
+    let world = world();
+    let workers = patient(2, [side(None); 2], None);
+    for (seed, piece) in [(1, 1), (2, 3), (3, 16)] {
+        let pieces = world.pieces(96, piece, 0);
+        assert_eq!(world.round_trip(&workers, &pieces, seed, false).1, 0);
+    }
+    let stats = workers.stats();
+    let counted: u64 = stats.iter().flat_map(|slice| slice.bytes).sum();
+    assert_eq!(counted, 3 * 2 * 96 * BLOCK_BYTES as u64);
+    assert!(stats.iter().all(|slice| slice.bytes.iter().all(|it| *it > 0)));
     assert!(stats.iter().all(|slice| !slice.stalled && slice.active == [0, 0]));
 }
 
@@ -160,9 +163,15 @@ fn what_is_delegated_arrives() {
 fn many_callers_share_the_workers() {
     let world = world();
     let workers = workers(2, [Some(1), Some(2)], None);
+    ask_from_many(&world, &workers);
+    let workers = patient(2, [side(Some(1)), side(Some(2))], None);
+    ask_from_many(&world, &workers);
+    assert!(workers.stats().iter().all(|slice| slice.active == [0, 0] && !slice.stalled));
+}
+
+fn ask_from_many(world: &World, workers: &Workers) {
     std::thread::scope(|threads| {
         for caller in 0..8u64 {
-            let (world, workers) = (&world, &workers);
             threads.spawn(move || {
                 for round in 0..60 {
                     let pieces = world.pieces(30, 3, caller * 512 * 1024 / 4);
@@ -171,7 +180,6 @@ fn many_callers_share_the_workers() {
             });
         }
     });
-    assert!(workers.stats().iter().all(|slice| slice.active == [0, 0] && !slice.stalled));
 }
 
 /// Workers sleep when nobody asks, and wake for the next who does.
@@ -182,52 +190,6 @@ fn idle_workers_sleep() {
     for round in 0..5 {
         world.round_trip(&workers, &world.pieces(9, 1, 0), round, false);
         until("they sleep", || workers.stats().iter().all(|slice| slice.asleep == 3));
-    }
-}
-
-#[test]
-fn no_more_work_at_one_time_than_may() {
-    let world = world();
-    let (most, trouble) = counted();
-    let workers = workers(4, [Some(4), Some(1)], Some(trouble));
-    let pieces = world.pieces(60, 1, 0);
-    let data = pattern(1, 60 * BLOCK_BYTES);
-    let mut sums = vec![0; 60];
-    let _ = workers.copy(&mut Task::write(&data, &mut sums), &pieces, &[], || ()).unwrap();
-    // one in each of the slices
-    assert!(most.load(Ordering::SeqCst) <= SLICES as u32, "{most:?}");
-    // who copies for himself counts
-    let gauge = workers.gauge(0, Kind::Write).unwrap();
-    let at_work = gauge.try_enter(1).unwrap();
-    assert!(gauge.try_enter(1).is_none());
-    drop(at_work);
-    let mut read = vec![0; 60 * BLOCK_BYTES];
-    let _ = workers.copy(&mut Task::read(&mut read), &pieces, &[], || ()).unwrap();
-    assert!(read == data);
-}
-
-/// Workers that fell asleep while others worked at the limit wake when those are done.
-#[test]
-fn a_place_that_becomes_free_is_used() {
-    let world = world();
-    let workers = patient(2, side(Some(1)), None);
-    for round in 0..30 {
-        let gauges: Vec<_> =
-            (0..SLICES as u8).map(|slice| workers.gauge(slice, Kind::Write).unwrap()).collect();
-        let at_work: Vec<_> = gauges.iter().map(|gauge| gauge.enter(1)).collect();
-        std::thread::scope(|threads| {
-            let ended = Arc::new(AtomicBool::new(false));
-            let (world, workers, end) = (&world, &workers, ended.clone());
-            threads.spawn(move || {
-                world.round_trip(workers, &world.pieces(9, 1, 0), round, false);
-                end.store(true, Ordering::SeqCst);
-            });
-            // while it spins, about when it falls asleep, while it sleeps
-            std::thread::sleep(Duration::from_micros(20 * round));
-            assert!(!ended.load(Ordering::SeqCst), "nobody may write");
-            drop(at_work);
-            until("it is served", || ended.load(Ordering::SeqCst));
-        });
     }
 }
 
@@ -281,32 +243,6 @@ fn where_workers_are_stopped_others_serve() {
     });
 }
 
-/// Each of two callers has the only turn at a slice and asks for the other one's.
-#[test]
-fn who_waits_keeps_nobody_from_working() {
-    let world = world();
-    let workers = patient(1, side(Some(1)), None);
-    let all = world.pieces(2 * SLICES, 1, 0);
-    let meet = std::sync::Barrier::new(2);
-    for _ in 0..20 {
-        std::thread::scope(|threads| {
-            for own in [0, 1] {
-                let (workers, all, meet) = (&workers, &all, &meet);
-                threads.spawn(move || {
-                    let turn = workers.gauge(own as u8, Kind::Write).unwrap().enter(1);
-                    meet.wait();
-                    let data = pattern(7, 2 * SLICES * BLOCK_BYTES);
-                    let mut sums = vec![0; 2 * SLICES];
-                    let mut task = Task::write(&data, &mut sums);
-                    let (theirs, own) = ([all[1 - own]], [all[SLICES + own]]);
-                    let copied = workers.copy(&mut task, &theirs, &own, || drop(turn));
-                    let _ = pmem::fence(copied.unwrap());
-                });
-            }
-        });
-    }
-}
-
 /// One worker is stopped with a request in its hand, while another one of the slice goes on.
 #[test]
 fn a_request_that_a_stopped_worker_took_is_its_callers() {
@@ -347,26 +283,6 @@ fn memory_that_cannot_be_read_is_its_caller_s_error() {
     assert!(matches!(result, Err(pmem::Error::OutOfRange { .. })), "{result:?}");
     pieces[4].at = 0;
     assert!(workers.copy(&mut Task::read(&mut read), &pieces, &[], || ()).is_ok());
-}
-
-/// Of four turns a large piece takes two; and each is served though large and small are mixed.
-#[test]
-fn large_pieces_take_more_turns() {
-    let world = world();
-    let (most, trouble) = counted();
-    let side = Side { limit: 4, large_turns: 2, ..Side::default() };
-    let workers = patient(6, side, Some(trouble));
-    // 16 KiB and more are large
-    world.round_trip(&workers, &world.pieces(96, 4, 0), 5, false);
-    assert!(most.load(Ordering::SeqCst) <= 2 * SLICES as u32, "{most:?}");
-    std::thread::scope(|threads| {
-        for (seed, piece) in [(1, 1), (2, 4), (3, 1), (4, 6)] {
-            let (world, workers) = (&world, &workers);
-            let pieces = world.pieces(60, piece, seed * 32 * BLOCK_BYTES as u64);
-            threads.spawn(move || world.round_trip(workers, &pieces, seed, seed == 3));
-        }
-    });
-    assert!(workers.stats().iter().all(|slice| slice.active == [0, 0]));
 }
 
 #[test]
