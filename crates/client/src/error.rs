@@ -13,6 +13,17 @@ pub enum Error {
     /// No service could be started.
     #[error("no service could be started: {0}")]
     NotStarted(String),
+    /// It is no address of a service on a network.
+    #[error("{0} is no address of a service: say near://HOST or near://HOST:PORT")]
+    NoAddress(String),
+    /// No machine has this name.
+    #[error("{host} cannot be found: {source}; look at its spelling, or say its number")]
+    NoSuchHost {
+        /// The host, and the port.
+        host: String,
+        /// What the resolver said.
+        source: std::sync::Arc<io::Error>,
+    },
     /// The socket may not be connected to.
     #[error("{}: this process may not connect to the service; ask who runs it", .0.display())]
     NotAllowed(PathBuf),
@@ -75,6 +86,8 @@ impl Error {
         let errno = match self {
             Error::NoService(_) | Error::NotStarted(_) => Errno::CONNREFUSED,
             Error::NotAllowed(_) => Errno::ACCESS,
+            Error::NoAddress(_) => Errno::INVAL,
+            Error::NoSuchHost { .. } => Errno::HOSTUNREACH,
             Error::Io { source, .. } => return source.raw_os_error().unwrap_or(5),
             Error::Version { .. } | Error::Nonsense(_) => Errno::PROTO,
             Error::Refused(_) => Errno::AGAIN,

@@ -6,6 +6,7 @@
 //! and groups may, as the kernel told the service when the socket was connected.
 #![forbid(unsafe_code)]
 
+mod address;
 mod connection;
 mod copies;
 mod error;
@@ -13,10 +14,12 @@ mod folder;
 mod given;
 mod lane;
 mod leases;
+mod line;
 mod opened;
 mod read_cache;
 mod returns;
 mod session;
+mod stream;
 
 pub use copies::{Mapping, Refused, Shows};
 pub use error::{Error, Result};

@@ -66,12 +66,12 @@ impl Shared {
         last: &Connection,
         patience: Duration,
     ) -> Result<(Arc<Connection>, JoinHandle<End>)> {
-        let channel = Arc::new(self.address.connect(patience)?);
-        *self.channel.lock() = Some(channel.clone());
+        let socket = Arc::new(self.address.connect(patience)?);
+        *self.socket.lock() = Some(socket.clone());
         if self.is_dropped.load(Ordering::SeqCst) {
             return Err(Error::Lost);
         }
-        let connection = Connection::attach(channel, Some(last.identity.clone()), patience)?;
+        let connection = Connection::attach(&socket, Some(last.identity.clone()), patience)?;
         if connection.pool != last.pool {
             return Err(Error::NotTakenBack("another pool is served there".to_owned()));
         }
@@ -101,7 +101,7 @@ pub fn watched(connection: Connection) -> Result<(Arc<Connection>, JoinHandle<En
     let theirs = connection.clone();
     let watcher = spawned("ns-watcher", move || {
         let end = theirs.await_end();
-        theirs.calls.lose();
+        theirs.lose();
         end
     })?;
     Ok((connection, watcher))

@@ -15,13 +15,15 @@ use std::time::{Duration, Instant};
 
 use fs::Process;
 use parking_lot::{Mutex, RwLock};
-use wire::{Channel, Reply, Request, SLOTS, Slot, Slots};
+use wire::{Reply, Request, SLOTS, Slot, Slots};
 
-use crate::connection::{Address, Connection, encoded};
+use crate::address::Address;
+use crate::connection::{Connection, encoded};
 use crate::copies::Copies;
 use crate::folder::{Folder, Wakes};
 use crate::lane::{ARRIVES as LANE_ARRIVES, LaneState, OwnLane};
 use crate::leases::FileLeases;
+use crate::line::Socket;
 use crate::opened::Opened;
 use crate::read_cache::ReadCache;
 use crate::returns::watched;
@@ -80,7 +82,7 @@ pub struct Shared {
     /// What is leased, by file.
     pub leases: Mutex<HashMap<u64, Weak<FileLeases>>>,
     /// What the thread waits for.
-    pub channel: Mutex<Option<Arc<Channel>>>,
+    pub socket: Mutex<Option<Arc<Socket>>>,
     pub is_dropped: AtomicBool,
 }
 
@@ -116,7 +118,7 @@ impl Session {
     /// The same, as `options` say.
     pub fn attach_with(path: &Path, options: &Options) -> Result<Session> {
         let address = Address::of(path)?;
-        let (channel, connection) = first(&address)?;
+        let (socket, connection) = first(&address)?;
         let pool = connection.pool.clone();
         let (connection, watcher) = watched(connection)?;
         let shared = Arc::new(Shared {
@@ -131,7 +133,7 @@ impl Session {
             cache: ReadCache::default(),
             numbers: AtomicU64::new(0),
             leases: Mutex::default(),
-            channel: Mutex::new(Some(channel)),
+            socket: Mutex::new(Some(socket)),
             is_dropped: AtomicBool::new(false),
         });
         let theirs = shared.clone();
@@ -309,14 +311,14 @@ impl Shared {
 }
 
 /// Attaches as somebody new.
-fn first(address: &Address) -> Result<(Arc<Channel>, Connection)> {
+fn first(address: &Address) -> Result<(Arc<Socket>, Connection)> {
     let start = Instant::now();
     loop {
-        let channel = Arc::new(address.connect(ANSWER_MAX)?);
-        match Connection::attach(channel.clone(), None, ANSWER_MAX) {
+        let socket = Arc::new(address.connect(ANSWER_MAX)?);
+        match Connection::attach(&socket, None, ANSWER_MAX) {
             // it died, or ended, just then: the next one is there, or none
             Err(Error::Lost) if start.elapsed() < ANSWER_MAX => std::thread::sleep(PAUSE),
-            attached => return Ok((channel, attached?)),
+            attached => return Ok((socket, attached?)),
         }
     }
 }
@@ -348,8 +350,8 @@ impl Drop for Session {
             return std::mem::forget(thread);
         }
         self.shared.is_dropped.store(true, Ordering::SeqCst);
-        if let Some(channel) = self.shared.channel.lock().take() {
-            let _ = rustix::net::shutdown(&*channel, rustix::net::Shutdown::Both);
+        if let Some(socket) = self.shared.socket.lock().take() {
+            socket.shut();
         }
         if let Some(thread) = thread {
             drop(thread.join());

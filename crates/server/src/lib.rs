@@ -2,9 +2,12 @@
 //!
 //! ```text
 //! listener   a thread: lets processes in, and sees them go
+//! remote     a thread, where it is asked for: lets in who comes over a network
+//! guests     who is connected and has not said so far what it wants
 //! identity   who a process is, and what it had open, for the next service
 //! grace      the time in which those who were attached to a dead service come back
-//! session    one process: what it has open, its memory for calls, whom the kernel says it is
+//! session    one process: what it has open, what it asks through, whom the kernel says it is
+//! line       what it asks through: memory for calls, or a stream over a network
 //! worker     a few threads: each looks after the sessions that rang, until they are silent
 //! copies     what processes have mapped: memory that they load from
 //! room       how many of them there may be, and how many of their pages
@@ -22,19 +25,24 @@ mod copies;
 mod door;
 mod error;
 mod grace;
+mod guests;
 mod identity;
 mod lane_calls;
 mod leases;
+mod line;
 mod listener;
 mod once;
 mod open;
 mod opened;
+mod options;
 mod read_cache;
+mod remote;
 mod room;
 mod serve;
 mod service;
 mod session;
 mod slow;
+mod stream;
 mod transact;
 mod worker;
 
@@ -43,4 +51,5 @@ pub const ATTACHED_NAME: &str = "nearside.attached";
 
 pub use door::Door;
 pub use error::{Error, Result};
-pub use service::{Idleness, Options, Service};
+pub use options::Options;
+pub use service::{Idleness, Service};

@@ -101,9 +101,7 @@ fn serve_now(
     data: &mut Vec<u8>,
     answer: &mut Vec<u8>,
 ) {
-    data.clear();
-    data.resize(taken.data_len, 0);
-    session.calls.data(taken, data);
+    session.line.data(taken, data);
     answer.clear();
     // A call that panics is this process's misfortune, and a fault to be found; the others go on.
     let call = Call { session, data, answer };
@@ -191,6 +189,14 @@ pub fn open_flags(flags: &Flags) -> OpenFlags {
 impl Call<'_> {
     pub fn make(self, request: &Request<'_>) -> Answer {
         match request {
+            // these take memory that both share
+            Request::Cache | Request::Lane { .. } if self.session.line.is_remote() => {
+                Ok(Reply::Nothing)
+            }
+            Request::Map { .. } if self.session.line.is_remote() => {
+                let what = "regions of a pool on another machine";
+                Err(Error::Files(FsError::Unsupported(what)))
+            }
             Request::Open(..)
             | Request::OpenDirectory(_)
             | Request::Restore { .. }

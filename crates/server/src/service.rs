@@ -1,8 +1,8 @@
 //! The service as a whole.
 
 use std::collections::HashMap;
+use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -19,62 +19,12 @@ use crate::door::Door;
 use crate::grace::{self, Grace};
 use crate::identity::Identities;
 use crate::leases::Leases;
+use crate::options::Options;
 use crate::read_cache::Reigns;
 use crate::room::Room;
 use crate::session::Session;
 use crate::slow::SlowThreads;
-use crate::{Error, Result, listener, worker};
-
-/// How a service serves.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Threads that serve calls.
-    pub workers: usize,
-    /// Processes that may be attached at once.
-    pub sessions_max: usize,
-    /// Of one user, root apart: so that nobody keeps all others out.
-    pub sessions_of_user_max: usize,
-    /// The file of what one service tells the next about those who are attached
-    /// ([`ATTACHED_NAME`](crate::ATTACHED_NAME) in the pool's directory). None: nobody comes back
-    /// to the next one. It belongs to who has the pool open.
-    pub attached: Option<PathBuf>,
-    /// After a service that did not end in order: how long it is remembered what processes did that
-    /// have not come back, and files stay that they may have open.
-    pub grace: Duration,
-    /// How long nobody gets locks then but those who come back with them.
-    pub grace_of_locks: Duration,
-    /// The pool's directory, where the lanes of processes are to lie. None: there are none, and no
-    /// read caches; all reads and writes go through the service.
-    pub lanes: Option<PathBuf>,
-    /// Memory for what processes have mapped as regions or have read, of all of them together.
-    pub copies_bytes: u64,
-    /// Files without a name that were open before are another door's, too, which lets go of them.
-    pub keeps_orphans: bool,
-}
-
-/// What processes that were attached are waited for.
-const GRACE: Duration = Duration::from_secs(60);
-/// Memory for what processes have mapped, where nothing else is asked for.
-const COPIES_BYTES: u64 = 1 << 30;
-/// What those are waited for that had locks.
-const GRACE_OF_LOCKS: Duration = Duration::from_secs(1);
-
-impl Default for Options {
-    fn default() -> Options {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        Options {
-            workers: cpus.clamp(2, 16),
-            sessions_max: 16_384,
-            sessions_of_user_max: 2048,
-            attached: None,
-            lanes: None,
-            grace: GRACE,
-            grace_of_locks: GRACE_OF_LOCKS,
-            keeps_orphans: false,
-            copies_bytes: COPIES_BYTES,
-        }
-    }
-}
+use crate::{Error, Result, listener, remote, worker};
 
 /// What bounds the memory of all sessions together.
 #[derive(Debug)]
@@ -95,12 +45,14 @@ pub struct Shared {
     sessions_max: usize,
     sessions_of_user_max: usize,
     number_next: AtomicU64,
+    /// Held while somebody becomes a session: nobody is two at a time.
+    pub admission: Mutex<()>,
     identities: Arc<Identities>,
     leases: Option<Arc<Leases>>,
     grace: Grace,
     bounds: Bounds,
     /// Waits for the bells of sessions that nobody looks after.
-    bells: OwnedFd,
+    bells: Arc<OwnedFd>,
     /// Waits for the ends of processes.
     sockets: OwnedFd,
     /// Rings for ever once the service is to end.
@@ -130,6 +82,7 @@ impl Shared {
             sessions_max: options.sessions_max,
             sessions_of_user_max: options.sessions_of_user_max,
             number_next: AtomicU64::new(1),
+            admission: Mutex::default(),
             grace: Grace::new(identities.awaits),
             identities: Arc::new(identities),
             bounds: Bounds {
@@ -137,7 +90,7 @@ impl Shared {
                 reigns: options.lanes.as_deref().map(|dir| Arc::new(Reigns::new(dir))),
                 staged: Arc::new(AtomicUsize::new(0)),
             },
-            bells: new()?,
+            bells: Arc::new(new()?),
             sockets: new()?,
             end: end.map_err(Error::io("eventfd"))?,
             has_ended: AtomicBool::new(false),
@@ -145,7 +98,7 @@ impl Shared {
             idle_since: Mutex::new(Some(Instant::now())),
             idles: Condvar::new(),
         };
-        for epoll in [&shared.bells, &shared.sockets] {
+        for epoll in [&*shared.bells, &shared.sockets] {
             let data = EventData::new_u64(listener::END);
             let added = epoll::add(epoll, &shared.end, data, EventFlags::IN);
             added.map_err(Error::io("epoll_ctl"))?;
@@ -178,8 +131,13 @@ impl Shared {
         self.sessions.read().values().any(|session| session.client == client)
     }
 
-    pub fn bells(&self) -> BorrowedFd<'_> {
-        self.bells.as_fd()
+    pub fn bells(&self) -> &Arc<OwnedFd> {
+        &self.bells
+    }
+
+    /// Rings once the service is to end.
+    pub fn end(&self) -> BorrowedFd<'_> {
+        self.end.as_fd()
     }
 
     pub fn sockets(&self) -> BorrowedFd<'_> {
@@ -215,10 +173,10 @@ impl Shared {
         let data = EventData::new_u64(session.number);
         self.sessions.write().insert(session.number, session.clone());
         *self.idle_since.lock() = None;
-        let flags = EventFlags::IN | EventFlags::RDHUP;
-        let added = epoll::add(&self.sockets, session.socket(), data, flags);
-        let flags = EventFlags::IN | EventFlags::ONESHOT;
-        let added = added.and_then(|()| epoll::add(&self.bells, session.bell(), data, flags));
+        let line = &session.line;
+        let added = epoll::add(&self.sockets, line.socket(), data, line.ends_by());
+        let flags = line.rings_by();
+        let added = added.and_then(|()| epoll::add(&self.bells, line.bell(), data, flags));
         if added.is_err() || self.has_ended() {
             self.end_session(session.number);
         }
@@ -227,17 +185,23 @@ impl Shared {
 
     /// The session's bell is heard from now on.
     pub fn listen_for(&self, session: &Session) {
-        let (data, flags) =
-            (EventData::new_u64(session.number), EventFlags::IN | EventFlags::ONESHOT);
-        // an ended session has no bell to hear any more
-        let _ = epoll::modify(&self.bells, session.bell(), data, flags);
+        let data = EventData::new_u64(session.number);
+        loop {
+            let flags = session.line.rings_by();
+            // an ended session has no bell to hear any more
+            let _ = epoll::modify(&self.bells, session.line.bell(), data, flags);
+            // an answer that was not taken whole meanwhile changes what rings
+            if session.line.rings_by() == flags {
+                return;
+            }
+        }
     }
 
     /// A process has ended, or said something, which none has to.
     pub fn end_session(&self, number: u64) {
         let Some(session) = self.sessions.write().remove(&number) else { return };
-        let _ = epoll::delete(&self.sockets, session.socket());
-        let _ = epoll::delete(&self.bells, session.bell());
+        let _ = epoll::delete(&self.sockets, session.line.socket());
+        let _ = epoll::delete(&self.bells, session.line.bell());
         session.end();
         let mut idle_since = self.idle_since.lock();
         if self.sessions.read().is_empty() {
@@ -279,6 +243,17 @@ impl Service {
             service.spawn("ns-service", move || worker::run(&shared))?;
         }
         Ok(service)
+    }
+
+    /// Serves whoever comes through this door, too, over a network, as user and group `user`.
+    /// Nothing is encrypted, and nobody is asked who it is.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn listen(&mut self, door: TcpListener, user: (u32, u32)) -> Result<()> {
+        door.set_nonblocking(true).map_err(Error::io("listen"))?;
+        let shared = self.shared.clone();
+        self.spawn("ns-remote", move || remote::run(&shared, &door, user))
     }
 
     /// Sees the grace through, if there is one.

@@ -1,22 +1,21 @@
 //! One attached process.
 
 use std::collections::VecDeque;
-use std::io::IoSliceMut;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fs::{LockTicket, RequestId};
 use nearside::Pool;
 use parking_lot::Mutex;
-use rustix::io::{ReadWriteFlags, preadv2};
-use wire::{Channel, Flags, Proof, Reply, Served, Taken};
+use wire::{Flags, Proof, Reply, Said, Taken};
 
 use crate::cache_calls::Cache;
 use crate::copies::Copies;
 use crate::identity::Identities;
 use crate::lane_calls::Lane;
 use crate::leases::Leases;
+use crate::line::Line;
 use crate::opened::Table;
 use crate::service::Bounds;
 use crate::transact::Stage;
@@ -32,8 +31,8 @@ pub struct Session {
     pub number: u64,
     /// The pool as this process may use it.
     pub pool: Pool,
-    /// What it asks.
-    pub calls: Served,
+    /// What it asks through.
+    pub line: Line,
     /// What it has open.
     pub opened: Table,
     /// Who it is, also to the next service.
@@ -51,8 +50,6 @@ pub struct Session {
     counts: [AtomicU64; wire::SLOTS],
     /// The waits of calls for locks, by slot; also of some that are over.
     waits: Mutex<[Option<LockTicket>; wire::SLOTS]>,
-    channel: Channel,
-    bell: OwnedFd,
     has_ended: AtomicBool,
     /// Its calls that may take long.
     slow: Mutex<Slow>,
@@ -94,8 +91,7 @@ impl Session {
         number: u64,
         (client, identities): (u128, Arc<Identities>),
         pool: Pool,
-        calls: Served,
-        (channel, bell): (Channel, OwnedFd),
+        line: Line,
         (leases, bounds): (Option<Arc<Leases>>, &Bounds),
     ) -> Session {
         let counts = std::array::from_fn(|_| AtomicU64::new(0));
@@ -108,37 +104,21 @@ impl Session {
             identities,
             counts,
             pool,
-            calls,
+            line,
             lane: Lane::new(leases),
             copies: Copies::new(bounds.copies.clone()),
             cache: Cache::new(bounds),
             stage: Stage::new(bounds.staged.clone()),
             opened: Table::default(),
             waits: Mutex::default(),
-            channel,
-            bell,
             has_ended: AtomicBool::new(false),
             slow: Mutex::default(),
         }
     }
 
-    /// Rings when the process asks while nobody looks.
-    pub fn bell(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
-    }
-
-    /// Its end is the process's.
-    pub fn socket(&self) -> BorrowedFd<'_> {
-        self.channel.as_fd()
-    }
-
     /// Says something to the process.
-    pub fn send(
-        &self,
-        message: &impl serde::Serialize,
-        descriptors: &[BorrowedFd<'_>],
-    ) -> std::io::Result<()> {
-        self.channel.send(message, descriptors)
+    pub fn send(&self, said: &Said, descriptors: &[BorrowedFd<'_>]) -> std::io::Result<()> {
+        self.line.send(said, descriptors)
     }
 
     /// A call of this count begins; the one before it in its slot is answered, therefore.
@@ -172,14 +152,6 @@ impl Session {
     /// The number of the service among those of the pool.
     pub fn service(&self) -> u64 {
         self.identities.service()
-    }
-
-    /// Silences the bell.
-    pub fn silence(&self) {
-        // It may not have rung, or the process may have silenced it; and it has the same bell, so
-        // that it says whether a usual read waits.
-        let (mut heard, never_waits) = ([0u8; 8], ReadWriteFlags::NOWAIT);
-        let _ = preadv2(&self.bell, &mut [IoSliceMut::new(&mut heard)], u64::MAX, never_waits);
     }
 
     /// A call that may take long: whether it is to get a thread of its own, which `may_begin` says
@@ -220,7 +192,7 @@ impl Session {
     /// Answers a call.
     pub fn answer(&self, taken: Taken, reply: &Reply, data: &[u8]) {
         let message = wire::encode(reply, Vec::new()).unwrap_or_default();
-        self.calls.answer(taken, &message, data);
+        self.line.answer(taken, &message, data);
     }
 
     /// The wait of a call for a lock, to be ended with the session.
@@ -251,6 +223,6 @@ impl Session {
         drop(self.opened.clear());
         // what it is at is forgotten by who is at it
         self.pool.fs().forget_client(self.client);
-        let _ = rustix::net::shutdown(self.channel.as_fd(), rustix::net::Shutdown::Both);
+        self.line.shut();
     }
 }

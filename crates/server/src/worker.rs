@@ -52,7 +52,7 @@ fn hear(shared: &Shared, watched: &mut Vec<Watched>) {
     let count = epoll::wait(shared.bells(), &mut events, limit).unwrap_or(0);
     for event in &events[..count] {
         if let Some(session) = shared.session(event.data.u64()) {
-            session.silence();
+            session.line.silence();
             watched.push(Watched { session, asked: Instant::now() });
         }
     }
@@ -63,7 +63,7 @@ fn look(shared: &Arc<Shared>, one: &mut Watched, room: &mut serve::Room) -> bool
     let session = &one.session;
     let mut from = 0;
     for _ in 0..BURST {
-        let Some(taken) = session.calls.take(from, &mut room.message) else { break };
+        let Some(taken) = session.line.take(from, &mut room.message) else { break };
         serve::serve(shared, session, taken, room);
         one.asked = Instant::now();
         from = taken.slot() + 1;
@@ -75,7 +75,7 @@ fn look(shared: &Arc<Shared>, one: &mut Watched, room: &mut serve::Room) -> bool
     if session.has_ended() {
         return false;
     }
-    if one.asked.elapsed() < LOOKS_FOR || !session.calls.park() {
+    if one.asked.elapsed() < LOOKS_FOR || !session.line.park() {
         return true;
     }
     shared.listen_for(session);

@@ -285,6 +285,11 @@ pub struct Taken {
 }
 
 impl Taken {
+    /// A call that came otherwise than through memory.
+    pub fn of(slot: usize, data_len: usize) -> Taken {
+        Taken { slot, data_len }
+    }
+
     /// Which slot it has.
     pub fn slot(&self) -> usize {
         self.slot

@@ -98,7 +98,7 @@ impl Decoder {
     ///
     /// # Errors
     /// It is none. The stream is of no use any more.
-    pub fn next(&mut self) -> Result<Option<Frame<'_>>, Broken> {
+    pub fn frame(&mut self) -> Result<Option<Frame<'_>>, Broken> {
         let bytes = &self.room[self.taken..self.filled];
         let Some((head, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() else { return Ok(None) };
         let half = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
@@ -140,7 +140,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn bytes_of(frames: &[(u16, Vec<u8>, Vec<u8>)]) -> Vec<u8> {
+    /// Slot, message and data of a frame.
+    type Parts = (u16, Vec<u8>, Vec<u8>);
+
+    fn bytes_of(frames: &[Parts]) -> Vec<u8> {
         let bytes = frames.iter().map(|(slot, message, data)| {
             let frame = Frame { slot: *slot, message, data };
             [&frame.head()[..], message, data].concat()
@@ -149,7 +152,7 @@ mod tests {
     }
 
     /// All frames that come of these bytes, which arrive in pieces of so many.
-    fn decoded(bytes: &[u8], piece: usize) -> Result<Vec<(u16, Vec<u8>, Vec<u8>)>, Broken> {
+    fn decoded(bytes: &[u8], piece: usize) -> Result<Vec<Parts>, Broken> {
         let (mut decoder, mut frames) = (Decoder::default(), Vec::new());
         for mut piece in bytes.chunks(piece.max(1)) {
             while !piece.is_empty() {
@@ -158,7 +161,7 @@ mod tests {
                 room[..len].copy_from_slice(&piece[..len]);
                 decoder.fill(len);
                 piece = &piece[len..];
-                while let Some(Frame { slot, message, data }) = decoder.next()? {
+                while let Some(Frame { slot, message, data }) = decoder.frame()? {
                     frames.push((slot, message.to_vec(), data.to_vec()));
                 }
                 decoder.rest();
@@ -167,7 +170,7 @@ mod tests {
         Ok(frames)
     }
 
-    fn frame() -> impl Strategy<Value = (u16, Vec<u8>, Vec<u8>)> {
+    fn frame() -> impl Strategy<Value = Parts> {
         let slot = prop_oneof![0..SLOTS as u16, Just(WORDS)];
         let bytes = |most| proptest::collection::vec(any::<u8>(), 0..most);
         (slot, bytes(200), prop_oneof![bytes(30), bytes(40_000)])
@@ -206,7 +209,7 @@ mod tests {
         let head = Frame { slot: 3, message: &[], data: &long }.head();
         decoder.room()[..HEAD_BYTES].copy_from_slice(&head);
         decoder.fill(HEAD_BYTES);
-        assert_eq!(decoder.next(), Ok(None));
+        assert_eq!(decoder.frame(), Ok(None));
         assert!(decoder.is_amid() && decoder.room.capacity() <= 2 * ROOM_BYTES);
     }
 }

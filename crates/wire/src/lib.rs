@@ -15,6 +15,7 @@ mod failure;
 mod frame;
 mod greeting;
 mod message;
+mod network;
 mod read_cache;
 mod socket;
 
@@ -27,5 +28,6 @@ pub use failure::Failure;
 pub use frame::{Broken, Decoder, Frame, WORDS};
 pub use greeting::{Greeting, Identity, SOCKET_NAME, Said, VERSION, Welcome};
 pub use message::{Call, Entry, Flags, Held, Node, Piece, Proof, Reply, Request, decode, encode};
+pub use network::{PORT, prepare};
 pub use read_cache::{CACHE_BYTES, CACHED_PAGES, CACHED_READ_PAGES, cached_page};
 pub use socket::Place;

@@ -10,3 +10,7 @@ mod locks;
 #[path = "../../../nearside/tests/paths/regions.rs"]
 mod regions;
 mod scratch;
+
+fn attach(dir: &std::path::Path, _service: &mut server::Service) -> nearside::Pool {
+    nearside::Pool::attach(dir).unwrap()
+}

@@ -40,8 +40,8 @@ impl Scratch {
         let socket = dir.path().join(nearside::ATTACH_SOCKET);
         let door = Door::open(&socket, 0o666).unwrap();
         let options = Options { lanes: Some(dir.path().to_owned()), ..Options::default() };
-        let service = Service::start(owned.clone(), door, &options).unwrap();
-        let attached = Pool::attach(dir.path()).unwrap();
+        let mut service = Service::start(owned.clone(), door, &options).unwrap();
+        let attached = crate::attach(dir.path(), &mut service);
         Scratch { attached, service, owned, dir }
     }
 

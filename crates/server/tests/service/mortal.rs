@@ -1,5 +1,6 @@
 //! A service in a process of its own, which is killed again and again.
 
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,10 +15,15 @@ use crate::served::{eventually, formatted};
 
 /// Where the grace of a service is told, milliseconds.
 const GRACE: &str = "NEARSIDE_TEST_GRACE";
+/// Where it is told the port where it listens, if it does.
+const PORT: &str = "NEARSIDE_TEST_PORT";
 
 /// A pool with a service that may die.
 pub struct Mortal {
     pub dir: PathBuf,
+    /// Where processes attach: the pool's directory, or a service on a network.
+    pub place: PathBuf,
+    port: Option<u16>,
     service: Option<Running>,
     name: &'static str,
     _root: tempfile::TempDir,
@@ -38,7 +44,11 @@ pub fn serve_if_told() {
         options.grace_of_locks = options.grace.min(options.grace_of_locks);
     }
     let door = Door::open(&dir.join(nearside::ATTACH_SOCKET), 0o666).unwrap();
-    let service = Service::start(pool.clone(), door, &options).unwrap();
+    let mut service = Service::start(pool.clone(), door, &options).unwrap();
+    if let Some(port) = std::env::var(PORT).ok().and_then(|text| text.parse::<u16>().ok()) {
+        let door = TcpListener::bind(("127.0.0.1", port)).unwrap();
+        service.listen(door, own_user()).unwrap();
+    }
     child::say("serves");
     child::wait_to_be_told();
     drop(service);
@@ -51,7 +61,18 @@ impl Mortal {
     /// For the test of this name, which calls [`serve_if_told`] first.
     pub fn new(name: &'static str) -> Mortal {
         let (root, dir) = formatted("pool");
-        let mut mortal = Mortal { dir, service: None, name, _root: root };
+        let (place, port) = (dir.clone(), None);
+        let mut mortal = Mortal { dir, place, port, service: None, name, _root: root };
+        mortal.start(None);
+        mortal
+    }
+
+    /// The same, where processes attach over a network.
+    pub fn on_a_network(name: &'static str) -> Mortal {
+        let (root, dir) = formatted("pool");
+        let port = free_port();
+        let place = format!("near://127.0.0.1:{port}").into();
+        let mut mortal = Mortal { dir, place, port: Some(port), service: None, name, _root: root };
         mortal.start(None);
         mortal
     }
@@ -61,6 +82,9 @@ impl Mortal {
         let mut command = child::command_as("service", self.name, &self.dir);
         if let Some(grace) = grace {
             command.env(GRACE, grace.as_millis().to_string());
+        }
+        if let Some(port) = self.port {
+            command.env(PORT, port.to_string());
         }
         let mut service = Running::start(command);
         assert_eq!(service.hear(), "serves");
@@ -117,12 +141,12 @@ impl Mortal {
     }
 
     pub fn attach(&self) -> Pool {
-        Pool::attach(&self.dir).unwrap()
+        Pool::attach(&self.place).unwrap()
     }
 
     /// Another process of the same test.
     pub fn child(&self, role: &str) -> Running {
-        Running::start(child::command_as(role, self.name, &self.dir))
+        Running::start(child::command_as(role, self.name, &self.place))
     }
 
     /// Ends it in order, and verifies all that the pool stores.
@@ -133,6 +157,19 @@ impl Mortal {
         drop(service);
         verify(&self.dir);
     }
+}
+
+/// The user and group of this process.
+pub fn own_user() -> (u32, u32) {
+    (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw())
+}
+
+/// A port that nobody has, and that the kernel gives to nobody who connects: who connects to one
+/// of those while nobody listens there may be given it, and be connected to itself.
+fn free_port() -> u16 {
+    let first = 20_000 + (std::process::id() % 1000) as u16 * 10;
+    let mut ports = (first..first + 10).chain(20_000..30_000);
+    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
 }
 
 fn verify(dir: &Path) {

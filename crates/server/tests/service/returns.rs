@@ -21,7 +21,18 @@ fn all_that_is_done_while_services_die_is_done_once() {
     const NAME: &str = "returns::all_that_is_done_while_services_die_is_done_once";
     serve_if_told();
     load::work_if_told();
-    let mut mortal = Mortal::new(NAME);
+    done_once(Mortal::new(NAME));
+}
+
+#[test]
+fn all_that_is_done_over_a_network_while_services_die_is_done_once() {
+    const NAME: &str = "returns::all_that_is_done_over_a_network_while_services_die_is_done_once";
+    serve_if_told();
+    load::work_if_told();
+    done_once(Mortal::on_a_network(NAME));
+}
+
+fn done_once(mut mortal: Mortal) {
     let pool = mortal.attach();
     let workers = ["one", "two", "three"];
     let mut running = workers.map(|worker| mortal.child(&format!("works {worker}")));
@@ -57,9 +68,19 @@ fn all_that_is_done_while_services_die_is_done_once() {
 #[test]
 fn what_is_open_goes_on_with_the_next_service() {
     const NAME: &str = "returns::what_is_open_goes_on_with_the_next_service";
-    const ENTRIES: usize = 5000;
     serve_if_told();
-    let mut mortal = Mortal::new(NAME);
+    goes_on(Mortal::new(NAME));
+}
+
+#[test]
+fn what_is_open_over_a_network_goes_on_with_the_next_service() {
+    const NAME: &str = "returns::what_is_open_over_a_network_goes_on_with_the_next_service";
+    serve_if_told();
+    goes_on(Mortal::on_a_network(NAME));
+}
+
+fn goes_on(mut mortal: Mortal) {
+    const ENTRIES: usize = 5000;
     let (pool, other) = (mortal.attach(), mortal.attach());
     let unnamed = pool.open_file("/unnamed", &reading_and_writing()).unwrap();
     unnamed.write_all_at(b"still here", 0).unwrap();
