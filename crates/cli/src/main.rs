@@ -7,6 +7,7 @@
 mod about;
 mod access;
 mod args;
+mod attaching;
 mod bench;
 mod calibrate;
 mod cat;
@@ -26,6 +27,7 @@ mod info;
 mod inside;
 mod keep;
 mod keeper;
+mod listening;
 mod log;
 mod ls;
 mod manual;

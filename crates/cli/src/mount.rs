@@ -27,6 +27,9 @@ fn serve(mut served: Served) -> Result<()> {
     log::judge()?;
     served.pool = served.pool.canonicalize().map_err(error::io(&served.pool))?;
     served.dir = served.dir.map(|dir| settle(&served.pool, &dir)).transpose()?;
+    if let Some(attaching) = &served.attaching {
+        attaching.listening.refuse_if_careless()?;
+    }
     if let Some(socket) = served.attaching.as_mut().and_then(|it| it.socket.as_mut()) {
         // the server has another directory than this process
         *socket = std::path::absolute(&*socket).map_err(error::io(socket))?;

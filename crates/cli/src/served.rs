@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::listening::Listening;
 use crate::size;
 
 /// What a keeper keeps and a server serves.
@@ -73,6 +74,7 @@ Examples:
   nearside serve /data/pool --mount /mnt/near        and other programs use the mount
   nearside serve /data/pool --foreground             until Ctrl-C
   nearside serve /data/pool --socket /run/near.sock --socket-mode 660
+  nearside serve /data/pool --listen 127.0.0.1 --insecure    and at near://127.0.0.1
 
 Programs that use the library, with NEARSIDE_POOL or Pool::attach, share the pool through the
 service, each with the rights of its user and groups. SIGTERM ends it cleanly: it checkpoints and
@@ -105,6 +107,9 @@ pub struct Attaching {
     /// on demand.
     #[arg(long, value_name = "SECONDS")]
     pub until_idle: Option<u32>,
+    /// Over a network.
+    #[command(flatten)]
+    pub listening: Listening,
 }
 
 fn octal(text: &str) -> Result<u32, String> {

@@ -11,6 +11,7 @@ use nearside::files::TakeOver;
 use nearside::{OpenOptions, Pool};
 use nearside_fuse::{Connection, Mount, MountOptions, Unmounter};
 
+use crate::attaching::{Doors, attach};
 use crate::control;
 use crate::error::{self, Error, Result};
 use crate::events::{Event, listen, watch, watch_idleness};
@@ -32,7 +33,7 @@ const CUT_GRACE: Duration = Duration::from_secs(1);
 struct Start {
     lock: Option<OwnedFd>,
     /// Where processes attach.
-    door: Option<OwnedFd>,
+    doors: Doors,
     /// The connection of the server before this one.
     connection: Option<Vec<OwnedFd>>,
 }
@@ -56,15 +57,16 @@ pub fn run(args: &Served) -> Result<()> {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     keeper.send(&ToKeeper::Hello { version }, &[]).map_err(words)?;
     // A keeper that goes on without it lets it go by ending the channel.
-    let Some((ToServer::Start { has_lock, has_door, takes_over }, mut descriptors)) =
+    let Some((ToServer::Start { has_lock, has_door, has_port, takes_over }, mut descriptors)) =
         keeper.receive().map_err(words)?
     else {
         return Ok(());
     };
     let mut next =
         |is_there: bool| (is_there && !descriptors.is_empty()).then(|| descriptors.remove(0));
-    let (lock, door) = (next(has_lock), next(has_door));
-    let start = Start { lock, door, connection: takes_over.then_some(descriptors) };
+    let lock = next(has_lock);
+    let doors = Doors { here: next(has_door), network: next(has_port) };
+    let start = Start { lock, doors, connection: takes_over.then_some(descriptors) };
     let mut server = Server { args, keeper, lock: None, is_ready: false };
     let outcome = server.run(start, signals);
     match &outcome {
@@ -101,7 +103,7 @@ impl Server<'_> {
                 if let Err(error) = &answering {
                     tracing::warn!("{error}");
                 }
-                self.serve(&pool, taken, (start.lock, start.door), signals)
+                self.serve(&pool, taken, (start.lock, start.doors), signals)
             }
         };
         if let Ok(End::HandedOver) = served {
@@ -117,13 +119,12 @@ impl Server<'_> {
         &mut self,
         pool: &Arc<Pool>,
         taken: Option<Connection>,
-        (lock, door): (Option<OwnedFd>, Option<OwnedFd>),
+        (lock, doors): (Option<OwnedFd>, Doors),
         signals: Signals,
     ) -> Result<End> {
         // of a mount that goes on, the kernel says what it lets go of
         let took_over = taken.is_some();
-        let attach = |door| attach(pool, door, &self.args.pool, took_over);
-        let service = door.map(attach).transpose()?;
+        let service = attach(pool, doors, self.args, took_over)?;
         let mount = match &self.args.dir {
             Some(dir) => Some(self.mount(pool, dir, taken)?),
             None => None,
@@ -324,24 +325,6 @@ fn answer(pool: &Pool, args: &Served, may_listen: bool, may_wait: bool) -> Resul
             Error::Server(format!("cannot answer questions about the pool{asked}: {error}"))
         },
     )
-}
-
-/// Lets processes attach.
-fn attach(
-    pool: &Arc<Pool>,
-    door: OwnedFd,
-    dir: &Path,
-    keeps_orphans: bool,
-) -> Result<::server::Service> {
-    let attached = Some(dir.join(::server::ATTACHED_NAME));
-    let lanes = Some(dir.to_owned());
-    let options =
-        ::server::Options { attached, lanes, keeps_orphans, ..::server::Options::default() };
-    let service = ::server::Door::from_socket(door)
-        .and_then(|door| ::server::Service::start(pool.clone(), door, &options))
-        .map_err(|error| Error::Server(error.to_string()))?;
-    tracing::info!("processes can attach");
-    Ok(service)
 }
 
 /// Takes a mount away that nobody serves.

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
@@ -85,9 +84,9 @@ impl Guests<'_> {
     }
 
     /// How long the one who has waited for longest still has.
-    pub fn patience(&self) -> Option<Timespec> {
+    pub fn patience(&self) -> Option<Duration> {
         let (_, first) = self.waiting.first_key_value()?;
-        Timespec::try_from(SILENCE_MAX.saturating_sub(first.since.elapsed())).ok()
+        Some(SILENCE_MAX.saturating_sub(first.since.elapsed()))
     }
 
     /// Sends those away who have said nothing for too long.

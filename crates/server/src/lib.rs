@@ -7,6 +7,7 @@
 //! identity   who a process is, and what it had open, for the next service
 //! grace      the time in which those who were attached to a dead service come back
 //! session    one process: what it has open, what it asks through, whom the kernel says it is
+//! lost       whose connection is lost: what they have open stays for a while
 //! line       what it asks through: memory for calls, or a stream over a network
 //! worker     a few threads: each looks after the sessions that rang, until they are silent
 //! copies     what processes have mapped: memory that they load from
@@ -31,6 +32,8 @@ mod lane_calls;
 mod leases;
 mod line;
 mod listener;
+mod lock_wait;
+mod lost;
 mod once;
 mod open;
 mod opened;
@@ -53,3 +56,4 @@ pub use door::Door;
 pub use error::{Error, Result};
 pub use options::Options;
 pub use service::{Idleness, Service};
+pub use wire::PORT;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use nearside::Caller;
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use wire::{Channel, Greeting, Served, VERSION, Welcome};
@@ -30,7 +30,8 @@ pub fn run(shared: &Arc<Shared>, door: &Door) {
     let mut guests = Guests::new(shared.sockets());
     let mut events = [epoll::Event { flags: EventFlags::empty(), data: listening }; 64];
     while !shared.has_ended() {
-        let limit = guests.patience();
+        let limit = [guests.patience(), shared.end_lost()].into_iter().flatten().min();
+        let limit = limit.and_then(|time| Timespec::try_from(time).ok());
         let count = match epoll::wait(shared.sockets(), &mut events, limit.as_ref()) {
             Ok(count) => count,
             Err(Errno::INTR) => continue,
@@ -42,7 +43,7 @@ pub fn run(shared: &Arc<Shared>, door: &Door) {
                 END => {}
                 number => match guests.take(number) {
                     Some(guest) => greet(shared, number, guest.socket),
-                    None => shared.end_session(number),
+                    None => shared.socket_ended(number, event.flags),
                 },
             }
         }
@@ -64,7 +65,7 @@ fn attach(shared: &Shared, number: u64, socket: OwnedFd) -> std::io::Result<()> 
     let channel = Channel::new(socket);
     let Some((greeting, _)) = channel.receive::<Greeting>()? else { return Ok(()) };
     let _alone = shared.admission.lock();
-    let (who, welcome) = match welcome(shared, &greeting, caller.uid()) {
+    let (who, welcome) = match welcome(shared, &greeting, caller.uid(), None) {
         Ok(welcome) => welcome,
         Err(refusal) => return channel.send(&refusal, &[]),
     };
@@ -75,37 +76,42 @@ fn attach(shared: &Shared, number: u64, socket: OwnedFd) -> std::io::Result<()> 
     calls.park();
     channel.send(&welcome, &[memory.as_fd(), bell.as_fd()])?;
     let line = Line::Memory { calls, channel, bell };
-    begin(shared, number, (who, caller), line)
+    shared.add(session(shared, number, (who, caller), line))
 }
 
-/// From now on the session is served.
-pub fn begin(
+/// A session, which is not served so far.
+pub fn session(
     shared: &Shared,
     number: u64,
     (client, caller): (u128, Caller),
     line: Line,
-) -> std::io::Result<()> {
+) -> Arc<Session> {
     let pool = shared.pool().for_caller(caller);
     let who = (client, shared.identities().clone());
     let leases = (shared.leases().cloned(), shared.bounds());
-    shared.add(Arc::new(Session::new(number, who, pool, line, leases)))
+    Arc::new(Session::new(number, who, pool, line, leases))
 }
 
-/// Who a guest is that said this, and what is to be said to it; or why it is not let in.
+/// Who a guest is that said this, and what is to be said to it; or why it is not let in. `last`: it
+/// may come back from a connection that was lost, of which this is the session.
 pub fn welcome(
     shared: &Shared,
     greeting: &Greeting,
     user: u32,
+    last: Option<&Session>,
 ) -> std::result::Result<(u128, Welcome), Welcome> {
     if greeting.version != VERSION {
         let program = env!("CARGO_PKG_VERSION").to_owned();
         return Err(Welcome::Version { version: VERSION, program });
     }
-    if shared.is_full_for(user) {
+    if last.is_none() && shared.is_full_for(user) {
         let reason = "as many processes are attached, of all or of this user, as it takes";
         return Err(Welcome::Refused(reason.to_owned()));
     }
-    let (client, knows) = who_it_is(shared, greeting, user)?;
+    let (client, knows) = match last {
+        Some(last) => (last.client, true),
+        None => who_it_is(shared, greeting, user)?,
+    };
     let process = rustix::process::getpid().as_raw_nonzero().get() as u32;
     let identity = shared.identities().identity(client, user);
     let pool = shared.pool().info().uuid;
@@ -127,7 +133,7 @@ fn who_it_is(
         let reason = "it is not the one that it says to be, or its user has changed";
         return Err(Welcome::Stranger(reason.to_owned()));
     };
-    if shared.has_client(client) {
+    if shared.session_of(client).is_some() {
         return Err(Welcome::Refused("this process is attached already".to_owned()));
     }
     let knows = shared.grace().welcome(client, identities.remembers(said));

@@ -80,6 +80,9 @@ impl Call<'_> {
             let words = "no service had this open for this process";
             return Err(Error::Files(FsError::NotPermitted(words)));
         }
+        if self.session.opened.take_over(number) {
+            return Ok(Reply::Done);
+        }
         let opened = self.open_again(Ino(ino), flags, locks).unwrap_or_else(|error| {
             tracing::info!(ino, "not open any more: {error}");
             Opened::Stale(IS_GONE)

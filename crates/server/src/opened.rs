@@ -1,11 +1,12 @@
 //! What a session has open, by number.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use fs::{Error as FsError, FileSystem, Handle, Watch};
 use nearside::{Error, File};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::read_cache::{CachedFile, ReadCache};
 
@@ -37,7 +38,12 @@ pub struct One {
 
 /// Numbers are given out once.
 #[derive(Debug, Default)]
-pub struct Table(RwLock<(u64, HashMap<u64, One>)>);
+pub struct Table {
+    all: RwLock<(u64, HashMap<u64, One>)>,
+    /// What the process had open over a connection before this one, and has not asked for so far.
+    inherited: Mutex<HashMap<u64, One>>,
+    has_inherited: AtomicBool,
+}
 
 impl One {
     fn new(opened: Opened) -> One {
@@ -48,7 +54,7 @@ impl One {
 impl Table {
     /// Adds one; `None` where there are too many.
     pub fn add(&self, opened: Opened) -> Option<u64> {
-        let mut table = self.0.write();
+        let mut table = self.all.write();
         if table.1.len() >= OPENED_MAX {
             return None;
         }
@@ -58,9 +64,35 @@ impl Table {
         Some(number)
     }
 
+    /// Has what the other one has, for who asks for it by its number.
+    pub fn inherit(&self, other: &Table) {
+        let (last, mut all) = std::mem::take(&mut *other.all.write());
+        all.extend(other.inherited.lock().drain());
+        self.all.write().0 = last;
+        *self.inherited.lock() = all;
+        self.has_inherited.store(true, Ordering::Release);
+    }
+
+    /// Takes one over that was inherited. False: there is none of this number.
+    pub fn take_over(&self, number: u64) -> bool {
+        let one = self.inherited.lock().remove(&number);
+        one.is_some_and(|one| self.all.write().1.insert(number, one).is_none())
+    }
+
+    /// Closes what was inherited, and nobody has asked for.
+    pub fn end_inheritance(&self) {
+        // ordering: who asks for it is one thread, and has it before it asks for anything else
+        if self.has_inherited.load(Ordering::Acquire) {
+            self.has_inherited.store(false, Ordering::Release);
+            let left = std::mem::take(&mut *self.inherited.lock());
+            // closed while no lock of the table is held
+            drop(left);
+        }
+    }
+
     /// Adds one under the number that it had. False: it has it still, or there are too many.
     pub fn restore(&self, number: u64, opened: Opened) -> bool {
-        let mut table = self.0.write();
+        let mut table = self.all.write();
         let has_room = table.1.len() < OPENED_MAX && !table.1.contains_key(&number);
         if has_room {
             table.0 = table.0.max(number);
@@ -71,7 +103,7 @@ impl Table {
 
     /// What has this number.
     pub fn get(&self, number: u64) -> nearside::Result<Opened> {
-        match self.0.read().1.get(&number).map(|one| &one.opened) {
+        match self.all.read().1.get(&number).map(|one| &one.opened) {
             Some(Opened::Stale(why)) => Err(Error::Files(FsError::Elsewhere {
                 errno: rustix::io::Errno::STALE.raw_os_error(),
                 words: (*why).to_owned(),
@@ -93,7 +125,7 @@ impl Table {
     pub fn watch(&self, fs: &FileSystem, number: u64) -> nearside::Result<Arc<Watch>> {
         let file = self.file(number)?;
         let handle = file.handle()?;
-        match self.0.read().1.get(&number) {
+        match self.all.read().1.get(&number) {
             Some(one) => Ok(one.watch.get_or_init(|| Arc::new(fs.watch(handle))).clone()),
             None => Err(Error::Files(NOT_OPEN)),
         }
@@ -109,23 +141,24 @@ impl Table {
         let of_this = |table: &HashMap<u64, One>| {
             table.get(&number).map(|one| one.cached.get().cloned()).ok_or(Error::Files(NOT_OPEN))
         };
-        if let Some(cached) = of_this(&self.0.read().1)? {
+        if let Some(cached) = of_this(&self.all.read().1)? {
             return Ok(cached);
         }
         let file = self.file(number)?;
         let of_all = cache.file(fs, file.handle()?).ok_or(Error::Files(NOT_OPEN))?;
-        let table = self.0.read();
+        let table = self.all.read();
         let one = table.1.get(&number).ok_or(Error::Files(NOT_OPEN));
         one.map(|one| one.cached.get_or_init(|| of_all.clone()).clone())
     }
 
     /// Takes one out, to be dropped by the caller, who holds no lock of the table's then.
     pub fn remove(&self, number: u64) -> Option<One> {
-        self.0.write().1.remove(&number)
+        self.all.write().1.remove(&number)
     }
 
     /// Takes all out.
     pub fn clear(&self) -> Vec<One> {
-        std::mem::take(&mut self.0.write().1).into_values().collect()
+        self.end_inheritance();
+        std::mem::take(&mut self.all.write().1).into_values().collect()
     }
 }

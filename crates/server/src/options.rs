@@ -19,6 +19,8 @@ pub struct Options {
     /// After a service that did not end in order: how long it is remembered what processes did that
     /// have not come back, and files stay that they may have open.
     pub grace: Duration,
+    /// How long a process keeps what it has open when the network has lost its connection.
+    pub linger: Duration,
     /// How long nobody gets locks then but those who come back with them.
     pub grace_of_locks: Duration,
     /// The pool's directory, where the lanes of processes are to lie. None: there are none, and no
@@ -32,6 +34,9 @@ pub struct Options {
 
 /// What processes that were attached are waited for.
 const GRACE: Duration = Duration::from_secs(60);
+/// What those are waited for whose connection is lost: longer than they try to come back, and than
+/// they may take to notice.
+const LINGER: Duration = Duration::from_secs(60);
 /// Memory for what processes have mapped, where nothing else is asked for.
 const COPIES_BYTES: u64 = 1 << 30;
 /// What those are waited for that had locks.
@@ -47,6 +52,7 @@ impl Default for Options {
             attached: None,
             lanes: None,
             grace: GRACE,
+            linger: LINGER,
             grace_of_locks: GRACE_OF_LOCKS,
             keeps_orphans: false,
             copies_bytes: COPIES_BYTES,

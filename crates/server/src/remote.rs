@@ -7,6 +7,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use nearside::Caller;
+use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -36,7 +37,8 @@ fn serve(shared: &Arc<Shared>, door: &TcpListener, user: User) -> std::io::Resul
     let none = epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(END) };
     let mut events = [none; 64];
     while !shared.has_ended() {
-        let count = match epoll::wait(&epoll, &mut events, guests.patience().as_ref()) {
+        let limit = guests.patience().and_then(|time| Timespec::try_from(time).ok());
+        let count = match epoll::wait(&epoll, &mut events, limit.as_ref()) {
             Err(Errno::INTR) => continue,
             count => count?,
         };
@@ -104,11 +106,26 @@ fn attach(
     wire::prepare(&socket)?;
     let stream = Stream::new((socket, said), (number, shared.bells().clone()));
     let _alone = shared.admission.lock();
-    let (client, welcome) = match listener::welcome(shared, greeting, uid) {
+    let last = greeting.returns.as_ref().and_then(|said| {
+        let session = shared.session_of(shared.identities().recognize(said, uid)?)?;
+        // it may know before this service does that the connection is lost
+        session.lose().then_some(session)
+    });
+    let (client, welcome) = match listener::welcome(shared, greeting, uid, last.as_deref()) {
         Ok(welcome) => welcome,
         Err(refusal) => return stream.say(&refusal),
     };
+    if last.as_ref().is_some_and(|last| !last.retire()) {
+        let reason = "calls that it made over another connection are still under way";
+        return stream.say(&Welcome::Refused(reason.to_owned()));
+    }
     stream.say::<Welcome>(&welcome)?;
-    let caller = Caller::new(uid, gid, Vec::new());
-    listener::begin(shared, number, (client, caller), Line::Stream(Box::new(stream)))
+    let (who, line) = ((client, Caller::new(uid, gid, Vec::new())), Line::Stream(Box::new(stream)));
+    let session = listener::session(shared, number, who, line);
+    if let Some(last) = &last {
+        session.inherit(last);
+        shared.replace(last);
+        tracing::debug!(session = number, "goes on with what session {} had", last.number);
+    }
+    shared.add(session)
 }

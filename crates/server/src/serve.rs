@@ -10,6 +10,7 @@ use fs::{Error as FsError, LockKind};
 use nearside::{Error, File, OpenFlags};
 use wire::{DATA_BYTES_MAX, Failure, Flags, Node, Reply, Request, Taken};
 
+use crate::lock_wait;
 use crate::opened::Opened;
 use crate::service::Shared;
 use crate::session::{Begin, Session};
@@ -37,13 +38,16 @@ pub fn serve(shared: &Arc<Shared>, session: &Arc<Session>, taken: Taken, room: &
         let failure = Failure::of(&FsError::Invalid("the call makes no sense"), None);
         return session.answer(taken, &Reply::Failed(failure), &[]);
     };
+    if !matches!(request, Request::Restore { .. }) {
+        session.opened.end_inheritance();
+    }
     if let Request::Lock { kind: LockKind::Read | LockKind::Write, .. } = request
         && shared.grace().holds_back(session, taken, &room.message)
     {
         return;
     }
     if let Request::Lock { file, kind, start, end, wait: true } = request {
-        return lock_wait(session, taken, file, kind, (start, end));
+        return lock_wait::begin(session, taken, file, kind, (start, end));
     }
     if !may_take_long(&request) {
         return serve_now(session, (taken, count), &request, &mut room.data, &mut room.answer);
@@ -120,7 +124,7 @@ fn serve_now(
 }
 
 /// The error as it travels.
-fn failure(error: Error) -> Failure {
+pub fn failure(error: Error) -> Failure {
     match error {
         Error::Path { path, source } => {
             Failure::of(&source, Some(path.into_os_string().into_encoded_bytes()))
@@ -128,32 +132,6 @@ fn failure(error: Error) -> Failure {
         Error::Files(source) => Failure::of(&source, None),
         Error::Region(nearside::RegionError::File(source)) => Failure::of(&source, None),
         other => Failure::other(other.errno(), other.to_string(), None),
-    }
-}
-
-/// Waits for a lock without a thread.
-fn lock_wait(
-    session: &Arc<Session>,
-    taken: Taken,
-    file: u64,
-    kind: LockKind,
-    (start, end): (u64, u64),
-) {
-    let (told, refused) = (session.clone(), session.clone());
-    let done = move |result: fs::Result<()>| {
-        let reply = match result {
-            Ok(()) => Reply::Done,
-            Err(error) => Reply::Failed(Failure::of(&error, None)),
-        };
-        told.answer(taken, &reply, &[]);
-    };
-    let asked = session
-        .opened
-        .file(file)
-        .and_then(|file| file.lock_then(kind, start..=end, Box::new(done)));
-    match asked {
-        Ok(ticket) => session.add_wait(taken, ticket),
-        Err(error) => refused.answer(taken, &Reply::Failed(failure(error)), &[]),
     }
 }
 

@@ -19,6 +19,7 @@ use crate::door::Door;
 use crate::grace::{self, Grace};
 use crate::identity::Identities;
 use crate::leases::Leases;
+use crate::lost::Lost;
 use crate::options::Options;
 use crate::read_cache::Reigns;
 use crate::room::Room;
@@ -44,6 +45,7 @@ pub struct Shared {
     sessions: RwLock<HashMap<u64, Arc<Session>>>,
     sessions_max: usize,
     sessions_of_user_max: usize,
+    pub lost: Lost,
     number_next: AtomicU64,
     /// Held while somebody becomes a session: nobody is two at a time.
     pub admission: Mutex<()>,
@@ -81,6 +83,7 @@ impl Shared {
             sessions: RwLock::default(),
             sessions_max: options.sessions_max,
             sessions_of_user_max: options.sessions_of_user_max,
+            lost: Lost::new(options.linger),
             number_next: AtomicU64::new(1),
             admission: Mutex::default(),
             grace: Grace::new(identities.awaits),
@@ -126,9 +129,9 @@ impl Shared {
         &self.grace
     }
 
-    /// Whether this process is attached.
-    pub fn has_client(&self, client: u128) -> bool {
-        self.sessions.read().values().any(|session| session.client == client)
+    /// The session of this process, if it is attached.
+    pub fn session_of(&self, client: u128) -> Option<Arc<Session>> {
+        self.sessions.read().values().find(|session| session.client == client).cloned()
     }
 
     pub fn bells(&self) -> &Arc<OwnedFd> {
@@ -197,11 +200,23 @@ impl Shared {
         }
     }
 
+    /// Nobody waits for its sockets any more.
+    pub fn forget_sockets(&self, session: &Session) {
+        let _ = epoll::delete(&self.sockets, session.line.socket());
+        let _ = epoll::delete(&self.bells, session.line.bell());
+    }
+
+    /// Another session goes on with what this one has.
+    pub fn replace(&self, last: &Session) {
+        self.sessions.write().remove(&last.number);
+        self.forget_sockets(last);
+        last.line.shut();
+    }
+
     /// A process has ended, or said something, which none has to.
     pub fn end_session(&self, number: u64) {
         let Some(session) = self.sessions.write().remove(&number) else { return };
-        let _ = epoll::delete(&self.sockets, session.line.socket());
-        let _ = epoll::delete(&self.bells, session.line.bell());
+        self.forget_sockets(&session);
         session.end();
         let mut idle_since = self.idle_since.lock();
         if self.sessions.read().is_empty() {

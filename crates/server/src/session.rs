@@ -51,6 +51,8 @@ pub struct Session {
     /// The waits of calls for locks, by slot; also of some that are over.
     waits: Mutex<[Option<LockTicket>; wire::SLOTS]>,
     has_ended: AtomicBool,
+    /// Its connection is lost.
+    is_lost: AtomicBool,
     /// Its calls that may take long.
     slow: Mutex<Slow>,
 }
@@ -112,6 +114,7 @@ impl Session {
             opened: Table::default(),
             waits: Mutex::default(),
             has_ended: AtomicBool::new(false),
+            is_lost: AtomicBool::new(false),
             slow: Mutex::default(),
         }
     }
@@ -198,7 +201,7 @@ impl Session {
     /// The wait of a call for a lock, to be ended with the session.
     pub fn add_wait(&self, taken: Taken, ticket: LockTicket) {
         self.waits.lock()[taken.slot()] = Some(ticket);
-        if self.has_ended() {
+        if self.has_ended() || self.is_lost.load(Ordering::SeqCst) {
             self.cancel_waits();
         }
     }
@@ -208,6 +211,33 @@ impl Session {
         for ticket in waits.into_iter().flatten() {
             self.pool.fs().cancel_lock(ticket);
         }
+    }
+
+    /// The connection is lost, and the process may come back over another one: it keeps what it has
+    /// open, and asks nothing more until then. False: its connection is not one that could be lost.
+    pub fn lose(&self) -> bool {
+        let Line::Stream(stream) = &self.line else { return false };
+        self.is_lost.store(true, Ordering::SeqCst);
+        stream.close();
+        // who comes back asks for these again
+        self.cancel_waits();
+        true
+    }
+
+    /// Whether this session, whose connection is lost, is another one's from now on. Not while
+    /// calls of it are under way, which are to be made once.
+    pub fn retire(&self) -> bool {
+        matches!(&self.line, Line::Stream(stream) if stream.is_idle())
+            && !self.has_ended.swap(true, Ordering::SeqCst)
+    }
+
+    /// Goes on with what a session had that has retired.
+    pub fn inherit(&self, last: &Session) {
+        for (count, last) in self.counts.iter().zip(&last.counts) {
+            count.store(last.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        last.stage.clear();
+        self.opened.inherit(&last.opened);
     }
 
     /// The process is gone, or is to go: what it had open is closed, and its locks end.

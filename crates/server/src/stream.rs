@@ -27,7 +27,8 @@ pub struct Stream {
     /// The session's number, and what waits for its bell, which is the socket.
     number: u64,
     bells: Arc<OwnedFd>,
-    incoming: Mutex<Decoder>,
+    /// None: nothing more is taken from there.
+    incoming: Mutex<Option<Decoder>>,
     /// The slots that have a call, and the data that came with it.
     has_call: [AtomicBool; SLOTS],
     data: [Mutex<Vec<u8>>; SLOTS],
@@ -52,7 +53,7 @@ impl Stream {
             socket,
             number,
             bells,
-            incoming: Mutex::new(incoming),
+            incoming: Mutex::new(Some(incoming)),
             has_call: std::array::from_fn(|_| AtomicBool::new(false)),
             data: std::array::from_fn(|_| Mutex::default()),
             outgoing: Mutex::default(),
@@ -69,6 +70,7 @@ impl Stream {
         }
         // another worker looks after it, too
         let mut incoming = self.incoming.try_lock()?;
+        let incoming = incoming.as_mut()?;
         loop {
             match incoming.frame() {
                 Ok(Some(frame)) => return self.begin(frame, message),
@@ -191,8 +193,20 @@ impl Stream {
     /// From now on the socket is waited for. False: another worker is at it.
     pub fn park(&self) -> bool {
         let Some(mut incoming) = self.incoming.try_lock() else { return false };
-        incoming.rest();
+        incoming.iter_mut().for_each(Decoder::rest);
         true
+    }
+
+    /// Takes no more calls, those neither that have come already.
+    pub fn close(&self) {
+        *self.incoming.lock() = None;
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+
+    /// Whether all calls that were taken are answered.
+    pub fn is_idle(&self) -> bool {
+        // ordering: what they did has happened for who makes calls next
+        self.has_call.iter().all(|has_call| !has_call.load(Ordering::Acquire))
     }
 
     /// What came makes no sense: nothing more is taken from there.

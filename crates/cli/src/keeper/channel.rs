@@ -15,6 +15,9 @@ pub enum ToServer {
         /// Whether the next one is the socket.
         #[serde(default)]
         has_door: bool,
+        /// Whether the next one is the socket where those of other machines attach.
+        #[serde(default)]
+        has_port: bool,
         /// Whether the others are the connection that a server before this one had.
         takes_over: bool,
     },

@@ -17,6 +17,7 @@ mod process;
 mod restarts;
 mod upgrade;
 
+use std::net::TcpListener;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -54,6 +55,8 @@ struct Keeper<'a> {
     /// Where processes attach, if they may: it outlives the servers, so that those who come while
     /// one follows another wait.
     attach: Option<::server::Door>,
+    /// Where those of other machines do.
+    network: Option<TcpListener>,
     server: Server,
     version: String,
     /// What the server wants kept for the next one; `None` until it has mounted, or listens.
@@ -84,8 +87,8 @@ pub fn run(args: &Served, ready: impl FnOnce() -> Result<()>) -> Result<()> {
     let door = Door::open(&args.pool)
         .inspect_err(|error| tracing::warn!("{error}; the server cannot be upgraded"))
         .ok();
-    let attach = match attach_door(args) {
-        Ok(attach) => attach,
+    let (attach, network) = match attach_doors(args) {
+        Ok(doors) => doors,
         Err(error) => {
             if let Some(lock) = lock {
                 lock.withdraw();
@@ -101,6 +104,7 @@ pub fn run(args: &Served, ready: impl FnOnce() -> Result<()>) -> Result<()> {
         signals,
         door,
         attach,
+        network,
         server,
         version: String::new(),
         kept: None,
@@ -124,14 +128,18 @@ pub fn run(args: &Served, ready: impl FnOnce() -> Result<()>) -> Result<()> {
     outcome
 }
 
-/// The socket where processes attach: one that systemd made, or one of its own.
-fn attach_door(args: &Served) -> Result<Option<::server::Door>> {
-    let (Some(path), Some(attaching)) = (args.socket(), &args.attaching) else { return Ok(None) };
+/// The sockets where processes attach: of this machine at one that systemd made, or at one of its
+/// own; and of others.
+fn attach_doors(args: &Served) -> Result<(Option<::server::Door>, Option<TcpListener>)> {
+    let (Some(path), Some(attaching)) = (args.socket(), &args.attaching) else {
+        return Ok((None, None));
+    };
+    let network = attaching.listening.open()?;
     let door = match inherited_socket()? {
         Some(socket) => ::server::Door::from_socket(socket),
         None => ::server::Door::open(&path, attaching.socket_mode),
     };
-    Ok(Some(door.map_err(|error| Error::Server(error.to_string()))?))
+    Ok((Some(door.map_err(|error| Error::Server(error.to_string()))?), network))
 }
 
 /// The socket that systemd listens at for this process (sd_listen_fds(3)), if it does.
@@ -246,11 +254,13 @@ impl Keeper<'_> {
         }
         let mut descriptors: Vec<_> = self.lock.iter().map(AsFd::as_fd).collect();
         descriptors.extend(self.attach.iter().map(AsFd::as_fd));
+        descriptors.extend(self.network.iter().map(AsFd::as_fd));
         if takes_over {
             descriptors.extend(self.kept.iter().flatten().map(AsFd::as_fd));
         }
         let (has_lock, has_door) = (self.lock.is_some(), self.attach.is_some());
-        let message = ToServer::Start { has_lock, has_door, takes_over };
+        let has_port = self.network.is_some();
+        let message = ToServer::Start { has_lock, has_door, has_port, takes_over };
         // One that has died already is met as such.
         let _ = self.server.tell(&message, &descriptors);
         Ok(())

@@ -95,6 +95,7 @@ pub fn arguments(served: &Served) -> Vec<std::ffi::OsString> {
         if let Some(seconds) = attaching.until_idle {
             list.push(format!("--until-idle={seconds}").into());
         }
+        list.extend(attaching.listening.arguments());
     }
     if args.read_only {
         list.push("--read-only".into());
@@ -137,6 +138,8 @@ mod tests {
             "mount /a/pool /b/dir",
             "serve /a/pool --socket-mode=666",
             "serve /a/pool --mount /b/dir --socket /run/s --socket-mode=60 --until-idle=5",
+            "serve /a/pool --socket-mode=666 --listen=10.0.0.1:80 --listen-as=7:8 --insecure \
+             --trust-network",
         ];
         for line in lines.map(|line| format!("{line} {shared}")) {
             let cli = Cli::parse_from(std::iter::once("nearside").chain(line.split(' ')));

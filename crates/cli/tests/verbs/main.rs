@@ -12,6 +12,7 @@ mod lists;
 mod live_check;
 mod manual;
 mod names;
+mod networks;
 mod places;
 mod regions;
 mod removals;

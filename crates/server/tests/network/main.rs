@@ -13,9 +13,12 @@ use server::Service;
 mod cases;
 #[path = "../../../nearside/tests/paths/locks.rs"]
 mod locks;
+mod losses;
 mod peers;
 #[path = "../library/scratch.rs"]
 mod scratch;
+mod served;
+mod wire_cutter;
 
 fn attach(_dir: &Path, service: &mut Service) -> Pool {
     Pool::attach(listen(service)).unwrap()

@@ -2,45 +2,13 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearside::{FormatOptions, LockKind, OpenFlags, Pool, SliceSpec};
-use server::{Door, Options, Service};
+use crate::served::{SOON, Served};
+use nearside::{LockKind, OpenFlags, Pool};
 use wire::{DATA_BYTES_MAX, Decoder, Frame, Greeting, Reply, Request, WORDS, Welcome};
 
-/// Longest time for what happens by itself.
-const SOON: Duration = Duration::from_secs(20);
-
-/// A pool that is served on a network.
-struct Served {
-    service: Service,
-    owned: Arc<Pool>,
-    address: String,
-    dir: tempfile::TempDir,
-}
-
 impl Served {
-    fn new() -> Served {
-        let dir = tempfile::tempdir().unwrap();
-        let options = FormatOptions {
-            slices: vec![SliceSpec::default()],
-            slice_bytes: 256 << 20,
-            process: true,
-            ..FormatOptions::default()
-        };
-        Pool::format(dir.path(), &options).unwrap();
-        let owned = Arc::new(Pool::open(dir.path()).unwrap());
-        let door = Door::open(&dir.path().join(nearside::ATTACH_SOCKET), 0o666).unwrap();
-        let mut service = Service::start(owned.clone(), door, &Options::default()).unwrap();
-        let address = crate::listen(&mut service);
-        Served { service, owned, address, dir }
-    }
-
-    fn attach(&self) -> Pool {
-        Pool::attach(&self.address).unwrap()
-    }
-
     fn connect(&self) -> Peer {
         let stream = TcpStream::connect(self.address.strip_prefix("near://").unwrap()).unwrap();
         stream.set_read_timeout(Some(SOON)).unwrap();
@@ -54,23 +22,6 @@ impl Served {
         let welcome = peer.hear().unwrap();
         assert!(matches!(serde_json::from_slice(&welcome.1), Ok(Welcome::Attached { .. })));
         peer
-    }
-
-    fn wait_for_sessions(&self, count: usize) {
-        let until = Instant::now() + SOON;
-        while self.service.sessions() != count {
-            assert!(Instant::now() < until, "{} sessions, not {count}", self.service.sessions());
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn finish(self) {
-        let Served { service, owned, dir, .. } = self;
-        drop(service);
-        owned.close().unwrap();
-        drop(owned);
-        let report = nearside::check(dir.path()).unwrap();
-        assert!(report.findings.is_empty(), "{:?}", report.findings);
     }
 }
 

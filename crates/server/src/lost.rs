@@ -1,0 +1,65 @@
+//! Those whose connection a network has lost: what they have open stays for a while, for them to
+//! come back to over another one.
+//!
+//! A process that closes its connection, or that ends, says so by that; a network that loses one
+//! says nothing, or resets it.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::event::epoll::EventFlags;
+
+use crate::service::Shared;
+
+/// Sessions whose connection is lost.
+#[derive(Debug)]
+pub struct Lost {
+    /// How long they are waited for.
+    linger: Duration,
+    /// Since when, in that order.
+    since: Mutex<VecDeque<(u64, Instant)>>,
+}
+
+impl Lost {
+    /// None so far.
+    pub fn new(linger: Duration) -> Lost {
+        Lost { linger, since: Mutex::default() }
+    }
+
+    /// One that was waited for long enough; or how long it is until the next one was.
+    fn next(&self) -> Result<u64, Option<Duration>> {
+        let mut since = self.since.lock();
+        let (number, lost) = *since.front().ok_or(None)?;
+        let left = self.linger.saturating_sub(lost.elapsed());
+        if !left.is_zero() {
+            return Err(Some(left));
+        }
+        since.pop_front();
+        Ok(number)
+    }
+}
+
+impl Shared {
+    /// A socket says that its process has ended, or that the connection is lost.
+    pub fn socket_ended(&self, number: u64, said: EventFlags) {
+        let Some(session) = self.session(number) else { return };
+        if said.intersects(EventFlags::ERR | EventFlags::HUP) && session.lose() {
+            self.forget_sockets(&session);
+            self.lost.since.lock().push_back((number, Instant::now()));
+        } else {
+            self.end_session(number);
+        }
+    }
+
+    /// Ends those who have not come back for too long; gives the time until the next one has not.
+    pub fn end_lost(&self) -> Option<Duration> {
+        loop {
+            match self.lost.next() {
+                // not one that came back: it has another number by now
+                Ok(number) => self.end_session(number),
+                Err(left) => return left,
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! A pool that is served on a network, in this process.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nearside::{FormatOptions, Pool, SliceSpec};
+use server::{Door, Options, Service};
+
+/// Longest time for what happens by itself.
+pub const SOON: Duration = Duration::from_secs(20);
+/// How long it waits for those whose connection is lost.
+pub const LINGER: Duration = Duration::from_secs(5);
+
+/// A pool that is served on a network.
+pub struct Served {
+    pub service: Service,
+    owned: Arc<Pool>,
+    pub address: String,
+    dir: tempfile::TempDir,
+}
+
+impl Served {
+    pub fn new() -> Served {
+        let dir = tempfile::tempdir().unwrap();
+        let format = FormatOptions {
+            slices: vec![SliceSpec::default()],
+            slice_bytes: 256 << 20,
+            process: true,
+            ..FormatOptions::default()
+        };
+        Pool::format(dir.path(), &format).unwrap();
+        let owned = Arc::new(Pool::open(dir.path()).unwrap());
+        let door = Door::open(&dir.path().join(nearside::ATTACH_SOCKET), 0o666).unwrap();
+        let options = Options { linger: LINGER, ..Options::default() };
+        let mut service = Service::start(owned.clone(), door, &options).unwrap();
+        let address = crate::listen(&mut service);
+        Served { service, owned, address, dir }
+    }
+
+    pub fn attach(&self) -> Pool {
+        Pool::attach(&self.address).unwrap()
+    }
+
+    pub fn wait_for_sessions(&self, count: usize) {
+        let until = Instant::now() + SOON;
+        while self.service.sessions() != count {
+            assert!(Instant::now() < until, "{} sessions, not {count}", self.service.sessions());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    pub fn finish(self) {
+        let Served { service, owned, dir, .. } = self;
+        drop(service);
+        owned.close().unwrap();
+        drop(owned);
+        let report = nearside::check(dir.path()).unwrap();
+        assert!(report.findings.is_empty(), "{:?}", report.findings);
+    }
+}
