@@ -4,7 +4,7 @@
 //! the magic, the identities and the checksums without which nothing would get past the first
 //! comparison, and has it read by the doors that everybody uses: open, check, calls. Nothing may
 //! panic, and what the doors say must agree: with each other, and with a model where there is one.
-//! Two take bytes as what a process says or stores that is attached to a service.
+//! Three take bytes as what a process says or stores that is attached to a service.
 //! `scripts/libfuzzer` runs them, and says how its corpus is kept; `tests/kept.rs` replays that.
 
 mod acl;
@@ -12,6 +12,7 @@ mod arena;
 mod call;
 mod directory;
 mod edits;
+mod frame;
 mod input;
 mod lane;
 mod log;
@@ -40,7 +41,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     Target { name: "superblock", run: superblock::run, seeds: superblock::seeds },
     Target { name: "log", run: log::run, seeds: log::seeds },
     Target { name: "tree_page", run: tree_page::run, seeds: tree_page::seeds },
@@ -48,6 +49,7 @@ pub const TARGETS: [Target; 7] = [
     Target { name: "acl", run: acl::run, seeds: acl::seeds },
     Target { name: "lane", run: lane::run, seeds: lane::seeds },
     Target { name: "call", run: call::run, seeds: call::seeds },
+    Target { name: "frame", run: frame::run, seeds: frame::seeds },
 ];
 
 /// Runs the target of this name.
