@@ -196,15 +196,9 @@ impl Stream {
         let head = frame.head();
         let _alone = self.sends.lock();
         let mut sent = 0;
-        let parts = [&head[..], frame.message, frame.data];
-        let all: usize = parts.iter().map(|part| part.len()).sum();
+        let all = head.len() + frame.message.len() + frame.data.len();
         while sent < all {
-            let mut skip = sent;
-            let rest = parts.map(|part| {
-                let skipped = skip.min(part.len());
-                skip -= skipped;
-                IoSlice::new(&part[skipped..])
-            });
+            let rest = frame.rest(&head, sent).map(IoSlice::new);
             let none = &mut SendAncillaryBuffer::default();
             match sendmsg(&self.socket, &rest, none, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
                 Ok(bytes) => sent += bytes,

@@ -210,7 +210,6 @@ impl Shared {
     pub fn replace(&self, last: &Session) {
         self.sessions.write().remove(&last.number);
         self.forget_sockets(last);
-        last.line.shut();
     }
 
     /// A process has ended, or said something, which none has to.

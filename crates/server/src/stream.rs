@@ -1,7 +1,7 @@
 //! The service's side of a stream: calls that come over a network, and their answers.
 //!
 //! Nobody waits for the other side. What of an answer the kernel does not take now is kept, and
-//! sent when it says that it takes more; there is one answer to a slot at most.
+//! sent when it says that it takes more; until then no more calls are taken.
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -137,23 +137,20 @@ impl Stream {
 
     fn send(&self, frame: Frame<'_>) {
         let head = frame.head();
-        let parts = [&head[..], frame.message, frame.data];
         let mut outgoing = self.outgoing.lock();
         let mut sent = 0;
         if outgoing.bytes.is_empty() {
             let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
             let none = &mut SendAncillaryBuffer::default();
-            match sendmsg(&self.socket, &parts.map(IoSlice::new), none, flags) {
+            match sendmsg(&self.socket, &frame.rest(&head, 0).map(IoSlice::new), none, flags) {
                 Ok(bytes) => sent = bytes,
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 // it has gone, and its end is heard elsewhere
                 Err(_) => return,
             }
         }
-        for part in parts {
-            let skipped = sent.min(part.len());
-            sent -= skipped;
-            outgoing.bytes.extend_from_slice(&part[skipped..]);
+        for part in frame.rest(&head, sent) {
+            outgoing.bytes.extend_from_slice(part);
         }
         let is_behind = !outgoing.bytes.is_empty();
         self.is_behind.store(is_behind, Ordering::Relaxed);

@@ -47,7 +47,16 @@ pub struct Frame<'f> {
     pub data: &'f [u8],
 }
 
-impl Frame<'_> {
+impl<'f> Frame<'f> {
+    /// What is left to send of it, of whose bytes with this head so many were sent.
+    pub fn rest(&self, head: &'f [u8], mut sent: usize) -> [&'f [u8]; 3] {
+        [head, self.message, self.data].map(|part| {
+            let skipped = sent.min(part.len());
+            sent -= skipped;
+            &part[skipped..]
+        })
+    }
+
     /// What is sent before its message and its data.
     ///
     /// # Panics

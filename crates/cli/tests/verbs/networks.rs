@@ -5,16 +5,18 @@ use std::net::TcpListener;
 use nearside::{OpenFlags, Pool};
 use nix::sys::signal::{Signal, kill};
 
-use crate::support::{Scratch, ok, run};
+use crate::support::Scratch;
 
 const NOBODY: u32 = 65_534;
 
+fn log(scratch: &Scratch) -> String {
+    std::fs::read_to_string(scratch.pool().join("nearside.log")).unwrap()
+}
+
 /// Serves the pool at a port that the kernel chooses; gives its address.
 fn listen(scratch: &Scratch, more: &[&str]) -> String {
-    let pool = scratch.pool();
-    let words = ["serve", pool.to_str().unwrap(), "--listen", "127.0.0.1:0", "--insecure"];
-    ok(run([&words[..], more].concat()));
-    let log = std::fs::read_to_string(pool.join("nearside.log")).unwrap();
+    scratch.serve(&[&["--listen", "127.0.0.1:0", "--insecure"], more].concat());
+    let log = log(scratch);
     let said = log.split("listening at ").nth(1).unwrap();
     format!("near://{}", said.split_whitespace().next().unwrap())
 }
@@ -83,14 +85,8 @@ fn what_cannot_be_listened_at_is_said_and_nothing_is_served() {
         &["no such host"],
     );
     // where one trusts it
-    ok(run([
-        "serve",
-        scratch.pool().to_str().unwrap(),
-        "--listen=0.0.0.0:0",
-        "--insecure",
-        "--trust-network",
-    ]));
-    let log = std::fs::read_to_string(scratch.pool().join("nearside.log")).unwrap();
+    scratch.serve(&["--listen=0.0.0.0:0", "--insecure", "--trust-network"]);
+    let log = log(&scratch);
     assert!(log.contains("nothing is encrypted: whoever reaches 0.0.0.0:"), "{log}");
     scratch.ok(&["stop", "@pool"]);
     scratch.check();

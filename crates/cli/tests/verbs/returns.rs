@@ -9,11 +9,7 @@ use std::time::{Duration, Instant};
 use nearside::{File, Isolation, LockKind, OpenFlags, Pool, Region};
 use nix::sys::signal::{Signal, kill};
 
-use crate::support::{Scratch, ok, run};
-
-fn serve(scratch: &Scratch, more: &[&str]) {
-    ok(run([&["serve", scratch.pool().to_str().unwrap()], more].concat()));
-}
+use crate::support::Scratch;
 
 /// Bytes of a line.
 const LINE: usize = 24;
@@ -89,7 +85,7 @@ fn answered(pool: &Pool, since: Instant) -> Duration {
 /// Kills, and asks the keeper for another server, in turn, while several work.
 fn replace_under_load(more: &[&str]) {
     let scratch = Scratch::new();
-    serve(&scratch, more);
+    scratch.serve(more);
     let pool = Pool::attach(scratch.pool()).unwrap();
     let (dir, is_over) = (scratch.pool(), AtomicBool::new(false));
     let rounds = std::env::var("NEARSIDE_RETURNS").map_or(8, |text| text.parse().unwrap());
@@ -152,7 +148,7 @@ fn unnamed(pool: &Pool, content: &[u8]) -> File {
 #[test]
 fn files_without_a_name_go_on_through_kills_and_upgrades() {
     let scratch = Scratch::new();
-    serve(&scratch, &[]);
+    scratch.serve(&[]);
     let pool = Pool::attach(scratch.pool()).unwrap();
     let content = vec![7; 4 << 20];
     let free = pool.statfs().blocks_free;
@@ -174,7 +170,7 @@ fn files_without_a_name_go_on_through_kills_and_upgrades() {
     drop(pool);
     scratch.ok(&["stop", "@pool"]);
     scratch.check();
-    serve(&scratch, &[]);
+    scratch.serve(&[]);
     let pool = Pool::attach(scratch.pool()).unwrap();
     assert!(pool.statfs().blocks_free + 100 > free, "and then none");
     // the end in order is told at once, whatever waits

@@ -10,19 +10,15 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
 
-use crate::support::{Scratch, ok, run};
+use crate::support::Scratch;
 
 const SOCKET: &str = nearside::ATTACH_SOCKET;
-
-fn serve(scratch: &Scratch, more: &[&str]) {
-    ok(run([&["serve", scratch.pool().to_str().unwrap()], more].concat()));
-}
 
 #[test]
 fn processes_share_a_pool_until_its_service_is_stopped() {
     let scratch = Scratch::new();
     let pool = scratch.pool();
-    serve(&scratch, &[]);
+    scratch.serve(&[]);
     let meta = std::fs::symlink_metadata(pool.join(SOCKET)).unwrap();
     assert!(meta.file_type().is_socket());
     let (one, other) = (Pool::attach(&pool).unwrap(), Pool::attach(&pool).unwrap());
@@ -48,7 +44,7 @@ fn a_mount_and_attached_processes_see_each_others_changes_at_once() {
         return;
     }
     let mount = tempfile::tempdir().unwrap();
-    serve(&scratch, &["--mount", mount.path().to_str().unwrap()]);
+    scratch.serve(&["--mount", mount.path().to_str().unwrap()]);
     let pool = Pool::attach(scratch.pool()).unwrap();
     let through = |name: &str| mount.path().join(name);
     for round in 0..50 {
@@ -75,7 +71,7 @@ fn a_mount_and_the_regions_of_attached_processes_show_the_same() {
         return;
     }
     let mount = tempfile::tempdir().unwrap();
-    serve(&scratch, &["--mount", mount.path().to_str().unwrap()]);
+    scratch.serve(&["--mount", mount.path().to_str().unwrap()]);
     let pools = [0, 1].map(|_| Pool::attach(scratch.pool()).unwrap());
     let regions = pools.each_ref().map(|pool| {
         let flags = OpenFlags::new().read(true).write(true).create(true);
@@ -112,7 +108,7 @@ fn is_mounted(dir: &Path) -> bool {
 fn a_service_listens_where_it_is_told_to() {
     let scratch = Scratch::new();
     let socket = scratch.root().join("elsewhere.sock");
-    serve(&scratch, &["--socket", socket.to_str().unwrap(), "--socket-mode", "600"]);
+    scratch.serve(&["--socket", socket.to_str().unwrap(), "--socket-mode", "600"]);
     let mode = std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(&socket).unwrap());
     assert_eq!(mode & 0o777, 0o600);
     assert!(!scratch.pool().join(SOCKET).exists());
@@ -124,7 +120,7 @@ fn a_service_listens_where_it_is_told_to() {
 #[test]
 fn another_service_follows_one_that_was_killed() {
     let scratch = Scratch::new();
-    serve(&scratch, &[]);
+    scratch.serve(&[]);
     let pool = Pool::attach(scratch.pool()).unwrap();
     pool.write("/f", "acknowledged").unwrap();
     nix::sys::signal::kill(scratch.server(), nix::sys::signal::Signal::SIGKILL).unwrap();
@@ -210,7 +206,7 @@ fn systemd_is_told_and_its_socket_is_taken() {
 #[test]
 fn a_service_is_replaced_while_processes_come() {
     let scratch = Scratch::new();
-    serve(&scratch, &[]);
+    scratch.serve(&[]);
     Pool::attach(scratch.pool()).unwrap().write("/f", "x").unwrap();
     let before = scratch.server();
     let upgraded = scratch.json(&["upgrade", "@pool", "--json"]);

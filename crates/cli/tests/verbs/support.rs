@@ -160,6 +160,11 @@ impl Scratch {
         self.mount = None;
     }
 
+    /// Has a service serve the pool, with more arguments.
+    pub fn serve(&self, more: &[&str]) {
+        self.ok(&[&["serve", "@pool"], more].concat());
+    }
+
     /// The server's process.
     pub fn server(&self) -> nix::unistd::Pid {
         self.processes().pop().unwrap()
