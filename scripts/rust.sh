@@ -7,6 +7,13 @@ quoted_version() { sed -n "s/^$2 *= *\"\([0-9.]*\)\".*/\1/p" "$1" | head -n 1; }
 rust_least=$(quoted_version Cargo.toml rust-version)
 rust_pinned=$(quoted_version rust-toolchain.toml channel)
 
+# With what all tests are built, once: the whole workspace, for one crate alone would choose other
+# features of its dependencies; and every feature, of which fabrics take libfabric's headers
+# (`scripts/setup tests` brings them).
+# shellcheck disable=SC2034 # for those who source this
+tested=(--workspace --features nearside-cli/object-store)
+[[ ! -f /usr/include/rdma/fabric.h ]] || tested[2]+=,nearside-cli/fabric
+
 # version_at_least HAVE LEAST
 version_at_least() { [[ $(printf '%s\n' "$1" "$2" | sort -V | head -n 1) == "$2" ]]; }
 

@@ -227,5 +227,6 @@ C
     ' >"$scratch/compile.log" 2>&1 || { tail -n 40 "$scratch/compile.log"; return 1; }
     grep 'test OK' "$scratch/compile.log"
     passed=$((passed + $(grep -c 'test OK' "$scratch/compile.log")))
+    rm -r "$scratch/mnt/zlib" "$scratch/mnt/installed"
     closed mnt
 }

@@ -32,12 +32,14 @@ mod interrupt;
 mod lab;
 #[cfg(any(test, feature = "lock-trace"))]
 mod lock_model;
+mod looped;
 #[cfg(feature = "lock-trace")]
 mod metadata;
 mod options;
 mod peer;
 mod picture;
 mod piped;
+mod remote;
 mod row;
 mod rows;
 mod scratch;

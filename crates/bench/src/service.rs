@@ -352,26 +352,39 @@ impl Studied {
     /// Processes that are attached, and do nothing.
     fn idle(&self, count: usize) -> Result<Vec<Figure>> {
         let (service, dir) = self.owner("idle", true)?;
-        let before = service.memory_bytes()?;
         let mut seats = Vec::with_capacity(count);
-        for _ in 0..count {
-            let mut seat = Seat::start()?;
-            seat.ask(&Order::Attach { dir: dir.clone() })?;
-            seats.push(seat);
-        }
-        let after = service.memory_bytes()?;
-        let mut shares = Vec::new();
-        for _ in 0..3 {
-            let busy = service.cpu()?;
-            std::thread::sleep(Duration::from_secs(2));
-            shares.push((service.cpu()? - busy).as_secs_f64() / 2.0 * 100.0);
-        }
-        let mib = after.saturating_sub(before) as f64 / f64::from(1 << 20);
-        let name = |what| format!("{count} idle processes: {what}");
-        let busy = [median(&shares)];
-        Ok(vec![
-            Figure::new(name("memory of the service"), "MiB", &[mib]).asked(Asked::AtMost(64.0)),
-            Figure::new(name("its CPU"), "%", &busy).asked(Asked::AtMost(0.5)),
-        ])
+        idle_figures("processes", &service, count, || {
+            for _ in 0..count {
+                let mut seat = Seat::start()?;
+                seat.ask(&Order::Attach { dir: dir.clone() })?;
+                seats.push(seat);
+            }
+            Ok(())
+        })
     }
+}
+
+/// What so many cost a service that do nothing once they have attached.
+pub fn idle_figures(
+    who: &str,
+    service: &Seat,
+    count: usize,
+    attach: impl FnOnce() -> Result<()>,
+) -> Result<Vec<Figure>> {
+    let before = service.memory_bytes()?;
+    attach()?;
+    let after = service.memory_bytes()?;
+    let mut shares = Vec::new();
+    for _ in 0..3 {
+        let busy = service.cpu()?;
+        std::thread::sleep(Duration::from_secs(2));
+        shares.push((service.cpu()? - busy).as_secs_f64() / 2.0 * 100.0);
+    }
+    let mib = after.saturating_sub(before) as f64 / f64::from(1 << 20);
+    let name = |what| format!("{count} idle {who}: {what}");
+    let busy = [median(&shares)];
+    Ok(vec![
+        Figure::new(name("memory of the service"), "MiB", &[mib]).asked(Asked::AtMost(64.0)),
+        Figure::new(name("its CPU"), "%", &busy).asked(Asked::AtMost(0.5)),
+    ])
 }

@@ -5,6 +5,7 @@ use crate::engine::{self, EngineOptions};
 use crate::error::{Result, io};
 use crate::interrupt;
 use crate::options::Options;
+use crate::remote::{self, RemoteOptions};
 use crate::service::{self, Figure, ServiceOptions};
 use crate::sharing::{self, SharingOptions};
 use crate::ycsb::{self, YcsbOptions};
@@ -90,6 +91,27 @@ Examples:
         #[arg(long, value_name = "COUNT", default_value_t = 9)]
         rounds: usize,
         /// Processes that are attached and do nothing.
+        #[arg(long, value_name = "COUNT", default_value_t = 1000)]
+        idle: usize,
+    },
+    /// Durable writes over a network: beside the bare transport, synced files of ext4 and XFS
+    /// behind the same transport, and Redis.
+    #[command(after_help = "\
+Examples:
+  nearside bench remote --quick
+  nearside bench remote --disk /var/tmp --json
+
+Everything is on loopback. The kernel's file systems are on loop devices, in memory (--dir) and on
+a disk (--disk); they take root, mkfs.ext4 and mkfs.xfs, and go with the command. Redis is used
+where it is installed (Debian: redis-server).")]
+    Remote {
+        /// Draw what half of the writes took into this file, as SVG.
+        #[arg(long, value_name = "FILE")]
+        plot: Option<PathBuf>,
+        /// Turns of each that count.
+        #[arg(long, value_name = "COUNT", default_value_t = 7)]
+        rounds: usize,
+        /// Connections that do nothing.
         #[arg(long, value_name = "COUNT", default_value_t = 1000)]
         idle: usize,
     },
@@ -190,6 +212,11 @@ pub fn study(
             let asked = ServiceOptions { rounds: *rounds, idle: *idle };
             figures(json, print, |show| service::service(options, &asked, show))?;
         }
+        Study::Remote { plot, rounds, idle } => {
+            let asked = RemoteOptions { rounds: *rounds, idle: *idle };
+            let all = figures(json, print, |show| remote::remote(options, &asked, show))?;
+            plot.as_ref().map_or(Ok(()), |path| remote::draw(path, &all))?;
+        }
         Study::Sharing { processes, scale, rounds } => {
             let asked = SharingOptions { processes: *processes, scale: *scale, rounds: *rounds };
             figures(json, print, |show| sharing::sharing(options, &asked, show))?;
@@ -201,9 +228,9 @@ pub fn study(
 /// Gives figures, each when it is there, or all as JSON.
 fn figures(
     json: bool,
-    print: &mut dyn FnMut(&str),
-    measure: impl FnOnce(&mut dyn FnMut(&Figure)) -> Result<Vec<Figure>>,
-) -> Result<()> {
+    print: &mut (dyn FnMut(&str) + Send),
+    measure: impl FnOnce(&mut (dyn FnMut(&Figure) + Send)) -> Result<Vec<Figure>>,
+) -> Result<Vec<Figure>> {
     let all = measure(&mut |figure| {
         if !json {
             print(&service::table(std::slice::from_ref(figure)));
@@ -212,7 +239,7 @@ fn figures(
     if json {
         print(&as_json(&all)?);
     }
-    Ok(())
+    Ok(all)
 }
 
 fn as_json(value: &impl Serialize) -> Result<String> {

@@ -213,7 +213,10 @@ pub unsafe extern "C" fn ns_pool_open_with(
 
 /// Attaches to the service that owns the pool in the directory `place`, or that listens at the
 /// socket `place`: the same calls ask the service. What may be done is what this process's user and
-/// groups may.
+/// groups may. `near://HOST[:PORT]` is one on another machine: this process shows it credentials,
+/// those that `NEARSIDE_CREDENTIALS` names or that are in `~/.config/nearside/credentials` or
+/// `/etc/nearside/credentials`, and may do what they may. `near+insecure://HOST[:PORT]` is one
+/// that encrypts nothing and asks nobody who it is.
 ///
 /// # Safety
 /// `place` is a string that ends; `pool` has room for a number.

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use nearside::SliceSpec;
 
 use crate::{
-    bench, calibrate, cat, check, cp, df, ls, manual, mkdir, mv, region, resilver, rm, scrub,
+    bench, calibrate, cat, cert, check, cp, df, ls, manual, mkdir, mv, region, resilver, rm, scrub,
     served, set, size, stat, stats, stop, tier, top, topology, tree, whereis,
 };
 
@@ -45,6 +45,8 @@ pub enum Command {
     Mount(served::MountArgs),
     /// Own a pool for all processes that attach to it.
     Serve(served::ServeArgs),
+    /// Make certificates for a service on a network and the programs that use it.
+    Cert(cert::CertArgs),
     /// End the service of a pool; returns when everything is checkpointed and the server has gone.
     Stop(stop::StopArgs),
     /// Unmount; returns when everything is checkpointed and the server has gone.
@@ -250,6 +252,9 @@ mod tests {
             "nearside mount POOL DIR --metrics 127.0.0.1:9399 --allow-other",
             "nearside serve POOL --mount DIR --socket /run/s --socket-mode 600 --memory 1G",
             "nearside serve POOL --listen ::1 --listen-as 0:0 --insecure --trust-network",
+            "nearside serve POOL --listen ::1 --credentials DIR --access FILE",
+            "nearside cert DIR --server A --server ::1 --client B --days 30 --json",
+            "nearside cert DIR --revoke A --revoke B",
             "nearside stop POOL",
             "nearside top POOL --every 5",
             "nearside topology --json",
@@ -265,6 +270,7 @@ mod tests {
             "nearside bench ycsb --plot FILE --scale 0.5 --disk DIR --quick",
             "nearside bench service --rounds 3 --idle 5 --dir DIR --json",
             "nearside bench sharing --processes 2 --scale 0.5 --rounds 3 --quick",
+            "nearside bench remote --rounds 3 --idle 5 --disk DIR --json",
             "nearside calibrate POOL --seconds 5 --pictures DIR --dry-run --emulate M --json",
             "nearside df POOL --json",
             "nearside tier status POOL --json",
@@ -302,6 +308,13 @@ mod tests {
             "nearside serve POOL --socket-mode 888",
             "nearside serve POOL --listen 127.0.0.1",
             "nearside serve POOL --insecure",
+            "nearside serve POOL --listen ::1 --insecure --credentials DIR",
+            "nearside serve POOL --listen ::1 --credentials DIR --listen-as 0:0",
+            "nearside serve POOL --listen ::1 --insecure --access FILE",
+            "nearside serve POOL --credentials DIR",
+            "nearside cert DIR --revoke A --client B",
+            "nearside cert DIR --days 0",
+            "nearside cert",
             "nearside stats DIR --every 0",
             "nearside format P --size 1G --data-copies 3",
             "nearside resilver POOL --onto /dev/dax1.0",

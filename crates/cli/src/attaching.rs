@@ -7,6 +7,7 @@ use std::sync::Arc;
 use nearside::Pool;
 
 use crate::error::{Error, Result};
+use crate::forwarding::RemoteMounts;
 use crate::served::Served;
 
 /// Where processes come in: what the keeper keeps from one server to the next.
@@ -29,14 +30,21 @@ pub fn attach(
     let Some(door) = doors.here else { return Ok(None) };
     let attached = Some(args.pool.join(server::ATTACHED_NAME));
     let lanes = Some(args.pool.clone());
-    let options = server::Options { attached, lanes, keeps_orphans, ..server::Options::default() };
+    let mounts = Arc::new(RemoteMounts { read_only: args.serving.read_only });
+    let options = server::Options {
+        attached,
+        lanes,
+        keeps_orphans,
+        mounts: Some(mounts),
+        fabrics: args.attaching.as_ref().map(|it| it.listening.fabric.clone()).unwrap_or_default(),
+        ..server::Options::default()
+    };
     let failed = |error: server::Error| Error::Server(error.to_string());
     let door = server::Door::from_socket(door).map_err(failed)?;
     let mut service = server::Service::start(pool.clone(), door, &options).map_err(failed)?;
     tracing::info!("processes can attach");
     if let (Some(door), Some(attaching)) = (doors.network, &args.attaching) {
-        let user = attaching.listening.listen_as;
-        service.listen(TcpListener::from(door), user).map_err(failed)?;
+        attaching.listening.serve(&mut service, TcpListener::from(door)).map_err(failed)?;
         tracing::info!("processes of other machines can attach");
     }
     Ok(Some(service))

@@ -11,6 +11,7 @@ mod attaching;
 mod bench;
 mod calibrate;
 mod cat;
+mod cert;
 mod check;
 mod content;
 mod control;
@@ -23,6 +24,7 @@ mod error;
 mod events;
 mod facts;
 mod format;
+mod forwarding;
 mod info;
 mod inside;
 mod keep;
@@ -35,6 +37,7 @@ mod metrics;
 mod mkdir;
 mod mount;
 mod mv;
+mod origin;
 mod output;
 mod own_file;
 mod place;
@@ -52,6 +55,7 @@ mod scrub;
 mod served;
 mod server;
 mod server_lock;
+mod server_start;
 mod set;
 mod side;
 mod signals;
@@ -96,6 +100,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Format(args) => format::run(args),
         Command::Mount(args) => mount::run(args),
         Command::Serve(args) => mount::run_service(args),
+        Command::Cert(args) => cert::run(args),
         Command::Stop(args) => stop::run(args),
         Command::Umount(args) => umount::run(args),
         Command::Upgrade(args) => upgrade::run(args),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::error::{self, Error, Result};
 use crate::served::{MountArgs, Part, ServeArgs, Served};
 use crate::server_lock::{ServerLock, Watch};
-use crate::{daemon, keeper, log, output, place, server};
+use crate::{daemon, forwarding, keeper, log, origin, output, place, server};
 
 /// Mounts a pool.
 pub fn run(args: &MountArgs) -> Result<()> {
@@ -25,10 +25,16 @@ fn serve(mut served: Served) -> Result<()> {
         Part::Server => return server::run(&served),
     }
     log::judge()?;
-    served.pool = served.pool.canonicalize().map_err(error::io(&served.pool))?;
-    served.dir = served.dir.map(|dir| settle(&served.pool, &dir)).transpose()?;
-    if let Some(attaching) = &served.attaching {
+    match served.origin.clone() {
+        Some(address) => prepare(&mut served, &address)?,
+        None => {
+            served.pool = served.pool.canonicalize().map_err(error::io(&served.pool))?;
+            served.dir = served.dir.map(|dir| settle(&served.pool, &dir)).transpose()?;
+        }
+    }
+    if let Some(attaching) = &mut served.attaching {
         attaching.listening.refuse_if_careless()?;
+        attaching.listening.settle()?;
     }
     if let Some(socket) = served.attaching.as_mut().and_then(|it| it.socket.as_mut()) {
         // the server has another directory than this process
@@ -39,6 +45,16 @@ fn serve(mut served: Served) -> Result<()> {
         true => keeper::run(&served, || Ok(())),
         false => daemon::start(&served),
     }
+}
+
+/// Prepares a mount of a pool that another machine has.
+fn prepare(served: &mut Served, address: &Path) -> Result<()> {
+    forwarding::origin(address).map_err(nearside_fuse::Error::from)?;
+    let Some(dir) = &served.dir else { return Ok(()) };
+    let dir = settle(&served.pool, dir)?;
+    served.pool = origin::make_home(&dir)?;
+    served.dir = Some(dir);
+    Ok(())
 }
 
 /// The directory to mount on, cleared of the mount of a server that died.

@@ -9,6 +9,7 @@ use nearside_fuse::mounts::{self, MountEntry};
 use nix::errno::Errno;
 
 use crate::error::{self, Error, Result};
+use crate::origin;
 
 /// Type of our mounts.
 const KIND: &str = "fuse.nearside";
@@ -25,8 +26,10 @@ pub fn source(pool: &Path) -> std::ffi::OsString {
 /// The pool that is mounted there, if it is one of ours: made by root, or by the pool's owner. What
 /// another user's mount says of itself is believed by nobody.
 pub fn pool_of(entry: &MountEntry) -> Option<PathBuf> {
-    let path = entry.source.as_bytes().strip_prefix(SOURCE_PREFIX.as_bytes())?;
-    let pool = PathBuf::from(OsStr::from_bytes(path));
+    let named = entry.source.as_bytes().strip_prefix(SOURCE_PREFIX.as_bytes());
+    let named = named.map(|path| PathBuf::from(OsStr::from_bytes(path)));
+    // of a pool that another machine has, what stands for it here
+    let pool = named.or_else(|| origin::home_of(entry))?;
     let is_owners = |user: u32| {
         // A pool whose directory has gone is nobody's but root's.
         user == 0 || std::fs::metadata(&pool).is_ok_and(|dir| dir.uid() == user)

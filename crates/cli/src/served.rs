@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::listening::Listening;
-use crate::size;
+use crate::{origin, size};
 
 /// What a keeper keeps and a server serves.
 #[derive(Clone, Debug)]
 pub struct Served {
-    /// The pool's directory.
+    /// The pool's directory; or what stands for it where another machine has the pool.
     pub pool: PathBuf,
+    /// The address of the service that has it, where that is another machine's.
+    pub origin: Option<PathBuf>,
     /// Where it is mounted, if it is.
     pub dir: Option<PathBuf>,
     /// Where processes attach, if they may.
@@ -24,13 +26,18 @@ impl Served {
     /// What `nearside mount` asks for.
     pub fn mounted(args: MountArgs) -> Served {
         let MountArgs { pool, dir, serving } = args;
-        Served { pool, dir: Some(dir), attaching: None, serving }
+        let (pool, origin) = match client::is_address(&pool) {
+            // of a place that is not there nothing is found
+            true => (origin::home(&dir, rustix::process::geteuid().as_raw()), Some(pool)),
+            false => (pool, None),
+        };
+        Served { pool, origin, dir: Some(dir), attaching: None, serving }
     }
 
     /// What `nearside serve` asks for.
     pub fn attached(args: ServeArgs) -> Served {
         let ServeArgs { pool, mount, attaching, serving } = args;
-        Served { pool, dir: mount, attaching: Some(attaching), serving }
+        Served { pool, origin: None, dir: mount, attaching: Some(attaching), serving }
     }
 
     /// The socket where processes attach.
@@ -49,6 +56,7 @@ Examples:
   nearside mount /data/pool /mnt/near --foreground    until Ctrl-C
   nearside mount /data/pool /mnt/near --read-only --memory 2G
   nearside mount /data/pool /mnt/near --metrics 127.0.0.1:9399    for Prometheus
+  nearside mount near://host/projects /mnt/near    of a pool that another machine serves
 
 The log goes to POOL/nearside.log, the process ids of the keeper and of its server to
 POOL/nearside.pid. SIGTERM to either unmounts cleanly. NEARSIDE_LOG=debug tells of each call
@@ -57,7 +65,8 @@ POOL/nearside.sock the server answers the pool's owner and root: nearside stats,
 check ask there. With --metrics it answers GET /metrics of everybody who can reach the address,
 without a password.")]
 pub struct MountArgs {
-    /// Directory of the pool.
+    /// Directory of the pool; or near://HOST[:PORT][/PATH], one that another machine serves.
+    #[arg(value_name = "POOL|ADDRESS")]
     pub pool: PathBuf,
     /// Directory to mount it on; must be empty.
     pub dir: PathBuf,
@@ -74,7 +83,12 @@ Examples:
   nearside serve /data/pool --mount /mnt/near        and other programs use the mount
   nearside serve /data/pool --foreground             until Ctrl-C
   nearside serve /data/pool --socket /run/near.sock --socket-mode 660
-  nearside serve /data/pool --listen 127.0.0.1 --insecure    and at near://127.0.0.1
+  nearside serve /data/pool --listen 0.0.0.0 --credentials /etc/nearside/server
+                                                     and at near://HOST, by certificate
+  nearside serve /data/pool --listen 127.0.0.1 --insecure
+                                                     and at near+insecure://127.0.0.1
+  nearside serve /data/pool --listen 10.0.0.1 --credentials /etc/nearside/server --fabric verbs
+                                                     and by RDMA at near+fabric-verbs://10.0.0.1
 
 Programs that use the library, with NEARSIDE_POOL or Pool::attach, share the pool through the
 service, each with the rights of its user and groups. SIGTERM ends it cleanly: it checkpoints and

@@ -7,20 +7,18 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use nearside::files::TakeOver;
-use nearside::{OpenOptions, Pool};
-use nearside_fuse::{Connection, Mount, MountOptions, Unmounter};
+use nearside::Pool;
+use nearside_fuse::{Connection, Forwarder, Mount, MountOptions, Unmounter};
 
 use crate::attaching::{Doors, attach};
-use crate::control;
 use crate::error::{self, Error, Result};
 use crate::events::{Event, listen, watch, watch_idleness};
 use crate::keeper::channel::{Channel, ToKeeper, ToServer};
-use crate::own_file;
 use crate::served::Served;
 use crate::server_lock::ServerLock;
+use crate::server_start::{answer, clear, connection_of, open, options};
 use crate::signals::Signals;
-use crate::{log, place};
+use crate::{forwarding, log};
 
 /// Time that programs have to close their files once a signal asked the server to end.
 const GRACE: Duration = Duration::from_secs(5);
@@ -28,6 +26,9 @@ const GRACE: Duration = Duration::from_secs(5);
 const RETRY_PAUSE: Duration = Duration::from_millis(250);
 /// Time that the kernel has to take back its requests once the connection is cut.
 const CUT_GRACE: Duration = Duration::from_secs(1);
+
+/// Threads that forward requests, where nothing else is said: each waits for its answer.
+const FORWARDS_USUAL: usize = 16;
 
 /// What the keeper gave it to start with.
 struct Start {
@@ -94,6 +95,9 @@ impl Server<'_> {
             Some(_) => start.connection.map(connection_of).transpose()?,
             None => None,
         };
+        if let Some(origin) = &self.args.origin {
+            return self.forward(origin, taken, start.lock, signals);
+        }
         let pool = Arc::new(open(self.args, taken.as_ref())?);
         // Before the mount: a port that is taken leaves none behind. But a mount that is there is
         // worth more than answers.
@@ -126,39 +130,19 @@ impl Server<'_> {
         let took_over = taken.is_some();
         let service = attach(pool, doors, self.args, took_over)?;
         let mount = match &self.args.dir {
-            Some(dir) => Some(self.mount(pool, dir, taken)?),
+            Some(dir) => {
+                let fs = pool.fs().clone();
+                let serve = |connection, options: &_| nearside_fuse::serve(fs, connection, options);
+                Some(self.mount(dir, taken, &options(self.args), serve)?)
+            }
             None => None,
         };
+        service.iter().for_each(::server::Service::other_door_is_back);
         if mount.is_none() {
             self.tell(&ToKeeper::Keep, &[]);
         }
-        let (events, inbox) = channel();
-        let handles = mount.as_ref().map(|mount| (mount.unmounter(), mount.leaver()));
-        let (unmounter, leaver) = handles.unzip();
-        let failed =
-            |error: std::io::Error| Error::Server(format!("cannot start a thread: {error}"));
-        let for_signals = events.clone();
-        signals
-            .forward(move |signal| {
-                // The receiver is gone only when the server is.
-                let _ = for_signals.send(Event::Signal(signal.as_str()));
-            })
-            .map_err(failed)?;
-        listen(&self.keeper, events.clone()).map_err(failed)?;
-        let until_idle = self.args.attaching.as_ref().and_then(|it| it.until_idle);
-        if let (Some(service), Some(seconds)) = (&service, until_idle) {
-            let time = Duration::from_secs(seconds.into());
-            watch_idleness(service.idleness(), time, events.clone()).map_err(failed)?;
-        }
-        // its sender has to live on where there is no mount
-        let events = match mount {
-            Some(mount) => watch(mount, events).map_err(failed).map(|()| None)?,
-            None => Some(events),
-        };
-        self.tell(&ToKeeper::Ready, &[]);
-        self.is_ready = true;
-        let end = self.until_end(&inbox, unmounter.as_ref(), lock)?;
-        drop(events);
+        let leaver = mount.as_ref().map(Mount::leaver);
+        let end = self.watch_over(mount, service.as_ref(), lock, signals)?;
         if let End::HandedOver = end {
             if let Some(service) = service {
                 service.leave();
@@ -172,19 +156,91 @@ impl Server<'_> {
         Ok(end)
     }
 
-    /// Mounts the pool on `dir`, or takes the mount over.
-    fn mount(&self, pool: &Pool, dir: &Path, taken: Option<Connection>) -> Result<Mount> {
-        let options = options(self.args);
+    /// Forwards what is asked of a mount to the service at this address.
+    fn forward(
+        &mut self,
+        address: &Path,
+        taken: Option<Connection>,
+        lock: Option<OwnedFd>,
+        signals: Signals,
+    ) -> Result<()> {
+        let Some(dir) = &self.args.dir else { return Ok(()) };
+        let origin = forwarding::origin(address).map_err(nearside_fuse::Error::from)?;
+        let usual = self.args.serving.threads.map_or(FORWARDS_USUAL, usize::from);
+        let options = MountOptions {
+            threads: Some(usual.min(nearside_fuse::FORWARDS_MAX)),
+            source: address.into(),
+            // who runs the other machine says what is in its files
+            trusted: false,
+            ..options(self.args)
+        };
+        let mount = self.mount(dir, taken, &options, |connection, options| {
+            let forwarder = Forwarder::new(origin, nearside_fuse::AWAY_MAX);
+            nearside_fuse::serve_by(|_| forwarder, connection, options)
+        })?;
+        let leaver = mount.leaver();
+        if let End::HandedOver = self.watch_over(Some(mount), None, lock, signals)? {
+            leaver.leave();
+            tracing::info!("stopped for the next server");
+            std::process::exit(0);
+        }
+        Ok(())
+    }
+
+    /// Says that all is there, and waits for the end.
+    fn watch_over(
+        &mut self,
+        mount: Option<Mount>,
+        service: Option<&::server::Service>,
+        lock: Option<OwnedFd>,
+        signals: Signals,
+    ) -> Result<End> {
+        let (events, inbox) = channel();
+        let unmounter = mount.as_ref().map(Mount::unmounter);
+        let failed =
+            |error: std::io::Error| Error::Server(format!("cannot start a thread: {error}"));
+        let for_signals = events.clone();
+        signals
+            .forward(move |signal| {
+                // The receiver is gone only when the server is.
+                let _ = for_signals.send(Event::Signal(signal.as_str()));
+            })
+            .map_err(failed)?;
+        listen(&self.keeper, events.clone()).map_err(failed)?;
+        let until_idle = self.args.attaching.as_ref().and_then(|it| it.until_idle);
+        if let (Some(service), Some(seconds)) = (service, until_idle) {
+            let time = Duration::from_secs(seconds.into());
+            watch_idleness(service.idleness(), time, events.clone()).map_err(failed)?;
+        }
+        // its sender has to live on where there is no mount
+        let events = match mount {
+            Some(mount) => watch(mount, events).map_err(failed).map(|()| None)?,
+            None => Some(events),
+        };
+        self.tell(&ToKeeper::Ready, &[]);
+        self.is_ready = true;
+        let end = self.until_end(&inbox, unmounter.as_ref(), lock);
+        drop(events);
+        end
+    }
+
+    /// Mounts on `dir`, or takes the mount over; `serve` serves it.
+    fn mount(
+        &self,
+        dir: &Path,
+        taken: Option<Connection>,
+        options: &MountOptions,
+        serve: impl FnOnce(Connection, &MountOptions) -> nearside_fuse::Result<Mount>,
+    ) -> Result<Mount> {
         let is_new = taken.is_none();
         let connection = match taken {
             Some(connection) => connection,
-            None => nearside_fuse::connect(dir, &options)?,
+            None => nearside_fuse::connect(dir, options)?,
         };
         let (device, state) = connection.descriptors();
         self.tell(&ToKeeper::Keep, &[device, state]);
         let dir = connection.dir().to_owned();
-        let mount = nearside_fuse::serve(pool.fs().clone(), connection, &options);
-        let mount = mount.inspect_err(|_| {
+        let mount = serve(connection, options).inspect_err(|_| {
             if is_new {
                 clear(&dir)
             }
@@ -294,82 +350,4 @@ impl Server<'_> {
             tracing::debug!(%error, "the keeper does not hear");
         }
     }
-}
-
-fn options(args: &Served) -> MountOptions {
-    let usual = MountOptions::default();
-    MountOptions {
-        read_only: args.serving.read_only,
-        threads: args.serving.threads.map(usize::from),
-        allow_other: usual.allow_other || args.serving.allow_other,
-        trusted: own_file::is_roots_alone(&args.pool),
-        // attached processes change files behind the kernel's back
-        sole_door: args.attaching.is_none(),
-        source: place::source(&args.pool),
-        ..usual
-    }
-}
-
-/// Answers questions about the pool while it is mounted. `may_listen`: nobody else can be the
-/// pool's server. `may_wait`: the port of the metrics may come later.
-fn answer(pool: &Pool, args: &Served, may_listen: bool, may_wait: bool) -> Result<control::Server> {
-    let subject = control::Subject::new(
-        pool.fs().clone(),
-        args.pool.clone(),
-        args.dir.clone().unwrap_or_default(),
-    );
-    control::Server::start(&args.pool, subject, args.serving.metrics, may_listen, may_wait).map_err(
-        |error| {
-            let asked =
-                args.serving.metrics.map_or_else(String::new, |it| format!(" (--metrics {it})"));
-            Error::Server(format!("cannot answer questions about the pool{asked}: {error}"))
-        },
-    )
-}
-
-/// Takes a mount away that nobody serves.
-fn clear(dir: &Path) {
-    if let Err(error) = nearside_fuse::mounts::clear(dir) {
-        tracing::warn!("{error}");
-    }
-}
-
-/// What an earlier server told the keeper to keep.
-fn connection_of(kept: Vec<OwnedFd>) -> Result<Connection> {
-    let [device, state] = <[OwnedFd; 2]>::try_from(kept)
-        .map_err(|kept| Error::Server(format!("{} descriptors were kept, not 2", kept.len())))?;
-    Ok(Connection::from_descriptors(device, state)?)
-}
-
-/// Opens the pool and logs what it is.
-fn open(args: &Served, taken: Option<&Connection>) -> Result<Pool> {
-    let options = OpenOptions {
-        read_only: args.serving.read_only,
-        memory_bytes: args.serving.memory,
-        workers: args.serving.workers,
-        write_back_percent: args.serving.write_back_at,
-        tier_cache_bytes: args.serving.tier_cache,
-        ..OpenOptions::default()
-    };
-    let started = Instant::now();
-    let mut take_over = match taken {
-        Some(connection) => connection.left_undone()?,
-        None => TakeOver::default(),
-    };
-    if args.attaching.is_some() {
-        // who was attached to a service that died comes back
-        take_over.returning = true;
-        take_over.keep_orphans = true;
-    }
-    let pool = Pool::take_over(&args.pool, &options, &take_over);
-    let pool = pool.map_err(error::pool(&args.pool))?;
-    let info = pool.info();
-    for note in &info.notes {
-        tracing::warn!("{note}");
-    }
-    tracing::info!(
-        pool = %args.pool.display(), uuid = info.uuid, domain = info.domain,
-        generation = info.generation, open_ms = started.elapsed().as_millis() as u64, "pool open"
-    );
-    Ok(pool)
 }

@@ -5,13 +5,18 @@ use std::path::{Path, PathBuf};
 
 use nearside_fuse::mounts::{self, MountEntry};
 
-use crate::error::{self, Result};
+use crate::error::{self, Error, Result};
 use crate::place;
 
 /// The directory of the pool that is meant. What is no pool at all is told by who opens it.
 pub fn pool_at(place: &Path) -> Result<PathBuf> {
-    let mounted = place::mounted_on(place)?.and_then(|entry| place::pool_of(&entry));
-    Ok(mounted.unwrap_or_else(|| place.to_path_buf()))
+    let Some(entry) = place::mounted_on(place)? else { return Ok(place.to_path_buf()) };
+    if client::is_address(Path::new(&entry.source)) {
+        let at = entry.source.display();
+        let reason = format!("the pool is that of {at}; ask on the machine that serves it");
+        return Err(Error::Place { dir: place.to_path_buf(), reason });
+    }
+    Ok(place::pool_of(&entry).unwrap_or_else(|| place.to_path_buf()))
 }
 
 /// The mount that is meant, also that of a server that died: the one on `place`, or else the

@@ -1,23 +1,30 @@
 //! Where a service listens.
 
 use std::ffi::OsString;
+use std::fmt::{Display, Formatter};
 use std::io::ErrorKind;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt,
 };
-use wire::{Channel, Place};
+use wire::{Channel, Greeting, Joining, Link, Place, Provider, Side, Welcome};
 
+use crate::connection::accepted;
 use crate::line::Socket;
 use crate::stream::Stream;
-use crate::{Error, Result};
+use crate::{Error, Result, secured};
 
-/// What an address on a network begins with.
-const SCHEME: &str = "near://";
+/// What the scheme of an address on a network begins with,
+const SCHEME: &str = "near";
+/// and what follows where nothing is encrypted, and nobody asked who it is,
+const INSECURE: &str = "+insecure";
+/// and before the name of a fabric that it is to go by.
+const FABRIC: &str = "+fabric-";
 
 /// Where a service listens.
 #[derive(Debug)]
@@ -30,15 +37,31 @@ pub enum Address {
         name: OsString,
     },
     /// On a network.
-    There(String),
+    There {
+        /// The machine and the port.
+        host: String,
+        /// Whether the two sides are to say who they are, and what they say is encrypted.
+        is_secured: bool,
+        /// What it goes by, if by a fabric.
+        fabric: Option<Provider>,
+    },
+}
+
+/// What the scheme of an address says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Scheme {
+    is_secured: bool,
+    /// A fabric, if one is named; none: of this name there is none.
+    fabric: Option<Option<Provider>>,
 }
 
 impl Address {
     /// Of the pool in directory `path`, or of the socket `path`; or of a service on a network,
-    /// `near://HOST[:PORT]`.
+    /// `near://HOST[:PORT]`, or `near+insecure://HOST[:PORT]`; either scheme may end with
+    /// `+fabric-PROVIDER`.
     pub fn of(path: &Path) -> Result<Address> {
-        if let Some(host) = remote(path) {
-            return Ok(Address::There(host?));
+        if let Some(there) = remote(path) {
+            return there;
         }
         let path = std::path::absolute(path).map_err(Error::io("getcwd"))?;
         if path.is_dir() {
@@ -50,28 +73,119 @@ impl Address {
         Ok(Address::Here { dir: dir.to_path_buf(), name: name.to_owned() })
     }
 
+    /// The service and the directory that `near://HOST[:PORT][/PATH]` names, if it is such an
+    /// address.
+    pub fn with_path(address: &Path) -> Result<Option<(Address, Vec<u8>)>> {
+        let Some((rest, scheme)) = behind_scheme(address) else { return Ok(None) };
+        let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
+        let (named, path) = rest.split_at(end);
+        let path = if path.is_empty() { b"/" } else { path };
+        Ok(Some((there(host(named, address)?, scheme, address)?, path.to_vec())))
+    }
+
     /// Connects, and waits `patience` at most for each thing that the service is to do.
-    pub fn connect(&self, patience: Duration) -> Result<Socket> {
+    /// `credentials`: where they are, if that was said.
+    pub fn connect(&self, credentials: Option<&Path>, patience: Duration) -> Result<Socket> {
         match self {
             Address::Here { dir, name } => {
                 let socket = connect_here(dir, name, patience)?;
                 Ok(Socket::Here(Channel::new(socket)))
             }
-            Address::There(host) => {
-                let stream = connect_there(host, patience)?;
+            Address::There { host, is_secured, fabric } => {
+                let config = match is_secured {
+                    true => Some(secured::config(host, credentials)?),
+                    false => None,
+                };
+                let stream = connect_there(self, host, patience)?;
                 wire::prepare(&stream).map_err(Error::io("setsockopt"))?;
-                Ok(Socket::There(Box::new(Stream::new(stream))))
+                let link = match config {
+                    Some(config) => secured::shake_hands(stream, config, host, patience)?,
+                    None => Link::plain(stream.into()),
+                };
+                let link = match fabric {
+                    None => link,
+                    Some(provider) => self.over_fabric(*provider, link, patience)?,
+                };
+                Ok(Socket::There(Box::new(self.stream(link)?)))
             }
         }
     }
 }
 
-/// Host and port that a path names, if it is the address of a service on a network.
-fn remote(path: &Path) -> Option<Result<String>> {
-    let rest = path.as_os_str().as_bytes().strip_prefix(SCHEME.as_bytes())?;
-    let wrong = || Error::NoAddress(path.to_string_lossy().into_owned());
-    let host = std::str::from_utf8(rest).map(|host| host.trim_end_matches('/'));
-    Some(host.map_err(|_| wrong()).and_then(|host| match host {
+impl Address {
+    fn stream(&self, link: Link) -> Result<Stream> {
+        Stream::new(link, self.to_string()).map_err(Error::io("eventfd"))
+    }
+
+    /// Goes on over a fabric, whose place the service says.
+    fn over_fabric(&self, provider: Provider, link: Link, patience: Duration) -> Result<Link> {
+        let none = |error: wire::NoFabric| Error::NoFabric(Arc::new(error));
+        let mut joining = Joining::begin(provider, &link).map_err(none)?;
+        let fabric = Some(joining.place().map_err(none)?);
+        let greeting = Greeting { version: wire::VERSION, returns: None, mount: None, fabric };
+        let socket = Socket::There(Box::new(self.stream(link)?));
+        let (welcome, _) = socket.greet(&greeting, patience)?;
+        let (Socket::There(stream), Welcome::Fabric(theirs)) = (socket, accepted(welcome)?) else {
+            return Err(Error::Nonsense("it says nothing of a fabric"));
+        };
+        joining.meet(&theirs).map_err(none)?;
+        joining.join(stream.into_link(), Side::Program).map_err(none)
+    }
+}
+
+impl Display for Address {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Address::Here { dir, name } => write!(f, "{}", dir.join(name).display()),
+            Address::There { host, is_secured, fabric } => {
+                f.write_str(SCHEME)?;
+                if !is_secured {
+                    f.write_str(INSECURE)?;
+                }
+                if let Some(provider) = fabric {
+                    write!(f, "{FABRIC}{provider}")?;
+                }
+                write!(f, "://{host}")
+            }
+        }
+    }
+}
+
+/// Whether this names a service on a network.
+pub fn is_address(path: &Path) -> bool {
+    behind_scheme(path).is_some()
+}
+
+/// What stands behind the scheme of an address on a network, and what that says.
+fn behind_scheme(path: &Path) -> Option<(&[u8], Scheme)> {
+    let path = path.as_os_str().as_bytes();
+    let end = path.windows(3).position(|three| three == b"://")?;
+    let scheme = std::str::from_utf8(&path[..end]).ok()?.strip_prefix(SCHEME)?;
+    let insecure = scheme.strip_prefix(INSECURE);
+    let fabric = match insecure.unwrap_or(scheme) {
+        "" => None,
+        fabric => Some(fabric.strip_prefix(FABRIC)?.parse().ok()),
+    };
+    Some((&path[end + 3..], Scheme { is_secured: insecure.is_none(), fabric }))
+}
+
+/// The service that a path names, if it is the address of one on a network.
+fn remote(path: &Path) -> Option<Result<Address>> {
+    let (rest, scheme) = behind_scheme(path)?;
+    let end = rest.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    Some(host(&rest[..end], path).and_then(|host| there(host, scheme, path)))
+}
+
+fn there(host: String, Scheme { is_secured, fabric }: Scheme, whole: &Path) -> Result<Address> {
+    let unknown = || Error::UnknownFabric(whole.to_string_lossy().into_owned());
+    let fabric = fabric.map(|named| named.ok_or_else(unknown)).transpose()?;
+    Ok(Address::There { host, is_secured, fabric })
+}
+
+/// The host and the port of the address `whole`, where these bytes say both, or the host alone.
+fn host(bytes: &[u8], whole: &Path) -> Result<String> {
+    let wrong = || Error::NoAddress(whole.to_string_lossy().into_owned());
+    match std::str::from_utf8(bytes).map_err(|_| wrong())? {
         "" => Err(wrong()),
         host if host.contains('/') => Err(wrong()),
         // a port stands behind the last colon, unless that is one of an IPv6 address
@@ -79,21 +193,20 @@ fn remote(path: &Path) -> Option<Result<String>> {
             Ok(host.to_owned())
         }
         host => Ok(format!("{host}:{}", wire::PORT)),
-    }))
+    }
 }
 
-fn connect_there(host: &str, patience: Duration) -> Result<TcpStream> {
+fn connect_there(address: &Address, host: &str, patience: Duration) -> Result<TcpStream> {
     let until = Instant::now() + patience;
-    let found = host.to_socket_addrs().map_err(|error| Error::NoSuchHost {
-        host: host.to_owned(),
-        source: std::sync::Arc::new(error),
-    })?;
+    let found = host
+        .to_socket_addrs()
+        .map_err(|error| Error::NoSuchHost { host: host.to_owned(), source: Arc::new(error) })?;
     let mut last = ErrorKind::AddrNotAvailable.into();
-    for address in found {
+    for number in found {
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        match TcpStream::connect_timeout(&address, left) {
+        match TcpStream::connect_timeout(&number, left) {
             // a kernel may connect a socket to itself, where nobody listens at its port
-            Ok(stream) if stream.local_addr().ok() == Some(address) => {
+            Ok(stream) if stream.local_addr().ok() == Some(number) => {
                 last = ErrorKind::ConnectionRefused.into();
             }
             Ok(stream) => return Ok(stream),
@@ -101,7 +214,7 @@ fn connect_there(host: &str, patience: Duration) -> Result<TcpStream> {
         }
     }
     match last.kind() {
-        ErrorKind::ConnectionRefused => Err(Error::NoService(format!("{SCHEME}{host}").into())),
+        ErrorKind::ConnectionRefused => Err(Error::NoService(address.to_string().into())),
         _ => Err(Error::io("connect")(last)),
     }
 }
@@ -139,7 +252,7 @@ mod tests {
 
     fn there(path: &str) -> Option<String> {
         match Address::of(Path::new(path)) {
-            Ok(Address::There(host)) => Some(host),
+            Ok(address @ Address::There { .. }) => Some(address.to_string()),
             Ok(Address::Here { .. }) => None,
             Err(error) => Some(error.to_string()),
         }
@@ -148,14 +261,36 @@ mod tests {
     #[test]
     fn an_address_on_a_network_has_a_port() {
         let port = wire::PORT;
-        assert_eq!(there("near://host"), Some(format!("host:{port}")));
-        assert_eq!(there("near://host/"), Some(format!("host:{port}")));
-        assert_eq!(there("near://host:7"), Some("host:7".to_owned()));
-        assert_eq!(there("near://[::1]"), Some(format!("[::1]:{port}")));
-        assert_eq!(there("near://[::1]:9"), Some("[::1]:9".to_owned()));
-        for wrong in ["near://", "near:///", "near://host/dir"] {
-            assert!(there(wrong).unwrap().contains("near://HOST"), "{wrong}");
+        for trust in ["near", "near+insecure", "near+fabric-shm", "near+insecure+fabric-verbs"] {
+            let there = |host: &str| there(&format!("{trust}://{host}"));
+            assert_eq!(there("host"), Some(format!("{trust}://host:{port}")));
+            assert_eq!(there("host/"), Some(format!("{trust}://host:{port}")));
+            assert_eq!(there("host:7"), Some(format!("{trust}://host:7")));
+            assert_eq!(there("[::1]"), Some(format!("{trust}://[::1]:{port}")));
+            assert_eq!(there("[::1]:9"), Some(format!("{trust}://[::1]:9")));
+            for wrong in ["", "/", "host/dir"] {
+                assert!(there(wrong).unwrap().contains("near://HOST"), "{wrong}");
+            }
         }
-        assert_eq!(there("near:/host"), None);
+        for here in ["near:/host", "nearer://host", "near+other://host", "/a/near://host"] {
+            assert_eq!(there(here), None, "{here}");
+        }
+        for unknown in ["near+fabric-none://host", "near+fabric-://host"] {
+            assert!(there(unknown).unwrap().contains("verbs"), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_mount_has_a_path_besides() {
+        let parts = |path: &str| match Address::with_path(Path::new(path)) {
+            Ok(Some((Address::There { host, .. }, path))) => Some((host, path)),
+            _ => None,
+        };
+        let root = |host: &str| Some((host.to_owned(), b"/".to_vec()));
+        assert_eq!(parts("near://host:7"), root("host:7"));
+        assert_eq!(parts("near://host:7/"), root("host:7"));
+        assert_eq!(parts("near://[::1]:7/a/b"), Some(("[::1]:7".to_owned(), b"/a/b".to_vec())));
+        assert_eq!(parts("near:///a"), None);
+        assert_eq!(parts("/a"), None);
     }
 }

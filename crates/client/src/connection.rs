@@ -8,6 +8,7 @@ use wire::{Greeting, Identity, Reply, Request, Said, Welcome};
 
 use crate::given::Given;
 use crate::line::{Line, Socket};
+use crate::session::ANSWER_MAX;
 use crate::{Error, Result};
 
 /// One connection.
@@ -43,15 +44,10 @@ impl Connection {
         returns: Option<Identity>,
         patience: Duration,
     ) -> Result<Connection> {
-        let greeting = Greeting { version: wire::VERSION, returns };
+        let greeting = Greeting { version: wire::VERSION, returns, mount: None, fabric: None };
         let (welcome, descriptors) = line.greet(&greeting, patience)?;
-        let (pool, identity, knows) = match welcome {
-            Welcome::Attached { pool, identity, knows, .. } => (pool, identity, knows),
-            Welcome::Version { version, program } => {
-                return Err(Error::Version { theirs: version, program });
-            }
-            Welcome::Refused(reason) => return Err(Error::Refused(reason)),
-            Welcome::Stranger(reason) => return Err(Error::NotTakenBack(reason)),
+        let Welcome::Attached { pool, identity, knows, .. } = accepted(welcome)? else {
+            return Err(Error::Nonsense("the welcome"));
         };
         let line = Line::over(line.clone(), descriptors)?;
         let (lane, copies, cache) = Default::default();
@@ -89,6 +85,21 @@ impl Connection {
         self.line.ask(slot, (message, data), answer, into)
     }
 
+    /// Asks in this slot, which is the caller's alone, over a network, and waits for nothing.
+    pub fn begin(
+        &self,
+        slot: usize,
+        message: &[u8],
+        data: &[u8],
+    ) -> std::result::Result<(), wire::Lost> {
+        self.line.begin(slot, (message, data))
+    }
+
+    /// Waits for the answer to what was begun in this slot.
+    pub fn await_answer(&self, slot: usize) -> std::result::Result<Vec<u8>, wire::Lost> {
+        self.line.await_answer(slot)
+    }
+
     /// Asks for what changes nothing, while nobody else asks.
     pub fn ask_alone(&self, request: &Request<'_>) -> Result<Reply> {
         let message = encoded(0, request, Vec::new())?;
@@ -98,9 +109,33 @@ impl Connection {
         wire::decode(&answer).map_err(|_| Error::Nonsense("an answer"))
     }
 
+    /// The memory of a copy that the service says to have made, of so many bytes. Where it is this
+    /// process's, all of that together is `memory_bytes` at most.
+    pub fn memory_of(&self, copy: u64, bytes: u64, memory_bytes: u64) -> Result<OwnedFd> {
+        match self.line.kept() {
+            Some(kept) => kept.make(copy, bytes, memory_bytes),
+            None => self.copies.take(&copy, ANSWER_MAX).ok_or(Error::Lost),
+        }
+    }
+
+    /// Nobody loads from a copy any more.
+    pub fn forget_copy(&self, copy: u64) {
+        self.line.kept().inspect(|kept| kept.remove(copy));
+    }
+
     /// Ends it.
     pub fn close(&self) {
         self.line.shut();
+    }
+}
+
+/// A welcome that lets somebody in.
+pub fn accepted(welcome: Welcome) -> Result<Welcome> {
+    match welcome {
+        Welcome::Attached { .. } | Welcome::Fabric(_) => Ok(welcome),
+        Welcome::Version { version, program } => Err(Error::Version { theirs: version, program }),
+        Welcome::Refused(reason) => Err(Error::Refused(reason)),
+        Welcome::Stranger(reason) => Err(Error::NotTakenBack(reason)),
     }
 }
 

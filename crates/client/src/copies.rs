@@ -1,20 +1,23 @@
 //! Copies of files' bytes that the service keeps for this process, from service to service.
 //!
-//! A copy is loaded from without a word to anybody. What is shown of it is taken away, therefore,
-//! as soon as its service is known to have died, and before the process is attached to the next:
-//! there somebody else may change the file. Then the next one makes it anew, under its number.
+//! Its memory is the service's; over a network it is this process's (`kept.rs`), which makes no
+//! difference here. A copy is loaded from without a word to anybody. What is shown of it is taken
+//! away, therefore, as soon as its service is known to have died, and before the process is
+//! attached to the next: there somebody else may change the file. Then the next one makes it anew,
+//! under its number.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use wire::{Reply, Request};
 
 use crate::connection::Connection;
 use crate::leases::FileLeases;
-use crate::session::{ANSWER_MAX, Session};
+use crate::session::{Session, State};
 use crate::{Error, Result};
 
 /// Shows a copy to those who load from it.
@@ -74,6 +77,7 @@ pub struct Copies {
     /// Held while they are made anew.
     all: Mutex<BTreeMap<u64, One>>,
     filled: Mutex<HashMap<u64, Filled>>,
+    memory_bytes: AtomicU64,
 }
 
 impl Copies {
@@ -90,7 +94,7 @@ impl Copies {
         for (copy, one) in &mut *self.all.lock() {
             match connection.ask_alone(&one.mapping.request(*copy))? {
                 Reply::Done => {
-                    one.shows.show(Some(memory_of(connection, *copy)?));
+                    one.shows.show(Some(self.memory_of(connection, (*copy, one.mapping))?));
                     one.is_shown = true;
                 }
                 // who loads from it will be told
@@ -99,11 +103,23 @@ impl Copies {
         }
         Ok(())
     }
-}
 
-/// The memory of a copy that the service says to have made.
-fn memory_of(connection: &Connection, copy: u64) -> Result<OwnedFd> {
-    connection.copies.take(&copy, ANSWER_MAX).ok_or(Error::Lost)
+    /// Most bytes of the copies whose memory is this process's, from the next one on.
+    pub fn set_memory_bytes(&self, bytes: u64) {
+        // ordering: a number by itself
+        self.memory_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// The memory of a copy that the service says to have made.
+    fn memory_of(
+        &self,
+        connection: &Connection,
+        (copy, mapping): (u64, Mapping),
+    ) -> Result<OwnedFd> {
+        // ordering: a number by itself
+        let memory_bytes = self.memory_bytes.load(Ordering::Relaxed);
+        connection.memory_of(copy, mapping.bytes, memory_bytes)
+    }
 }
 
 impl Session {
@@ -126,7 +142,7 @@ impl Session {
         leases.add_copy(shows.clone().map(|shows| (copy, shows)));
         if let Some(shows) = shows {
             self.shared.copies.filled.lock().insert(copy, Filled { shows, leases });
-        } else if let Ok(Err(Refused::Make(_))) = made {
+        } else if !matches!(made, Ok(Err(Refused::Service(_)))) {
             self.unmap(copy);
         }
         Ok(made?.map(drop))
@@ -141,8 +157,11 @@ impl Session {
         let (slot, request) = (self.shared.slots.take(), mapping.request(copy));
         self.shared.call_then(slot, (&request, &[]), &mut [], |connection, reply, _| {
             let Reply::Done = reply else { return Ok(Some(Err(Refused::Service(reply)))) };
-            // it is lost with the service
-            let Ok(memory) = memory_of(connection, copy) else { return Ok(None) };
+            let memory = match self.shared.copies.memory_of(connection, (copy, mapping)) {
+                // it is lost with the service
+                Err(Error::Lost) => return Ok(None),
+                memory => memory?,
+            };
             let Some(make) = make.take() else { return Ok(None) };
             let shows = match make(copy, memory) {
                 Ok(shows) => shows,
@@ -162,6 +181,9 @@ impl Session {
             filled.leases.remove_copy(copy);
         }
         drop(self.shared.copies.all.lock().remove(&copy));
+        if let State::Attached(attachment) = &*self.shared.state.read() {
+            attachment.connection.forget_copy(copy);
+        }
         // where the service is gone, so is the copy
         let _ = self.ask(&Request::Unmap(copy), &[], &mut []);
     }

@@ -16,6 +16,40 @@ pub enum Error {
     /// It is no address of a service on a network.
     #[error("{0} is no address of a service: say near://HOST or near://HOST:PORT")]
     NoAddress(String),
+    /// There is nothing to say who this program is with.
+    #[error(
+        "there are no credentials for {address}: no directory {}; make some with `nearside cert`, \
+         or name their directory in NEARSIDE_CREDENTIALS",
+        dirs(looked)
+    )]
+    NoCredentials {
+        /// Where they were wanted.
+        address: String,
+        /// Where they were looked for.
+        looked: Vec<PathBuf>,
+    },
+    /// What there is, is of no use.
+    #[error(transparent)]
+    BadCredentials(#[from] std::sync::Arc<wire::BadCredentials>),
+    /// This program does not trust the service.
+    #[error("{address} is not trusted: {reason}")]
+    Untrusted {
+        /// The service.
+        address: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The service does not trust this program.
+    #[error("{address} does not trust this program: {reason}")]
+    Distrusted {
+        /// The service.
+        address: String,
+        /// Why not.
+        reason: String,
+    },
+    /// The service encrypts, and this program was told not to.
+    #[error("{0}: the service there speaks TLS; say near:// instead of near+insecure://")]
+    Encrypted(String),
     /// No machine has this name.
     #[error("{host} cannot be found: {source}; look at its spelling, or say its number")]
     NoSuchHost {
@@ -35,6 +69,9 @@ pub enum Error {
         /// What the kernel said.
         source: std::sync::Arc<io::Error>,
     },
+    /// There is no memory for a region.
+    #[error("memory for a region: {0}")]
+    Memory(std::sync::Arc<shm::Error>),
     /// The service speaks another version of the protocol.
     #[error(
         "the service (nearside {program}) speaks version {theirs} of the protocol, this program \
@@ -62,9 +99,20 @@ pub enum Error {
     /// The service has gone.
     #[error("the service has gone: whether it did this is not known; attach again")]
     Lost,
+    /// It names a fabric that is not known here.
+    #[error("{0} names no fabric: say near+fabric-tcp, -shm, -verbs, -efa or -cxi")]
+    UnknownFabric(String),
+    /// There is no fabric to go by.
+    #[error(transparent)]
+    NoFabric(#[from] std::sync::Arc<wire::NoFabric>),
     /// What the service said makes no sense.
     #[error("the service said something that makes no sense: {0}; is it of this release?")]
     Nonsense(&'static str),
+}
+
+fn dirs(looked: &[PathBuf]) -> String {
+    let all: Vec<_> = looked.iter().map(|dir| dir.display().to_string()).collect();
+    all.join(", nor ")
 }
 
 /// Result of what a process asks the service.
@@ -80,16 +128,26 @@ impl Error {
         Error::Io { call: "shared memory", source: std::sync::Arc::new(source) }
     }
 
+    pub(crate) fn of_memory(error: shm::Error) -> Error {
+        Error::Memory(std::sync::Arc::new(error))
+    }
+
     /// The errno that a POSIX caller would see.
     pub fn errno(&self) -> i32 {
         use rustix::io::Errno;
         let errno = match self {
             Error::NoService(_) | Error::NotStarted(_) => Errno::CONNREFUSED,
-            Error::NotAllowed(_) => Errno::ACCESS,
-            Error::NoAddress(_) => Errno::INVAL,
+            Error::NotAllowed(_)
+            | Error::NoCredentials { .. }
+            | Error::BadCredentials(_)
+            | Error::Untrusted { .. }
+            | Error::Distrusted { .. } => Errno::ACCESS,
+            Error::NoAddress(_) | Error::UnknownFabric(_) => Errno::INVAL,
+            Error::NoFabric(_) => Errno::PROTONOSUPPORT,
             Error::NoSuchHost { .. } => Errno::HOSTUNREACH,
             Error::Io { source, .. } => return source.raw_os_error().unwrap_or(5),
-            Error::Version { .. } | Error::Nonsense(_) => Errno::PROTO,
+            Error::Memory(error) => return error.errno(),
+            Error::Version { .. } | Error::Nonsense(_) | Error::Encrypted(_) => Errno::PROTO,
             Error::Refused(_) => Errno::AGAIN,
             Error::Forked { .. } => Errno::PERM,
             Error::Lost | Error::NotTakenBack(_) => Errno::NOTCONN,

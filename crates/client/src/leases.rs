@@ -124,7 +124,8 @@ impl FileLeases {
     /// # Errors
     /// Whether it was written is not known.
     pub fn write(&self, session: &Session, writes: &LeasedWrites<'_>) -> Result<bool> {
-        if !writes.fit() {
+        // nothing is leased over a network
+        if session.is_remote() || !writes.fit() {
             return Ok(false);
         }
         for _ in 0..TRIES {

@@ -9,6 +9,7 @@ use rustix::net::{Shutdown, shutdown, sockopt};
 use wire::{Calls, Channel, Greeting, Lost, Said, Welcome};
 
 use crate::connection::End;
+use crate::kept::Kept;
 use crate::stream::Stream;
 use crate::{Error, Result};
 
@@ -56,6 +57,9 @@ impl Socket {
             }
             Socket::There(stream) => {
                 let said = stream.greet(greeting, patience).map_err(failed("connecting"))?;
+                if let (None, Some(error)) = (&said, stream.distrust()) {
+                    return Err(error.clone());
+                }
                 said.map(|welcome| (welcome, Vec::new()))
             }
         };
@@ -118,12 +122,36 @@ impl Line {
         }
     }
 
+    /// Asks in this slot, which is the caller's alone, over a network, and waits for nothing.
+    pub fn begin(&self, slot: usize, asked: (&[u8], &[u8])) -> std::result::Result<(), Lost> {
+        match &*self.socket {
+            Socket::There(stream) => stream.begin(slot, asked),
+            Socket::Here(_) => Err(Lost),
+        }
+    }
+
+    /// Waits for the answer to what was begun in this slot.
+    pub fn await_answer(&self, slot: usize) -> std::result::Result<Vec<u8>, Lost> {
+        match &*self.socket {
+            Socket::There(stream) => stream.await_answer_to_begun(slot),
+            Socket::Here(_) => Err(Lost),
+        }
+    }
+
     /// The service has gone: ends all calls, those to come as well.
     pub fn lose(&self) {
         match (&*self.socket, &self.memory) {
             (Socket::There(stream), _) => drop(stream.lose()),
             (_, Some((calls, _))) => calls.lose(),
             _ => {}
+        }
+    }
+
+    /// Copies whose memory is this process's, where the service is on a network.
+    pub fn kept(&self) -> Option<&Kept> {
+        match &*self.socket {
+            Socket::There(stream) => Some(stream.kept()),
+            Socket::Here(_) => None,
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use wire::Reply;
+use wire::{Reply, Request};
 
 use crate::connection::{Connection, End};
 use crate::session::{Attachment, PAUSE, Shared, State, spawned};
@@ -41,16 +41,19 @@ impl Shared {
     /// Attaches to the next service.
     fn come_back(&self, last: &Connection) -> Result<(Arc<Connection>, JoinHandle<End>)> {
         let start = Instant::now();
+        let mut outcome = Error::Lost;
         loop {
             let left = self.options.away_max.saturating_sub(start.elapsed());
             if left.is_zero() || self.is_dropped.load(Ordering::SeqCst) {
-                return Err(Error::Lost);
+                return Err(outcome);
             }
             match self.attach_again(last, left) {
-                Err(error @ (Error::Version { .. } | Error::NotTakenBack(_))) => {
-                    return Err(error);
+                Err(error) if is_final(&error) => return Err(error),
+                Err(error) => {
+                    tracing::debug!("not attached again so far: {error}");
+                    // credentials may be about to be replaced, on either side
+                    outcome = if is_of_trust(&error) { error } else { Error::Lost };
                 }
-                Err(error) => tracing::debug!("not attached again so far: {error}"),
                 back => {
                     let away_us = start.elapsed().as_micros() as u64;
                     tracing::info!(away_us, "attached again");
@@ -66,7 +69,7 @@ impl Shared {
         last: &Connection,
         patience: Duration,
     ) -> Result<(Arc<Connection>, JoinHandle<End>)> {
-        let socket = Arc::new(self.address.connect(patience)?);
+        let socket = Arc::new(self.address.connect(self.options.credentials.as_deref(), patience)?);
         *self.socket.lock() = Some(socket.clone());
         if self.is_dropped.load(Ordering::SeqCst) {
             return Err(Error::Lost);
@@ -84,7 +87,9 @@ impl Shared {
             }
             Ok(())
         });
-        if let Err(error) = restored.and_then(|()| self.copies.restore(&connection)) {
+        let restored = restored.and_then(|()| self.copies.restore(&connection));
+        // from here on its locks are not waited for: it does not try once more
+        if let Err(error) = restored.and_then(|()| connection.ask_alone(&Request::Restored)) {
             // of some there may be memory of this service's already
             self.copies.hide();
             connection.close();
@@ -93,6 +98,18 @@ impl Shared {
         }
         Ok((connection, watcher))
     }
+}
+
+/// Whether no service will say anything else.
+fn is_final(error: &Error) -> bool {
+    matches!(error, Error::Version { .. } | Error::NotTakenBack(_) | Error::Distrusted { .. })
+}
+
+fn is_of_trust(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::NoCredentials { .. } | Error::BadCredentials(_) | Error::Untrusted { .. }
+    )
 }
 
 /// A connection, and a thread that waits for its end, and ends its calls then.

@@ -7,7 +7,7 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -36,16 +36,21 @@ pub const ANSWER_MAX: Duration = Duration::from_secs(30);
 pub const PAUSE: Duration = Duration::from_millis(5);
 
 /// How a process is attached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// How long calls wait for the next service, when one has died or is replaced; then they fail.
     /// Nothing is waited for where a service ends in order.
     pub away_max: Duration,
+    /// The directory of what says who this program is to a service on a network, and which one it
+    /// believes: `ca.pem`, `cert.pem` and `key.pem`, which are read whenever it connects. None: the
+    /// one that `NEARSIDE_CREDENTIALS` names, or the first that is there of `nearside/credentials`
+    /// in `$XDG_CONFIG_HOME` or `~/.config`, and `/etc/nearside/credentials`.
+    pub credentials: Option<PathBuf>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { away_max: ANSWER_MAX }
+        Options { away_max: ANSWER_MAX, credentials: None }
     }
 }
 
@@ -118,12 +123,12 @@ impl Session {
     /// The same, as `options` say.
     pub fn attach_with(path: &Path, options: &Options) -> Result<Session> {
         let address = Address::of(path)?;
-        let (socket, connection) = first(&address)?;
+        let (socket, connection) = first(&address, options)?;
         let pool = connection.pool.clone();
         let (connection, watcher) = watched(connection)?;
         let shared = Arc::new(Shared {
             address,
-            options: *options,
+            options: options.clone(),
             slots: Slots::default(),
             counts: std::array::from_fn(|_| AtomicU64::new(0)),
             state: RwLock::new(State::Attached(Attachment { connection, number: 1, unknown: 0 })),
@@ -150,6 +155,16 @@ impl Session {
     /// The identity of the pool.
     pub fn pool(&self) -> &str {
         &self.pool
+    }
+
+    /// Whether the service is on a network.
+    pub fn is_remote(&self) -> bool {
+        matches!(self.shared.address, Address::There { .. })
+    }
+
+    /// How much memory copies take, bytes, from the next one on: where it is this process's.
+    pub fn set_copies_bytes(&self, bytes: u64) {
+        self.shared.copies.set_memory_bytes(bytes);
     }
 
     /// A number that this attachment has not given before: of a copy, or of what is staged.
@@ -271,21 +286,22 @@ impl Shared {
         let count = self.counts[slot.number()].fetch_add(1, Ordering::Relaxed) + 1;
         let message = encoded(count, request, message)?;
         let asked = (request, &message[..], data);
-        let outcome = self.ask(slot.number(), asked, &mut answer, into, then);
+        let outcome = self.ask(None, slot.number(), asked, &mut answer, into, then);
         drop(slot);
         ROOM.set((message, answer));
         outcome
     }
 
-    fn ask<T>(
+    /// `first`: it was asked before, over this attachment.
+    pub(crate) fn ask<T>(
         &self,
+        mut first: Option<u64>,
         slot: usize,
         (request, message, data): (&Request<'_>, &[u8], &[u8]),
         answer: &mut Vec<u8>,
         into: &mut [u8],
         mut then: impl FnMut(&Connection, Reply, usize) -> Result<Option<T>>,
     ) -> Result<T> {
-        let mut first = None;
         loop {
             let state = self.state.read();
             let attachment = match &*state {
@@ -311,14 +327,18 @@ impl Shared {
 }
 
 /// Attaches as somebody new.
-fn first(address: &Address) -> Result<(Arc<Socket>, Connection)> {
+fn first(address: &Address, options: &Options) -> Result<(Arc<Socket>, Connection)> {
     let start = Instant::now();
     loop {
-        let socket = Arc::new(address.connect(ANSWER_MAX)?);
-        match Connection::attach(&socket, None, ANSWER_MAX) {
+        let attached = address.connect(options.credentials.as_deref(), ANSWER_MAX).and_then(|it| {
+            let socket = Arc::new(it);
+            let connection = Connection::attach(&socket, None, ANSWER_MAX)?;
+            Ok((socket, connection))
+        });
+        match attached {
             // it died, or ended, just then: the next one is there, or none
             Err(Error::Lost) if start.elapsed() < ANSWER_MAX => std::thread::sleep(PAUSE),
-            attached => return Ok((socket, attached?)),
+            attached => return attached,
         }
     }
 }

@@ -213,6 +213,7 @@ fn writes() -> Vec<Op> {
         op!("overwrite", |w| w.write("/file", BLOCK, &pattern(9, 4096))),
         op!("overwrite-far", |w| w.write("/fardir/far", 0, &pattern(9, 4096))),
         op!("overwrite-many", |w| w.write("/file", 0, &pattern(9, 3 * 4096))),
+        op!("write-in-pieces", |w| w.write_in_pieces("/file", &pattern(9, 9000), 5000)),
         op!("append", |w| w.fs.append(&*w.open("/file")?, &pattern(9, 700)).map(|_| ())),
         op!("append-small", |w| w.fs.append(&*w.open("/two")?, b"!").map(|_| ())),
         op!("append-block", |w| w.fs.append(&*w.open("/attrs")?, &pattern(9, 4096)).map(|_| ())),

@@ -1,7 +1,7 @@
 //! A file system that a workload runs on, with short words for its calls.
 
 use crate::attached::Attached;
-use fs::{Attr, Creation, FileSystem, Handle, Ino, NewNode, Result};
+use fs::{Attr, Creation, Error, FileSystem, Handle, Ino, NewNode, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -103,6 +103,14 @@ impl World {
     /// Writes at `offset`.
     pub fn write(&self, path: &str, offset: u64, data: &[u8]) -> Result<()> {
         self.fs.write(&*self.open(path)?, offset, data).map(|_| ())
+    }
+
+    /// Writes what comes by and by: so many bytes at a time, from the beginning on.
+    pub fn write_in_pieces(&self, path: &str, data: &[u8], piece: usize) -> Result<()> {
+        let file = self.open(path)?;
+        let mut arrival = self.fs.begin_write(&file, 0, data.len()).ok_or(Error::NoSpace)?;
+        data.chunks(piece).for_each(|piece| _ = arrival.put(piece));
+        self.fs.end_write(arrival).map(|_| ())
     }
 
     /// Writes to places of files in one transaction: path, offset, bytes.

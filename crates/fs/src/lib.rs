@@ -9,6 +9,7 @@ mod accessed;
 mod acl;
 mod acls;
 mod append;
+mod arrival;
 mod attr;
 mod away;
 mod background;
@@ -126,6 +127,7 @@ mod write_pieces;
 mod writer;
 mod xattr;
 
+pub use arrival::Arrival;
 pub use calibrate::{EachMeasured, Measured};
 pub use check::{CheckReport, Finding, check, check_candidates, check_watched};
 pub use commit::{Expected, Write};

@@ -29,7 +29,7 @@ pub const PATCH_PIECE_BYTES_MAX: usize = 256;
 const _: () = assert!(PATCH_PIECE_BYTES_MAX <= PATCH_BYTES_MAX);
 
 /// What a write will do to one block.
-enum Piece<'d> {
+pub enum Piece<'d> {
     /// These are its bytes.
     Full(&'d [u8]),
     /// These are its bytes, some of them from before.
@@ -53,7 +53,7 @@ pub struct Prepared<'d> {
     pub first: u64,
     /// Where its bytes end.
     pub end: u64,
-    pieces: Vec<Piece<'d>>,
+    pub pieces: Vec<Piece<'d>>,
     /// What changes in the slots, block by block.
     pub changes: Vec<SlotChange<'d>>,
     /// Blocks that were taken for it.
@@ -171,7 +171,7 @@ impl Core {
         error
     }
 
-    fn finish_write(
+    pub fn finish_write(
         &self,
         inode: &Arc<Inode>,
         record: &mut RecordBuffer,

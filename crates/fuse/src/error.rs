@@ -38,6 +38,9 @@ pub enum Error {
     /// This server cannot go on where another stopped.
     #[error("cannot take the connection over: {0}; unmount, then mount again")]
     Takeover(&'static str),
+    /// The service of another machine cannot be had.
+    #[error(transparent)]
+    Origin(#[from] client::Error),
     /// Somebody uses the mount.
     #[error(
         "{}: in use; close its files and leave its directories (fuser -vm shows whose they are)",
@@ -76,6 +79,7 @@ impl Error {
         match self {
             Error::Busy(_) => libc::EBUSY,
             Error::State(error) => error.errno(),
+            Error::Origin(error) => error.errno(),
             Error::Takeover(_) => libc::EINVAL,
             Error::Device(source)
             | Error::Session(source)

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use nearside::files::{Handle, Ino};
 use parking_lot::RwLock;
 
-use crate::service::OpenFile;
+use crate::service::{May, OpenFile};
 
 /// Parts of the table with a lock each, so that opens on different CPUs seldom meet.
 const SHARDS: usize = 16;
@@ -23,9 +23,17 @@ const TURN_SHIFT: u32 = 48;
 /// Turns are counted in this many numbers, and then again from 0. The largest does not occur.
 const TURNS: u64 = (1 << (64 - TURN_SHIFT)) - 1;
 
+/// An open file.
+#[derive(Clone)]
+pub(crate) struct Open {
+    pub(crate) handle: Arc<Handle>,
+    /// What it is open for. None: an earlier server knew, and it is asked at each use.
+    pub(crate) may: Option<May>,
+}
+
 #[derive(Default)]
 struct Shard {
-    slots: Vec<Option<Arc<Handle>>>,
+    slots: Vec<Option<Open>>,
     vacant: Vec<usize>,
 }
 
@@ -37,7 +45,7 @@ pub(crate) struct Handles {
     /// In the place that it has in numbers.
     turn: u64,
     /// Files that an earlier server opened, by inode and number.
-    inherited: RwLock<BTreeMap<(Ino, u64), Arc<Handle>>>,
+    inherited: RwLock<BTreeMap<(Ino, u64), Open>>,
 }
 
 impl Handles {
@@ -47,8 +55,8 @@ impl Handles {
         Handles { turn, ..Handles::default() }
     }
 
-    /// Keeps `handle` and gives it a number.
-    pub(crate) fn insert(&self, handle: Arc<Handle>) -> u64 {
+    /// Keeps an open file and gives it a number.
+    pub(crate) fn insert(&self, open: Open) -> u64 {
         // Relaxed: it only spreads the load, it orders nothing.
         let at = self.spread.fetch_add(1, Ordering::Relaxed) % SHARDS;
         let mut shard = self.shards[at].write();
@@ -59,16 +67,17 @@ impl Handles {
                 shard.slots.len() - 1
             }
         };
-        shard.slots[slot] = Some(handle);
+        shard.slots[slot] = Some(open);
         self.turn | (slot * SHARDS + at) as u64
     }
 
-    /// The handle with this number, which is of `ino`.
-    pub(crate) fn get(&self, (number, ino): OpenFile) -> Option<Arc<Handle>> {
+    /// The open file with this number, which is of `ino`.
+    pub(crate) fn get(&self, (number, ino): OpenFile) -> Option<Open> {
         let Some((at, slot)) = self.place(number) else {
             return self.inherited.read().get(&(ino, number)).cloned();
         };
-        self.shards[at].read().slots.get(slot)?.clone()
+        let shard = self.shards[at].read();
+        shard.slots.get(slot)?.as_ref().filter(|open| open.handle.ino() == ino).cloned()
     }
 
     /// Whether an earlier server gave this number.
@@ -76,21 +85,30 @@ impl Handles {
         self.place(number).is_none()
     }
 
-    /// Keeps `handle` under a number that an earlier server gave. Of several that open it at once
-    /// the first one's stays.
-    pub(crate) fn inherit(&self, number: u64, handle: Arc<Handle>) -> Arc<Handle> {
-        self.inherited.write().entry((handle.ino(), number)).or_insert(handle).clone()
+    /// Keeps an open file under a number that an earlier server gave. Of several that open it at
+    /// once the first one's stays.
+    pub(crate) fn inherit(&self, number: u64, open: Open) -> Open {
+        self.inherited.write().entry((open.handle.ino(), number)).or_insert(open).clone()
+    }
+
+    /// How many there are; not at one moment.
+    pub(crate) fn len(&self) -> usize {
+        let shards = self.shards.iter().map(|shard| {
+            let shard = shard.read();
+            shard.slots.len() - shard.vacant.len()
+        });
+        shards.sum::<usize>() + self.inherited.read().len()
     }
 
     /// Forgets the number; gives the handle back.
     pub(crate) fn remove(&self, (number, ino): OpenFile) -> Option<Arc<Handle>> {
         let Some((at, slot)) = self.place(number) else {
-            return self.inherited.write().remove(&(ino, number));
+            return self.inherited.write().remove(&(ino, number)).map(|open| open.handle);
         };
         let mut shard = self.shards[at].write();
-        let handle = shard.slots.get_mut(slot)?.take()?;
+        let open = shard.slots.get_mut(slot)?.take_if(|open| open.handle.ino() == ino)?;
         shard.vacant.push(slot);
-        Some(handle)
+        Some(open.handle)
     }
 
     /// Forgets what is inherited of `ino`; gives the handles back.
@@ -101,7 +119,8 @@ impl Handles {
         }
         let mut inherited = self.inherited.write();
         let numbers: Vec<_> = inherited.range(all).map(|(number, _)| *number).collect();
-        numbers.iter().filter_map(|number| inherited.remove(number)).collect()
+        let gone = numbers.iter().filter_map(|number| inherited.remove(number));
+        gone.map(|open| open.handle).collect()
     }
 
     /// Shard and slot; `None` for a number of another turn.

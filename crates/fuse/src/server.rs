@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::Result;
-use crate::state::LockMemory;
+use crate::locks::Mirror;
+use crate::state::{LockMemory, Memo};
 use crate::wire::{Capabilities, Channel, LateReply, Notifier, Reply, Request};
 
 /// What a server asks of the kernel beyond what every mount of ours asks for.
@@ -46,7 +47,7 @@ pub trait Server: Send + Sync + 'static {
 }
 
 /// Tells, by its number, whether a request is still in a slot.
-pub(crate) type Owes = Box<dyn Fn(u64) -> bool + Send + Sync>;
+pub(crate) type Owes = Arc<dyn Fn(u64) -> bool + Send + Sync>;
 
 /// What a server is told when its turn begins.
 #[non_exhaustive]
@@ -60,6 +61,12 @@ pub struct Connected {
     /// Whether a server of this connection was given a request and has not answered it.
     pub(crate) owes: Owes,
     pub(crate) locks: Option<LockMemory>,
+    /// Where a server without an engine keeps what is open.
+    pub(crate) opened: Option<shm::Area>,
+    /// What a server notes for the next one.
+    pub(crate) memo: Option<Memo>,
+    /// Is told what becomes of the journal of locks.
+    pub(crate) mirror: Option<Mirror>,
     /// What server and kernel agreed on.
     pub(crate) agreed: Capabilities,
 }

@@ -145,6 +145,9 @@ impl Session {
             channel: channel.clone(),
             owes: state.owes()?,
             locks: state.locks.take(),
+            opened: state.opened.take(),
+            memo: Some(state.memo()?),
+            mirror: None,
             agreed,
         })?;
         let is_leaving = Arc::<AtomicBool>::default();
@@ -224,6 +227,7 @@ impl<S: Server> Shared<S> {
     fn serve_all(&self, mut slot: Slot, serving: &Mutex<()>) -> io::Result<()> {
         slot.populate();
         loop {
+            slot.count_on();
             match read(&self.channel, &mut slot) {
                 Ok(()) => {}
                 Err(Errno::NODEV) => return Ok(()),
@@ -233,7 +237,7 @@ impl<S: Server> Shared<S> {
             if self.is_leaving.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            self.serve(&mut slot);
+            self.serve(&mut slot, false);
         }
     }
 
@@ -243,17 +247,17 @@ impl<S: Server> Shared<S> {
             Ok(Request { head, operation: Operation::Init(..), .. }) => {
                 Reply::new(&self.channel, head.unique).agreed(agreed);
             }
-            _ => return self.serve(slot),
+            _ => return self.serve(slot, true),
         }
         slot.clear();
     }
 
-    /// Serves the request in `slot`. This is where a panic ends: the caller gets EIO (its reply is
-    /// dropped), the server goes on. What the engine had half done is not visible: a change becomes
-    /// so in one step, at its end.
-    fn serve(&self, slot: &mut Slot) {
+    /// Serves the request in `slot`, which a server may have been given before. This is where a
+    /// panic ends: the caller gets EIO (its reply is dropped), the server goes on. What the engine
+    /// had half done is not visible: a change becomes so in one step, at its end.
+    fn serve(&self, slot: &mut Slot, again: bool) {
         let request = match Request::parse(slot.request(), self.agreed) {
-            Ok(request) => request,
+            Ok(request) => Request { again, turn: slot.turn(), ..request },
             Err(error) => {
                 self.refuse(slot, error);
                 return slot.clear();

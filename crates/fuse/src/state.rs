@@ -2,9 +2,11 @@
 //!
 //! ```text
 //!         0  head: who and what (`Head`), 4 KiB, then the mount point, 4 KiB
-//!    8 KiB   lock requests, 1 MiB (`locks/asked.rs`)
-//!  1 MiB+8K  journal of locks, 4 MiB (`locks/journal.rs`)
-//!  5 MiB+8K  slots, one for each thread: 4 KiB and 1 MiB, as many as threads may be
+//!    8 KiB   what a server notes for the next one (`Memo`), 4 KiB
+//!   12 KiB   lock requests, 1 MiB (`locks/asked.rs`)
+//!  1 MiB+12K journal of locks, 4 MiB (`locks/journal.rs`)
+//!  5 MiB+12K what is open at another machine's engine, 1 MiB (`forward/opened.rs`)
+//!  6 MiB+12K slots, one for each thread: 4 KiB and 1 MiB, as many as threads may be
 //! ```
 //!
 //! A thread reads a request from the kernel straight into its slot, 80 bytes before the end of the
@@ -22,9 +24,13 @@
 //! predecessor killed between its reply and the zero, a request is served twice; the second reply
 //! gets ENOENT. That such a change is made once is the engine's (request ids).
 //!
+//! A slot begins with a count of the requests that were read into it. It is moved on before the
+//! kernel is asked, so that no two requests of a slot have the same.
+//!
 //! Slots that no thread uses take no memory.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use shm::Area;
@@ -42,8 +48,11 @@ const HEAD_BYTES: usize = PAGE_BYTES;
 const DIR_BYTES_MAX: usize = PAGE_BYTES;
 const ASKED_BYTES: usize = 1 << 20;
 pub(crate) const JOURNAL_BYTES: usize = 4 << 20;
+const OPENED_BYTES: usize = 1 << 20;
+const MEMO_AT: usize = HEAD_BYTES + DIR_BYTES_MAX;
+const MEMO_BYTES: usize = PAGE_BYTES;
 const SLOT_BYTES: usize = PAGE_BYTES + REQUEST_BYTES_MAX;
-const SLOTS_AT: usize = HEAD_BYTES + DIR_BYTES_MAX + ASKED_BYTES + JOURNAL_BYTES;
+const SLOTS_AT: usize = MEMO_AT + MEMO_BYTES + ASKED_BYTES + JOURNAL_BYTES + OPENED_BYTES;
 /// Where in a slot a request begins.
 const REQUEST_AT: usize = PAGE_BYTES - WRITE_HEAD_BYTES;
 /// Bytes of the state memory.
@@ -51,7 +60,7 @@ pub(crate) const STATE_BYTES: u64 = (SLOTS_AT + SLOT_BYTES * THREADS_MAX) as u64
 
 const MAGIC: [u8; 8] = *b"NSFUSEST";
 /// Grows with every change of this layout.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 const _: () = assert!(size_of::<Head>() <= HEAD_BYTES);
 const _: () = assert!(REQUEST_AT.is_multiple_of(align_of::<u64>()));
@@ -164,12 +173,48 @@ pub(crate) struct LockMemory {
     pub(crate) journal: Area,
 }
 
+impl LockMemory {
+    /// Memory that nobody keeps for another server.
+    pub(crate) fn new() -> Result<LockMemory> {
+        let memory = shm::create("nearside-locks", (ASKED_BYTES + JOURNAL_BYTES) as u64)?;
+        let mut cutter = shm::map(memory.as_fd())?;
+        let mut cut = |bytes: usize| cutter.cut(bytes).ok_or(FOREIGN);
+        Ok(LockMemory { asked: cut(ASKED_BYTES)?, journal: cut(JOURNAL_BYTES)? })
+    }
+}
+
+/// What a server notes for the next one; nothing at first.
+#[derive(Debug)]
+pub(crate) struct Memo(OwnedFd);
+
+impl Memo {
+    /// What was noted last.
+    pub(crate) fn read(&self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; MEMO_BYTES];
+        read_at(self.0.as_fd(), &mut bytes, MEMO_AT)?;
+        let (len, rest) = bytes.split_first_chunk::<4>().ok_or(FOREIGN)?;
+        let len = u32::from_ne_bytes(*len) as usize;
+        Ok(rest.get(..len).ok_or(FOREIGN)?.to_vec())
+    }
+
+    /// Notes this in place of what was there: one call, which a kill does not cut in two.
+    pub(crate) fn write(&self, note: &[u8]) -> Result<()> {
+        let bytes = [&(note.len() as u32).to_ne_bytes(), note].concat();
+        match bytes.len() <= MEMO_BYTES {
+            true => write_at(self.0.as_fd(), &bytes, MEMO_AT),
+            false => Err(io(Errno::NOSPC)),
+        }
+    }
+}
+
 /// The state memory, mapped by the server whose turn it is.
 pub(crate) struct State {
     memory: OwnedFd,
     head: Area,
     /// For the server's locks; taken by it.
     pub(crate) locks: Option<LockMemory>,
+    /// For what is open; taken as well.
+    pub(crate) opened: Option<Area>,
     pub(crate) slots: Vec<Slot>,
 }
 
@@ -181,12 +226,14 @@ impl State {
         let mut cutter = shm::map(state)?;
         let mut cut = |bytes: usize| cutter.cut(bytes).ok_or(FOREIGN);
         let head = cut(HEAD_BYTES)?;
-        cut(DIR_BYTES_MAX)?;
+        cut(DIR_BYTES_MAX + MEMO_BYTES)?;
         let locks = LockMemory { asked: cut(ASKED_BYTES)?, journal: cut(JOURNAL_BYTES)? };
+        let opened = Some(cut(OPENED_BYTES)?);
         let count = threads.max(used);
-        let slots = (0..count).map(|_| cut(SLOT_BYTES).map(Slot)).collect::<Result<_>>()?;
+        let slot = |number| Ok(Slot { number, memory: cut(SLOT_BYTES)? });
+        let slots = (0..count).map(slot).collect::<Result<_>>()?;
         let memory = state.try_clone_to_owned().map_err(Error::Session)?;
-        let mut state = State { memory, head, locks: Some(locks), slots };
+        let mut state = State { memory, head, locks: Some(locks), opened, slots };
         let turn = state.head()?.turn.wrapping_add(1);
         state.change(|head| {
             head.turn = turn;
@@ -199,9 +246,13 @@ impl State {
     /// is its own thread's.
     pub(crate) fn owes(&self) -> Result<Owes> {
         let memory = self.memory.try_clone().map_err(Error::Session)?;
-        Ok(Box::new(move |unique| {
+        Ok(Arc::new(move |unique| {
             in_flight(memory.as_fd()).is_ok_and(|found| found.contains(&unique))
         }))
+    }
+
+    pub(crate) fn memo(&self) -> Result<Memo> {
+        Ok(Memo(self.memory.try_clone().map_err(Error::Session)?))
     }
 
     pub(crate) fn head(&self) -> Result<Head> {
@@ -217,25 +268,43 @@ impl State {
 }
 
 /// What one thread reads requests into.
-pub(crate) struct Slot(Area);
+pub(crate) struct Slot {
+    number: usize,
+    memory: Area,
+}
+
+/// Where in a slot its count is.
+const COUNT_AT: std::ops::Range<usize> = 0..8;
 
 impl Slot {
+    /// The next request that is read into it has the next count.
+    pub(crate) fn count_on(&mut self) {
+        let count = self.turn().1 + 1;
+        self.memory[COUNT_AT].copy_from_slice(&count.to_ne_bytes());
+    }
+
+    /// Its number, and the count of the request in it.
+    pub(crate) fn turn(&self) -> (usize, u64) {
+        let count = self.memory[COUNT_AT].try_into().map_or(0, u64::from_ne_bytes);
+        (self.number, count)
+    }
+
     /// Where a request goes.
     pub(crate) fn room(&mut self) -> &mut [u8] {
-        &mut self.0[REQUEST_AT..]
+        &mut self.memory[REQUEST_AT..]
     }
 
     /// Has all its memory there. Without it a kill may cost a caller an error, so where that cannot
     /// be had the mount goes on.
     pub(crate) fn populate(&mut self) {
-        if let Err(error) = self.0.populate() {
+        if let Err(error) = self.memory.populate() {
             tracing::warn!(%error, "memory for requests");
         }
     }
 
     /// The request that was read into it.
     pub(crate) fn request(&self) -> &[u8] {
-        &self.0[REQUEST_AT..]
+        &self.memory[REQUEST_AT..]
     }
 
     /// The number of a request that was read into it and not answered.
@@ -251,6 +320,6 @@ impl Slot {
 
     /// The request is answered.
     pub(crate) fn clear(&mut self) {
-        self.0.store(REQUEST_AT, 0);
+        self.memory.store(REQUEST_AT, 0);
     }
 }

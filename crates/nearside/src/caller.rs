@@ -3,10 +3,12 @@
 //! Who may do what is the engine's to say (`fs::ForCaller`), under the locks with which it makes a
 //! change. Here is who asks it, and what the pool as a whole is closed to.
 
+use std::path::Path;
 use std::sync::Arc;
 
-use fs::{Caller, Error as FsError, ForCaller};
+use fs::{Caller, Error as FsError, FileKind, ForCaller};
 
+use crate::names::at;
 use crate::pool_door::{Door, Owned};
 use crate::{Pool, Result};
 
@@ -58,7 +60,31 @@ impl Pool {
             uid: caller.uid(),
             gid: caller.gid(),
             caller: Some(Arc::new(caller)),
+            root: owned.root,
         }))
+    }
+
+    /// The same, where the directory at `dir` is the root: nothing that this caller names lies
+    /// outside of it, whatever links, `..` and renames there are. Who may search the directories
+    /// above it is not asked. It stays the root when it is moved; when it is removed, nothing is
+    /// there.
+    ///
+    /// # Errors
+    /// There is no directory at `dir`.
+    ///
+    /// # Panics
+    /// As above.
+    pub fn for_caller_in(&self, caller: Caller, dir: impl AsRef<Path>) -> Result<Pool> {
+        let dir = dir.as_ref();
+        let found = *self.metadata(dir)?.attr();
+        if found.kind != FileKind::Directory {
+            return Err(at(dir)(FsError::NotDirectory));
+        }
+        let mut pool = self.for_caller(caller);
+        if let Door::Owned(owned) = &mut pool.door {
+            owned.root = found.ino;
+        }
+        Ok(pool)
     }
 
     /// For whom its calls are made; none: for the process that has it open, which may do all, or

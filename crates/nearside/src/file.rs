@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fs::{Caller, Error as FsError, Fallocate, FileSystem, Handle};
+use fs::{Arrival, Caller, Error as FsError, Fallocate, FileSystem, Handle};
 
 use crate::attached::{AttachedFile, owners_alone};
 use crate::pool_door::Owned;
@@ -100,6 +100,29 @@ impl File {
                 Ok(file.fs.write(&file.handle, offset, data)?)
             }
             Open::There(file) => file.write_at(data, offset),
+        }
+    }
+
+    /// Begins a write of so many bytes that come by and by, in their order; `None`: they are to be
+    /// collected, and written when all are there. For services, which get them so.
+    #[doc(hidden)]
+    pub fn begin_write_at(&self, offset: u64, len: usize) -> Option<Arrival> {
+        match &self.open {
+            Open::Here(file) if self.flags.write => file.fs.begin_write(&file.handle, offset, len),
+            _ => None,
+        }
+    }
+
+    /// Ends such a write of this file, all of whose bytes have come: it happens as one.
+    #[doc(hidden)]
+    pub fn end_write(&self, arrival: Arrival) -> Result<usize> {
+        self.need(self.flags.write, "writing")?;
+        match &self.open {
+            Open::Here(file) => {
+                file.drop_set_id(arrival.bytes() as u64)?;
+                Ok(file.fs.end_write(arrival)?)
+            }
+            Open::There(_) => Err(FsError::Unsupported("bytes that come by and by").into()),
         }
     }
 

@@ -50,6 +50,7 @@ mod metadata;
 mod names;
 mod open;
 mod owner;
+mod pipelined;
 mod pool_door;
 mod read_dir;
 mod regions;
@@ -64,6 +65,7 @@ pub use fs::{
     RenameMode, Repair, RepairReport, Resilvered, ScrubReport, XattrMode,
 };
 pub use metadata::Metadata;
+pub use pipelined::Pipelined;
 pub use pool::{
     Atime, DeviceInfo, Emulated, FormatOptions, MirrorInfo, MirrorState, OpenOptions, PoolInfo,
     SliceInfo, SliceSpec, as_url,

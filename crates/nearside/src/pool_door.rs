@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use fs::{Caller, CheckReport, FileSystem, Repair, Resilvered, ScrubReport, StatFs, TakeOver};
+use fs::{Caller, CheckReport, FileSystem, Ino, Repair, Resilvered, ScrubReport, StatFs, TakeOver};
 use pool::{FormatOptions, OpenOptions, PoolInfo};
 use region::Regions;
 
@@ -50,6 +50,8 @@ pub(crate) struct Owned {
     pub(crate) gid: u32,
     /// For whom calls are made, and checked.
     pub(crate) caller: Option<Arc<Caller>>,
+    /// The directory where paths begin.
+    pub(crate) root: Ino,
 }
 
 impl Pool {
@@ -100,6 +102,11 @@ impl Pool {
     /// Attaches to the service that owns the pool in directory `place`, or that listens at the
     /// socket `place`. What may be done is what this process's user and groups may.
     ///
+    /// `near://HOST[:PORT]` is a service on another machine. All that goes there is encrypted, both
+    /// sides show certificates ([`AttachOptions::credentials`]), and what may be done is what the
+    /// service has written down for this one. With `near+insecure://HOST[:PORT]` nothing is
+    /// encrypted, and nobody is asked who it is.
+    ///
     /// When the service dies, or is replaced, calls wait for the next one, which answers them
     /// exactly once; what is open stays so. They fail (ENOTCONN) when none comes for a while, and
     /// at once when the service ended in order.
@@ -114,8 +121,11 @@ impl Pool {
 
     /// Attaches to the service that owns the pool in directory `dir`; opens it where there is none.
     pub fn attach_or_open(dir: impl AsRef<Path>, options: &OpenOptions) -> Result<Pool> {
+        let is_remote = client::is_address(dir.as_ref());
         match Pool::attach(dir.as_ref()) {
-            Err(Error::Service(client::Error::NoService(_))) => Pool::open_with(dir, options),
+            Err(Error::Service(client::Error::NoService(_))) if !is_remote => {
+                Pool::open_with(dir, options)
+            }
             attached => attached,
         }
     }
@@ -165,6 +175,7 @@ impl Pool {
             uid,
             gid: nix::unistd::getegid().as_raw(),
             caller: None,
+            root: Ino::ROOT,
         }))
     }
 

@@ -65,8 +65,8 @@ impl Pool {
         self.regions()?.transact(isolation, act)
     }
 
-    /// How regions are served from now on: before the first one is mapped. Of an attached process
-    /// the service says how much memory they take.
+    /// How regions are served from now on: before the first one is mapped. How much memory they
+    /// take the service says, where a process is attached on its machine.
     pub fn set_region_settings(&self, settings: &Settings) -> Result<()> {
         if let Door::Owned(owned) = &self.door {
             owned.rule()?;

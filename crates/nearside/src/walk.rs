@@ -1,7 +1,9 @@
 //! From a path to an inode: one component at a time, symbolic links followed.
 //!
-//! Absolute links start at the pool's root, `..` of the root is the root. No lock is held between
-//! two components: as with every POSIX walk, a rename in between may lead elsewhere.
+//! Absolute links start at the root, `..` of the root is the root. No lock is held between two
+//! components: as with every POSIX walk, a rename in between may lead elsewhere. Where the root is
+//! a directory of the pool, it does not lead out of that: `..` goes back to where the walk came
+//! from, and asks nobody which directory is above.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -53,8 +55,15 @@ pub(crate) fn locate(pool: &Owned, path: &Path, last: Last) -> Result<Located> {
     // "a/" means the directory a, also when a is a link to it.
     let slash_ends = bytes.ends_with(b"/");
     let follow_last = last == Last::Follow || slash_ends;
-    let mut walk =
-        Walk { fs: &pool.fs, checked: pool.checked(), pending: Vec::new(), links: 0, follow_last };
+    let mut walk = Walk {
+        fs: &pool.fs,
+        checked: pool.checked(),
+        root: pool.root,
+        above: Vec::new(),
+        pending: Vec::new(),
+        links: 0,
+        follow_last,
+    };
     walk.push(bytes);
     let located = match walk.run() {
         Ok(located) => located,
@@ -91,6 +100,9 @@ impl From<FsError> for Stop {
 struct Walk<'a> {
     fs: &'a FileSystem,
     checked: ForCaller<'a>,
+    root: Ino,
+    /// The directories through which the walk came, from the root on.
+    above: Vec<Ino>,
     /// Components to come, the next one at the end.
     pending: Vec<Vec<u8>>,
     links: u32,
@@ -105,7 +117,7 @@ impl Walk<'_> {
     }
 
     fn run(&mut self) -> std::result::Result<Located, Stop> {
-        let mut here = self.fs.getattr(Ino::ROOT)?;
+        let mut here = self.fs.getattr(self.root)?;
         while let Some(name) = self.pending.pop() {
             if here.kind != FileKind::Directory {
                 return Err(FsError::NotDirectory.into());
@@ -115,7 +127,7 @@ impl Walk<'_> {
                 continue;
             }
             if name == b".." {
-                here = self.fs.getattr(self.fs.parent(here.ino)?)?;
+                here = self.fs.getattr(self.above.pop().unwrap_or(self.root))?;
                 continue;
             }
             let last = self.pending.is_empty();
@@ -131,6 +143,7 @@ impl Walk<'_> {
             } else if last {
                 return Ok(Located { parent: here.ino, name, attr: Some(attr) });
             } else {
+                self.above.push(here.ino);
                 here = attr;
             }
         }
@@ -146,7 +159,10 @@ impl Walk<'_> {
         let target = self.fs.readlink(ino)?;
         self.push(&target);
         match target.first() {
-            Some(b'/') => Ok(self.fs.getattr(Ino::ROOT)?),
+            Some(b'/') => {
+                self.above.clear();
+                Ok(self.fs.getattr(self.root)?)
+            }
             Some(_) => Ok(directory),
             None => Err(FsError::NotFound.into()),
         }

@@ -64,7 +64,9 @@ mod sysfs;
 mod through_file;
 
 pub use charge::Charge;
-pub use crc::{crc_fits, crc32c, crc32c_combine, crc32c_difference, crc32c_of_zeros};
+pub use crc::{
+    crc_fits, crc32c, crc32c_append, crc32c_combine, crc32c_difference, crc32c_of_zeros,
+};
 pub use domain::{Domain, Medium};
 pub use error::{Error, Result};
 #[cfg(feature = "recorder")]

@@ -1,5 +1,6 @@
 //! Regions of a pool that another process owns: its service keeps a copy of the file's bytes for
-//! this process, which loads from it and cannot store to it.
+//! this process, which loads from it and cannot store to it. (Over a network the copy is in memory
+//! of this process, and changes as the service says. Here that is all the same.)
 //!
 //! What the service changes there, this process sees at once. A page that the service took away, or
 //! never brought, faults; the service is asked for it, and who waits is woken. Nothing is known

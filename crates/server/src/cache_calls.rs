@@ -7,10 +7,10 @@ use fs::{Blocks, FILE_BYTES_MAX};
 use parking_lot::Mutex;
 use wire::{DATA_BYTES_MAX, Reply, Said};
 
+use crate::bounds::Bounds;
 use crate::copies::PAGE;
 use crate::read_cache::{ReadCache, Reigns};
 use crate::serve::{Answer, Call};
-use crate::service::Bounds;
 
 /// The read cache of a session.
 #[derive(Debug)]

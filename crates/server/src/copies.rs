@@ -3,12 +3,14 @@
 //! Each copy is one process's, of memory that is the service's. Who is of another user than the
 //! service has a descriptor that can only be read; who is of its own could store there in any case,
 //! and does: what he writes under leases (`leases.rs`) he stores himself. Nobody else loads from
-//! there, this service neither. Three things stay true:
+//! there, this service neither. The memory of who comes over a network is its own; the service says
+//! by its stream what becomes of it ([`Place`]). Three things stay true:
 //!
 //! - A page that is there has what the file has: it is brought while the file's range is held, and
 //!   whoever changes the file stores into it, or takes it away, before his call returns. Taking it
-//!   away needs no step of the process. Where a lease of it begins, and where it ends, it goes;
-//!   what somebody else has a lease of is not brought before that has ended.
+//!   away needs no step of the process. (Over a network it is said before that, and done when the
+//!   process reads on.) Where a lease of it begins, and where it ends, it goes; what somebody else
+//!   has a lease of is not brought before that has ended.
 //! - Pages come only when their process asks, each at once as a whole.
 //! - All copies together have no more pages than is set; those that came first go first.
 //!
@@ -16,17 +18,19 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Weak};
 
 use fs::{Blocks, Error as FsError, FILE_BYTES_MAX, FileSystem, Handle, Mapped};
 use parking_lot::Mutex;
-use rustix::fs::{FallocateFlags, Mode, fallocate, fchmod};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use crate::place::Place;
 use crate::room::{Counted, Evicts, Room};
+use crate::stream::Stream;
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
@@ -34,11 +38,13 @@ pub const PAGE: u64 = 4096;
 const PAGES_TOGETHER: u64 = 64;
 /// Copies of one process, at most.
 const OWN_MAX: usize = 256;
+const HUGE_PAGES: &str = "regions of attached processes, where shared memory comes in huge pages \
+                          (transparent_hugepage/shmem_enabled)";
 
 /// A copy of a file's bytes, or of a part of them, for one process.
 #[derive(Debug)]
 pub struct Copy {
-    memory: File,
+    place: Place,
     handle: Arc<Handle>,
     /// Where in the file it begins.
     offset: u64,
@@ -58,63 +64,39 @@ fn io(what: &str, errno: Errno) -> FsError {
     }
 }
 
+fn too_many() -> FsError {
+    io("there are as many as there may be", Errno::MFILE)
+}
+
 pub fn failed(what: &str, error: &std::io::Error) -> FsError {
     io(what, Errno::from_io_error(error).unwrap_or(Errno::IO))
 }
 
-/// Memory of a settled size, sealed for good, that nobody can store to, nor open to be stored to,
-/// but this service's user; and the descriptor for others.
-fn sealed(name: &str, bytes: u64) -> Result<(File, OwnedFd), FsError> {
-    let made = shm::create(name, bytes);
-    let memory =
-        File::from(made.map_err(|error| FsError::Elsewhere {
-            errno: error.errno(),
-            words: error.to_string(),
-        })?);
-    fchmod(&memory, Mode::RUSR).map_err(|errno| io("fchmod", errno))?;
-    let place = format!("/proc/self/fd/{}", memory.as_raw_fd());
-    let theirs = File::open(place).map_err(|error| failed("open", &error))?;
-    Ok((memory, theirs.into()))
-}
-
-/// The same, of which no page is there, and each comes for itself.
+/// Memory of which no page is there, and each comes for itself, and the descriptor for others.
 pub fn page_by_page(name: &str, bytes: u64) -> Result<(File, OwnedFd), FsError> {
-    let (memory, theirs) = sealed(name, bytes)?;
-    let failed = |error| failed("write", &error);
-    // where the kernel gives more than a page at a time, some would be there that nobody brought
-    memory.write_all_at(&[0; PAGE as usize], 0).map_err(failed)?;
-    let has_more = memory.metadata().map_err(failed)?.blocks() * 512 > PAGE;
-    punch(&memory, 0, bytes).map_err(|errno| io("fallocate", errno))?;
-    match has_more {
-        true => Err(FsError::Unsupported(
-            "regions of attached processes, where shared memory comes in huge pages \
-             (transparent_hugepage/shmem_enabled)",
-        )),
-        false => Ok((memory, theirs)),
-    }
-}
-
-/// Takes pages out of a memory.
-pub fn punch(memory: &File, at: u64, bytes: u64) -> rustix::io::Result<()> {
-    fallocate(memory, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, at, bytes)
+    shm::page_by_page(name, bytes).map_err(|error| match error {
+        shm::Error::HugePages => FsError::Unsupported(HUGE_PAGES),
+        error => FsError::Elsewhere { errno: error.errno(), words: error.to_string() },
+    })
 }
 
 impl Copy {
-    /// One of which no page is there, and the descriptor for its process.
+    /// One of which no page is there; `make` makes the place for so many.
     fn new(
         fs: &FileSystem,
         handle: &Arc<Handle>,
         (offset, bytes): (u64, u64),
         (room, counted): (&Arc<Room>, Counted),
-    ) -> Result<(Arc<Copy>, OwnedFd), FsError> {
+        make: impl FnOnce(u64) -> Result<Place, FsError>,
+    ) -> Result<Arc<Copy>, FsError> {
         let end = offset.checked_add(bytes).filter(|end| *end <= FILE_BYTES_MAX && bytes > 0);
         if end.is_none() || !offset.is_multiple_of(PAGE) {
             return Err(FsError::Invalid("a copy is of whole pages of a file"));
         }
         let count = bytes.div_ceil(PAGE);
-        let (memory, theirs) = page_by_page("nearside-copy", count * PAGE)?;
+        let place = make(count)?;
         let copy = Arc::new_cyclic(|own| Copy {
-            memory,
+            place,
             handle: handle.clone(),
             offset,
             count,
@@ -125,7 +107,7 @@ impl Copy {
         });
         let mapped: Arc<dyn Mapped> = copy.clone();
         fs.tell(handle, &mapped);
-        Ok((copy, theirs))
+        Ok(copy)
     }
 
     /// Nobody has it any more.
@@ -163,13 +145,19 @@ impl Copy {
     /// Puts pages in place that are not there. Their range of the file is held.
     fn put(&self, first: u64, bytes: &[u8]) -> Result<(), FsError> {
         let mut pages = self.pages.lock();
+        if let Place::There(stream, copy) = &self.place {
+            // also those that it had: it may have let go of them
+            stream.put_pages(*copy, first, bytes);
+        }
         for (page, data) in (first..).zip(bytes.chunks(PAGE as usize)) {
             if pages.contains_key(&page) {
                 continue;
             }
-            if let Err(error) = self.memory.write_all_at(data, page * PAGE) {
+            if let Place::Here(memory) = &self.place
+                && let Err(error) = memory.write_all_at(data, page * PAGE)
+            {
                 // whatever there is of it is not what the file has
-                self.punch(page);
+                self.place.punch(&(page..page + 1));
                 return Err(io("write", Errno::from_io_error(&error).unwrap_or(Errno::IO)));
             }
             let stamp = self.room.add(self.own.clone(), page);
@@ -178,22 +166,27 @@ impl Copy {
         Ok(())
     }
 
-    fn take_away(&self, pages: &mut BTreeMap<u64, u64>, page: u64) {
-        if pages.remove(&page).is_some() {
-            self.punch(page);
-            self.room.gone(1);
-        }
+    /// Pages that are there go.
+    fn take_away(&self, pages: &mut BTreeMap<u64, u64>, run: Range<u64>) {
+        run.clone().for_each(|page| _ = pages.remove(&page));
+        self.room.gone((run.end - run.start) as usize);
+        self.place.punch(&run);
     }
 
-    fn punch(&self, page: u64) {
-        if let Err(error) = punch(&self.memory, page * PAGE, PAGE) {
-            // nobody but this service can seal the memory, or make it another one
-            tracing::error!("a page of a process's copy cannot be taken away: {error}");
+    /// Those of these pages that are there, in runs.
+    fn runs(pages: &BTreeMap<u64, u64>, range: Range<u64>) -> Vec<Range<u64>> {
+        let mut runs: Vec<Range<u64>> = Vec::new();
+        for page in pages.range(range).map(|(page, _)| *page) {
+            match runs.last_mut() {
+                Some(run) if run.end == page => run.end += 1,
+                _ => runs.push(page..page + 1),
+            }
         }
+        runs
     }
 
     /// The pages in which these bytes of the file lie.
-    fn pages_of(&self, offset: u64, len: u64) -> std::ops::Range<u64> {
+    fn pages_of(&self, offset: u64, len: u64) -> Range<u64> {
         let end = offset.saturating_add(len).saturating_sub(self.offset);
         let first = offset.saturating_sub(self.offset) / PAGE;
         first.min(self.count)..end.div_ceil(PAGE).min(self.count)
@@ -207,14 +200,12 @@ impl Mapped for Copy {
         if range.is_empty() {
             return;
         }
-        let there: Vec<u64> = pages.range(range).map(|(page, _)| *page).collect();
-        for run in there.chunk_by(|page, next| page + 1 == *next) {
-            let (Some(first), Some(last)) = (run.first(), run.last()) else { continue };
-            let (start, end) = (self.offset + first * PAGE, self.offset + (last + 1) * PAGE);
+        for run in Copy::runs(&pages, range) {
+            let (start, end) = (self.offset + run.start * PAGE, self.offset + run.end * PAGE);
             let (low, high) = (start.max(offset), end.min(offset + data.len() as u64));
             let part = &data[(low - offset) as usize..(high - offset) as usize];
-            if self.memory.write_all_at(part, low - self.offset).is_err() {
-                run.iter().for_each(|page| self.take_away(&mut pages, *page));
+            if !self.place.store(low - self.offset, part) {
+                self.take_away(&mut pages, run);
             }
         }
     }
@@ -225,8 +216,9 @@ impl Mapped for Copy {
         if range.is_empty() {
             return;
         }
-        let there: Vec<u64> = pages.range(range).map(|(page, _)| *page).collect();
-        there.into_iter().for_each(|page| self.take_away(&mut pages, page));
+        for run in Copy::runs(&pages, range) {
+            self.take_away(&mut pages, run);
+        }
     }
 
     fn heeds_leases(&self) -> bool {
@@ -238,7 +230,7 @@ impl Evicts for Copy {
     fn evict(&self, page: u64, stamp: u64) {
         let mut pages = self.pages.lock();
         if pages.get(&page) == Some(&stamp) {
-            self.take_away(&mut pages, page);
+            self.take_away(&mut pages, page..page + 1);
         }
     }
 }
@@ -272,14 +264,45 @@ impl Copies {
         bytes: (u64, u64),
         give: impl FnOnce(BorrowedFd<'_>) -> std::io::Result<()>,
     ) -> Result<(), FsError> {
-        let too_many = || io("there are as many as there may be", Errno::MFILE);
-        let counted = self.room.count(user).ok_or_else(too_many)?;
-        let (copy, mut theirs) = Copy::new(fs, handle, bytes, (&self.room, counted))?;
-        if user == 0 || user == geteuid().as_raw() {
-            // he could open it so himself, and then stores what he writes under leases
-            theirs = copy.memory.try_clone().map_err(|error| failed("dup", &error))?.into();
-        }
-        let entered = match &mut *self.all.lock() {
+        let mut theirs = None;
+        let make = |pages| {
+            let (memory, for_others) = page_by_page("nearside-copy", pages * PAGE)?;
+            theirs = Some(match user == 0 || user == geteuid().as_raw() {
+                // he could open it so himself, and then stores what he writes under leases
+                true => memory.try_clone().map_err(|error| failed("dup", &error))?.into(),
+                false => for_others,
+            });
+            Ok(Place::Here(memory))
+        };
+        let copy = Copy::new(fs, handle, bytes, (&self.room, self.count(user)?), make)?;
+        let given = self.enter(number, &copy).and_then(|()| {
+            let Some(theirs) = theirs else { return Ok(()) };
+            let given = give(theirs.as_fd()).map_err(|error| failed("sendmsg", &error));
+            given.inspect_err(|_| drop(self.take(number)))
+        });
+        given.inspect_err(|_| copy.end(fs))
+    }
+
+    /// Makes one of this number with the process at the other end of this stream.
+    pub fn map_there(
+        &self,
+        fs: &FileSystem,
+        (number, user): (u64, u32),
+        handle: &Arc<Handle>,
+        bytes: (u64, u64),
+        stream: &Arc<Stream>,
+    ) -> Result<(), FsError> {
+        let make = |_| Ok(Place::There(stream.clone(), number));
+        let copy = Copy::new(fs, handle, bytes, (&self.room, self.count(user)?), make)?;
+        self.enter(number, &copy).inspect_err(|_| copy.end(fs))
+    }
+
+    fn count(&self, user: u32) -> Result<Counted, FsError> {
+        self.room.count(user).ok_or_else(too_many)
+    }
+
+    fn enter(&self, number: u64, copy: &Arc<Copy>) -> Result<(), FsError> {
+        match &mut *self.all.lock() {
             None => Err(io("the process has ended", Errno::NOTCONN)),
             Some(all) if all.len() >= OWN_MAX => Err(too_many()),
             Some(all) if all.contains_key(&number) => {
@@ -289,12 +312,7 @@ impl Copies {
                 all.insert(number, copy.clone());
                 Ok(())
             }
-        };
-        let given = entered.and_then(|()| {
-            let given = give(theirs.as_fd()).map_err(|error| failed("sendmsg", &error));
-            given.inspect_err(|_| drop(self.take(number)))
-        });
-        given.inspect_err(|_| copy.end(fs))
+        }
     }
 
     /// What it shares with all others.

@@ -2,6 +2,8 @@
 
 use super::*;
 use nearside::{FormatOptions, Pool, SliceSpec};
+use rustix::fs::{FallocateFlags, fallocate};
+use std::os::unix::fs::MetadataExt;
 
 fn pool() -> (tempfile::TempDir, Pool) {
     let root = tempfile::tempdir().unwrap();

@@ -23,6 +23,28 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The credentials of the service are of no use.
+    #[error("{0}")]
+    Credentials(#[source] wire::BadCredentials),
+    /// The access file cannot be read.
+    #[error("{}: the access file: {source}", path.display())]
+    Access {
+        /// Its path.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// It makes no sense.
+    #[error("{}, {source}", path.display())]
+    AccessLine {
+        /// Its path.
+        path: PathBuf,
+        /// Which line, and why not.
+        source: crate::access::Nonsense,
+    },
+    /// There is no such fabric.
+    #[error(transparent)]
+    Fabric(#[from] wire::NoFabric),
     /// A system call failed.
     #[error("the service: {call}: {source}")]
     Io {

@@ -36,6 +36,33 @@ struct Stored {
     ended: bool,
 }
 
+/// Whose a process is: what it comes back as, or not at all.
+#[derive(Clone, Copy, Debug)]
+pub enum Whose<'w> {
+    /// This user's.
+    User(u32),
+    /// That of an identity which has shown its certificate.
+    Certified {
+        /// Its name.
+        name: &'w str,
+        /// Its user.
+        user: u32,
+        /// The directory that it sees as the root.
+        root: u64,
+        /// Whether nothing that it asks for changes anything.
+        read_only: bool,
+    },
+}
+
+impl Whose<'_> {
+    /// The user.
+    pub fn user(self) -> u32 {
+        match self {
+            Whose::User(user) | Whose::Certified { user, .. } => user,
+        }
+    }
+}
+
 /// Who attached processes are.
 #[derive(Debug)]
 pub struct Identities {
@@ -98,6 +125,11 @@ impl Identities {
         self.stored.lock().service
     }
 
+    /// The key of the names that a mount's kernel has for inodes, which this pool's services know.
+    pub fn names_for(&self, client: u128) -> [u8; 16] {
+        self.code(&("names", client)).to_le_bytes()
+    }
+
     fn code(&self, what: &impl Serialize) -> u128 {
         // where there is no memory it is nobody's code
         let bytes = wire::encode(what, Vec::new()).unwrap_or_default();
@@ -106,21 +138,26 @@ impl Identities {
         hasher.finish128().as_u128()
     }
 
-    fn code_of(&self, client: u128, service: u64, user: u32) -> u128 {
-        self.code(&("process", client, service, user))
+    fn code_of(&self, client: u128, service: u64, whose: Whose<'_>) -> u128 {
+        match whose {
+            Whose::User(user) => self.code(&("process", client, service, user)),
+            Whose::Certified { name, user, root, read_only } => {
+                self.code(&("certified", client, service, user, name, root, read_only))
+            }
+        }
     }
 
-    /// Who this process of a user is, from this service on.
-    pub fn identity(&self, client: u128, user: u32) -> Identity {
+    /// Who this process is, from this service on.
+    pub fn identity(&self, client: u128, whose: Whose<'_>) -> Identity {
         let service = self.service();
-        let proof = hexadecimal(self.code_of(client, service, user));
+        let proof = hexadecimal(self.code_of(client, service, whose));
         Identity { client: hexadecimal(client), service, proof }
     }
 
-    /// The process that a service said this to, if one of this pool did, to that user.
-    pub fn recognize(&self, said: &Identity, user: u32) -> Option<u128> {
+    /// The process that a service said this to, if one of this pool did, when it was the same's.
+    pub fn recognize(&self, said: &Identity, whose: Whose<'_>) -> Option<u128> {
         let client = number(&said.client)?;
-        let code = self.code_of(client, said.service, user);
+        let code = self.code_of(client, said.service, whose);
         (number(&said.proof) == Some(code)).then_some(client)
     }
 
@@ -132,7 +169,7 @@ impl Identities {
 
     /// What shows that a process has this open.
     pub fn proof(&self, client: u128, number: u64, ino: u64, flags: Option<Flags>) -> Proof {
-        Proof(self.code(&("open", client, number, ino, flags)))
+        Proof(self.code(&("open", client, number, ino, flags)).to_le_bytes())
     }
 
     /// From now on nobody is remembered who is not attached to this service. False: that could not
@@ -181,8 +218,8 @@ fn read(path: &Path) -> Option<Stored> {
     stored
 }
 
-/// Puts a new file in the place of the old one. It need not survive a power cut: the processes do
-/// not.
+/// Puts a new file in the place of the old one. It need not survive a power cut, before somebody of
+/// another machine relies on it ([`Holders`](crate::holders::Holders) makes it durable then).
 fn write(path: &Path, stored: &Stored) -> Result<()> {
     let failed = |source| Error::Identities { path: path.to_path_buf(), source };
     let mut new = path.as_os_str().to_owned();

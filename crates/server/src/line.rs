@@ -2,13 +2,15 @@
 
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::{ReadWriteFlags, preadv2};
 use rustix::net::{Shutdown, shutdown};
 use wire::{Channel, Said, Served, Taken};
 
-use crate::stream::Stream;
+use crate::data::Data;
+use crate::stream::{Next, Serves, Stream};
 
 /// What a process asks through.
 #[derive(Debug)]
@@ -23,7 +25,7 @@ pub enum Line {
         bell: OwnedFd,
     },
     /// One of another.
-    Stream(Box<Stream>),
+    Stream(Arc<Stream>),
 }
 
 impl Line {
@@ -52,17 +54,24 @@ impl Line {
     pub fn bell(&self) -> BorrowedFd<'_> {
         match self {
             Line::Memory { bell, .. } => bell.as_fd(),
-            Line::Stream(stream) => stream.as_fd(),
+            Line::Stream(stream) => stream.bell(),
         }
     }
 
     /// What of the bell rings, once.
     pub fn rings_by(&self) -> EventFlags {
         let rings = match self {
-            Line::Stream(stream) if stream.is_behind() => EventFlags::OUT,
-            _ => EventFlags::IN,
+            Line::Memory { .. } => EventFlags::IN,
+            Line::Stream(stream) => stream.rings_by(),
         };
         rings | EventFlags::ONESHOT
+    }
+
+    /// A call is not answered: nobody waits for that any more.
+    pub fn forget(&self, taken: Taken) {
+        if let Line::Stream(stream) = self {
+            stream.forget(taken);
+        }
     }
 
     /// Silences the bell.
@@ -74,24 +83,24 @@ impl Line {
         let _ = preadv2(bell, &mut [IoSliceMut::new(&mut heard)], u64::MAX, never_waits);
     }
 
-    /// Takes the next call that waits, from slot `from` on where slots are looked at in turn; its
-    /// message goes to `message`.
-    pub fn take(&self, from: usize, message: &mut Vec<u8>) -> Option<Taken> {
-        match self {
-            Line::Memory { calls, .. } => calls.take(from, message),
-            Line::Stream(stream) => stream.take(message),
-        }
-    }
-
-    /// The data that came with a call; once.
-    pub fn data(&self, taken: Taken, data: &mut Vec<u8>) {
+    /// Has the next call served that waits, from slot `from` on where slots are looked at in turn:
+    /// its message, and the data that came with it. What is in shared memory is copied first, to
+    /// `message` and `data`.
+    pub fn serve_next(
+        &self,
+        from: usize,
+        (message, data): (&mut Vec<u8>, &mut Vec<u8>),
+        serves: &mut dyn Serves,
+    ) -> Next {
         match self {
             Line::Memory { calls, .. } => {
-                data.clear();
+                let Some(taken) = calls.take(from, message) else { return Next::Nothing };
                 data.resize(taken.data_len, 0);
                 calls.data(taken, data);
+                serves.serve(taken, message, Data::Here(data));
+                Next::Served(taken)
             }
-            Line::Stream(stream) => stream.data(taken, data),
+            Line::Stream(stream) => stream.serve_next(serves),
         }
     }
 
@@ -120,8 +129,18 @@ impl Line {
         }
     }
 
+    /// Says something to a forwarder that is no answer.
+    pub fn notice(&self, message: &[u8], data: &[u8]) {
+        if let Line::Stream(stream) = self {
+            stream.notice(message, data);
+        }
+    }
+
     /// Ends it.
     pub fn shut(&self) {
-        let _ = shutdown(self.socket(), Shutdown::Both);
+        match self {
+            Line::Memory { channel, .. } => drop(shutdown(channel, Shutdown::Both)),
+            Line::Stream(stream) => stream.shut(),
+        }
     }
 }

@@ -8,18 +8,29 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 use rustix::net::sockopt;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use wire::{Channel, Greeting, Served, VERSION, Welcome};
 
 use crate::door::Door;
 use crate::guests::Guests;
+use crate::identity::Whose;
 use crate::line::Line;
 use crate::service::Shared;
-use crate::session::Session;
+use crate::session::{Session, Who};
 
 /// What the listening socket is called among the sessions, which begin at 1.
 pub const DOOR: u64 = 0;
 /// What the end of the service is called.
 pub const END: u64 = u64::MAX;
+
+/// Each session takes some: they are to be as many as this process may have, not the few that it
+/// begins with, which one user could use up.
+pub fn take_descriptors() {
+    let now = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: now.maximum, ..now }) {
+        tracing::info!("few processes can attach: {error}");
+    }
+}
 
 /// Lets processes in and sees them go, until the service ends.
 pub fn run(shared: &Arc<Shared>, door: &Door) {
@@ -39,10 +50,10 @@ pub fn run(shared: &Arc<Shared>, door: &Door) {
         };
         for event in &events[..count] {
             match event.data.u64() {
-                DOOR => guests.admit(shared, door),
+                DOOR => guests.admit(shared, door, Some),
                 END => {}
                 number => match guests.take(number) {
-                    Some(guest) => greet(shared, number, guest.socket),
+                    Some(socket) => greet(shared, number, socket),
                     None => shared.socket_ended(number, event.flags),
                 },
             }
@@ -65,7 +76,8 @@ fn attach(shared: &Shared, number: u64, socket: OwnedFd) -> std::io::Result<()> 
     let channel = Channel::new(socket);
     let Some((greeting, _)) = channel.receive::<Greeting>()? else { return Ok(()) };
     let _alone = shared.admission.lock();
-    let (who, welcome) = match welcome(shared, &greeting, caller.uid(), None) {
+    let whose = Whose::User(caller.uid());
+    let (client, welcome) = match welcome(shared, &greeting, whose, None) {
         Ok(welcome) => welcome,
         Err(refusal) => return channel.send(&refusal, &[]),
     };
@@ -76,20 +88,16 @@ fn attach(shared: &Shared, number: u64, socket: OwnedFd) -> std::io::Result<()> 
     calls.park();
     channel.send(&welcome, &[memory.as_fd(), bell.as_fd()])?;
     let line = Line::Memory { calls, channel, bell };
-    shared.add(session(shared, number, (who, caller), line))
+    let pool = shared.pool().for_caller(caller);
+    let who = Who { client, pool, read_only: false, certified: None };
+    shared.add(Arc::new(session(shared, number, who, line)))
 }
 
 /// A session, which is not served so far.
-pub fn session(
-    shared: &Shared,
-    number: u64,
-    (client, caller): (u128, Caller),
-    line: Line,
-) -> Arc<Session> {
-    let pool = shared.pool().for_caller(caller);
-    let who = (client, shared.identities().clone());
+pub fn session(shared: &Shared, number: u64, who: Who, line: Line) -> Session {
     let leases = (shared.leases().cloned(), shared.bounds());
-    Arc::new(Session::new(number, who, pool, line, leases))
+    let known = (shared.identities().clone(), shared.holders().clone());
+    Session::new(number, who, known, line, leases)
 }
 
 /// Who a guest is that said this, and what is to be said to it; or why it is not let in. `last`: it
@@ -97,40 +105,40 @@ pub fn session(
 pub fn welcome(
     shared: &Shared,
     greeting: &Greeting,
-    user: u32,
+    whose: Whose<'_>,
     last: Option<&Session>,
 ) -> std::result::Result<(u128, Welcome), Welcome> {
     if greeting.version != VERSION {
         let program = env!("CARGO_PKG_VERSION").to_owned();
         return Err(Welcome::Version { version: VERSION, program });
     }
-    if last.is_none() && shared.is_full_for(user) {
+    if last.is_none() && shared.is_full_for(whose.user()) {
         let reason = "as many processes are attached, of all or of this user, as it takes";
         return Err(Welcome::Refused(reason.to_owned()));
     }
     let (client, knows) = match last {
         Some(last) => (last.client, true),
-        None => who_it_is(shared, greeting, user)?,
+        None => who_it_is(shared, greeting, whose)?,
     };
     let process = rustix::process::getpid().as_raw_nonzero().get() as u32;
-    let identity = shared.identities().identity(client, user);
+    let identity = shared.identities().identity(client, whose);
     let pool = shared.pool().info().uuid;
-    Ok((client, Welcome::Attached { pool, process, identity, knows }))
+    Ok((client, Welcome::Attached { pool, process, identity, knows, mount: None }))
 }
 
 /// Who a guest is, and whether it is known what it did before.
 fn who_it_is(
     shared: &Shared,
     greeting: &Greeting,
-    user: u32,
+    whose: Whose<'_>,
 ) -> std::result::Result<(u128, bool), Welcome> {
     let identities = shared.identities();
     let Some(said) = &greeting.returns else {
         let drawn = identities.draw().map_err(|error| Welcome::Refused(error.to_string()));
         return drawn.map(|client| (client, true));
     };
-    let Some(client) = identities.recognize(said, user) else {
-        let reason = "it is not the one that it says to be, or its user has changed";
+    let Some(client) = identities.recognize(said, whose) else {
+        let reason = "it is not the one that it says to be, or its user or rights have changed";
         return Err(Welcome::Stranger(reason.to_owned()));
     };
     if shared.session_of(client).is_some() {

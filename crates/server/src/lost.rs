@@ -2,7 +2,8 @@
 //! come back to over another one.
 //!
 //! A process that closes its connection, or that ends, says so by that; a network that loses one
-//! says nothing, or resets it.
+//! says nothing, or resets it. A mount outlives the process that forwards what its kernel asks: it
+//! says so when it ends.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use parking_lot::Mutex;
 use rustix::event::epoll::EventFlags;
 
 use crate::service::Shared;
+use crate::session::Session;
 
 /// Sessions whose connection is lost.
 #[derive(Debug)]
@@ -41,10 +43,36 @@ impl Lost {
 }
 
 impl Shared {
+    /// The connection of this session is lost, if it is one that can be.
+    pub fn lose(&self, session: &Session) -> bool {
+        let is_lost = session.lose();
+        if is_lost {
+            self.grace().let_go(session);
+        }
+        is_lost
+    }
+
+    /// A process has ended, or said something, which none has to.
+    pub fn end_session(&self, number: u64) {
+        let Some(session) = self.take_session(number) else { return };
+        self.forget_sockets(&session);
+        session.end();
+        self.grace().let_go(&session);
+        let is_back = |client| self.session_of(client).is_some();
+        self.holders().remove_unless(session.client, is_back);
+        let mut idle_since = self.idle_since.lock();
+        if self.is_idle() {
+            *idle_since = Some(Instant::now());
+            self.idles.notify_all();
+        }
+    }
+
     /// A socket says that its process has ended, or that the connection is lost.
     pub fn socket_ended(&self, number: u64, said: EventFlags) {
         let Some(session) = self.session(number) else { return };
-        if said.intersects(EventFlags::ERR | EventFlags::HUP) && session.lose() {
+        // a mount says when it ends; its forwarder may be another process by then
+        let is_lost = session.mount.is_some() || said.intersects(EventFlags::ERR | EventFlags::HUP);
+        if is_lost && self.lose(&session) {
             self.forget_sockets(&session);
             self.lost.since.lock().push_back((number, Instant::now()));
         } else {

@@ -9,7 +9,8 @@ use fs::{Answer as Known, Error as FsError};
 use nearside::Error;
 use wire::{Flags, Reply, Request};
 
-use crate::serve::{Answer, Call, open_flags};
+use crate::open::open_flags;
+use crate::serve::{Answer, Call};
 use crate::session::Turn;
 
 impl Call<'_> {
@@ -45,7 +46,7 @@ impl Call<'_> {
     /// process has not, but to what it made itself.
     fn answer_again(self, request: &Request<'_>, known: Option<Known>) -> Answer {
         match (request, known) {
-            (Request::Write { .. }, _) => Ok(Reply::Number(self.data.len() as u64)),
+            (Request::Write { .. }, _) => Ok(Reply::Number(self.data.bytes() as u64)),
             (Request::Append(_), Some(Known::At(offset))) => Ok(Reply::Number(offset)),
             (Request::Open(_, flags), Some(Known::Made(ino))) => {
                 let handle = self.session.pool.fs().open(ino)?;

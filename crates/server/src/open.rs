@@ -1,11 +1,11 @@
 //! Calls that open, list and close.
 
 use fs::{Error as FsError, Ino};
-use nearside::{Error, File};
+use nearside::{Error, File, OpenFlags};
 use wire::{Entry, Flags, Held, Proof, Reply, Request};
 
 use crate::opened::Opened;
-use crate::serve::{Answer, Call, NO_SUCH_CALL, encoded, open_flags, path};
+use crate::serve::{Answer, Call, NO_SUCH_CALL, encoded, path};
 
 /// Entries of a directory that one call brings; the longest of them fit into its data.
 const ENTRIES_MAX: usize = 4096;
@@ -43,6 +43,7 @@ impl Call<'_> {
             Request::Restore { number, ino, flags, proof, locks } => {
                 self.restore((*number, *ino), *flags, *proof, locks)
             }
+            Request::Restored => Ok(Reply::Done),
             Request::ReadDirectory(number, cookie) => self.read_directory(*number, *cookie),
             Request::Close(number) => {
                 drop(self.session.opened.remove(*number));
@@ -80,6 +81,9 @@ impl Call<'_> {
             let words = "no service had this open for this process";
             return Err(Error::Files(FsError::NotPermitted(words)));
         }
+        if !locks.is_empty() {
+            self.session.has_locks();
+        }
         if self.session.opened.take_over(number) {
             return Ok(Reply::Done);
         }
@@ -116,4 +120,16 @@ fn too_many() -> Error {
     let words = "this process has as many files open as it may".to_owned();
     let errno = rustix::io::Errno::MFILE.raw_os_error();
     Error::Files(FsError::Elsewhere { errno, words })
+}
+
+/// As the library takes them.
+pub fn open_flags(flags: &Flags) -> OpenFlags {
+    OpenFlags::new()
+        .read(flags.read)
+        .write(flags.write)
+        .append(flags.append)
+        .truncate(flags.truncate)
+        .create(flags.create)
+        .create_new(flags.create_new)
+        .mode(flags.mode)
 }

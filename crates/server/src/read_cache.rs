@@ -27,7 +27,7 @@ use lanes::Reign;
 use parking_lot::Mutex;
 use shm::Words;
 
-use crate::copies::{PAGE, page_by_page, punch};
+use crate::copies::{PAGE, page_by_page};
 use crate::room::{Evicts, Room};
 
 const _: () = assert!(lanes::BLOCK_BYTES == PAGE, "a page is a block");
@@ -211,7 +211,7 @@ impl Evicts for ReadCache {
         }
         self.clear(&mut state, index as u32);
         state.places[index as usize].stamp = None;
-        if let Err(error) = punch(&self.memory, wire::cached_page(index as u32) as u64, PAGE) {
+        if let Err(error) = shm::punch(&self.memory, wire::cached_page(index as u32) as u64, PAGE) {
             tracing::error!("memory of a read cache cannot be given back: {error}");
         }
         self.room.gone(1);

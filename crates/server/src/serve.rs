@@ -1,19 +1,21 @@
 //! What calls mean: each is a call of the library, made for the process that asks.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fs::{Error as FsError, LockKind};
-use nearside::{Error, File, OpenFlags};
-use wire::{DATA_BYTES_MAX, Failure, Flags, Node, Reply, Request, Taken};
+use fs::{Arrival, Error as FsError, LockKind};
+use nearside::{Error, File};
+use wire::{DATA_BYTES_MAX, Failure, Node, Reply, Request, Taken};
 
-use crate::lock_wait;
+use crate::data::Data;
 use crate::opened::Opened;
 use crate::service::Shared;
 use crate::session::{Begin, Session};
+use crate::stream::Serves;
+use crate::{exports, lock_wait};
 
 /// Most bytes that one call copies: who wants more asks again.
 const COPY_BYTES_MAX: u64 = 64 << 20;
@@ -25,87 +27,147 @@ const SLOW_MAX: usize = 1024;
 pub struct Room {
     /// What was asked.
     pub message: Vec<u8>,
-    data: Vec<u8>,
-    answer: Vec<u8>,
+    /// What came with it.
+    pub data: Vec<u8>,
+    /// What goes with the answer.
+    pub answer: Vec<u8>,
+}
+
+/// Serves the calls of a process.
+#[derive(Debug)]
+pub struct Of<'s> {
+    pub shared: &'s Arc<Shared>,
+    pub session: &'s Arc<Session>,
+    pub answer: &'s mut Vec<u8>,
+}
+
+impl Serves for Of<'_> {
+    fn begin(&mut self, message: &[u8], data: usize) -> Option<Arrival> {
+        begin(self.session, message, data)
+    }
+
+    fn serve(&mut self, taken: Taken, message: &[u8], data: Data<'_>) {
+        serve(self.shared, self.session, taken, (message, data), self.answer);
+    }
 }
 
 /// What a call ended with.
 pub type Answer = nearside::Result<Reply>;
 
-/// Serves a call, whose message is in `room`; at once, or by a thread of its own.
-pub fn serve(shared: &Arc<Shared>, session: &Arc<Session>, taken: Taken, room: &mut Room) {
-    let Ok((count, request)) = wire::decode::<wire::Call<'_>>(&room.message) else {
+/// Where the data of a call goes that is to come; `None`: it is to be collected.
+pub fn begin(session: &Session, message: &[u8], data: usize) -> Option<Arrival> {
+    if session.mount.is_some() || session.read_only {
+        return None;
+    }
+    let (_, request) = wire::decode::<wire::Call<'_>>(message).ok()?;
+    let Request::Write { file, offset } = request else { return None };
+    session.opened.file(file).ok()?.begin_write_at(offset, data)
+}
+
+/// Serves a call: its message, and the data that came with it; at once, or by a thread of its own.
+pub fn serve(
+    shared: &Arc<Shared>,
+    session: &Arc<Session>,
+    taken: Taken,
+    (message, data): (&[u8], Data<'_>),
+    answer: &mut Vec<u8>,
+) {
+    if let Some(mount) = &session.mount {
+        let data = data.here();
+        return match mount.may_take_long(message) {
+            false => mount.serve(session, taken, message, data),
+            true => serve_apart(shared, session, (taken, &[message, data].concat()), answer),
+        };
+    }
+    let Ok((count, request)) = wire::decode::<wire::Call<'_>>(message) else {
         let failure = Failure::of(&FsError::Invalid("the call makes no sense"), None);
         return session.answer(taken, &Reply::Failed(failure), &[]);
     };
+    if session.read_only && exports::is_change(&request) {
+        let failure = Failure::of(&FsError::ReadOnly, None);
+        return session.answer(taken, &Reply::Failed(failure), &[]);
+    }
     if !matches!(request, Request::Restore { .. }) {
         session.opened.end_inheritance();
     }
-    if let Request::Lock { kind: LockKind::Read | LockKind::Write, .. } = request
-        && shared.grace().holds_back(session, taken, &room.message)
+    if request == Request::Restored {
+        shared.grace().has_its_locks(session.client);
+    }
+    if let Request::Lock { file, kind: LockKind::Read | LockKind::Write, .. } = request
+        && session.opened.file(file).is_ok()
     {
-        return;
+        session.has_locks();
+        if shared.grace().holds_back(session, taken, message) {
+            return;
+        }
     }
     if let Request::Lock { file, kind, start, end, wait: true } = request {
         return lock_wait::begin(session, taken, file, kind, (start, end));
     }
-    if !may_take_long(&request) {
-        return serve_now(session, (taken, count), &request, &mut room.data, &mut room.answer);
+    if !matches!(request, Request::Sync | Request::Checkpoint | Request::Copy { .. }) {
+        return serve_now(session, (taken, count), &request, data, answer);
     }
+    // no data comes with these
+    serve_apart(shared, session, (taken, message), answer);
+}
+
+/// Serves a call that may take long, and came without data: by a thread of its own, if there may
+/// be one more.
+fn serve_apart(
+    shared: &Arc<Shared>,
+    session: &Arc<Session>,
+    (taken, message): (Taken, &[u8]),
+    answer: &mut Vec<u8>,
+) {
     let mut thread = None;
     let begin = || {
         thread = shared.slow.begin(SLOW_MAX);
         thread.is_some()
     };
-    match session.begin_slow(taken, &mut room.message, begin) {
+    match session.begin_slow(taken, message, begin) {
         Begin::Waits => {}
-        Begin::Here => serve_message(session, taken, room),
+        Begin::Here => serve_message(session, taken, message, answer),
         Begin::InThread => {
             let theirs = session.clone();
-            let message = room.message.clone();
+            let own = message.to_vec();
             let serve = move || {
-                serve_slow(&theirs, (taken, message));
+                serve_slow(&theirs, (taken, own));
                 drop(theirs);
                 drop(thread);
             };
             if std::thread::Builder::new().name("ns-slow".to_owned()).spawn(serve).is_err() {
-                serve_slow(session, (taken, std::mem::take(&mut room.message)));
+                serve_slow(session, (taken, message.to_vec()));
             }
         }
     }
 }
 
-/// Serves a call, whose message is in `room`.
-fn serve_message(session: &Session, taken: Taken, room: &mut Room) {
-    if let Ok((count, request)) = wire::decode::<wire::Call<'_>>(&room.message) {
-        serve_now(session, (taken, count), &request, &mut room.data, &mut room.answer);
+/// Serves a call that came without data.
+fn serve_message(session: &Session, taken: Taken, message: &[u8], answer: &mut Vec<u8>) {
+    if let Some(mount) = &session.mount {
+        mount.serve(session, taken, message, &[]);
+    } else if let Ok((count, request)) = wire::decode::<wire::Call<'_>>(message) {
+        serve_now(session, (taken, count), &request, Data::Here(&[]), answer);
     }
 }
 
 /// Serves long calls of a process, until none of them waits.
 fn serve_slow(session: &Session, first: (Taken, Vec<u8>)) {
-    let mut room = Room::default();
+    let mut answer = Vec::new();
     let mut next = Some(first);
     while let Some((taken, message)) = next {
-        room.message = message;
-        serve_message(session, taken, &mut room);
+        serve_message(session, taken, &message, &mut answer);
         next = session.next_slow();
     }
-}
-
-/// Whether others should not wait for it.
-fn may_take_long(request: &Request<'_>) -> bool {
-    matches!(request, Request::Sync | Request::Checkpoint | Request::Copy { .. })
 }
 
 fn serve_now(
     session: &Session,
     (taken, count): (Taken, u64),
     request: &Request<'_>,
-    data: &mut Vec<u8>,
+    data: Data<'_>,
     answer: &mut Vec<u8>,
 ) {
-    session.line.data(taken, data);
     answer.clear();
     // A call that panics is this process's misfortune, and a fault to be found; the others go on.
     let call = Call { session, data, answer };
@@ -139,7 +201,7 @@ pub fn failure(error: Error) -> Failure {
 pub struct Call<'c> {
     pub session: &'c Session,
     /// What came with it.
-    pub data: &'c [u8],
+    pub data: Data<'c>,
     /// What goes with the answer.
     pub answer: &'c mut Vec<u8>,
 }
@@ -153,17 +215,6 @@ fn time(nanoseconds: i64) -> SystemTime {
     if nanoseconds >= 0 { UNIX_EPOCH + distance } else { UNIX_EPOCH - distance }
 }
 
-pub fn open_flags(flags: &Flags) -> OpenFlags {
-    OpenFlags::new()
-        .read(flags.read)
-        .write(flags.write)
-        .append(flags.append)
-        .truncate(flags.truncate)
-        .create(flags.create)
-        .create_new(flags.create_new)
-        .mode(flags.mode)
-}
-
 impl Call<'_> {
     pub fn make(self, request: &Request<'_>) -> Answer {
         match request {
@@ -171,13 +222,10 @@ impl Call<'_> {
             Request::Cache | Request::Lane { .. } if self.session.line.is_remote() => {
                 Ok(Reply::Nothing)
             }
-            Request::Map { .. } if self.session.line.is_remote() => {
-                let what = "regions of a pool on another machine";
-                Err(Error::Files(FsError::Unsupported(what)))
-            }
             Request::Open(..)
             | Request::OpenDirectory(_)
             | Request::Restore { .. }
+            | Request::Restored
             | Request::Close(_)
             | Request::ReadDirectory(..) => self.opened(request),
             Request::Cache => self.new_cache(),
@@ -240,9 +288,14 @@ impl Call<'_> {
                 self.read(&file, offset, (len as usize).min(DATA_BYTES_MAX))
             }
             Request::Write { file, offset } => {
-                Ok(Reply::Number(self.file(file)?.write_at(self.data, offset)? as u64))
+                let file = self.file(file)?;
+                let written = match self.data {
+                    Data::Here(data) => file.write_at(data, offset)?,
+                    Data::Arrived(arrival) => file.end_write(arrival)?,
+                };
+                Ok(Reply::Number(written as u64))
             }
-            Request::Append(file) => Ok(Reply::Number(self.file(file)?.append(self.data)?)),
+            Request::Append(file) => Ok(Reply::Number(self.file(file)?.append(self.data.here())?)),
             Request::Copy { from, to, len } => {
                 let (source, target) = (self.file(from.0)?, self.file(to.0)?);
                 Ok(Reply::Number(source.copy_to(from.1, &target, to.1, len.min(COPY_BYTES_MAX))?))
@@ -320,37 +373,6 @@ impl Call<'_> {
         }
     }
 
-    fn of_xattrs(self, request: &Request<'_>) -> Answer {
-        let pool = &self.session.pool;
-        match *request {
-            Request::Xattr(name, attribute) => {
-                match pool.xattr(path(name), OsStr::from_bytes(attribute))? {
-                    Some(value) => {
-                        self.answer.extend_from_slice(&value);
-                        Ok(Reply::Done)
-                    }
-                    None => Ok(Reply::Nothing),
-                }
-            }
-            Request::SetXattr(name, attribute, mode) => {
-                let attribute = OsStr::from_bytes(attribute);
-                done(pool.set_xattr(path(name), attribute, self.data, mode))
-            }
-            Request::RemoveXattr(name, attribute) => {
-                done(pool.remove_xattr(path(name), OsStr::from_bytes(attribute)))
-            }
-            Request::ListXattrs(name) => {
-                let names: Vec<OsString> = pool.list_xattrs(path(name))?;
-                for name in names {
-                    self.answer.extend_from_slice(name.as_bytes());
-                    self.answer.push(0);
-                }
-                Ok(Reply::Done)
-            }
-            _ => Err(Error::Files(NO_SUCH_CALL)),
-        }
-    }
-
     fn of_pool(self, request: &Request<'_>) -> Answer {
         let pool = &self.session.pool;
         match request {
@@ -369,7 +391,7 @@ impl Call<'_> {
 
 pub const NO_SUCH_CALL: FsError = FsError::Unsupported("this call of an attached process");
 
-fn done(result: nearside::Result<()>) -> Answer {
+pub fn done(result: nearside::Result<()>) -> Answer {
     result.map(|()| Reply::Done)
 }
 

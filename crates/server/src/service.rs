@@ -4,39 +4,34 @@ use std::collections::HashMap;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nearside::Pool;
 use parking_lot::{Condvar, Mutex, RwLock};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use wire::Said;
+use wire::{Provider, Said};
 
+use crate::bounds::Bounds;
+use crate::credit::Credit;
 use crate::door::Door;
+use crate::gate::{Gate, Secured};
 use crate::grace::{self, Grace};
+use crate::holders::{Holders, OTHER_DOOR};
 use crate::identity::Identities;
+use crate::idleness::Idleness;
 use crate::leases::Leases;
 use crate::lost::Lost;
+use crate::mount::Mounts;
 use crate::options::Options;
-use crate::read_cache::Reigns;
-use crate::room::Room;
+use crate::remote::Trust;
+use crate::rights::Rights;
 use crate::session::Session;
 use crate::slow::SlowThreads;
-use crate::{Error, Result, listener, remote, worker};
-
-/// What bounds the memory of all sessions together.
-#[derive(Debug)]
-pub struct Bounds {
-    /// Of what they have mapped, and of what they have read.
-    pub copies: Arc<Room>,
-    /// What they have read is cached.
-    pub reigns: Option<Arc<Reigns>>,
-    /// Bytes of transactions that are longer than a call.
-    pub staged: Arc<AtomicUsize>,
-}
+use crate::stream::Stream;
+use crate::{Error, Result, fabrics, listener, remote, worker};
 
 /// What its threads share.
 #[derive(Debug)]
@@ -46,11 +41,17 @@ pub struct Shared {
     sessions_max: usize,
     sessions_of_user_max: usize,
     pub lost: Lost,
+    /// Memory for what comes over networks.
+    pub credit: Arc<Credit<Stream>>,
     number_next: AtomicU64,
     /// Held while somebody becomes a session: nobody is two at a time.
     pub admission: Mutex<()>,
     identities: Arc<Identities>,
+    holders: Arc<Holders>,
     leases: Option<Arc<Leases>>,
+    mounts: Option<Arc<dyn Mounts>>,
+    /// Over which those may go on who come over a network.
+    pub fabrics: Vec<Provider>,
     grace: Grace,
     bounds: Bounds,
     /// Waits for the bells of sessions that nobody looks after.
@@ -60,43 +61,51 @@ pub struct Shared {
     /// Rings for ever once the service is to end.
     end: OwnedFd,
     has_ended: AtomicBool,
+    /// Another service goes on.
+    leaves: AtomicBool,
     /// Threads that serve long calls.
     pub slow: SlowThreads,
     /// Since when no process has been attached; none: there is one.
-    idle_since: Mutex<Option<Instant>>,
+    pub idle_since: Mutex<Option<Instant>>,
     /// The last one has gone.
-    idles: Condvar,
+    pub idles: Condvar,
 }
 
 impl Shared {
-    fn new(pool: Arc<Pool>, options: &Options) -> Result<Shared> {
+    /// Nothing is served so far.
+    pub fn new(pool: Arc<Pool>, options: &Options) -> Result<Shared> {
         let new = || epoll::create(CreateFlags::CLOEXEC).map_err(Error::io("epoll_create"));
         let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let identities = Identities::open(options.attached.as_deref())?;
+        let awaits = identities.awaits;
+        let (holders, left) = Holders::open(options.attached.as_deref(), awaits);
+        let grace = Grace::new(awaits, left);
         let leases = options.lanes.as_deref().map(|dir| Leases::new(pool.fs(), dir));
         if let Some(leases) = &leases {
             pool.fs().set_lender(Some(leases.clone()));
         }
+        let credit = Credit::new(options.streams_bytes, options.streams_patience);
         let shared = Shared {
             pool,
             leases,
+            mounts: options.mounts.clone(),
+            fabrics: options.fabrics.clone(),
             sessions: RwLock::default(),
             sessions_max: options.sessions_max,
             sessions_of_user_max: options.sessions_of_user_max,
             lost: Lost::new(options.linger),
+            credit: Arc::new(credit.map_err(Error::io("eventfd"))?),
             number_next: AtomicU64::new(1),
             admission: Mutex::default(),
-            grace: Grace::new(identities.awaits),
+            grace,
             identities: Arc::new(identities),
-            bounds: Bounds {
-                copies: Room::new(options.copies_bytes),
-                reigns: options.lanes.as_deref().map(|dir| Arc::new(Reigns::new(dir))),
-                staged: Arc::new(AtomicUsize::new(0)),
-            },
+            holders: Arc::new(holders),
+            bounds: Bounds::new(options),
             bells: Arc::new(new()?),
             sockets: new()?,
             end: end.map_err(Error::io("eventfd"))?,
             has_ended: AtomicBool::new(false),
+            leaves: AtomicBool::new(false),
             slow: SlowThreads::default(),
             idle_since: Mutex::new(Some(Instant::now())),
             idles: Condvar::new(),
@@ -117,8 +126,17 @@ impl Shared {
         &self.identities
     }
 
+    pub fn holders(&self) -> &Arc<Holders> {
+        &self.holders
+    }
+
     pub fn leases(&self) -> Option<&Arc<Leases>> {
         self.leases.as_ref()
+    }
+
+    /// What serves mounts of other machines.
+    pub fn mounts(&self) -> Option<&dyn Mounts> {
+        self.mounts.as_deref()
     }
 
     pub fn bounds(&self) -> &Bounds {
@@ -132,6 +150,11 @@ impl Shared {
     /// The session of this process, if it is attached.
     pub fn session_of(&self, client: u128) -> Option<Arc<Session>> {
         self.sessions.read().values().find(|session| session.client == client).cloned()
+    }
+
+    /// All of them.
+    pub fn sessions(&self) -> Vec<Arc<Session>> {
+        self.sessions.read().values().cloned().collect()
     }
 
     pub fn bells(&self) -> &Arc<OwnedFd> {
@@ -149,6 +172,11 @@ impl Shared {
 
     pub fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::SeqCst)
+    }
+
+    /// Whether nobody is attached.
+    pub fn is_idle(&self) -> bool {
+        self.sessions.read().is_empty()
     }
 
     /// Whether no more processes of this user may attach.
@@ -180,7 +208,9 @@ impl Shared {
         let added = epoll::add(&self.sockets, line.socket(), data, line.ends_by());
         let flags = line.rings_by();
         let added = added.and_then(|()| epoll::add(&self.bells, line.bell(), data, flags));
-        if added.is_err() || self.has_ended() {
+        // where another service goes on, it comes back there
+        let ends = self.has_ended() && !self.leaves.load(Ordering::SeqCst);
+        if added.is_err() || ends {
             self.end_session(session.number);
         }
         Ok(added?)
@@ -212,25 +242,9 @@ impl Shared {
         self.forget_sockets(last);
     }
 
-    /// A process has ended, or said something, which none has to.
-    pub fn end_session(&self, number: u64) {
-        let Some(session) = self.sessions.write().remove(&number) else { return };
-        self.forget_sockets(&session);
-        session.end();
-        let mut idle_since = self.idle_since.lock();
-        if self.sessions.read().is_empty() {
-            *idle_since = Some(Instant::now());
-            self.idles.notify_all();
-        }
-    }
-}
-
-/// Each session takes some: they are to be as many as this process may have, not the few that it
-/// begins with, which one user could use up.
-fn take_descriptors() {
-    let now = getrlimit(Resource::Nofile);
-    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: now.maximum, ..now }) {
-        tracing::info!("few processes can attach: {error}");
+    /// The session of this number, which is none of the service's from now on.
+    pub fn take_session(&self, number: u64) -> Option<Arc<Session>> {
+        self.sessions.write().remove(&number)
     }
 }
 
@@ -246,7 +260,7 @@ pub struct Service {
 impl Service {
     /// Serves `pool` to whoever comes through this door.
     pub fn start(pool: Arc<Pool>, door: Door, options: &Options) -> Result<Service> {
-        take_descriptors();
+        listener::take_descriptors();
         let shared = Arc::new(Shared::new(pool, options)?);
         let mut service = Service { shared: shared.clone(), threads: Vec::new(), has_left: false };
         let listening = shared.clone();
@@ -259,15 +273,30 @@ impl Service {
         Ok(service)
     }
 
-    /// Serves whoever comes through this door, too, over a network, as user and group `user`.
+    /// Serves whoever comes through this door, too, over a network, with these rights.
     /// Nothing is encrypted, and nobody is asked who it is.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn listen(&mut self, door: TcpListener, user: (u32, u32)) -> Result<()> {
+    pub fn listen(&mut self, door: TcpListener, rights: Rights) -> Result<()> {
+        self.listen_for(door, Trust::Network(rights))
+    }
+
+    /// Serves whoever comes through this door, too, over a network, encrypted, by certificates that
+    /// both sides show, and with the rights that the access file gives. What the files say holds
+    /// from when they change; where they make no sense now nobody is let in until they do.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn listen_secured(&mut self, door: TcpListener, secured: Secured) -> Result<()> {
+        self.listen_for(door, Trust::Certified(Box::new(Gate::new(secured))))
+    }
+
+    fn listen_for(&mut self, door: TcpListener, trust: Trust) -> Result<()> {
         door.set_nonblocking(true).map_err(Error::io("listen"))?;
+        fabrics::check(&self.shared.fabrics, &door)?;
         let shared = self.shared.clone();
-        self.spawn("ns-remote", move || remote::run(&shared, &door, user))
+        self.spawn("ns-remote", move || remote::run(&shared, &door, trust))
     }
 
     /// Sees the grace through, if there is one.
@@ -281,15 +310,24 @@ impl Service {
                 tracing::warn!("files without a name: {error}");
             }
         };
+        // before anybody makes a call; or left by a service that ended before it knew who had gone
+        let before = self.shared.pool.fs().returning_clients();
         if !self.shared.identities.awaits {
+            self.shared.pool.fs().forget_clients(&before);
             end(&self.shared);
             return Ok(());
         }
+        if keeps_orphans {
+            self.shared.grace.awaits(OTHER_DOOR);
+        }
         let times = grace::Times { locks: options.grace_of_locks, all: options.grace };
         let shared = self.shared.clone();
-        // before anybody makes a call
-        let before = shared.pool.fs().returning_clients();
         self.spawn("ns-grace", move || grace::run(&shared, &before, times, end))
+    }
+
+    /// The other door, which goes on with what it had, has its locks again.
+    pub fn other_door_is_back(&self) {
+        self.shared.grace.has_its_locks(OTHER_DOOR);
     }
 
     /// Stops for a service that goes on in its place, maybe of another program: between two calls.
@@ -297,6 +335,7 @@ impl Service {
     /// then they come back.
     pub fn leave(mut self) {
         self.has_left = true;
+        self.shared.leaves.store(true, Ordering::SeqCst);
         self.stop();
         // closed, files without a name would be gone
         std::mem::forget(self.shared.clone());
@@ -323,31 +362,17 @@ impl Service {
 
     /// Bytes of pages that processes have mapped and that are there.
     pub fn copied_bytes(&self) -> u64 {
-        self.shared.bounds.copies.bytes()
+        self.shared.bounds.copies.bytes() + self.shared.bounds.copies_there.bytes()
+    }
+
+    /// Bytes of long calls that are coming over networks, and of answers that are not taken.
+    pub fn stream_bytes(&self) -> usize {
+        self.shared.credit.used()
     }
 
     /// What tells whether anybody is attached, also after the service has ended.
     pub fn idleness(&self) -> Idleness {
-        Idleness(self.shared.clone())
-    }
-}
-
-/// Tells whether anybody is attached to a service.
-#[derive(Debug)]
-pub struct Idleness(Arc<Shared>);
-
-impl Idleness {
-    /// Waits until no process has been attached for so long.
-    pub fn wait(&self, time: Duration) {
-        let mut idle_since = self.0.idle_since.lock();
-        loop {
-            let left = idle_since.map(|since| time.saturating_sub(since.elapsed()));
-            match left {
-                Some(Duration::ZERO) => return,
-                Some(left) => drop(self.0.idles.wait_for(&mut idle_since, left)),
-                None => self.0.idles.wait(&mut idle_since),
-            }
-        }
+        Idleness::of(self.shared.clone())
     }
 }
 
@@ -357,8 +382,7 @@ impl Drop for Service {
             return;
         }
         self.stop();
-        let sessions: Vec<_> = self.shared.sessions.read().values().cloned().collect();
-        for session in sessions {
+        for session in self.shared.sessions() {
             // one that does not listen hears of it by the end of the connection
             let _ = session.send(&Said::Ends, &[]);
             self.shared.end_session(session.number);
@@ -367,6 +391,7 @@ impl Drop for Service {
             self.shared.pool.fs().set_lender(None);
         }
         self.shared.bounds.reigns.as_ref().inspect(|reigns| reigns.end());
+        self.shared.holders.end();
         self.shared.identities.end();
         // whoever drops the pool next is the last who has it
         self.shared.slow.wait_for_the_last();

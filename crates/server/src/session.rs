@@ -10,14 +10,17 @@ use nearside::Pool;
 use parking_lot::Mutex;
 use wire::{Flags, Proof, Reply, Said, Taken};
 
+use crate::bounds::Bounds;
 use crate::cache_calls::Cache;
 use crate::copies::Copies;
+use crate::gate::Certified;
+use crate::holders::{Holders, Side};
 use crate::identity::Identities;
 use crate::lane_calls::Lane;
 use crate::leases::Leases;
 use crate::line::Line;
+use crate::mount::Mounted;
 use crate::opened::Table;
-use crate::service::Bounds;
 use crate::transact::Stage;
 
 /// Threads that serve long calls of one process.
@@ -37,7 +40,14 @@ pub struct Session {
     pub opened: Table,
     /// Who it is, also to the next service.
     pub client: u128,
+    /// By which certificate it was let in, if by one.
+    pub certified: Option<Certified>,
+    /// Nothing that it asks for changes anything.
+    pub read_only: bool,
     identities: Arc<Identities>,
+    holders: Arc<Holders>,
+    /// It is written down there.
+    has_locks: AtomicBool,
     /// What it writes by itself.
     pub lane: Lane,
     /// What it has mapped.
@@ -46,6 +56,8 @@ pub struct Session {
     pub cache: Cache,
     /// Parts of transactions that are longer than a call.
     pub stage: Stage,
+    /// The mount that it has, if it is one's: then it asks nothing else.
+    pub mount: Option<Arc<Mounted>>,
     /// The last call of each slot, by its count.
     counts: [AtomicU64; wire::SLOTS],
     /// The waits of calls for locks, by slot; also of some that are over.
@@ -55,6 +67,19 @@ pub struct Session {
     is_lost: AtomicBool,
     /// Its calls that may take long.
     slow: Mutex<Slow>,
+}
+
+/// Who a session is for.
+#[derive(Debug)]
+pub struct Who {
+    /// The process.
+    pub client: u128,
+    /// The pool as it may use it.
+    pub pool: Pool,
+    /// Nothing that it asks for changes anything.
+    pub read_only: bool,
+    /// By which certificate it was let in, if by one.
+    pub certified: Option<Certified>,
 }
 
 /// Calls that may take long.
@@ -91,11 +116,15 @@ pub enum Turn {
 impl Session {
     pub fn new(
         number: u64,
-        (client, identities): (u128, Arc<Identities>),
-        pool: Pool,
+        who: Who,
+        (identities, holders): (Arc<Identities>, Arc<Holders>),
         line: Line,
         (leases, bounds): (Option<Arc<Leases>>, &Bounds),
     ) -> Session {
+        let Who { client, pool, read_only, certified } = who;
+        let is_remote = line.is_remote();
+        let room = if is_remote { &bounds.copies_there } else { &bounds.copies };
+        let copies = Copies::new(room.clone());
         let counts = std::array::from_fn(|_| AtomicU64::new(0));
         for (slot, count) in pool.fs().requests_of(client).iter().filter_map(RequestId::slot) {
             counts.get(usize::from(slot)).inspect(|last| last.store(count, Ordering::Relaxed));
@@ -103,15 +132,20 @@ impl Session {
         Session {
             number,
             client,
+            certified,
+            read_only,
             identities,
+            holders,
+            has_locks: AtomicBool::new(false),
             counts,
             pool,
             line,
             lane: Lane::new(leases),
-            copies: Copies::new(bounds.copies.clone()),
+            copies,
             cache: Cache::new(bounds),
             stage: Stage::new(bounds.staged.clone()),
             opened: Table::default(),
+            mount: None,
             waits: Mutex::default(),
             has_ended: AtomicBool::new(false),
             is_lost: AtomicBool::new(false),
@@ -152,6 +186,14 @@ impl Session {
         self.identities.proof(self.client, number, ino, flags)
     }
 
+    /// It is about to get a lock: the next service is to know that it may have some.
+    pub fn has_locks(&self) {
+        if !self.has_locks.load(Ordering::SeqCst) {
+            let side = if self.line.is_remote() { Side::There } else { Side::Here };
+            self.has_locks.store(self.holders.add(self.client, side), Ordering::SeqCst);
+        }
+    }
+
     /// The number of the service among those of the pool.
     pub fn service(&self) -> u64 {
         self.identities.service()
@@ -162,7 +204,7 @@ impl Session {
     pub fn begin_slow(
         &self,
         taken: Taken,
-        message: &mut Vec<u8>,
+        message: &[u8],
         may_begin: impl FnOnce() -> bool,
     ) -> Begin {
         let mut slow = self.slow.lock();
@@ -173,7 +215,7 @@ impl Session {
         if slow.threads == 0 {
             return Begin::Here;
         }
-        slow.waiting.push_back((taken, std::mem::take(message)));
+        slow.waiting.push_back((taken, message.to_vec()));
         Begin::Waits
     }
 
@@ -192,6 +234,11 @@ impl Session {
         self.has_ended.load(Ordering::SeqCst)
     }
 
+    /// Whether nothing that it asked has to be answered any more.
+    pub fn is_gone(&self) -> bool {
+        self.has_ended() || self.is_lost.load(Ordering::SeqCst)
+    }
+
     /// Answers a call.
     pub fn answer(&self, taken: Taken, reply: &Reply, data: &[u8]) {
         let message = wire::encode(reply, Vec::new()).unwrap_or_default();
@@ -201,7 +248,7 @@ impl Session {
     /// The wait of a call for a lock, to be ended with the session.
     pub fn add_wait(&self, taken: Taken, ticket: LockTicket) {
         self.waits.lock()[taken.slot()] = Some(ticket);
-        if self.has_ended() || self.is_lost.load(Ordering::SeqCst) {
+        if self.is_gone() {
             self.cancel_waits();
         }
     }
@@ -219,9 +266,18 @@ impl Session {
         let Line::Stream(stream) = &self.line else { return false };
         self.is_lost.store(true, Ordering::SeqCst);
         stream.close();
+        // nothing is told there any more, and nothing shown
+        self.copies.end(self.pool.fs());
         // who comes back asks for these again
         self.cancel_waits();
         true
+    }
+
+    /// What came makes no sense: nothing more is taken from there.
+    pub fn break_off(&self, why: &str) {
+        if let Line::Stream(stream) = &self.line {
+            stream.break_off(&why);
+        }
     }
 
     /// Whether this session, whose connection is lost, is another one's from now on. Not while
@@ -251,6 +307,7 @@ impl Session {
         self.cache.end();
         self.stage.clear();
         drop(self.opened.clear());
+        self.mount.iter().for_each(|mount| mount.end());
         // what it is at is forgotten by who is at it
         self.pool.fs().forget_client(self.client);
         self.line.shut();

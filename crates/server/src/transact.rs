@@ -10,6 +10,7 @@ use nearside::{Error, File};
 use parking_lot::Mutex;
 use wire::{DATA_BYTES_MAX, Piece, Reply};
 
+use crate::line::Line;
 use crate::serve::{Answer, Call};
 
 /// Most pieces of one call.
@@ -131,7 +132,7 @@ impl Call<'_> {
         let mut part = |(piece, file): (&Piece, File)| {
             let range = at..at + piece.len as usize;
             at = range.end;
-            match range.end <= self.data.len() {
+            match range.end <= self.data.bytes() {
                 true => Ok((file, piece.offset, range)),
                 false => Err(Error::Files(FsError::Invalid("pieces are longer than their bytes"))),
             }
@@ -145,7 +146,7 @@ impl Call<'_> {
 
     pub fn stage(self, number: u64, writes: &[Piece], expected: &[Piece]) -> Answer {
         let mut parts = self.parts(writes, expected)?;
-        parts.bytes.extend_from_slice(self.data);
+        parts.bytes.extend_from_slice(self.data.here());
         self.session.stage.add(number, parts)?;
         if self.session.has_ended() {
             self.session.stage.clear();
@@ -170,7 +171,7 @@ impl Call<'_> {
         if before.len() != pieces as usize {
             return Ok(Reply::Nothing);
         }
-        let all = [(&before, &before.bytes[..]), (&own, self.data)];
+        let all = [(&before, &before.bytes[..]), (&own, self.data.here())];
         let (mut changes, mut still) = (Vec::new(), Vec::new());
         for (parts, bytes) in all {
             for (file, offset, at) in &parts.writes {
@@ -232,6 +233,11 @@ impl Call<'_> {
         file.check_readable()?;
         let session = self.session;
         let user = session.user();
+        if let Line::Stream(stream) = &session.line {
+            let (fs, handle) = (session.pool.fs(), file.handle()?);
+            session.copies.map_there(fs, (number, user), handle, bytes, stream)?;
+            return Ok(Reply::Done);
+        }
         let said = wire::Said::Copy { copy: number };
         let give = |memory: std::os::fd::BorrowedFd<'_>| session.send(&said, &[memory]);
         session.copies.map(session.pool.fs(), (number, user), file.handle()?, bytes, give)?;

@@ -13,6 +13,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use crate::serve;
 use crate::service::Shared;
 use crate::session::Session;
+use crate::stream::Next;
 
 /// How long a silent session is looked at before it has to ring.
 const LOOKS_FOR: Duration = Duration::from_micros(50);
@@ -63,10 +64,15 @@ fn look(shared: &Arc<Shared>, one: &mut Watched, room: &mut serve::Room) -> bool
     let session = &one.session;
     let mut from = 0;
     for _ in 0..BURST {
-        let Some(taken) = session.line.take(from, &mut room.message) else { break };
-        serve::serve(shared, session, taken, room);
+        let serve::Room { message, data, answer } = room;
+        let mut serves = serve::Of { shared, session, answer };
+        match session.line.serve_next(from, (message, data), &mut serves) {
+            Next::Served(taken) => from = taken.slot() + 1,
+            Next::Nothing => break,
+            // it rings again
+            Next::Waits => return false,
+        }
         one.asked = Instant::now();
-        from = taken.slot() + 1;
     }
     if from > 0 {
         return true;

@@ -20,6 +20,9 @@ pub enum Error {
     /// Another process has it mapped, or this one has.
     #[error("shared memory: in use; wait until the process that uses it has ended")]
     InUse,
+    /// A page could not come alone.
+    #[error("regions of attached processes, where shared memory comes in huge pages")]
+    HugePages,
 }
 
 /// Result of making or mapping shared memory.
@@ -38,6 +41,7 @@ impl Error {
             }
             Error::Foreign => rustix::io::Errno::INVAL.raw_os_error(),
             Error::InUse => rustix::io::Errno::BUSY.raw_os_error(),
+            Error::HugePages => rustix::io::Errno::OPNOTSUPP.raw_os_error(),
         }
     }
 }

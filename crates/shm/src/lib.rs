@@ -14,12 +14,14 @@
 //! Nothing here knows what the bytes mean. Whoever takes memory over checks them.
 //!
 //! Memory that two processes share which do not trust each other is something else: [`Shared`],
-//! and [`Words`] that only one of them can store.
+//! and [`Words`] that only one of them can store. Of copies of files' bytes each page comes and
+//! goes by itself ([`page_by_page`]).
 
 mod area;
 mod error;
 mod mapped;
 mod mapping;
+mod pages;
 mod peer;
 mod shared;
 mod words;
@@ -27,6 +29,7 @@ mod words;
 pub use area::{Area, Cutter};
 pub use error::{Error, Result};
 pub use mapping::{create, map};
+pub use pages::{page_by_page, punch};
 pub use peer::{peer_groups, refuse_descriptors};
 pub use shared::{Shared, publish, sleep_at, wake_all};
 pub use words::Words;

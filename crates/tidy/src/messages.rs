@@ -5,8 +5,9 @@ use crate::{Finding, source::Source};
 /// The page, from the repository's root.
 pub const PAGE: &str = "docs/operations.md";
 /// The crates whose messages people see; the others are tools for those who work on Nearside.
-const CRATES: [&str; 11] = [
-    "pmem", "topology", "pool", "fs", "shm", "wire", "client", "nearside", "server", "fuse", "cli",
+const CRATES: [&str; 12] = [
+    "pmem", "topology", "pool", "fs", "shm", "fabric", "wire", "client", "nearside", "server",
+    "fuse", "cli",
 ];
 /// What a message stands in.
 const OPENINGS: [&str; 5] =

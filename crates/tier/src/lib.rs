@@ -20,7 +20,9 @@ mod frames;
 mod hasher;
 mod held;
 mod load;
-#[cfg_attr(not(feature = "object-store"), path = "no_object.rs")]
+#[cfg(any(test, not(feature = "object-store")))]
+mod no_object;
+#[cfg(feature = "object-store")]
 mod object;
 mod open;
 mod page;
@@ -30,9 +32,10 @@ mod tier;
 mod uring;
 
 pub use aligned::BlockList;
+#[cfg(not(feature = "object-store"))]
+pub use no_object::{make_object_device, open_object_device};
 #[cfg(feature = "object-store")]
-pub use object::{OBJECT_BLOCKS, ObjectDevice};
-pub use object::{make_object_device, open_object_device};
+pub use object::{OBJECT_BLOCKS, ObjectDevice, make_object_device, open_object_device};
 pub use open::open_devices;
 pub use page::Page;
 pub use read_blocks::ReadBlocks;

@@ -1,6 +1,6 @@
 //! Finding the devices of a pool.
 
-use crate::object::open_object_device;
+use crate::open_object_device;
 use crate::uring::UringDevice;
 use pool::{Device, PlainDevice, Result};
 use std::path::Path;

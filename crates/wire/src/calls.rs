@@ -124,6 +124,12 @@ impl Slots {
         self.usual.take()
     }
 
+    /// Takes one if there is one.
+    pub fn try_take(&self) -> Option<Slot<'_>> {
+        let number = self.usual.slots.lock().pop()?;
+        Some(Slot { of: &self.usual, number })
+    }
+
     /// Takes one of those that are kept for pages.
     pub fn take_kept(&self) -> Slot<'_> {
         self.kept.take()

@@ -2,25 +2,41 @@
 //! share.
 //!
 //! ```text
-//! 0  CRC-32C of all that follows, u32     4  slot, u16, or WORDS     6  0, u16
-//! 8  bytes of the message, u32           12  bytes of the data, u32
+//! 0  CRC-32C of the head from here on, and of the message; of the data, too, in a short frame, u32
+//! 4  slot, u16; WORDS, NOTICE            6  0, u16
+//! 8  bytes of the message, u32           12 bytes of the data, u32
 //! 16 the message, then the data
 //! ```
 //!
+//! A frame of more than 32 KiB behind its head is a long one. Its data comes in pieces of 64 KiB,
+//! the last one of what is left; behind each piece is the CRC-32C, u32, of the piece, begun with
+//! the sum before: the head's, or that of the piece before it. So one side sums and sends a piece
+//! while the other one takes what came before, and what is damaged is known where it is.
+//!
 //! A call and its answer have the slot in common; answers come in any order. The first words, and
-//! what a service says by itself, are JSON in a frame of [`WORDS`].
+//! what a service says by itself, are JSON in a frame of [`WORDS`]; what the two sides of a mount
+//! say by themselves, and a service of copies, is in frames of [`NOTICE`].
 //!
 //! Nothing that comes is believed: lengths are held to what a slot has, and room is taken as bytes
 //! arrive, not as they are announced.
 
-use crate::{DATA_BYTES_MAX, MESSAGE_BYTES_MAX, SLOTS};
+use crate::{DATA_BYTES_MAX, MESSAGE_BYTES_MAX};
+
+mod decoder;
+
+pub use decoder::{Begins, Decoder, Pieces};
 
 /// The slot of what is no call.
 pub const WORDS: u16 = u16::MAX;
+/// The slot of what a mount's two sides say by themselves, and a service of copies.
+pub const NOTICE: u16 = u16::MAX - 1;
 
+/// Data of a long frame comes in pieces of so many bytes.
+pub const PIECE_BYTES: usize = 64 << 10;
 const HEAD_BYTES: usize = 16;
-/// Room that is asked for at a time, where there is none.
-const ROOM_BYTES: usize = 16 << 10;
+const SUM_BYTES: usize = 4;
+/// Most bytes behind the head of a frame that comes as a whole.
+const SHORT_BYTES_MAX: usize = 32 << 10;
 
 /// What came is no frame; what follows cannot be told apart any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -39,7 +55,7 @@ pub enum Broken {
 /// One frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'f> {
-    /// Whose it is; or [`WORDS`].
+    /// Whose it is; or [`WORDS`], or [`NOTICE`].
     pub slot: u16,
     /// The message.
     pub message: &'f [u8],
@@ -47,178 +63,68 @@ pub struct Frame<'f> {
     pub data: &'f [u8],
 }
 
-impl<'f> Frame<'f> {
-    /// What is left to send of it, of whose bytes with this head so many were sent.
-    pub fn rest(&self, head: &'f [u8], mut sent: usize) -> [&'f [u8]; 3] {
-        [head, self.message, self.data].map(|part| {
-            let skipped = sent.min(part.len());
-            sent -= skipped;
-            &part[skipped..]
-        })
+/// What is sent of a frame at a time.
+#[derive(Clone, Copy, Debug)]
+pub enum Part<'f> {
+    /// The head, the message, and the data of a short frame.
+    First([u8; HEAD_BYTES], &'f [u8], &'f [u8]),
+    /// A piece of a long one's data, and its sum.
+    Piece(&'f [u8], [u8; SUM_BYTES]),
+}
+
+impl Part<'_> {
+    /// Its bytes, one behind the other, but for so many that were sent.
+    pub fn rest(&self, sent: usize) -> [&[u8]; 3] {
+        let all = match self {
+            Part::First(head, message, data) => [&head[..], message, data],
+            Part::Piece(data, sum) => [data, &sum[..], &[]],
+        };
+        crate::link::rest(all, sent)
     }
 
-    /// What is sent before its message and its data.
+    /// How many there are.
+    pub fn bytes(&self) -> usize {
+        self.rest(0).iter().map(|part| part.len()).sum()
+    }
+}
+
+impl<'f> Frame<'f> {
+    /// What is sent of it, in order; each part is summed when it is asked for.
     ///
     /// # Panics
-    /// If they are longer than a slot has room for.
-    pub fn head(&self) -> [u8; HEAD_BYTES] {
-        let Frame { slot, message, data } = *self;
+    /// If message or data are longer than a slot has room for.
+    pub fn parts(self) -> impl Iterator<Item = Part<'f>> {
+        let Frame { slot, message, data } = self;
         assert!(message.len() <= MESSAGE_BYTES_MAX && data.len() <= DATA_BYTES_MAX, "it fits");
         let mut head = [0; HEAD_BYTES];
         head[4..6].copy_from_slice(&slot.to_le_bytes());
         head[8..12].copy_from_slice(&(message.len() as u32).to_le_bytes());
         head[12..].copy_from_slice(&(data.len() as u32).to_le_bytes());
-        let sum = [&head[4..], message, data].iter().fold(0, |sum, part| pmem::crc32c(sum, part));
-        head[..4].copy_from_slice(&sum.to_le_bytes());
-        head
-    }
-}
-
-/// Finds frames in the bytes of a stream.
-#[derive(Debug, Default)]
-pub struct Decoder {
-    /// Room; of it, `taken..filled` are bytes of frames to come.
-    room: Vec<u8>,
-    taken: usize,
-    filled: usize,
-}
-
-impl Decoder {
-    /// Where the stream's next bytes go.
-    pub fn room(&mut self) -> &mut [u8] {
-        if self.filled == self.room.len() {
-            self.room.copy_within(self.taken..self.filled, 0);
-            self.filled -= self.taken;
-            self.taken = 0;
-            // twice what there is at most: nobody gets room by announcing much
-            if self.room.len() < (2 * self.filled).max(ROOM_BYTES) {
-                self.room.resize((2 * self.filled).max(ROOM_BYTES), 0);
-            }
-        }
-        &mut self.room[self.filled..]
-    }
-
-    /// So many bytes came.
-    pub fn fill(&mut self, bytes: usize) {
-        self.filled = (self.filled + bytes).min(self.room.len());
-    }
-
-    /// The next frame, if all of it is there.
-    ///
-    /// # Errors
-    /// It is none. The stream is of no use any more.
-    pub fn frame(&mut self) -> Result<Option<Frame<'_>>, Broken> {
-        let bytes = &self.room[self.taken..self.filled];
-        let Some((head, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() else { return Ok(None) };
-        let half = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
-        let word = |at: usize| {
-            let [one, two, three, four] = [0, 1, 2, 3].map(|byte| head[at + byte]);
-            u32::from_le_bytes([one, two, three, four])
+        let (whole, pieces) = match is_long(message.len(), data.len()) {
+            true => (&[][..], data),
+            false => (data, &[][..]),
         };
-        let (slot, message, data) = (half(4), word(8) as usize, word(12) as usize);
-        if half(6) != 0 || slot != WORDS && usize::from(slot) >= SLOTS {
-            return Err(Broken::Slot);
-        }
-        if message > MESSAGE_BYTES_MAX || data > DATA_BYTES_MAX {
-            return Err(Broken::Length);
-        }
-        let Some(body) = rest.get(..message + data) else { return Ok(None) };
-        if word(0) != pmem::crc32c(pmem::crc32c(0, &head[4..]), body) {
-            return Err(Broken::Checksum);
-        }
-        self.taken += HEAD_BYTES + body.len();
-        let (message, data) = body.split_at(message);
-        Ok(Some(Frame { slot, message, data }))
+        let mut sum =
+            [&head[4..], message, whole].iter().fold(0, |sum, part| pmem::crc32c(sum, part));
+        head[..4].copy_from_slice(&sum.to_le_bytes());
+        let pieces = pieces.chunks(PIECE_BYTES).map(move |piece| {
+            sum = pmem::crc32c(sum, piece);
+            Part::Piece(piece, sum.to_le_bytes())
+        });
+        std::iter::once(Part::First(head, message, whole)).chain(pieces)
     }
 
-    /// Whether bytes of a frame are there that is not whole.
-    pub fn is_amid(&self) -> bool {
-        self.taken < self.filled
+    /// Whether its data comes in pieces.
+    pub fn is_long(&self) -> bool {
+        is_long(self.message.len(), self.data.len())
     }
 
-    /// Gives room back where nothing is in it.
-    pub fn rest(&mut self) {
-        if !self.is_amid() {
-            *self = Decoder::default();
-        }
+    /// All bytes that are sent of it.
+    pub fn bytes(self) -> Vec<u8> {
+        self.parts().flat_map(|part| part.rest(0).concat()).collect()
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    /// Slot, message and data of a frame.
-    type Parts = (u16, Vec<u8>, Vec<u8>);
-
-    fn bytes_of(frames: &[Parts]) -> Vec<u8> {
-        let bytes = frames.iter().map(|(slot, message, data)| {
-            let frame = Frame { slot: *slot, message, data };
-            [&frame.head()[..], message, data].concat()
-        });
-        bytes.collect::<Vec<_>>().concat()
-    }
-
-    /// All frames that come of these bytes, which arrive in pieces of so many.
-    fn decoded(bytes: &[u8], piece: usize) -> Result<Vec<Parts>, Broken> {
-        let (mut decoder, mut frames) = (Decoder::default(), Vec::new());
-        for mut piece in bytes.chunks(piece.max(1)) {
-            while !piece.is_empty() {
-                let room = decoder.room();
-                let len = room.len().min(piece.len());
-                room[..len].copy_from_slice(&piece[..len]);
-                decoder.fill(len);
-                piece = &piece[len..];
-                while let Some(Frame { slot, message, data }) = decoder.frame()? {
-                    frames.push((slot, message.to_vec(), data.to_vec()));
-                }
-                decoder.rest();
-            }
-        }
-        Ok(frames)
-    }
-
-    fn frame() -> impl Strategy<Value = Parts> {
-        let slot = prop_oneof![0..SLOTS as u16, Just(WORDS)];
-        let bytes = |most| proptest::collection::vec(any::<u8>(), 0..most);
-        (slot, bytes(200), prop_oneof![bytes(30), bytes(40_000)])
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_sent_arrives_however_it_is_cut(
-            frames in proptest::collection::vec(frame(), 0..6), piece in 1..30_000usize,
-        ) {
-            prop_assert_eq!(decoded(&bytes_of(&frames), piece), Ok(frames));
-        }
-
-        #[test]
-        fn a_changed_byte_is_noticed(
-            frames in proptest::collection::vec(frame(), 1..4), at in any::<u32>(), bit in 0..8u32,
-        ) {
-            let mut bytes = bytes_of(&frames);
-            let at = at as usize % bytes.len();
-            bytes[at] ^= 1 << bit;
-            // an error, or what was there before it, where it announces more than there is
-            let come = decoded(&bytes, 4096).unwrap_or_default();
-            prop_assert!(come.len() < frames.len() && come == frames[..come.len()]);
-        }
-
-        #[test]
-        fn any_bytes_are_frames_or_none(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            let _ = decoded(&bytes, 7);
-        }
-    }
-
-    #[test]
-    fn who_announces_much_gets_no_room_for_it() {
-        let mut decoder = Decoder::default();
-        let long = vec![0; DATA_BYTES_MAX];
-        let head = Frame { slot: 3, message: &[], data: &long }.head();
-        decoder.room()[..HEAD_BYTES].copy_from_slice(&head);
-        decoder.fill(HEAD_BYTES);
-        assert_eq!(decoder.frame(), Ok(None));
-        assert!(decoder.is_amid() && decoder.room.capacity() <= 2 * ROOM_BYTES);
-    }
+fn is_long(message: usize, data: usize) -> bool {
+    message.saturating_add(data) > SHORT_BYTES_MAX
 }

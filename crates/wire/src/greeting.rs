@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::mount::{MountAnswer, MountAsk};
+
 /// The version of all that follows the first words. Each change of a message moves it on.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 9;
 
 /// What the socket is called in a pool's directory.
 pub const SOCKET_NAME: &str = "attach.sock";
@@ -16,6 +18,23 @@ pub struct Greeting {
     /// Who it is, if a service attached it before and then ended.
     #[serde(default)]
     pub returns: Option<Identity>,
+    /// It asks what a kernel asks of a mount, and nothing else.
+    #[serde(default)]
+    pub mount: Option<MountAsk>,
+    /// It is to go on over a fabric, by which the first words come again; this is where it is.
+    #[serde(default)]
+    pub fabric: Option<FabricPlace>,
+}
+
+/// Where a side is on a fabric.
+#[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
+pub struct FabricPlace {
+    /// The kind of fabric.
+    pub provider: String,
+    /// The name of its endpoint there, in hexadecimal digits.
+    pub address: String,
+    /// What it drew at random for this connection, in hexadecimal digits.
+    pub nonce: String,
 }
 
 /// What a service says who a process is. It is the process's secret: whoever shows it, and is of
@@ -45,7 +64,13 @@ pub enum Welcome {
         /// Of one that comes back: whether it is known which of its calls were made. If not, it
         /// does not send those again that change something.
         knows: bool,
+        /// Of one that has a mount.
+        #[serde(default)]
+        mount: Option<MountAnswer>,
     },
+    /// It goes on over a fabric, where this is its place. Nothing follows over this connection,
+    /// whose end is the end.
+    Fabric(FabricPlace),
     /// It speaks another version.
     Version {
         /// Which.

@@ -54,7 +54,7 @@ pub type Call<'a> = (u64, Request<'a>);
 
 /// Shows that the service opened this for the process: for the next service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Proof(pub u128);
+pub struct Proof(pub [u8; 16]);
 
 /// A lock that a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,6 +85,9 @@ pub enum Request<'a> {
         /// The locks that it has.
         locks: Vec<Held>,
     },
+    /// All that a service before this one had open for this process has been opened again: on its
+    /// account others may get locks.
+    Restored,
     /// Closes a file or a directory.
     Close(u64),
     /// Reads: the bytes are the answer's data.

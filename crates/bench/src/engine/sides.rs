@@ -3,13 +3,12 @@
 use super::{Load, RECORD_BYTES, System, TierTraffic};
 use crate::door::options as mount_options;
 use crate::error::{Result, io};
+use crate::looped::{Kind, Looped};
 use crate::options::Options;
 use crate::peer::{Peer, Program};
-use crate::scratch::Scratch;
 use crate::tiered::{PoolShape, Tiered};
 use nearside_fuse::{Mount, mount};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// The engine.
@@ -31,7 +30,7 @@ const BLOCKS_PER_MIB: u64 = 256;
 /// What its files are on.
 enum Files {
     Ours { mount: Mount, pool: Tiered },
-    Ext4(Ext4),
+    Ext4(Looped),
 }
 
 /// One that takes turns.
@@ -57,8 +56,8 @@ impl Side {
         let bytes = ROOM * load.records * RECORD_BYTES;
         let files = match system {
             System::Ours => Ok(ours(dir, &disk, load, bytes)?),
-            System::Ext4InMemory => Ext4::new(dir, bytes)?.map(Files::Ext4),
-            System::Ext4OnDisk => Ext4::new(&disk, bytes)?.map(Files::Ext4),
+            System::Ext4InMemory => Looped::new(dir, bytes, Kind::Ext4)?.map(Files::Ext4),
+            System::Ext4OnDisk => Looped::new(&disk, bytes, Kind::Ext4)?.map(Files::Ext4),
         };
         let files = match files {
             Ok(files) => files,
@@ -139,7 +138,7 @@ impl Files {
     fn dir(&self) -> &Path {
         match self {
             Files::Ours { mount, .. } => mount.dir(),
-            Files::Ext4(ext4) => &ext4.dir,
+            Files::Ext4(ext4) => ext4.dir(),
         }
     }
 }
@@ -156,62 +155,6 @@ fn ours(dir: &Path, disk: &Path, load: &Load, bytes: u64) -> Result<Files> {
     let place = made(pool.dir().join("mnt"))?;
     let mount = mount(pool.fs.clone(), &place, &mount_options())?;
     Ok(Files::Ours { mount, pool })
-}
-
-/// ext4 on a loop device, which goes with its mount.
-struct Ext4 {
-    dir: PathBuf,
-    is_mounted: bool,
-    _scratch: Scratch,
-}
-
-impl Ext4 {
-    /// On a file of so many bytes in a directory in `parent`; or why it cannot be had.
-    fn new(parent: &Path, bytes: u64) -> Result<std::result::Result<Ext4, String>> {
-        let scratch = Scratch::new(parent)?;
-        let image = scratch.path().join("image");
-        let file = std::fs::File::create_new(&image).map_err(io(&image))?;
-        file.set_len(bytes).map_err(io(&image))?;
-        let mut ext4 =
-            Ext4 { dir: made(scratch.path().join("mnt"))?, is_mounted: false, _scratch: scratch };
-        let mut make = Command::new("mkfs.ext4");
-        make.args(["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0"]).arg(&image);
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "ext4", "-o", "loop"]).arg(&image).arg(&ext4.dir);
-        for command in [make, mount] {
-            if let Some(why) = failed(command) {
-                return Ok(Err(why));
-            }
-        }
-        ext4.is_mounted = true;
-        Ok(Ok(ext4))
-    }
-
-    fn close(mut self) -> Result<()> {
-        self.is_mounted = false;
-        nix::mount::umount(&self.dir).map_err(|errno| io(&self.dir)(errno.into()))
-    }
-}
-
-impl Drop for Ext4 {
-    fn drop(&mut self) {
-        // after an error: whoever is in it keeps it until he ends
-        if self.is_mounted {
-            let _ = nix::mount::umount2(&self.dir, nix::mount::MntFlags::MNT_DETACH);
-        }
-    }
-}
-
-/// Why a program did not do what it was asked for, in a line.
-fn failed(mut command: Command) -> Option<String> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let done = match command.stdin(Stdio::null()).output() {
-        Ok(done) if done.status.success() => return None,
-        Ok(done) => done,
-        Err(error) => return Some(format!("{name}: {error}")),
-    };
-    let said = String::from_utf8_lossy(&done.stderr);
-    Some(format!("{name}: {}", said.trim().lines().next().unwrap_or("failed")))
 }
 
 fn made(dir: PathBuf) -> Result<PathBuf> {

@@ -1,18 +1,24 @@
 //! One of those who take part: a process that does what it is told, a line of JSON at a time.
 
+mod order;
+
+pub use order::Order;
+
 use crate::caller::CALL_BYTES_MAX;
 use crate::clock::{self, threads_ns};
 use crate::dice::{Dice, Sources};
 use crate::error::{Error, Result, io};
 use crate::lab::{touch_slice, touched_file};
 use crate::piped::Piped;
+use crate::remote::wire::{self, Wire};
 use crate::rows::status_bytes;
-use crate::ycsb::{Mix, Store};
-use nearside::{File, FormatOptions, OpenFlags, Pool, Region, SliceSpec};
+use crate::ycsb::Store;
+use nearside::{AttachOptions, File, FormatOptions, OpenFlags, Pool, Region, SliceSpec};
 use pmem::Mapping;
 use serde::{Deserialize, Serialize};
 use server::{Door, Service};
 use std::io::Write;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -25,34 +31,6 @@ pub const FILE_BYTES: u64 = 32 << 20;
 /// Calls that wake all who have a part in them.
 const CALLS_BEFORE: u32 = 8;
 
-/// What it is to do.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum Order {
-    /// Make a pool of one slice of so many bytes and open it; serve it, if asked.
-    Own { dir: PathBuf, bytes: u64, serves: bool },
-    /// Attach to the service of a pool.
-    Attach { dir: PathBuf },
-    /// Open a file of the pool, made so long and full where it is not there, in the place of the
-    /// last one.
-    File { name: String, bytes: u64 },
-    /// Map a file of its own, in the place of a pool's.
-    Bare { path: PathBuf },
-    /// Make durable writes of so many bytes.
-    Write { bytes: usize, count: u64 },
-    /// Read so many bytes, again and again.
-    Read { bytes: usize, count: u64 },
-    /// Make one durable write, right behind calls of another kind.
-    WriteBehindCalls { bytes: usize },
-    /// Map the file if it is not, and load all of it.
-    Map,
-    /// Commit transactions of one write of so many bytes to what is mapped.
-    Commit { bytes: usize, count: u64 },
-    /// Read and write records of so many bytes in what is mapped, for so long.
-    Mix { mix: Mix, bytes: usize, turn: Duration, seed: u64 },
-    /// Wait until its other threads do nothing.
-    Rest,
-}
-
 /// What it took.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Took {
@@ -62,9 +40,25 @@ pub struct Took {
     pub wall_ns: f64,
     /// What half of the calls took at most, ns.
     pub p50_ns: f64,
+    /// What all but one in a hundred took at most, ns.
+    pub p99_ns: f64,
 }
 
 impl Took {
+    /// Of calls that took so long each, and all together.
+    pub fn of(wall: Duration, mut each: Vec<u64>) -> Took {
+        each.sort_unstable();
+        let at =
+            |hundredth: usize| each.get(each.len() * hundredth / 100).copied().unwrap_or(0) as f64;
+        let (count, wall_ns) = (each.len() as u64, wall.as_nanos() as f64);
+        Took { count, wall_ns, p50_ns: at(50), p99_ns: at(99) }
+    }
+
+    /// Of something that was done once; or that is a number.
+    fn once(count: u64, wall: Duration) -> Took {
+        Took { count, wall_ns: wall.as_nanos() as f64, ..Took::default() }
+    }
+
     /// Of a call, ns.
     pub fn mean_ns(&self) -> f64 {
         self.wall_ns / self.count as f64
@@ -161,9 +155,27 @@ struct Seated {
     region: Option<Region>,
     bare: Option<Mapping>,
     pool: Option<Arc<Pool>>,
+    many: Vec<Pool>,
+    /// How it attaches; with these credentials it listens, too.
+    attach: AttachOptions,
 }
 
 impl Seated {
+    fn listen(&mut self) -> Result<u16> {
+        let failed = io(Path::new("127.0.0.1"));
+        let door = TcpListener::bind("127.0.0.1:0").map_err(&failed)?;
+        let port = door.local_addr().map_err(&failed)?.port();
+        if let Some(service) = &mut self.service {
+            match self.attach.credentials.clone() {
+                None => service.listen(door, server::Rights::new(0, 0))?,
+                Some(credentials) => {
+                    service.listen_secured(door, server::Secured { credentials, access: None })?;
+                }
+            }
+        }
+        Ok(port)
+    }
+
     fn serve(&mut self) -> Result<()> {
         let mut dice = Dice::new(21);
         for line in std::io::stdin().lines() {
@@ -181,11 +193,18 @@ impl Seated {
         let start = Instant::now();
         match order {
             Order::Own { dir, bytes, serves } => self.own(&dir, bytes, serves)?,
-            Order::Attach { dir } => self.pool = Some(Arc::new(Pool::attach(dir)?)),
+            Order::Attach { dir } => {
+                self.pool = Some(Arc::new(Pool::attach_with(dir, &self.attach)?));
+            }
+            Order::Credentials { dir } => self.attach.credentials = Some(dir),
             Order::File { name, bytes } => self.open(&name, bytes)?,
             Order::Bare { path } => self.bare = Some(touched_file(&path, FILE_BYTES)?),
             Order::Write { bytes, count } => {
                 return self.each(0, (bytes, count), dice, |place, data| self.write(place, data));
+            }
+            Order::WritePipelined { bytes, count } => {
+                self.write_pipelined(bytes, count, dice)?;
+                return Ok(Took::once(count, start.elapsed()));
             }
             Order::Read { bytes, count } => {
                 let mut buffer = vec![0; bytes];
@@ -207,11 +226,25 @@ impl Seated {
                 let records = self.region.as_ref().map_or(0, Region::len) / bytes.max(1);
                 let (count, took) =
                     mix.turn(&mut Records(self), (records as u32, bytes), turn, seed)?;
-                return Ok(Took { count, wall_ns: took.as_nanos() as f64, p50_ns: 0.0 });
+                return Ok(Took::once(count, took));
             }
             Order::Rest => clock::rest(),
+            Order::Pin { cpu } => drop(topology::pin_current_thread(&[cpu])?),
+            Order::Listen => return Ok(Took::once(u64::from(self.listen()?), start.elapsed())),
+            Order::Answer { work } => {
+                return Ok(Took::once(u64::from(wire::answer(work)?), start.elapsed()));
+            }
+            Order::Exchange { port, bytes, answers, count } => {
+                return Wire::to(port)?.exchange(bytes, answers, count);
+            }
+            Order::Set { port, bytes, count } => return Wire::to(port)?.set(bytes, count),
+            Order::AttachMany { dir, count } => {
+                for _ in 0..count {
+                    self.many.push(Pool::attach(&dir)?);
+                }
+            }
         }
-        Ok(Took { count: 1, wall_ns: start.elapsed().as_nanos() as f64, p50_ns: 0.0 })
+        Ok(Took::once(1, start.elapsed()))
     }
 
     fn own(&mut self, dir: &Path, bytes: u64, serves: bool) -> Result<()> {
@@ -268,6 +301,17 @@ impl Seated {
         Ok(())
     }
 
+    fn write_pipelined(&self, bytes: usize, count: u64, dice: &mut Dice) -> Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let bytes = bytes.clamp(1, CALL_BYTES_MAX);
+        let (mut writes, mut sources) = (file.pipelined(), Sources::new(bytes));
+        for _ in 0..count {
+            let place = dice.below(FILE_BYTES / bytes as u64) * bytes as u64;
+            writes.write_all_at(sources.turn(), place)?;
+        }
+        Ok(writes.finish()?)
+    }
+
     fn commit(&self, place: u64, data: &[u8]) -> Result<()> {
         let (Some(pool), Some(region)) = (&self.pool, &self.region) else { return Ok(()) };
         let mut transaction = pool.begin()?;
@@ -298,10 +342,7 @@ impl Seated {
             each.push((now - last).as_nanos() as u64);
             last = now;
         }
-        let wall_ns = start.elapsed().as_nanos() as f64;
-        each.sort_unstable();
-        let p50_ns = each.get(each.len() / 2).copied().unwrap_or(0) as f64;
-        Ok(Took { count, wall_ns, p50_ns })
+        Ok(Took::of(start.elapsed(), each))
     }
 }
 

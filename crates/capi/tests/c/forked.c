@@ -79,7 +79,8 @@ int main(int argc, char **argv)
     pid_t child;
 
     assert(argc == 2 || argc == 3);
-    snprintf(own, sizeof(own), "%s-own", argv[1]);
+    /* of a pool that is served: where there is room for another one */
+    snprintf(own, sizeof(own), "%s-own", argv[argc - 1]);
     if (argc == 2)
         assert(ns_pool_format(argv[1], &options) == 0 && ns_pool_open(argv[1], 0, &pool) == 0);
     else

@@ -80,9 +80,10 @@ impl Server {
 /// The command line that gives a process the same arguments, whatever its part.
 pub fn arguments(served: &Served) -> Vec<std::ffi::OsString> {
     let args = &served.serving;
+    let pool = served.origin.as_ref().unwrap_or(&served.pool);
     let mut list: Vec<std::ffi::OsString> = match (&served.dir, &served.attaching) {
-        (Some(dir), None) => vec!["mount".into(), served.pool.clone().into(), dir.clone().into()],
-        _ => vec!["serve".into(), served.pool.clone().into()],
+        (Some(dir), None) => vec!["mount".into(), pool.into(), dir.into()],
+        _ => vec!["serve".into(), pool.into()],
     };
     if let Some(attaching) = &served.attaching {
         if let Some(dir) = &served.dir {
@@ -136,10 +137,12 @@ mod tests {
                       --write-back-at=45 --tier-cache=4096 --metrics=[::1]:9";
         let lines = [
             "mount /a/pool /b/dir",
+            "mount near://host/a /b/dir",
             "serve /a/pool --socket-mode=666",
             "serve /a/pool --mount /b/dir --socket /run/s --socket-mode=60 --until-idle=5",
-            "serve /a/pool --socket-mode=666 --listen=10.0.0.1:80 --listen-as=7:8 --insecure \
-             --trust-network",
+            "serve /a/pool --socket-mode=666 --listen=10.0.0.1:80 --listen-as=7:8 --squash=root \
+             --insecure --trust-network",
+            "serve /a/pool --socket-mode=666 --listen=10.0.0.1:80 --credentials=/c --access=/a",
         ];
         for line in lines.map(|line| format!("{line} {shared}")) {
             let cli = Cli::parse_from(std::iter::once("nearside").chain(line.split(' ')));

@@ -13,6 +13,7 @@ mod kills;
 mod ordinary;
 mod programs;
 mod races;
+mod remote;
 mod semantics;
 mod shell;
 mod strangers;

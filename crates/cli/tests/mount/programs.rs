@@ -3,18 +3,15 @@
 
 use crate::support::{Scratch, has};
 
-#[test]
-fn git_keeps_a_history() {
-    if !has("git") {
-        return;
-    }
-    let Some(scratch) = Scratch::mounted() else { return };
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-    scratch.sh_while_servers_die(&format!(
-        r#"
+/// A repository of all this project's crates, which lie at `$SOURCE`: changed, collected, cloned.
+pub const GIT: &str = concat!(
+    "SOURCE='",
+    env!("CARGO_MANIFEST_DIR"),
+    "/..'",
+    r#"
         git config --global user.name T; git config --global user.email t@example.org
         git config --global init.defaultBranch main
-        git init -q repo; cd repo; cp -r "{source}" src
+        git init -q repo; cd repo; cp -r "$SOURCE" src
         git add -A; git commit -qm first; test -z "$(git status --porcelain)"
         echo change >> src/cli/Cargo.toml; git mv src/fs src/files
         test "$(git status --porcelain | wc -l)" -gt 1
@@ -22,18 +19,10 @@ fn git_keeps_a_history() {
         git checkout -q HEAD~1; test -d src/fs; git checkout -q main; test -d src/files
         git clone -q . ../clone; cd ../clone; git fsck --full; test -z "$(git status --porcelain)"
     "#
-    ));
-    scratch.finish();
-}
+);
 
-#[test]
-fn sqlite_keeps_its_tables_in_wal_and_rollback_mode() {
-    if !has("sqlite3") {
-        return;
-    }
-    let Some(scratch) = Scratch::mounted() else { return };
-    scratch.sh_while_servers_die(
-        r#"
+/// Two writers of a database, in each way in which it keeps a journal.
+pub const SQLITE: &str = r#"
         for mode in wal delete truncate; do
             sqlite3 $mode.db "pragma journal_mode=$mode; create table t(i integer, x blob);"
             writer() {
@@ -47,8 +36,25 @@ fn sqlite_keeps_its_tables_in_wal_and_rollback_mode() {
             sqlite3 $mode.db "delete from t where i % 3 = 0; vacuum"
             test "$(sqlite3 $mode.db 'pragma integrity_check')" = ok
         done
-    "#,
-    );
+    "#;
+
+#[test]
+fn git_keeps_a_history() {
+    if !has("git") {
+        return;
+    }
+    let Some(scratch) = Scratch::mounted() else { return };
+    scratch.sh_while_servers_die(GIT);
+    scratch.finish();
+}
+
+#[test]
+fn sqlite_keeps_its_tables_in_wal_and_rollback_mode() {
+    if !has("sqlite3") {
+        return;
+    }
+    let Some(scratch) = Scratch::mounted() else { return };
+    scratch.sh_while_servers_die(SQLITE);
     scratch.finish();
 }
 

@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Scratch, ok, run};
 
-const VERBS: [&str; 26] = [
+const VERBS: [&str; 27] = [
     "format",
     "mount",
     "umount",
@@ -19,6 +19,7 @@ const VERBS: [&str; 26] = [
     "tree",
     "stat",
     "cat",
+    "cert",
     "cp",
     "rm",
     "mv",

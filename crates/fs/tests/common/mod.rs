@@ -234,3 +234,27 @@ pub fn watched<T: Send + 'static>(
         Err(panic) => std::panic::resume_unwind(panic),
     }
 }
+
+/// Writes, and where that can be in pieces of bytes that come by and by, with a checkpoint in
+/// between; of seeds every other one is at once.
+pub fn write_seeded(
+    fs: &fs::FileSystem,
+    handle: &fs::Handle,
+    offset: u64,
+    data: &[u8],
+    seed: u64,
+) -> fs::Result<usize> {
+    let begun =
+        seed.is_multiple_of(2).then(|| fs.begin_write(handle, offset, data.len())).flatten();
+    let Some(mut arrival) = begun else { return fs.write(handle, offset, data) };
+    let piece = [1 << 16, 4096, 5000, 12_345][(seed / 2 % 4) as usize];
+    for (index, piece) in data.chunks(piece).enumerate() {
+        let known = arrival.put(piece);
+        assert!(known.is_none_or(|sum| sum == pmem::crc32c(0, piece)), "piece {index}");
+        assert!(known.is_some() || !piece.len().is_multiple_of(4096), "those of blocks are known");
+        if index == 0 && (seed / 8).is_multiple_of(4) {
+            fs.checkpoint()?;
+        }
+    }
+    fs.end_write(arrival)
+}

@@ -1,7 +1,7 @@
 //! Does each operation to the file system and to the reference, and compares the answers.
 
 use crate::away::{self, Away};
-use crate::common::{TestPool, delegated, options, pattern};
+use crate::common::{TestPool, delegated, options, pattern, write_seeded};
 use crate::compare;
 pub use crate::ops::name;
 use crate::ops::{Make, Op, Pick, Place};
@@ -289,7 +289,7 @@ impl Harness {
                 }
                 let data = pattern(seed, len);
                 let offset = self.offset(ino, place);
-                let written = self.fs().write(&handle, offset, &data);
+                let written = write_seeded(self.fs(), &handle, offset, &data, seed);
                 same("write", written, self.model.write(ino, offset, &data).map(|()| len))
             }
             Op::Append { handle, len, seed } => {

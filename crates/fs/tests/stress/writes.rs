@@ -1,6 +1,6 @@
 //! Overlapping and disjoint writes with readers: a read sees every write call whole or not at all.
 
-use crate::common::{content, find, make, pattern, random};
+use crate::common::{content, find, make, pattern, random, write_seeded};
 use crate::{Clock, pool};
 use fs::FileSystem;
 use std::time::Duration;
@@ -61,7 +61,12 @@ fn one_range(first: u64, blocks: usize, memory_bytes: Option<u64>) {
             scope.spawn(move || {
                 let handle = find(fs, "file");
                 for round in 0u64.. {
-                    fs.write(&handle, offset, &version(thread << 32 | round, blocks)).unwrap();
+                    let bytes = version(thread << 32 | round, blocks);
+                    let written = match thread {
+                        1 => fs.write(&handle, offset, &bytes),
+                        _ => write_seeded(fs, &handle, offset, &bytes, 2 * round + 8),
+                    };
+                    assert_eq!(written.unwrap(), bytes.len());
                     if !clock.runs() {
                         break;
                     }

@@ -15,8 +15,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use nearside::files::LockTicket;
 use parking_lot::Mutex;
 use shm::Area;
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
+use super::ask::Ask;
 use crate::Result;
 use crate::state::FOREIGN;
 use crate::wire::LateReply;
@@ -36,27 +37,9 @@ const INTERRUPTED: u32 = 3;
 /// answered it has the errno.
 const SIGNALLED: u32 = 1;
 
-/// A request, as it was asked.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C)]
-pub(crate) struct Ask {
-    pub(crate) unique: u64,
-    /// Counts those that were asked.
-    pub(crate) order: u64,
-    pub(crate) node: u64,
-    pub(crate) handle: u64,
-    pub(crate) owner: u64,
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    pub(crate) kind: i32,
-    pub(crate) pid: u32,
-    pub(crate) flock: u32,
-    pub(crate) waits: u32,
-}
-
 /// What becomes of a request that is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Begun {
+pub(crate) enum Begun {
     /// It is to be served.
     New,
     /// It is here already: an earlier server was asked.
@@ -69,7 +52,7 @@ pub(super) enum Begun {
 
 /// What becomes of a signal.
 #[derive(Debug)]
-pub(super) enum Signal {
+pub(crate) enum Signal {
     /// This wait is to end.
     Cancel(LockTicket),
     /// It will be seen when the request comes, or has been.
@@ -78,13 +61,16 @@ pub(super) enum Signal {
     Full,
 }
 
+/// Numbers of requests, and what they were answered.
+pub(super) type Answers = Vec<(u64, Option<i32>)>;
+
 /// What is to be done about the requests of an earlier server.
 #[derive(Debug, Default)]
-pub(super) struct Left {
+pub(crate) struct Left {
     /// Waiting, in their order.
-    pub(super) asks: Vec<Ask>,
+    pub(crate) asks: Vec<Ask>,
     /// Perhaps not answered: number and errno.
-    pub(super) answers: Vec<(u64, Option<i32>)>,
+    pub(crate) answers: Vec<(u64, Option<i32>)>,
 }
 
 #[derive(Debug)]
@@ -120,7 +106,7 @@ struct Inner {
 
 /// The lock requests of a door.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(crate) struct Asked {
     /// How many there are, so that other requests need not look.
     open: AtomicUsize,
     inner: Mutex<Inner>,
@@ -160,6 +146,26 @@ impl Inner {
         }
     }
 
+    fn release(&mut self, unique: u64) {
+        if let Some(entry) = self.entries.get_mut(&unique) {
+            entry.released = true;
+        }
+        self.tidy(unique);
+    }
+
+    /// The wait of a request that is not answered.
+    fn waits_of(&self, unique: u64) -> Option<LockTicket> {
+        self.entries.get(&unique).filter(|entry| entry.state == ASKED)?.ticket
+    }
+
+    /// 0, or the errno, of a request that is answered.
+    fn answer_to(&self, unique: u64) -> Option<i32> {
+        let entry = self.entries.get(&unique).filter(|entry| entry.state == ANSWERED)?;
+        let at = entry.at * ENTRY_BYTES + ERRNO_AT;
+        let errno = self.memory.get(at..at + size_of::<i32>())?;
+        Some(errno.try_into().map_or(0, i32::from_ne_bytes))
+    }
+
     fn forget(&mut self, unique: u64) {
         if let Some(entry) = self.entries.remove(&unique) {
             self.state(entry.at, VACANT);
@@ -171,7 +177,7 @@ impl Inner {
 impl Asked {
     /// Goes on with what a server before left in `memory`; `owed` are the requests that this
     /// server is given again.
-    pub(super) fn take_over(memory: Area, owed: &[u64]) -> Result<(Asked, Left)> {
+    pub(crate) fn take_over(memory: Area, owed: &[u64]) -> Result<(Asked, Left)> {
         let entries = memory.len() / ENTRY_BYTES;
         let vacant = Vec::with_capacity(entries);
         let mut inner = Inner { memory, vacant, entries: HashMap::new(), asked: 0, left: false };
@@ -214,7 +220,7 @@ impl Asked {
     }
 
     /// Notes a request before it is served.
-    pub(super) fn begin(&self, ask: &Ask) -> Begun {
+    pub(crate) fn begin(&self, ask: &Ask) -> Begun {
         self.with(|inner| {
             match inner.entries.get_mut(&ask.unique) {
                 Some(entry) if entry.state == INTERRUPTED => return Begun::Interrupted,
@@ -239,7 +245,8 @@ impl Asked {
     }
 
     /// Answers a request.
-    pub(super) fn end(&self, unique: u64, reply: LateReply, errno: Option<i32>) {
+    /// True: that is noted.
+    pub(crate) fn end(&self, unique: u64, reply: LateReply, errno: Option<i32>) -> bool {
         let is_ours = self.with(|inner| {
             let at = inner.entries.get_mut(&unique).filter(|_| !inner.left).map(|entry| {
                 entry.state = ANSWERED;
@@ -247,15 +254,41 @@ impl Asked {
             });
             at.map(|at| inner.answer(at, errno)).is_some()
         });
-        if !is_ours {
-            return reply.leave();
+        match is_ours {
+            false => reply.leave(),
+            true => {
+                reply.answer(errno);
+                self.told(unique);
+            }
         }
-        reply.answer(errno);
-        self.told(unique);
+        is_ours
+    }
+
+    /// All that are not answered, in their order, and whether their callers got a signal.
+    pub(crate) fn pending(&self) -> Vec<(Ask, bool)> {
+        self.with(|inner| {
+            let asked = inner.entries.values().filter(|entry| entry.state == ASKED);
+            let mut all: Vec<(Ask, bool)> = asked
+                .filter_map(|entry| {
+                    let bytes = inner.memory.get(entry.at * ENTRY_BYTES + ASK_AT..)?;
+                    Some((Ask::read_from_prefix(bytes).ok()?.0, entry.signalled))
+                })
+                .collect();
+            all.sort_by_key(|(ask, _)| ask.order);
+            all
+        })
+    }
+
+    /// Whether a request waits whose caller got a signal.
+    pub(crate) fn is_signalled(&self, unique: u64) -> bool {
+        self.with(|inner| {
+            let entry = inner.entries.get(&unique).filter(|entry| entry.state == ASKED);
+            entry.is_some_and(|entry| entry.signalled)
+        })
     }
 
     /// The answer to a request is out.
-    pub(super) fn told(&self, unique: u64) {
+    pub(crate) fn told(&self, unique: u64) {
         self.with(|inner| {
             if let Some(entry) = inner.entries.get_mut(&unique) {
                 entry.answered = true;
@@ -266,7 +299,7 @@ impl Asked {
 
     /// The caller of a request got a signal. `owes` tells whether a request is in a thread's slot:
     /// of one that is not, nothing is noted, for nobody would let go of it.
-    pub(super) fn interrupt(&self, unique: u64, owes: impl Fn(u64) -> bool) -> Signal {
+    pub(crate) fn interrupt(&self, unique: u64, owes: impl Fn(u64) -> bool) -> Signal {
         let signal = self.signal(unique);
         // Asked after the note was made: a request that leaves its slot later takes it along.
         if matches!(signal, Signal::Noted) && !owes(unique) {
@@ -300,21 +333,34 @@ impl Asked {
         })
     }
 
+    /// Of all requests but `open` the callers have answers. Gives the answers to these, as far as
+    /// there are any, and the waits of others, for which nobody waits any more.
+    pub(super) fn resume(&self, open: &[u64]) -> (Answers, Vec<LockTicket>) {
+        self.with(|inner| {
+            let numbers: Vec<u64> = inner.entries.keys().copied().collect();
+            let (mut answers, mut waits) = (Answers::new(), Vec::new());
+            for unique in numbers {
+                if !open.contains(&unique) {
+                    waits.extend(inner.waits_of(unique));
+                    inner.release(unique);
+                } else if let Some(errno) = inner.answer_to(unique) {
+                    answers.push((unique, Some(errno).filter(|errno| *errno > 0)));
+                }
+            }
+            (answers, waits)
+        })
+    }
+
     /// No server will be given request `unique` again.
-    pub(super) fn released(&self, unique: u64) {
+    pub(crate) fn released(&self, unique: u64) {
         if self.open.load(Ordering::Relaxed) == 0 {
             return;
         }
-        self.with(|inner| {
-            if let Some(entry) = inner.entries.get_mut(&unique) {
-                entry.released = true;
-            }
-            inner.tidy(unique);
-        });
+        self.with(|inner| inner.release(unique));
     }
 
     /// From now on nothing is answered: what waits is the next server's.
-    pub(super) fn leave(&self) {
+    pub(crate) fn leave(&self) {
         self.inner.lock().left = true;
     }
 

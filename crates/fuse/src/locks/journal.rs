@@ -28,7 +28,8 @@ use crate::state::FOREIGN;
 const HALVES_AT: usize = 4096;
 /// Records in a half.
 const RECORDS: u32 = 1 << 15;
-const RECORD_BYTES: usize = size_of::<Record>();
+/// Bytes of a record, which begins with its file's inode.
+pub(crate) const RECORD_BYTES: usize = size_of::<Record>();
 const HALF_BYTES: usize = RECORDS as usize * RECORD_BYTES;
 /// Most records that a half may hold when a request is taken up: what one request can bring about
 /// goes into the rest, which is a grant for each that waits.
@@ -90,9 +91,28 @@ pub(super) struct Journal {
     inner: Mutex<Inner>,
 }
 
+/// What a journal is followed by that lies elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mirrored<'r> {
+    /// These records come at its end.
+    More(&'r [u8]),
+    /// These are all that it has.
+    All(&'r [u8]),
+}
+
+/// Is told what becomes of a journal, in order.
+pub(crate) struct Mirror(pub(crate) Box<dyn Fn(Mirrored<'_>) + Send + Sync>);
+
+impl std::fmt::Debug for Mirror {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Mirror")
+    }
+}
+
 #[derive(Debug)]
 struct Inner {
     memory: Area,
+    mirror: Option<Mirror>,
     second: bool,
     count: u32,
     /// How many there were when the half began.
@@ -110,6 +130,9 @@ impl Inner {
         self.put(self.second, self.count, record);
         self.count += 1;
         self.publish();
+        if let Some(mirror) = &self.mirror {
+            mirror.0(Mirrored::More(record.as_bytes()));
+        }
     }
 
     fn put(&mut self, second: bool, at: u32, record: &Record) {
@@ -123,6 +146,38 @@ impl Inner {
     }
 }
 
+/// The records of a journal.
+pub(crate) fn records(memory: &Area) -> Result<&[u8]> {
+    let (second, count) = word(memory)?;
+    let at = place(second, 0);
+    memory.get(at..at + count as usize * RECORD_BYTES).ok_or(FOREIGN)
+}
+
+/// Puts records behind those of a journal, or in their place.
+pub(crate) fn put(memory: &mut Area, put: Mirrored<'_>) -> Result<()> {
+    let (half, held) = word(memory)?;
+    let (second, first, bytes) = match put {
+        Mirrored::More(bytes) => (half, held, bytes),
+        Mirrored::All(bytes) => (!half, 0, bytes),
+    };
+    let count = (bytes.len() / RECORD_BYTES) as u64;
+    let is_whole = bytes.len().is_multiple_of(RECORD_BYTES);
+    let all = u32::try_from(u64::from(first) + count).ok().filter(|all| *all <= RECORDS);
+    let all = all.filter(|_| is_whole).ok_or(FOREIGN)?;
+    let at = place(second, first);
+    memory[at..at + bytes.len()].copy_from_slice(bytes);
+    memory.store(0, all | if second { SECOND_HALF } else { 0 });
+    Ok(())
+}
+
+/// Which half of a journal counts, and how many records it has.
+fn word(memory: &Area) -> Result<(bool, u32)> {
+    let word = memory.get(..4).and_then(|word| word.try_into().ok()).map(u32::from_ne_bytes);
+    let word = word.filter(|_| memory.len() >= JOURNAL_BYTES).ok_or(FOREIGN)?;
+    let (second, count) = (word & SECOND_HALF != 0, word & !SECOND_HALF);
+    if count > RECORDS { Err(FOREIGN) } else { Ok((second, count)) }
+}
+
 fn place(second: bool, at: u32) -> usize {
     HALVES_AT + usize::from(second) * HALF_BYTES + at as usize * RECORD_BYTES
 }
@@ -132,15 +187,10 @@ impl Journal {
     /// change in it, in order, as of `door`.
     pub(super) fn take_over(
         memory: Area,
-        door: u64,
+        (door, mirror): (u64, Option<Mirror>),
         mut restore: impl FnMut(Ino, &LockChange) -> Result<()>,
     ) -> Result<Journal> {
-        let word = memory.get(..4).and_then(|word| word.try_into().ok()).map(u32::from_ne_bytes);
-        let word = word.filter(|_| memory.len() >= JOURNAL_BYTES).ok_or(FOREIGN)?;
-        let (second, count) = (word & SECOND_HALF != 0, word & !SECOND_HALF);
-        if count > RECORDS {
-            return Err(FOREIGN);
-        }
+        let (second, count) = word(&memory)?;
         let mut took = HashMap::<u64, Vec<(Ino, u64)>>::new();
         for at in 0..count {
             let record = &memory[place(second, at)..];
@@ -155,7 +205,7 @@ impl Journal {
             }
         }
         let files = AtomicUsize::new(took.len());
-        let inner = Inner { memory, second, count, folded: 0, took };
+        let inner = Inner { memory, mirror, second, count, folded: 0, took };
         Ok(Journal { files, inner: Mutex::new(inner) })
     }
 
@@ -220,6 +270,9 @@ impl Journal {
         }
         (inner.second, inner.count, inner.folded) = (second, count, count);
         inner.publish();
+        if let (Some(mirror), Ok(all)) = (&inner.mirror, records(&inner.memory)) {
+            mirror.0(Mirrored::All(all));
+        }
     }
 
     #[cfg(test)]

@@ -9,6 +9,7 @@
 //! No thread waits for a lock. A wait ends when the lock is granted, when the kernel says that the
 //! caller got a signal, or with the server, whose successor goes on with it.
 
+mod ask;
 mod asked;
 mod journal;
 #[cfg(test)]
@@ -25,9 +26,18 @@ use crate::server::Owes;
 use crate::state::LockMemory;
 use crate::wire::{LateReply, Lock, LockAnswer, Reply, RequestHead};
 use crate::{Connected, Result};
-pub(crate) use asked::Ask;
-use asked::{Asked, Begun, Signal};
+pub(crate) use ask::Ask;
+use ask::WAITS;
+pub(crate) use asked::{Asked, Begun, Signal};
 use journal::Journal;
+pub(crate) use journal::{Mirror, Mirrored, RECORD_BYTES, put, records};
+
+/// Memory for the locks of a kernel that another machine has, with this journal.
+pub(crate) fn memory_for(journal: &[u8]) -> Result<LockMemory> {
+    let mut memory = LockMemory::new()?;
+    journal::put(&mut memory.journal, Mirrored::More(journal))?;
+    Ok(memory)
+}
 
 /// The kernel's largest offset, which stands for the end of any file; the engine's is larger.
 const OFFSET_MAX: u64 = i64::MAX as u64;
@@ -60,7 +70,7 @@ impl Ask {
     pub(crate) fn new(head: &RequestHead, lock: &Lock, waits: bool) -> Ask {
         let Lock { handle, owner, start, end, kind, pid, flock } = *lock;
         let (unique, node, order) = (head.unique, head.node, 0);
-        let (flock, waits) = (u32::from(flock), u32::from(waits));
+        let (flock, waits) = (u32::from(flock), if waits { WAITS } else { 0 });
         Ask { unique, order, node, handle, owner, start, end, kind, pid, flock, waits }
     }
 
@@ -93,8 +103,17 @@ impl DoorLocks {
     /// Goes on where an earlier server stopped.
     pub(crate) fn take_over(&self, memory: LockMemory, mut connected: Connected) -> Result<()> {
         let fs = &self.fs;
-        let journal = Journal::take_over(memory.journal, self.door, |ino, change| {
-            fs.restore_lock(ino, change).map_err(|_| crate::state::FOREIGN)
+        let of = (self.door, connected.mirror.take());
+        // what another machine says that it had, it gets if nobody is in the way
+        let is_told = of.1.is_some();
+        let journal = Journal::take_over(memory.journal, of, |ino, change| match is_told {
+            false => fs.restore_lock(ino, change).map_err(|_| crate::state::FOREIGN),
+            true => {
+                if let Err(error) = fs.lock(ino, change) {
+                    tracing::warn!(ino = ino.0, "a lock of another machine's is lost: {error}");
+                }
+                Ok(())
+            }
         })?;
         let (asked, left) = Asked::take_over(memory.asked, &connected.owed)?;
         let (journal, asked, door) = (Arc::new(journal), Arc::new(asked), self.door);
@@ -105,7 +124,7 @@ impl DoorLocks {
             }
         });
         fs.observe_locks(observer.clone());
-        let owes = std::mem::replace(&mut connected.owes, Box::new(|_| false));
+        let owes = connected.owes.clone();
         let kept = self.kept.get_or_init(|| Kept { owes, journal, asked, observer });
         for (unique, errno) in left.answers {
             connected.late_reply(unique).answer(errno);
@@ -136,10 +155,12 @@ impl DoorLocks {
     fn go(&self, kept: &Kept, ask: &Ask, late: LateReply) {
         let (unique, ino) = (ask.unique, Ino(ask.node));
         let Some(change) = ask.change(self.door) else {
-            return kept.asked.end(unique, late, Some(libc::EINVAL));
+            kept.asked.end(unique, late, Some(libc::EINVAL));
+            return;
         };
         if kept.journal.is_full() && !lets_go_of_all(&change) {
-            return kept.asked.end(unique, late, Some(libc::ENOLCK));
+            kept.asked.end(unique, late, Some(libc::ENOLCK));
+            return;
         }
         if change.class == LockClass::Posix && change.kind != LockKind::Unlock {
             kept.journal.took(ask.handle, (ino, ask.owner));
@@ -148,13 +169,23 @@ impl DoorLocks {
         let end = move |result: FsResult<()>| {
             asked.end(unique, late, result.err().map(|error: FsError| error.errno()));
         };
-        if ask.waits == 0 {
+        if ask.waits != WAITS {
             return end(self.fs.lock(ino, &change));
         }
         let ticket = self.fs.lock_wait(ino, &change, Box::new(end));
         if kept.asked.waits(unique, ticket) {
             self.fs.cancel_lock(ticket);
         }
+    }
+
+    /// Goes on where the way to the kernel was lost: it has the answers to all requests but
+    /// `open`. Gives those of them that are answered.
+    pub(crate) fn resume(&self, open: &[u64]) -> Vec<(u64, Option<i32>)> {
+        let Some(kept) = self.kept.get() else { return Vec::new() };
+        self.fs.with_locks(self.door, |held| kept.journal.fold(held));
+        let (answers, waits) = kept.asked.resume(open);
+        waits.into_iter().for_each(|ticket| self.fs.cancel_lock(ticket));
+        answers
     }
 
     /// What is in the way of a lock.
@@ -196,7 +227,7 @@ impl DoorLocks {
     /// The caller of request `unique` got a signal. False if the kernel is to say it again.
     pub(crate) fn interrupt(&self, unique: u64) -> bool {
         let Some(kept) = self.kept.get() else { return true };
-        match kept.asked.interrupt(unique, &kept.owes) {
+        match kept.asked.interrupt(unique, &*kept.owes) {
             Signal::Cancel(ticket) => self.fs.cancel_lock(ticket),
             Signal::Noted => {}
             Signal::Full => return false,

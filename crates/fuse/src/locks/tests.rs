@@ -6,7 +6,8 @@ use std::sync::Arc;
 use nearside::files::{Ino, LockChange, LockClass, LockOwner};
 use nearside::{FormatOptions, LockKind, Pool, SliceSpec};
 
-use super::asked::{Ask, Asked, Begun, Signal};
+use super::ask::Ask;
+use super::asked::{Asked, Begun, Signal};
 use super::journal::{JOURNAL_BYTES, Journal};
 use crate::wire::{Channel, LateReply};
 
@@ -195,7 +196,7 @@ fn memory_that_is_not_ours_is_refused() {
         let memory = Memory::new(JOURNAL_BYTES);
         rustix::io::pwrite(&memory.0, &word.to_ne_bytes(), 0).unwrap();
         rustix::io::pwrite(&memory.0, &what.to_ne_bytes(), 4096 + 36).unwrap();
-        Journal::take_over(memory.area(JOURNAL_BYTES), 1, |_, _| Ok(())).map(drop)
+        Journal::take_over(memory.area(JOURNAL_BYTES), (1, None), |_, _| Ok(())).map(drop)
     };
     assert!(restored(1, 0x101).is_ok());
     for (word, what) in [(1, 0), (1, 0x104), (1, 0x301), (40_000, 0x101), (u32::MAX, 0x101)] {
@@ -259,7 +260,8 @@ fn the_journal_is_the_table() {
     let (locked, memory) = (Locked::new(), Memory::new(JOURNAL_BYTES));
     let fs = locked.pool.fs();
     let [door, again] = [fs.new_lock_door(), fs.new_lock_door()];
-    let journal = Journal::take_over(memory.area(JOURNAL_BYTES), door, |_, _| Ok(())).unwrap();
+    let journal =
+        Journal::take_over(memory.area(JOURNAL_BYTES), (door, None), |_, _| Ok(())).unwrap();
     let journal = Arc::new(journal);
     let noting = journal.clone();
     fs.observe_locks(Arc::new(move |ino, change: &LockChange| {
@@ -293,7 +295,7 @@ fn the_journal_is_the_table() {
                 fs.restore_lock(ino, change).unwrap();
                 Ok(())
             };
-            Journal::take_over(killed, again, restore).unwrap();
+            Journal::take_over(killed, (again, None), restore).unwrap();
             let (held, restored) = (locked.held(door), locked.held(again));
             assert!(held.len() > 3, "{held:?}");
             assert_eq!(restored, held, "round {round}");
@@ -307,8 +309,9 @@ fn the_journal_is_the_table() {
 #[test]
 fn open_files_that_took_locks_are_remembered_until_they_are_closed() {
     let memory = Memory::new(JOURNAL_BYTES);
-    let restore =
-        |memory: &Memory| Journal::take_over(memory.area(JOURNAL_BYTES), 1, |_, _| Ok(())).unwrap();
+    let restore = |memory: &Memory| {
+        Journal::take_over(memory.area(JOURNAL_BYTES), (1, None), |_, _| Ok(())).unwrap()
+    };
     let first = restore(&memory);
     for owner in [(Ino(5), 1), (Ino(5), 2), (Ino(5), 1)] {
         first.took(7, owner);
@@ -330,7 +333,7 @@ fn open_files_that_took_locks_are_remembered_until_they_are_closed() {
 #[test]
 fn a_journal_knows_when_it_is_full() {
     let memory = Memory::new(JOURNAL_BYTES);
-    let journal = Journal::take_over(memory.area(JOURNAL_BYTES), 1, |_, _| Ok(())).unwrap();
+    let journal = Journal::take_over(memory.area(JOURNAL_BYTES), (1, None), |_, _| Ok(())).unwrap();
     let lock = |at: u64| change(LockOwner { door: 1, key: 1 }, LockKind::Read, (at * 2, at * 2));
     let held = |count: u64| (0..count).map(move |at| (Ino(2), lock(at)));
     journal.fold(&mut held(16_384));

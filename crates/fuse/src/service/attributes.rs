@@ -3,7 +3,7 @@
 use nearside::files::{Attr, Error as FsError, Ino, Layout, SetAttr, StatFs, Timestamp};
 use nearside::{FileKind, XattrMode};
 
-use super::{Caller, Errno, Served, Service, stale};
+use super::{Caller, Errno, May, Served, Service, stale};
 use crate::placed::{self, Asked};
 
 const SET_USER_ID: u16 = 0o4000;
@@ -39,6 +39,10 @@ impl Service {
         }
         self.retries.forget(ino, lookups);
         drop(self.handles.disinherit(ino));
+        if self.is_away {
+            // what others hold without a name is not another machine's to let go of
+            return;
+        }
         // It may be one that an earlier server's clients held. Errors are in the log, and the next
         // open of the pool tries again.
         if let Err(error) = self.fs.release_orphan(ino) {
@@ -46,7 +50,10 @@ impl Service {
         }
     }
 
-    pub(crate) fn setattr(&self, ino: Ino, change: Change) -> Served<Attr> {
+    pub(crate) fn setattr(&self, ino: Ino, change: Change, number: Option<u64>) -> Served<Attr> {
+        if self.is_checked {
+            return self.setattr_checked(ino, change, number);
+        }
         let mut mode = change.mode.map(|mode| (mode & 0o7777) as u16);
         let owner_changes = change.uid.is_some() || change.gid.is_some();
         // A new owner takes the set-id bits away, and so does a truncation by most callers.
@@ -66,6 +73,21 @@ impl Service {
             let left = self.remains.as_ref().and_then(|remains| remains.change(ino, &change));
             left.ok_or_else(|| stale(error))
         })
+    }
+
+    /// The same for whoever asks: the engine takes set-id bits away where that is due. A size is
+    /// set by whoever has the file open for writing, under that number.
+    fn setattr_checked(&self, ino: Ino, change: Change, number: Option<u64>) -> Served<Attr> {
+        let mode = change.mode.map(|mode| (mode & 0o7777) as u16);
+        let Change { uid, gid, size, accessed, modified, .. } = change;
+        let asked = SetAttr { mode, uid, gid, size, accessed, modified, layout: None };
+        let is_alone = mode.is_none() && uid.or(gid).is_none() && accessed.or(modified).is_none();
+        if let (Some(bytes), Some(number), true) = (size, number, is_alone)
+            && let Ok(handle) = self.handle((number, ino), May::WRITE)
+        {
+            return self.checked(|fs| fs.resize(&handle, bytes)).map_err(stale);
+        }
+        self.checked(|fs| fs.setattr(ino, &asked)).map_err(stale)
     }
 
     /// Takes the set-id bits away, as a write by all but root does; says whether there were any.
@@ -109,7 +131,7 @@ impl Service {
             }
             None => {
                 supported(name)?;
-                self.fs.getxattr(ino, name).map_err(stale)
+                self.checked(|fs| fs.getxattr(ino, name)).map_err(stale)
             }
         }
     }
@@ -138,6 +160,9 @@ impl Service {
             libc::XATTR_REPLACE => XattrMode::Replace,
             _ => return Err(Errno(libc::EINVAL)),
         };
+        if self.is_checked {
+            return self.checked(|fs| fs.setxattr(ino, name, value, mode)).map_err(stale);
+        }
         self.fs.setxattr_by(ino, name, value, mode, !kill_set_gid).map_err(stale)
     }
 
@@ -146,7 +171,7 @@ impl Service {
             return self.set_layout(ino, name, None);
         }
         supported(name)?;
-        self.fs.removexattr(ino, name).map_err(stale)
+        self.checked(|fs| fs.removexattr(ino, name)).map_err(stale)
     }
 
     /// Sets the layout, or takes it back to what it is where nothing was set.
@@ -158,13 +183,14 @@ impl Service {
             Some(value) => placed::layout(value).ok_or(Errno(libc::EINVAL))?,
             None => Layout::default(),
         };
-        self.fs.set_layout(ino, layout).map_err(stale)
+        let change = SetAttr { layout: Some(layout), ..SetAttr::default() };
+        self.checked(|fs| fs.setattr(ino, &change)).map(drop).map_err(stale)
     }
 
     /// All names, each with a NUL after it, as listxattr(2) gives them; those that only root may
     /// read are not for others to see.
     pub(crate) fn listxattr(&self, ino: Ino, caller: Caller) -> Served<Vec<u8>> {
-        let mut names = self.fs.listxattr(ino).map_err(stale)?;
+        let mut names = self.checked(|fs| fs.listxattr(ino)).map_err(stale)?;
         names.retain(|name| caller.uid == 0 || !name.starts_with(TRUSTED));
         let mut list = Vec::with_capacity(names.iter().map(|name| name.len() + 1).sum());
         for name in names {

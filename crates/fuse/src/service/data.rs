@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use nearside::files::{Attr, Call, Error as FsError, Fallocate, Ino, SetAttr};
 
-use super::{Caller, Errno, Mode, OpenFile, Served, Service, stale};
+use super::{Caller, Errno, May, Mode, OpenFile, Served, Service, stale};
 
 /// Bytes that one request reads or writes at most, and so the mount's atomic limit.
 pub(crate) const REQUEST_BYTES_MAX: usize = 1 << 20;
@@ -20,11 +20,12 @@ thread_local! {
 impl Service {
     /// Opens a file; `flags` are those of open(2).
     pub(crate) fn open(&self, ino: Ino, flags: i32) -> Served<u64> {
+        let may = self.permit_open(ino, flags)?;
         let handle = self.fs.open(ino).map_err(stale)?;
         if flags & libc::O_TRUNC != 0 {
             self.empty(ino)?;
         }
-        Ok(self.handles.insert(handle))
+        self.keep(handle, may)
     }
 
     /// Makes a file and opens it; one that appeared since the kernel looked is opened as it is,
@@ -40,14 +41,15 @@ impl Service {
         // Until what is there was not taken away again, or replaced, before it was open.
         loop {
             let by = caller.creates(mode);
-            match self.fs.for_caller(None).create_open(parent, name, by) {
-                Ok((attr, handle)) => return Ok((attr, self.handles.insert(handle))),
+            match self.checked(|fs| fs.create_open(parent, name, by)) {
+                Ok((attr, handle)) => return Ok((attr, self.keep(handle, May::of(flags))?)),
                 Err(FsError::Exists) if flags & libc::O_EXCL == 0 => {}
                 Err(error) => return Err(error.into()),
             }
             let found = self.fs.lookup(parent, name);
             match found.and_then(|attr| self.fs.open(attr.ino)) {
                 Ok(handle) => {
+                    let may = self.permit_open(handle.ino(), flags)?;
                     if flags & libc::O_TRUNC != 0 {
                         if drops_set_id {
                             self.drop_set_id(handle.ino())?;
@@ -55,7 +57,7 @@ impl Service {
                         self.empty(handle.ino())?;
                     }
                     let attr = self.fs.getattr(handle.ino())?;
-                    return Ok((attr, self.handles.insert(handle)));
+                    return Ok((attr, self.keep(handle, may)?));
                 }
                 Err(FsError::NotFound) => {}
                 Err(error) => return Err(error.into()),
@@ -70,12 +72,14 @@ impl Service {
         mode: Mode,
         caller: Caller,
     ) -> Served<(Attr, u64)> {
+        self.permit_names(parent)?;
         let (attr, handle) = self.fs.create_unnamed(parent, caller.creates(mode)).map_err(stale)?;
-        Ok((attr, self.handles.insert(handle)))
+        Ok((attr, self.keep(handle, May::ALL)?))
     }
 
     /// Opens the file that an earlier server made for such a request.
     pub(crate) fn reopen(&self, parent: Ino, name: &[u8], flags: i32) -> Served<(Attr, u64)> {
+        self.permit_search(parent)?;
         let attr = self.fs.lookup(parent, name)?;
         Ok((attr, self.open(attr.ino, flags & !libc::O_TRUNC)?))
     }
@@ -86,7 +90,7 @@ impl Service {
         let made = self.fs.made_unnamed(self.id(unique));
         let handle = made.map_or(Err(FsError::NotFound), |ino| self.fs.open(ino))?;
         let attr = self.fs.getattr(handle.ino())?;
-        Ok((attr, self.handles.insert(handle)))
+        Ok((attr, self.keep(handle, May::ALL)?))
     }
 
     fn empty(&self, ino: Ino) -> Served<()> {
@@ -103,7 +107,7 @@ impl Service {
         bytes: usize,
         show: impl FnOnce(&[u8]) -> T,
     ) -> Served<T> {
-        let handle = self.handle(file)?;
+        let handle = self.handle(file, May::READ)?;
         with_buffer(bytes, |buffer| {
             let bytes = self.fs.read(&handle, offset, buffer)?;
             self.fs.meter().moved(Call::Read, bytes);
@@ -113,7 +117,7 @@ impl Service {
 
     /// Writes at `offset`.
     pub(crate) fn write(&self, file: OpenFile, offset: u64, data: &[u8]) -> Served<usize> {
-        let handle = self.handle(file)?;
+        let handle = self.handle(file, May::WRITE)?;
         let bytes = self.fs.write(&handle, offset, data)?;
         self.fs.meter().moved(Call::Write, bytes);
         Ok(bytes)
@@ -121,14 +125,14 @@ impl Service {
 
     /// Writes at the end, wherever that is by now.
     pub(crate) fn append(&self, file: OpenFile, data: &[u8]) -> Served<usize> {
-        let handle = self.handle(file)?;
+        let handle = self.handle(file, May::WRITE)?;
         self.fs.append(&handle, data)?;
         self.fs.meter().moved(Call::Write, data.len());
         Ok(data.len())
     }
 
     pub(crate) fn fsync(&self, file: OpenFile) -> Served<()> {
-        Ok(self.fs.fsync(&*self.handle(file)?)?)
+        Ok(self.fs.fsync(&*self.handle(file, May::NOTHING)?)?)
     }
 
     /// Makes everything durable.
@@ -154,7 +158,7 @@ impl Service {
             ZERO_KEEPING_SIZE => Fallocate::Zero { keep_size: true },
             _ => return Err(Errno(libc::EOPNOTSUPP)),
         };
-        Ok(self.fs.fallocate(&*self.handle(file)?, mode, offset, len)?)
+        Ok(self.fs.fallocate(&*self.handle(file, May::WRITE)?, mode, offset, len)?)
     }
 
     /// Finds data or a hole; the other ways of lseek(2) are the kernel's own.
@@ -165,13 +169,13 @@ impl Service {
             _ => return Err(Errno(libc::EINVAL)),
         };
         let offset = u64::try_from(offset).map_err(|_| Errno(libc::ENXIO))?;
-        let found = self.fs.seek(&*self.handle(file)?, offset, data)?;
+        let found = self.fs.seek(&*self.handle(file, May::NOTHING)?, offset, data)?;
         i64::try_from(found).map_err(|_| Errno(libc::EOVERFLOW))
     }
 
     /// Copies between two files; returns the bytes copied, which may be fewer than asked for.
     pub(crate) fn copy(&self, from: (OpenFile, u64), to: (OpenFile, u64), len: u64) -> Served<u32> {
-        let (source, target) = (self.handle(from.0)?, self.handle(to.0)?);
+        let (source, target) = (self.handle(from.0, May::READ)?, self.handle(to.0, May::WRITE)?);
         let len = len.min(COPY_BYTES_MAX);
         let bytes = self.fs.copy((&source, from.1), (&target, to.1), len)?;
         self.fs.meter().moved(Call::CopyFileRange, bytes as usize);

@@ -32,8 +32,9 @@ impl Service {
     /// Opens a directory, which keeps it while it is listed. One that is gone is empty, for those
     /// who still stand in it.
     pub(crate) fn opendir(&self, ino: Ino) -> Served<u64> {
+        let may = self.permit_open(ino, libc::O_RDONLY)?;
         match self.fs.open(ino) {
-            Ok(handle) => Ok(self.handles.insert(handle)),
+            Ok(handle) => self.keep(handle, may),
             Err(FsError::NotFound) if self.remains(ino).is_some() => Ok(NO_HANDLE),
             Err(error) => Err(stale(error)),
         }

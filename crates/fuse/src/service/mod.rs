@@ -14,6 +14,7 @@ mod names;
 mod once;
 mod remains;
 mod retries;
+mod rights;
 #[cfg(test)]
 mod tests;
 
@@ -24,19 +25,24 @@ use nearside::FileSystem;
 use nearside::files::{Attr, Call, Creation, Error as FsError, Handle, Ino};
 
 use crate::Turn;
-use crate::handles::Handles;
+use crate::handles::{Handles, Open};
 
 pub(crate) use attributes::Change;
 pub(crate) use data::REQUEST_BYTES_MAX;
 pub(crate) use directories::Listed;
 use remains::Remains;
 use retries::Retries;
+pub use rights::Users;
+pub(crate) use rights::{May, asked_by};
 
 /// Stands for the handle of a directory that is gone; more than any table of handles holds.
 const NO_HANDLE: u64 = u64::MAX;
 
 /// Longest time that a thread may take to let go of a file after it has answered.
 const LET_GO_MAX: Duration = Duration::from_secs(1);
+
+/// Files that another machine may have open; a forwarder keeps as many from service to service.
+const OPEN_MAX: usize = 1 << 16;
 
 /// The number of an error as the kernel knows it, positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +101,10 @@ pub(crate) struct Service {
     fs: Arc<FileSystem>,
     client: u128,
     handles: Handles,
+    /// It is asked here whether whoever asks may.
+    is_checked: bool,
+    /// The kernel is another machine's.
+    is_away: bool,
     /// Only where nobody else takes names away.
     remains: Option<Remains>,
     retries: Retries,
@@ -105,7 +115,13 @@ impl Service {
     pub(crate) fn new(fs: Arc<FileSystem>, sole_door: bool, turn: Turn) -> Service {
         let remains = sole_door.then(Remains::default);
         let (handles, retries) = (Handles::new(turn.number), Retries::default());
-        Service { fs, client: turn.client, handles, remains, retries }
+        let (is_checked, is_away) = (false, false);
+        Service { fs, client: turn.client, handles, is_checked, is_away, remains, retries }
+    }
+
+    /// The same for a kernel of another machine, which has asked whether its callers may, or not.
+    pub(crate) fn away(fs: Arc<FileSystem>, is_checked: bool, turn: Turn) -> Service {
+        Service { is_checked, is_away: true, ..Service::new(fs, false, turn) }
     }
 
     /// Serves a request and counts it; what it gives back says whether it was refused.
@@ -118,16 +134,42 @@ impl Service {
 
     /// The handle of open file `number`, which is of `ino`. One that an earlier server opened is
     /// opened again.
-    fn handle(&self, file: OpenFile) -> Served<Arc<Handle>> {
+    /// It is an error if it is not open for what is `wanted`.
+    fn handle(&self, file: OpenFile, wanted: May) -> Served<Arc<Handle>> {
         let (number, ino) = file;
-        match self.handles.get(file) {
-            Some(handle) => Ok(handle),
+        let open = match self.handles.get(file) {
+            Some(open) => open,
             None if self.is_inherited(number) => {
                 let handle = self.fs.open(ino).map_err(stale)?;
-                Ok(self.handles.inherit(number, handle))
+                self.may_open_more()?;
+                self.handles.inherit(number, Open { handle, may: None })
             }
-            None => Err(Errno(libc::EBADF)),
+            None => return Err(Errno(libc::EBADF)),
+        };
+        let may = open.may.unwrap_or_else(|| self.permits(ino, wanted));
+        match may.has(wanted) {
+            true => Ok(open.handle),
+            false => Err(rights::NOT_OPEN_FOR_IT),
         }
+    }
+
+    /// Keeps what was opened, and gives it a number.
+    fn keep(&self, handle: Arc<Handle>, may: May) -> Served<u64> {
+        self.may_open_more()?;
+        Ok(self.handles.insert(Open { handle, may: Some(may) }))
+    }
+
+    /// An error where a machine has as much open as it may.
+    fn may_open_more(&self) -> Served<()> {
+        match self.is_away && self.handles.len() >= OPEN_MAX {
+            true => Err(Errno(libc::ENFILE)),
+            false => Ok(()),
+        }
+    }
+
+    /// Opens a file again that an earlier server opened.
+    pub(crate) fn reopen_handle(&self, file: OpenFile) -> Served<()> {
+        self.handle(file, May::NOTHING).map(drop)
     }
 
     fn is_inherited(&self, number: u64) -> bool {

@@ -9,6 +9,7 @@ use crate::convert::kind_of_mode;
 impl Service {
     /// What `name` in `parent` is; `None` when there is no such name.
     pub(crate) fn lookup(&self, parent: Ino, name: &[u8], by: Caller) -> Served<Option<Attr>> {
+        self.permit_search(parent)?;
         loop {
             let attr = match self.fs.lookup(parent, name) {
                 Ok(attr) => attr,
@@ -47,7 +48,7 @@ impl Service {
         mode: Mode,
         caller: Caller,
     ) -> Served<Attr> {
-        Ok(self.fs.create(parent, name, node, caller.creates(mode))?)
+        Ok(self.checked(|fs| fs.create(parent, name, node, caller.creates(mode)))?)
     }
 
     /// Makes what the type bits of `mode` say.
@@ -68,11 +69,11 @@ impl Service {
     }
 
     pub(crate) fn unlink(&self, parent: Ino, name: &[u8]) -> Served<()> {
-        self.removed(self.fs.unlink(parent, name)?)
+        self.removed(self.checked(|fs| fs.unlink(parent, name))?)
     }
 
     pub(crate) fn rmdir(&self, parent: Ino, name: &[u8]) -> Served<()> {
-        self.removed(self.fs.rmdir(parent, name)?)
+        self.removed(self.checked(|fs| fs.rmdir(parent, name))?)
     }
 
     /// Remembers what is left of an inode that lost its last name. One that is open is there until
@@ -100,11 +101,11 @@ impl Service {
             libc::RENAME_WHITEOUT => RenameMode::Whiteout { uid: by.uid, gid: by.gid },
             _ => return Err(Errno(libc::EINVAL)),
         };
-        self.removed(self.fs.rename(from, to, mode)?)
+        self.removed(self.checked(|fs| fs.rename(from, to, mode))?)
     }
 
     pub(crate) fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Served<Attr> {
-        Ok(self.fs.link(ino, parent, name)?)
+        Ok(self.checked(|fs| fs.link(ino, parent, name))?)
     }
 
     pub(crate) fn readlink(&self, ino: Ino) -> Served<Vec<u8>> {

@@ -8,6 +8,11 @@ use crate::service::{Change, Served};
 use crate::wire::{Operation, Reply, Request, Setattr, SpaceAnswer};
 
 impl Transport {
+    /// A kernel forgets so many look-ups of an inode.
+    pub fn forget(&self, ino: nearside::files::Ino, lookups: u64) {
+        self.service.forget(ino, lookups);
+    }
+
     pub(super) fn serve_attributes(&self, request: &Request<'_>, reply: Reply<'_>) {
         let (service, ino) = (&self.service, node(request));
         match &request.operation {
@@ -27,7 +32,9 @@ impl Transport {
                 Ok(attr) => reply.statx(&statx(&attr, self.trusted_for)),
                 Err(errno) => reply.error(errno.0),
             },
-            Operation::Setattr(set) => self.answer_attr(service.setattr(ino, change(set)), reply),
+            Operation::Setattr(set) => {
+                self.answer_attr(service.setattr(ino, change(set), set.handle), reply);
+            }
             Operation::Statfs => reply.space(&self.space()),
             Operation::Setxattr { name, value, flags, kill_set_gid } => {
                 let served = service.setxattr(ino, (name, value), *flags, *kill_set_gid);

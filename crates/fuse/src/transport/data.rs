@@ -3,7 +3,7 @@
 use nearside::files::Ino;
 
 use super::{Transport, answer_done, answer_size, caller, node};
-use crate::service::{Errno, Served};
+use crate::service::{Errno, May, Served};
 use crate::wire::{Operation, Reply, Request};
 
 impl Transport {
@@ -24,8 +24,9 @@ impl Transport {
             }
             Operation::Fsync { handle, .. } => answer_done(service.fsync((*handle, ino)), reply),
             Operation::Fallocate { handle, offset, len, mode } => {
-                let served = self
-                    .drop_set_id_unless_kept(ino, caller(request))
+                let served = service
+                    .permit_use((*handle, ino), May::WRITE)
+                    .and_then(|()| self.drop_set_id_unless_kept(ino, caller(request)))
                     .and_then(|()| service.fallocate((*handle, ino), *mode, *offset, *len));
                 answer_done(served, reply);
             }
@@ -47,6 +48,7 @@ impl Transport {
 
     fn open(&self, ino: Ino, flags: i32, kill_set_id: bool) -> Served<u64> {
         if kill_set_id && flags & libc::O_TRUNC != 0 {
+            self.service.permit_open(ino, flags)?;
             self.drop_set_id(ino)?;
         }
         self.service.open(ino, flags)
@@ -73,6 +75,7 @@ impl Transport {
         };
         let file = (*handle, node(request));
         if *kill_set_id {
+            self.service.permit_use(file, May::WRITE)?;
             self.drop_set_id(file.1)?;
         }
         // Pages of a mapping go where they lie, also when the file was opened for appending.
@@ -96,6 +99,7 @@ impl Transport {
         };
         let from = ((*handle, node(request)), *offset);
         let to = ((*to_handle, Ino(*to_node)), *to_offset);
+        self.service.permit_use(to.0, May::WRITE)?;
         self.drop_set_id_unless_kept(Ino(*to_node), caller(request))?;
         self.service.copy(from, to, *len)
     }

@@ -2,7 +2,7 @@
 
 use super::{Transport, answer_done, node};
 use crate::convert::node_attr;
-use crate::service::{Listed, Served};
+use crate::service::{Listed, May, Served};
 use crate::wire::{Listing, Operation, Reply, Request};
 
 /// Entries that one question to the engine brings.
@@ -30,7 +30,10 @@ impl Transport {
             }
             Operation::Readdirplus { offset, room, .. } => {
                 let mut listing = Listing::new(*room);
-                let served = self.list(request, *offset, |entry| self.plus(&mut listing, entry));
+                // who may not look names up learns no more than these
+                let looks = service.permit_search(ino).is_ok();
+                let served =
+                    self.list(request, *offset, |entry| self.plus(&mut listing, entry, looks));
                 (listing, served)
             }
             _ => return reply.error(libc::ENOSYS),
@@ -48,6 +51,11 @@ impl Transport {
         mut offset: u64,
         mut add: impl FnMut(&Listed) -> bool,
     ) -> Served<()> {
+        if let Operation::Readdir { handle, .. } | Operation::Readdirplus { handle, .. } =
+            request.operation
+        {
+            self.service.permit_use((handle, node(request)), May::READ)?;
+        }
         loop {
             let list = self.service.list(node(request), offset, ENTRIES_MAX)?;
             for entry in &list {
@@ -62,8 +70,8 @@ impl Transport {
         }
     }
 
-    fn plus(&self, listing: &mut Listing, entry: &Listed) -> bool {
-        let attr = if entry.is_dots() {
+    fn plus(&self, listing: &mut Listing, entry: &Listed, looks: bool) -> bool {
+        let attr = if entry.is_dots() || !looks {
             // The kernel knows where these lead, and takes no attributes from here.
             Err((entry.ino.0, entry.kind.type_bits()))
         } else {

@@ -20,7 +20,9 @@ use nearside::files::{Attr, Call, Ino};
 
 use crate::convert::node_attr;
 use crate::locks::DoorLocks;
-use crate::service::{Caller, OpenFile, Served, Service};
+pub(crate) use once::changes;
+
+use crate::service::{Caller, May, OpenFile, Served, Service};
 use crate::wire::{
     AttrAnswer, Capabilities, EntryAnswer, Notifier, Operation, Reply, Request, RequestHead,
     open_flags,
@@ -33,10 +35,8 @@ const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The service behind the protocol.
 pub(crate) struct Transport {
     service: Service,
-    locks: DoorLocks,
+    pub(crate) locks: DoorLocks,
     notifier: OnceLock<Notifier>,
-    /// Requests that an earlier server was given and did not answer.
-    owed: OnceLock<Vec<u64>>,
     /// Files are opened past the kernel's pages.
     past_pages: OnceLock<bool>,
     trusted_for: Duration,
@@ -47,8 +47,8 @@ impl Transport {
     pub(crate) fn new(fs: Arc<FileSystem>, service: Service, sole_door: bool) -> Transport {
         let trusted_for = if sole_door { FOR_EVER } else { Duration::ZERO };
         let locks = DoorLocks::new(fs);
-        let (notifier, owed, past_pages) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Transport { service, locks, notifier, owed, past_pages, trusted_for, sole_door }
+        let (notifier, past_pages) = (OnceLock::new(), OnceLock::new());
+        Transport { service, locks, notifier, past_pages, trusted_for, sole_door }
     }
 
     /// What a server of ours asks of the kernel. It keeps the locks where there is no other door:
@@ -134,10 +134,39 @@ impl Transport {
 }
 
 impl Transport {
+    /// Whether this is open here; one that an earlier server opened is opened again.
+    pub(crate) fn has_open(&self, file: OpenFile) -> bool {
+        self.service.reopen_handle(file).is_ok()
+    }
+
+    /// An error where a lock is asked about of what is not open here.
+    pub(crate) fn permit_lock(&self, request: &Request<'_>) -> Served<()> {
+        match &request.operation {
+            Operation::Getlk(lock) => {
+                self.service.permit_use((lock.handle, node(request)), May::NOTHING)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens what an earlier server had open; where that cannot be, each request for it says why.
+    pub(crate) fn reopen(&self, file: OpenFile) {
+        if let Err(errno) = self.service.reopen_handle(file) {
+            let (number, ino) = (file.0, file.1.0);
+            tracing::info!(number, ino, errno = errno.0, "not open any more");
+        }
+    }
+
     /// Closes an open file that the kernel does not know of, since nobody took the answer: the
     /// caller was killed, or has it from the server before.
     fn close_unless(&self, is_taken: bool, file: OpenFile) {
-        if !is_taken && let Err(errno) = self.service.release(file) {
+        if !is_taken {
+            self.close(file);
+        }
+    }
+
+    pub(crate) fn close(&self, file: OpenFile) {
+        if let Err(errno) = self.service.release(file) {
             tracing::debug!(number = file.0, errno = errno.0, "closing what nobody opened");
         }
     }
@@ -184,7 +213,6 @@ impl Server for Transport {
     fn connected(&self, mut connected: Connected) -> Result<()> {
         // Set once, before any request is read.
         let _ = self.notifier.set(connected.notifier.clone());
-        let _ = self.owed.set(connected.owed.clone());
         let maps = connected.agreed.has(Capabilities::DIRECT_IO_ALLOW_MMAP);
         let _ = self.past_pages.set(maps && !self.sole_door);
         match connected.locks.take() {
@@ -206,7 +234,7 @@ impl Server for Transport {
         };
         let reply = reply.noting(&note);
         self.service.metered(call, || {
-            match self.changes(request) {
+            match changes(request) {
                 true => self.serve_once(request, reply),
                 false => self.dispatch(request, reply),
             }

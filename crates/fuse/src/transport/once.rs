@@ -10,36 +10,35 @@
 use super::{Transport, caller, node};
 use crate::wire::{Operation, Reply, Request};
 
-impl Transport {
-    /// Whether a request asks for a change that must not be made twice.
-    pub(super) fn changes(&self, request: &Request<'_>) -> bool {
-        match &request.operation {
-            Operation::Open { flags, .. } => flags & libc::O_TRUNC != 0,
-            operation => matches!(
-                operation,
-                Operation::Write { .. }
-                    | Operation::Create { .. }
-                    | Operation::Tmpfile { .. }
-                    | Operation::Mknod { .. }
-                    | Operation::Mkdir { .. }
-                    | Operation::Symlink { .. }
-                    | Operation::Link { .. }
-                    | Operation::Unlink { .. }
-                    | Operation::Rmdir { .. }
-                    | Operation::Rename { .. }
-                    | Operation::Setattr(_)
-                    | Operation::Setxattr { .. }
-                    | Operation::Removexattr { .. }
-                    | Operation::Fallocate { .. }
-            ),
-        }
+/// Whether a request asks for a change that must not be made twice.
+pub(crate) fn changes(request: &Request<'_>) -> bool {
+    match &request.operation {
+        Operation::Open { flags, .. } => flags & libc::O_TRUNC != 0,
+        operation => matches!(
+            operation,
+            Operation::Write { .. }
+                | Operation::Create { .. }
+                | Operation::Tmpfile { .. }
+                | Operation::Mknod { .. }
+                | Operation::Mkdir { .. }
+                | Operation::Symlink { .. }
+                | Operation::Link { .. }
+                | Operation::Unlink { .. }
+                | Operation::Rmdir { .. }
+                | Operation::Rename { .. }
+                | Operation::Setattr(_)
+                | Operation::Setxattr { .. }
+                | Operation::Removexattr { .. }
+                | Operation::Fallocate { .. }
+        ),
     }
+}
 
+impl Transport {
     /// Serves such a request, or answers for the server that has.
     pub(super) fn serve_once(&self, request: &Request<'_>, reply: Reply<'_>) {
         let unique = request.head.unique;
-        let may_be_done = self.owed.get().is_some_and(|owed| owed.contains(&unique));
-        if may_be_done && self.service.was_done(unique) {
+        if request.again && self.service.was_done(unique) {
             self.answer_for_another(request, reply);
         } else {
             self.service.within(unique, || self.dispatch(request, reply));

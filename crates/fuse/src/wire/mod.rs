@@ -14,7 +14,7 @@ mod arguments;
 mod capabilities;
 mod listing;
 mod notice;
-mod opcode;
+pub(crate) mod opcode;
 mod operation;
 mod parse;
 mod reader;
@@ -23,6 +23,7 @@ mod request;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use answers::DirentHead;
 pub use answers::{
     AttrAnswer, EntryAnswer, InitAnswer, LockAnswer, NodeAttr, OpenAnswer, SpaceAnswer,
     StatxAnswer, StatxTime, Validity,
@@ -33,7 +34,8 @@ pub use listing::Listing;
 pub use notice::Notifier;
 pub use operation::{Forgets, Lock, Operation, Setattr, SetattrTime};
 pub use reader::Malformed;
-pub use reply::{Channel, LateReply, Reply};
+pub use reply::{Channel, LateReply, Reply, Sink};
+pub(crate) use request::is_long;
 pub use request::{Request, RequestHead};
 
 /// The major version of the protocol.

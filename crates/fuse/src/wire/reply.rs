@@ -1,7 +1,7 @@
 //! Replies, and the device that takes them.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -15,22 +15,48 @@ use super::answers::{
 /// Parts that a message has at most, its head among them.
 const PARTS_MAX: usize = 4;
 
-/// A connection to the kernel: requests are read from it, replies and notifications written to it.
+/// Takes replies and notifications to a kernel that another machine has.
+pub trait Sink: Send + Sync + std::fmt::Debug {
+    /// The answer to request `unique`: 0, or an errno, negative; and its parts. Where `unique` is
+    /// 0, a notification, whose code stands for the error.
+    ///
+    /// # Errors
+    /// Nobody takes it any more.
+    fn take(&self, unique: u64, error: i32, parts: &[&[u8]]) -> io::Result<()>;
+}
+
+/// A connection to a kernel: replies and notifications go there.
 #[derive(Debug)]
-pub struct Channel(OwnedFd);
+pub enum Channel {
+    /// This machine's: requests are read from it, too.
+    Device(OwnedFd),
+    /// Another machine's.
+    Away(Arc<dyn Sink>),
+}
 
 impl Channel {
     pub(crate) fn new(device: OwnedFd) -> Channel {
-        Channel(device)
+        Channel::Device(device)
     }
 
     /// Reads one request, which is the kernel's next, whole.
     pub(crate) fn read(&self, room: &mut [u8]) -> Result<usize, Errno> {
-        rustix::io::read(&self.0, room)
+        match self {
+            Channel::Device(device) => rustix::io::read(device, room),
+            Channel::Away(_) => Err(Errno::NODEV),
+        }
     }
 
-    /// Writes one message, whole: the kernel takes it from one call.
-    pub(super) fn send(&self, unique: u64, error: i32, parts: &[&[u8]]) -> io::Result<()> {
+    /// Says one message, whole.
+    pub(crate) fn send(&self, unique: u64, error: i32, parts: &[&[u8]]) -> io::Result<()> {
+        match self {
+            Channel::Device(device) => Channel::write(device, unique, error, parts),
+            Channel::Away(sink) => sink.take(unique, error, parts),
+        }
+    }
+
+    /// Writes one message: the kernel takes it from one call.
+    fn write(device: &OwnedFd, unique: u64, error: i32, parts: &[&[u8]]) -> io::Result<()> {
         let len = size_of::<OutHeader>() + parts.iter().map(|part| part.len()).sum::<usize>();
         let head = OutHeader { len: len as u32, error, unique };
         let mut message = [IoSlice::new(&[]); PARTS_MAX];
@@ -40,14 +66,8 @@ impl Channel {
         }
         debug_assert!(parts.len() < PARTS_MAX, "{} parts", parts.len());
         let message = &message[..=parts.len().min(PARTS_MAX - 1)];
-        rustix::io::writev(&self.0, message)?;
+        rustix::io::writev(device, message)?;
         Ok(())
-    }
-}
-
-impl AsFd for Channel {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
     }
 }
 
@@ -208,6 +228,14 @@ impl LateReply {
     /// Done, or refused with this errno.
     pub fn answer(mut self, errno: Option<i32>) {
         self.send(errno);
+    }
+
+    /// What another machine's engine answers: 0, or an errno, and the bytes.
+    /// False if nobody takes it any more.
+    pub(crate) fn forward(mut self, errno: i32, bytes: &[u8]) -> bool {
+        let Some(channel) = self.channel.take() else { return false };
+        let parts: &[&[u8]] = if errno == 0 { &[bytes] } else { &[] };
+        Reply::new(&channel, self.unique).send(errno, parts)
     }
 
     /// The answer is another server's.

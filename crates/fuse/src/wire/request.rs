@@ -37,6 +37,19 @@ impl RequestHead {
     }
 }
 
+/// Whether a request may take so long that others should not wait for it.
+pub(crate) fn is_long(head: &RequestHead) -> bool {
+    matches!(
+        head.code,
+        opcode::FSYNC
+            | opcode::FSYNCDIR
+            | opcode::SYNCFS
+            | opcode::FALLOCATE
+            | opcode::COPY_FILE_RANGE
+            | opcode::COPY_FILE_RANGE_64
+    )
+}
+
 /// A request.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -47,6 +60,12 @@ pub struct Request<'r> {
     pub operation: Operation<'r>,
     /// A further group of the caller's: that of the directory in which it makes something.
     pub group: Option<u32>,
+    /// All of it, as it came.
+    pub bytes: &'r [u8],
+    /// It was given to a server before, which may have made its change.
+    pub again: bool,
+    /// The slot in which it lies, and its count among those that did.
+    pub turn: (usize, u64),
 }
 
 impl RequestHead {
@@ -71,18 +90,27 @@ impl From<&InHeader> for RequestHead {
 }
 
 impl<'r> Request<'r> {
+    /// The same, made for somebody else.
+    pub(crate) fn asked_by(self, asking: Option<&nearside::Caller>) -> Request<'r> {
+        let Some(asking) = asking else { return self };
+        let head = RequestHead { uid: asking.uid(), gid: asking.gid(), ..self.head };
+        Request { head, ..self }
+    }
+
     /// Reads a request from bytes that begin with it; `agreed` is what INIT settled.
     pub fn parse(bytes: &'r [u8], agreed: Capabilities) -> Result<Request<'r>, Malformed> {
         let len = RequestHead::parse(bytes)?.len;
-        let mut reader = Reader::new(bytes.get(..len as usize).ok_or(Malformed)?);
+        let bytes = bytes.get(..len as usize).ok_or(Malformed)?;
+        let mut reader = Reader::new(bytes);
         let head: InHeader = reader.take()?;
         let extension = usize::from(head.extension_words) * EXTENSION_WORD_BYTES;
         let group = match extension {
             0 => None,
-            bytes => first_group(reader.tail(bytes)?)?,
+            extension => first_group(reader.tail(extension)?)?,
         };
         let operation = parse::operation(head.opcode, &mut reader, agreed)?;
-        Ok(Request { head: RequestHead::from(&head), operation, group })
+        let (head, again, turn) = (RequestHead::from(&head), false, (0, 0));
+        Ok(Request { head, operation, group, bytes, again, turn })
     }
 }
 

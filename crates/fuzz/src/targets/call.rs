@@ -71,7 +71,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let flags = Flags { read: true, write: true, ..Flags::default() };
     let piece = Piece { file: 3, offset: 1 << 40, len: 4096 };
     let held = Held { kind: fs::LockKind::Write, start: 0, end: 9 };
-    let (number, ino, proof) = (3, 12, Proof(7 << 90));
+    let (number, ino, proof) = (3, 12, Proof((7u128 << 90).to_le_bytes()));
     let requests = [
         Request::Open(b"/a/path", flags),
         Request::Restore { number, ino, flags: Some(flags), proof, locks: vec![held] },
@@ -83,7 +83,12 @@ pub fn seeds() -> Vec<Vec<u8>> {
         Request::Happened { connection: 9 << 99, slot: 1, generation: 2, number: 3 },
     ];
     let identity = Identity { client: "1f".repeat(16), service: 3, proof: "e0".repeat(16) };
-    let greetings = [None, Some(identity)].map(|returns| Greeting { version: 3, returns });
+    let greetings = [None, Some(identity)].map(|returns| Greeting {
+        version: 3,
+        returns,
+        mount: None,
+        fabric: None,
+    });
     let mut seeds: Vec<Vec<u8>> = requests.iter().map(|request| asked(&(5u64, request))).collect();
     for greeting in greetings {
         seeds.push([&[0], &*serde_json::to_vec(&greeting).unwrap_or_default()].concat());

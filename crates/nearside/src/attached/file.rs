@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use client::{FileLeases, LeasedWrites};
+use client::{FileLeases, LeasedWrites, Pipeline};
 use fs::{Ino, LockKind};
 use wire::{DATA_BYTES_MAX, Reply, Request};
 
@@ -80,6 +80,11 @@ impl AttachedFile {
             }
         }
         Ok(done)
+    }
+
+    /// For writes that do not wait for each other, where there is a gain in that.
+    pub(crate) fn pipeline(&self) -> Option<Pipeline<'_>> {
+        Pipeline::new(&self.attached.session, self.number)
     }
 
     /// Writes under a lease, in one step; false: it is to go through the service.

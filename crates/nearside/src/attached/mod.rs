@@ -121,7 +121,7 @@ impl Attached {
 }
 
 /// The service's error, as the library tells it.
-fn told(failure: wire::Failure) -> Error {
+pub(crate) fn told(failure: wire::Failure) -> Error {
     let path = failure.path.clone();
     match (path, failure.error()) {
         (Some(path), source) => Error::Path { path: crate::names::path_of(path), source },

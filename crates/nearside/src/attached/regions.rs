@@ -1,4 +1,5 @@
-//! Regions: the service keeps a copy of each for this process.
+//! Regions: the service keeps a copy of each for this process; or, over a network, says what is in
+//! that which this process keeps.
 
 use std::borrow::Cow;
 use std::os::fd::OwnedFd;
@@ -21,11 +22,15 @@ const PIECES_MAX: usize = 512;
 /// it had all of it.
 const STAGES_MAX: u32 = 16;
 
+/// Memory for copies, at least: each of those who bring pages brings so many at a time.
+const MEMORY_BYTES_MIN: u64 = 256 << 10;
+
 const _: () = assert!(PIECES_MAX * 26 + 64 <= wire::MESSAGE_BYTES_MAX, "varints of each piece");
 
 impl Attached {
     pub(crate) fn regions(&self, settings: &Settings) -> Result<Regions> {
         self.own()?;
+        self.session.set_copies_bytes(settings.memory_bytes.max(MEMORY_BYTES_MIN));
         let service: Arc<dyn Service> = Arc::new(self.clone());
         Ok(Regions::served(&service, settings)?)
     }

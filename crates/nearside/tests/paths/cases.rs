@@ -321,3 +321,44 @@ fn a_link_is_made_to_what_has_the_name_at_that_moment() {
     });
     pool.finish();
 }
+
+#[test]
+fn pipelined_writes_are_done_in_order_and_their_errors_are_told() {
+    let pool = Scratch::new();
+    let flags = OpenFlags::new().read(true).write(true).create(true);
+    let file = pool.open_file("/f", &flags).unwrap();
+    let (mut content, mut random) = (vec![0; 70_000], 7u64);
+    for _ in 0..3 {
+        let mut writes = file.pipelined();
+        for step in 0..300 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+            let (at, len) = ((random >> 20) as usize % 60_000, (random >> 40) as usize % 9000);
+            let len = if step % 50 == 0 { len } else { len % 200 };
+            let bytes = vec![step as u8; len];
+            writes.write_all_at(&bytes, at as u64).unwrap();
+            content[at..at + len].copy_from_slice(&bytes);
+        }
+        writes.finish().unwrap();
+        file.set_len(content.len() as u64).unwrap();
+        assert!(pool.read("/f").unwrap() == content);
+    }
+    // more than one call can have
+    let mut writes = file.pipelined();
+    writes.write_all_at(b"before", 0).unwrap();
+    let long = vec![9; 3 << 20];
+    writes.write_all_at(&long, 3).unwrap();
+    writes.write_all_at(b"behind", 1).unwrap();
+    drop(writes);
+    let seen = pool.read("/f").unwrap();
+    assert!(&seen[..8] == b"bbehind\t" && seen.len() == long.len() + 3);
+    // an error is told by the next one, or at the end
+    let mut writes = file.pipelined();
+    let told = (0..40u64).find_map(|at| writes.write_all_at(b"far", (1 << 62) + at * 3).err());
+    let told = told.or_else(|| writes.finish().err()).unwrap();
+    assert_eq!(told.errno(), libc::EFBIG, "{told}");
+    let read_only = pool.open_file("/f", &OpenFlags::new().read(true)).unwrap();
+    let error = read_only.pipelined().write_all_at(b"x", 0).unwrap_err();
+    assert!(matches!(error, Error::NotOpenedFor(_)), "{error}");
+    drop((file, read_only));
+    pool.finish();
+}

@@ -59,3 +59,32 @@ fn pools_for_callers_share_files_and_locks_but_not_regions() {
     // for another caller again: its rights are his alone
     denied(ann.for_caller(Caller::new(BEN.0, BEN.1, vec![])).write("/f", "x"));
 }
+
+#[test]
+fn a_directory_as_the_root_is_all_that_a_caller_sees() {
+    let pool = Scratch::new();
+    pool.dir("/sub", ANN, 0o755);
+    pool.dir("/sub/deep", ANN, 0o755);
+    pool.file("/secret", ANN, 0o644);
+    pool.file("/sub/file", ANN, 0o644);
+    pool.symlink("../../secret", "/sub/deep/above").unwrap();
+    pool.symlink("/file", "/sub/deep/absolute").unwrap();
+    let ann = Caller::new(ANN.0, ANN.1, vec![]);
+    let inside = pool.for_caller_in(ann, "/sub").unwrap();
+    let root = inside.metadata("/").unwrap().attr().ino;
+    assert_eq!(root, pool.metadata("/sub").unwrap().attr().ino);
+    for path in ["/..", "..", "/deep/../..", "/deep/../../../deep/.."] {
+        assert_eq!(inside.metadata(path).unwrap().attr().ino, root, "{path}");
+    }
+    for path in ["/secret", "/../secret", "/deep/above", "/deep/../../secret"] {
+        assert_eq!(inside.metadata(path).unwrap_err().errno(), libc::ENOENT, "{path}");
+    }
+    assert!(inside.metadata("/deep/absolute").is_ok());
+    inside.write("/deep/../../new", "x").unwrap();
+    assert_eq!(pool.read("/sub/new").unwrap(), b"x");
+    // of a view there are views
+    let deeper = inside.for_caller_in(Caller::new(ANN.0, ANN.1, vec![]), "/deep").unwrap();
+    assert!(deeper.metadata("/above").is_err() && deeper.symlink_metadata("/../above").is_ok());
+    let error = pool.for_caller_in(Caller::new(0, 0, vec![]), "/secret").unwrap_err();
+    assert_eq!(error.errno(), libc::ENOTDIR);
+}

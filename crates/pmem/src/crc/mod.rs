@@ -38,12 +38,21 @@ pub fn crc32c_combine(crc_a: u32, crc_b: u32, len_b: u64) -> u32 {
     polynomial::multiply(shift, crc_a) ^ crc_b
 }
 
+/// The same for a `b` of at most 4096 bytes, in a few nanoseconds.
+#[inline]
+pub fn crc32c_append(crc_a: u32, crc_b: u32, len_b: usize) -> u32 {
+    assert!(len_b <= BEHIND_BYTES_MAX, "at most a page");
+    let kernels = crate::cpu::kernels();
+    // SAFETY: this kernel was chosen for this CPU.
+    unsafe { (kernels.shift)(crc_a, len_b) ^ crc_b }
+}
+
 /// The CRC-32C of `len` zeros.
 pub const fn crc32c_of_zeros(len: u64) -> u32 {
     !polynomial::multiply(polynomial::power_of_x(8 * len), !0)
 }
 
-/// Most bytes behind those that `crc32c_difference` is about.
+/// Most bytes by which a CRC is moved.
 pub(crate) const BEHIND_BYTES_MAX: usize = 4096;
 
 /// What the CRC-32C of data changes by (exclusive or) when `old` in it becomes `new`, as many
@@ -90,6 +99,9 @@ mod tests {
             prop_assert_eq!(crc32c(crc32c(seed, &a), &b), whole);
             let (crc_a, crc_b) = (crc32c(seed, &a), crc32c(0, &b));
             prop_assert_eq!(crc32c_combine(crc_a, crc_b, b.len() as u64), whole);
+            let page = &b[..b.len().min(BEHIND_BYTES_MAX)];
+            let appended = crc32c_append(crc_a, crc32c(0, page), page.len());
+            prop_assert_eq!(appended, crc32c(crc_a, page));
         }
 
         #[test]

@@ -14,3 +14,8 @@ mod scratch;
 fn attach(dir: &std::path::Path, _service: &mut server::Service) -> nearside::Pool {
     nearside::Pool::attach(dir).unwrap()
 }
+
+/// Fabrics that are offered.
+fn fabrics() -> Vec<wire::Provider> {
+    Vec::new()
+}

@@ -39,7 +39,9 @@ impl Scratch {
         let owned = Arc::new(Pool::open(dir.path()).unwrap());
         let socket = dir.path().join(nearside::ATTACH_SOCKET);
         let door = Door::open(&socket, 0o666).unwrap();
-        let options = Options { lanes: Some(dir.path().to_owned()), ..Options::default() };
+        let fabrics = crate::fabrics();
+        let lanes = Some(dir.path().to_owned());
+        let options = Options { lanes, fabrics, ..Options::default() };
         let mut service = Service::start(owned.clone(), door, &options).unwrap();
         let attached = crate::attach(dir.path(), &mut service);
         Scratch { attached, service, owned, dir }

@@ -18,7 +18,7 @@ fn all_that_is_done_while_connections_are_cut_is_done_once() {
     const LINE: usize = 16;
     let served = Served::new();
     let network = WireCutter::before(&served.address);
-    let pool = Pool::attach(&network.address).unwrap();
+    let pool = served.attach_at(&network.address);
     let log = pool.open_file("/log", &reading_and_writing().append(true)).unwrap();
     let is_over = AtomicBool::new(false);
     let done: Vec<u64> = std::thread::scope(|threads| {
@@ -67,6 +67,46 @@ fn all_that_is_done_while_connections_are_cut_is_done_once() {
     served.finish();
 }
 
+#[test]
+fn pipelined_writes_are_done_in_order_whatever_is_cut() {
+    const BYTES: usize = 4096;
+    let served = Served::new();
+    let network = WireCutter::before(&served.address);
+    let pool = served.attach_at(&network.address);
+    let file = pool.open_file("/file", &reading_and_writing()).unwrap();
+    let (mut content, is_over) = (vec![0; BYTES], AtomicBool::new(false));
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            for round in 0..60 {
+                std::thread::sleep(Duration::from_micros(9000 + round % 13 * 700));
+                network.cut(if round % 3 == 0 { Cut::Process } else { Cut::Both });
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let (mut random, mut count) = (5u64, 0u64);
+        while !is_over.load(Ordering::Relaxed) {
+            let mut writes = file.pipelined();
+            for _ in 0..1000 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+                let at = (random >> 33) as usize % (BYTES - 64);
+                count += 1;
+                // what is written twice, or late, is seen
+                let bytes = [count.to_le_bytes(); 8].concat();
+                writes.write_all_at(&bytes, at as u64).unwrap();
+                content[at..at + bytes.len()].copy_from_slice(&bytes);
+            }
+            writes.finish().unwrap();
+            let mut seen = vec![0; BYTES];
+            let len = file.read_at(&mut seen, 0).unwrap();
+            assert!(seen[..len] == content[..len], "after {count} writes");
+        }
+        println!("{count} writes");
+    });
+    drop((file, pool));
+    served.wait_for_sessions(0);
+    served.finish();
+}
+
 /// Calls that take so long that their process is back before they are done.
 #[test]
 fn a_call_that_is_under_way_is_not_made_again() {
@@ -74,7 +114,7 @@ fn a_call_that_is_under_way_is_not_made_again() {
     const FILE_MAX: u64 = 64 * BYTES;
     let served = Served::new();
     let network = WireCutter::before(&served.address);
-    let pool = Pool::attach(&network.address).unwrap();
+    let pool = served.attach_at(&network.address);
     let file = pool.open_file("/file", &reading_and_writing().append(true)).unwrap();
     let (bytes, is_over) = (vec![7; BYTES as usize], AtomicBool::new(false));
     std::thread::scope(|threads| {
@@ -106,7 +146,7 @@ fn a_call_that_is_under_way_is_not_made_again() {
 fn what_is_open_and_locked_stays_so() {
     let served = Served::new();
     let network = WireCutter::before(&served.address);
-    let (pool, other) = (Pool::attach(&network.address).unwrap(), served.attach());
+    let (pool, other) = (served.attach_at(&network.address), served.attach());
     let file = pool.open_file("/file", &reading_and_writing()).unwrap();
     let theirs = other.open_file("/file", &reading_and_writing()).unwrap();
     file.lock(LockKind::Write, 0..10).unwrap();
@@ -140,7 +180,8 @@ fn what_is_open_and_locked_stays_so() {
 fn who_does_not_come_back_keeps_nothing() {
     let served = Served::new();
     let network = WireCutter::before(&served.address);
-    let options = AttachOptions { away_max: Duration::from_secs(1) };
+    let away_max = Duration::from_secs(1);
+    let options = AttachOptions { away_max, ..served.options() };
     let pool = Pool::attach_with(&network.address, &options).unwrap();
     let other = served.attach();
     let file = pool.open_file("/file", &reading_and_writing()).unwrap();

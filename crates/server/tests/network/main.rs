@@ -6,29 +6,46 @@
 use std::net::TcpListener;
 use std::path::Path;
 
-use nearside::Pool;
-use server::Service;
+use nearside::{AttachOptions, Pool};
+use server::{Rights, Service};
 
 #[path = "../../../nearside/tests/paths/cases.rs"]
 mod cases;
+mod grace;
 #[path = "../../../nearside/tests/paths/locks.rs"]
 mod locks;
 mod losses;
+mod mapped;
+mod memory;
+mod ordered;
 mod peers;
+#[path = "../../../nearside/tests/paths/regions.rs"]
+mod regions;
 #[path = "../library/scratch.rs"]
 mod scratch;
 mod served;
+mod watchers;
 mod wire_cutter;
 
-fn attach(_dir: &Path, service: &mut Service) -> Pool {
-    Pool::attach(listen(service)).unwrap()
+fn attach(dir: &Path, service: &mut Service) -> Pool {
+    Pool::attach(listen(dir, service)).unwrap()
+}
+
+/// As what one attaches.
+fn options(_dir: &Path) -> AttachOptions {
+    AttachOptions::default()
 }
 
 /// Has it listen; where.
-fn listen(service: &mut Service) -> String {
+fn listen(_dir: &Path, service: &mut Service) -> String {
     let door = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = door.local_addr().unwrap();
     let user = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    service.listen(door, user).unwrap();
-    format!("near://{address}")
+    service.listen(door, Rights::new(user.0, user.1)).unwrap();
+    format!("near+insecure://{address}")
+}
+
+/// Fabrics that are offered.
+fn fabrics() -> Vec<wire::Provider> {
+    Vec::new()
 }

@@ -9,14 +9,15 @@ use nearside::{LockKind, OpenFlags, Pool};
 use wire::{DATA_BYTES_MAX, Decoder, Frame, Greeting, Reply, Request, WORDS, Welcome};
 
 impl Served {
-    fn connect(&self) -> Peer {
-        let stream = TcpStream::connect(self.address.strip_prefix("near://").unwrap()).unwrap();
+    pub fn connect(&self) -> Peer {
+        let stream =
+            TcpStream::connect(self.address.strip_prefix("near+insecure://").unwrap()).unwrap();
         stream.set_read_timeout(Some(SOON)).unwrap();
         Peer { stream, incoming: Decoder::default() }
     }
 
     /// A peer that has been let in.
-    fn attached(&self) -> Peer {
+    pub fn attached(&self) -> Peer {
         let mut peer = self.connect();
         peer.greet(wire::VERSION);
         let welcome = peer.hear().unwrap();
@@ -26,28 +27,27 @@ impl Served {
 }
 
 /// One that speaks by hand.
-struct Peer {
-    stream: TcpStream,
+pub struct Peer {
+    pub stream: TcpStream,
     incoming: Decoder,
 }
 
 impl Peer {
-    fn send(&mut self, slot: u16, message: &[u8], data: &[u8]) {
-        let head = Frame { slot, message, data }.head();
-        self.stream.write_all(&[&head[..], message, data].concat()).unwrap();
+    pub fn send(&mut self, slot: u16, message: &[u8], data: &[u8]) {
+        self.stream.write_all(&Frame { slot, message, data }.bytes()).unwrap();
     }
 
-    fn greet(&mut self, version: u32) {
-        let greeting = Greeting { version, returns: None };
+    pub fn greet(&mut self, version: u32) {
+        let greeting = Greeting { version, returns: None, mount: None, fabric: None };
         self.send(WORDS, &serde_json::to_vec(&greeting).unwrap(), &[]);
     }
 
-    fn call(&mut self, slot: u16, count: u64, request: &Request<'_>, data: &[u8]) {
+    pub fn call(&mut self, slot: u16, count: u64, request: &Request<'_>, data: &[u8]) {
         self.send(slot, &wire::encode(&(count, request), Vec::new()).unwrap(), data);
     }
 
     /// The next frame; none: the connection has ended.
-    fn hear(&mut self) -> Option<(u16, Vec<u8>, Vec<u8>)> {
+    pub fn hear(&mut self) -> Option<(u16, Vec<u8>, Vec<u8>)> {
         loop {
             if let Some(frame) = self.incoming.frame().unwrap() {
                 return Some((frame.slot, frame.message.to_vec(), frame.data.to_vec()));
@@ -61,17 +61,18 @@ impl Peer {
         }
     }
 
-    fn answer(&mut self) -> (u16, Reply, Vec<u8>) {
+    pub fn answer(&mut self) -> (u16, Reply, Vec<u8>) {
         let (slot, message, data) = self.hear().unwrap();
         (slot, wire::decode(&message).unwrap(), data)
     }
 }
 
-fn reading_and_writing() -> OpenFlags {
+/// For reading and writing, made where it is not there.
+pub fn usual() -> OpenFlags {
     OpenFlags::new().read(true).write(true).create(true)
 }
 
-fn pattern(seed: usize, len: usize) -> Vec<u8> {
+pub fn pattern(seed: usize, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at.wrapping_mul(seed + 7) >> 3) as u8).collect()
 }
 
@@ -84,7 +85,7 @@ fn many_threads_ask_over_one_connection_at_once() {
             let pool = &pool;
             threads.spawn(move || {
                 let path = format!("/file-{thread}");
-                let file = pool.open_file(&path, &reading_and_writing()).unwrap();
+                let file = pool.open_file(&path, &usual()).unwrap();
                 for step in 0..30 {
                     let len = [1, 64, 4096, 20_000, 300_000, DATA_BYTES_MAX][(thread + step) % 6];
                     let bytes = pattern(thread * 100 + step, len);
@@ -160,8 +161,8 @@ fn who_asks_for_much_and_takes_nothing_takes_little_memory() {
         let read = Request::Read { file, offset: 0, len: DATA_BYTES_MAX as u32 };
         // each is answered, though not taken, before the next one is looked at
         let message = wire::encode(&(count + 2, read), Vec::new()).unwrap();
-        let head = Frame { slot: 0, message: &message, data: &[] }.head();
-        if greedy.stream.write_all(&[&head[..], &message].concat()).is_err() {
+        let bytes = Frame { slot: 0, message: &message, data: &[] }.bytes();
+        if greedy.stream.write_all(&bytes).is_err() {
             break;
         }
         if count % 100 == 0 {
@@ -180,10 +181,10 @@ fn who_asks_for_much_and_takes_nothing_takes_little_memory() {
 fn what_makes_no_sense_ends_the_connection_and_nothing_else() {
     let served = Served::new();
     let pool = served.attach();
-    let file = pool.open_file("/file", &reading_and_writing()).unwrap();
+    let file = pool.open_file("/file", &usual()).unwrap();
     file.write_all_at(b"whole", 0).unwrap();
     let request = wire::encode(&(1u64, Request::StatFs), Vec::new()).unwrap();
-    let whole = [&Frame { slot: 0, message: &request, data: &[] }.head()[..], &request].concat();
+    let whole = Frame { slot: 0, message: &request, data: &[] }.bytes();
     let changed = |at: usize, to: u8| {
         let mut bytes = whole.clone();
         bytes[at] = to;
@@ -198,7 +199,7 @@ fn what_makes_no_sense_ends_the_connection_and_nothing_else() {
         changed(whole.len() - 1, 0xee),
         pattern(9, 3000),
         // the words come once
-        [&Frame { slot: WORDS, message: b"{}", data: &[] }.head()[..], b"{}"].concat(),
+        Frame { slot: WORDS, message: b"{}", data: &[] }.bytes(),
     ];
     for bytes in &broken {
         for mut peer in [served.connect(), served.attached()] {
@@ -239,8 +240,8 @@ fn who_says_nothing_or_half_of_it_is_sent_away() {
     let served = Served::new();
     let mut silent = served.connect();
     let mut slow = served.connect();
-    let head = Frame { slot: WORDS, message: b"{}", data: &[] }.head();
-    slow.stream.write_all(&head).unwrap();
+    let words = Frame { slot: WORDS, message: b"{}", data: &[] }.bytes();
+    slow.stream.write_all(&words[..16]).unwrap();
     let pool = served.attach();
     pool.write("/file", "others work").unwrap();
     assert!(silent.hear().is_none() && slow.hear().is_none());

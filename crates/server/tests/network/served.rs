@@ -1,9 +1,10 @@
 //! A pool that is served on a network, in this process.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nearside::{FormatOptions, Pool, SliceSpec};
+use nearside::{AttachOptions, FormatOptions, Pool, SliceSpec};
 use server::{Door, Options, Service};
 
 /// Longest time for what happens by itself.
@@ -21,6 +22,11 @@ pub struct Served {
 
 impl Served {
     pub fn new() -> Served {
+        Served::with(Options::default())
+    }
+
+    /// As these say, but for what they cannot know.
+    pub fn with(options: Options) -> Served {
         let dir = tempfile::tempdir().unwrap();
         let format = FormatOptions {
             slices: vec![SliceSpec::default()],
@@ -31,14 +37,28 @@ impl Served {
         Pool::format(dir.path(), &format).unwrap();
         let owned = Arc::new(Pool::open(dir.path()).unwrap());
         let door = Door::open(&dir.path().join(nearside::ATTACH_SOCKET), 0o666).unwrap();
-        let options = Options { linger: LINGER, ..Options::default() };
+        let options = Options { linger: LINGER, fabrics: crate::fabrics(), ..options };
         let mut service = Service::start(owned.clone(), door, &options).unwrap();
-        let address = crate::listen(&mut service);
+        let address = crate::listen(dir.path(), &mut service);
         Served { service, owned, address, dir }
     }
 
     pub fn attach(&self) -> Pool {
-        Pool::attach(&self.address).unwrap()
+        self.attach_at(&self.address)
+    }
+
+    /// By another way.
+    pub fn attach_at(&self, address: &str) -> Pool {
+        Pool::attach_with(address, &self.options()).unwrap()
+    }
+
+    /// As what one attaches who may do everything.
+    pub fn options(&self) -> AttachOptions {
+        crate::options(self.dir())
+    }
+
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     pub fn wait_for_sessions(&self, count: usize) {

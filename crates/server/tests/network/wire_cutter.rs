@@ -32,9 +32,10 @@ pub struct WireCutter {
 impl WireCutter {
     /// In front of the service at this address.
     pub fn before(address: &str) -> WireCutter {
-        let to = address.strip_prefix("near://").unwrap().to_owned();
+        let (scheme, to) = address.split_once("://").unwrap();
+        let to = to.to_owned();
         let door = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = format!("near://{}", door.local_addr().unwrap());
+        let address = format!("{scheme}://{}", door.local_addr().unwrap());
         let pairs = Arc::<Mutex<Vec<Pair>>>::default();
         let is_closed = Arc::<AtomicBool>::default();
         let (all, closed) = (pairs.clone(), is_closed.clone());

@@ -102,7 +102,7 @@ fn calls_of_before_are_not_made_again_and_answers_give_no_rights() {
         restore(file, attr.ino.0 + 1, ALL, proof),
         restore(file + 1, attr.ino.0, ALL, proof),
         restore(file, attr.ino.0, Flags { append: true, ..ALL }, proof),
-        restore(file, attr.ino.0, ALL, Proof(0)),
+        restore(file, attr.ino.0, ALL, Proof([0; 16])),
     ];
     for request in forged {
         assert_eq!(errno(hand.ask(0, &request, &[])), libc::EPERM, "{request:?}");

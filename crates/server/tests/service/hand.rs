@@ -30,7 +30,9 @@ pub fn said_to(path: &Path, returns: Option<Identity>) -> Answered {
 /// The same; none where the service has no room.
 pub fn try_said_to(path: &Path, returns: Option<Identity>) -> Option<Answered> {
     let channel = connect_to(path).ok()?;
-    channel.send(&Greeting { version: wire::VERSION, returns }, &[]).ok()?;
+    channel
+        .send(&Greeting { version: wire::VERSION, returns, mount: None, fabric: None }, &[])
+        .ok()?;
     let (welcome, descriptors) = channel.receive::<Welcome>().ok()??;
     Some((channel, welcome, descriptors))
 }

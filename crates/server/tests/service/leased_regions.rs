@@ -7,7 +7,7 @@ use std::time::Duration;
 use nearside::{Pool, Region};
 
 use crate::child;
-use crate::mortal::{Mortal, serve_if_told};
+use crate::mortal::{Mortal, Times, serve_if_told};
 use crate::regions::{PAGE, mapped, put, reading_and_writing};
 use crate::served::{Served, eventually};
 
@@ -186,7 +186,7 @@ fn a_process_that_is_killed_under_its_lease_keeps_all_that_it_was_told() {
     drop((region, pool));
     // who did not come back is forgotten
     mortal.kill();
-    mortal.start(Some(Duration::from_millis(1)));
+    mortal.start(Some(Times::of(Duration::from_millis(1))));
     std::thread::sleep(Duration::from_millis(200));
     mortal.finish();
 }

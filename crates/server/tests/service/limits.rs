@@ -107,7 +107,8 @@ fn where_nobody_serves_it_is_said_and_the_pool_can_be_opened() {
 fn another_version_is_refused_with_both() {
     let served = Served::new();
     let channel = connected(&served.socket());
-    let greeting = Greeting { version: wire::VERSION + 1, returns: None };
+    let greeting =
+        Greeting { version: wire::VERSION + 1, returns: None, mount: None, fabric: None };
     channel.send(&greeting, &[]).unwrap();
     let (welcome, descriptors) = channel.receive::<Welcome>().unwrap().unwrap();
     assert!(matches!(welcome, Welcome::Version { version, .. } if version == wire::VERSION));

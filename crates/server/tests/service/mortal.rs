@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use nearside::files::TakeOver;
 use nearside::{OpenOptions, Pool};
 use nix::sys::signal::{Signal, kill};
-use server::{ATTACHED_NAME, Door, Options, Service};
+use server::{ATTACHED_NAME, Door, Options, Rights, Service};
 
 use crate::child::{self, Running};
 use crate::served::{eventually, formatted};
 
-/// Where the grace of a service is told, milliseconds.
+/// Where the times of a service's grace are told, milliseconds: that of locks, and that of all.
 const GRACE: &str = "NEARSIDE_TEST_GRACE";
 /// Where it is told the port where it listens, if it does.
 const PORT: &str = "NEARSIDE_TEST_PORT";
@@ -29,6 +29,20 @@ pub struct Mortal {
     _root: tempfile::TempDir,
 }
 
+/// The times of a grace.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    pub locks: Duration,
+    pub all: Duration,
+}
+
+impl Times {
+    /// What all are waited for; those who had locks for a second, at most.
+    pub fn of(all: Duration) -> Times {
+        Times { locks: all.min(Duration::from_secs(1)), all }
+    }
+}
+
 /// Serves, if this process is to; then it does not come back.
 pub fn serve_if_told() {
     if child::role() != "service" {
@@ -39,15 +53,16 @@ pub fn serve_if_told() {
     let pool = Arc::new(Pool::take_over(&dir, &OpenOptions::default(), &asked).unwrap());
     let attached = Some(dir.join(ATTACHED_NAME));
     let mut options = Options { attached, lanes: Some(dir.clone()), ..Options::default() };
-    if let Some(grace) = std::env::var(GRACE).ok().and_then(|text| text.parse().ok()) {
-        options.grace = Duration::from_millis(grace);
-        options.grace_of_locks = options.grace.min(options.grace_of_locks);
+    if let Ok(times) = std::env::var(GRACE) {
+        let (locks, all) = times.split_once(' ').unwrap();
+        let time = |text: &str| Duration::from_millis(text.parse().unwrap());
+        (options.grace_of_locks, options.grace) = (time(locks), time(all));
     }
     let door = Door::open(&dir.join(nearside::ATTACH_SOCKET), 0o666).unwrap();
     let mut service = Service::start(pool.clone(), door, &options).unwrap();
     if let Some(port) = std::env::var(PORT).ok().and_then(|text| text.parse::<u16>().ok()) {
         let door = TcpListener::bind(("127.0.0.1", port)).unwrap();
-        service.listen(door, own_user()).unwrap();
+        service.listen(door, own_rights()).unwrap();
     }
     child::say("serves");
     child::wait_to_be_told();
@@ -71,17 +86,17 @@ impl Mortal {
     pub fn on_a_network(name: &'static str) -> Mortal {
         let (root, dir) = formatted("pool");
         let port = free_port();
-        let place = format!("near://127.0.0.1:{port}").into();
+        let place = format!("near+insecure://127.0.0.1:{port}").into();
         let mut mortal = Mortal { dir, place, port: Some(port), service: None, name, _root: root };
         mortal.start(None);
         mortal
     }
 
     /// Starts a service, with this grace.
-    pub fn start(&mut self, grace: Option<Duration>) {
+    pub fn start(&mut self, grace: Option<Times>) {
         let mut command = child::command_as("service", self.name, &self.dir);
-        if let Some(grace) = grace {
-            command.env(GRACE, grace.as_millis().to_string());
+        if let Some(Times { locks, all }) = grace {
+            command.env(GRACE, format!("{} {}", locks.as_millis(), all.as_millis()));
         }
         if let Some(port) = self.port {
             command.env(PORT, port.to_string());
@@ -128,6 +143,11 @@ impl Mortal {
         kill(self.service_id(), Signal::SIGCONT).unwrap();
     }
 
+    /// Whether processes attach over a network.
+    pub fn is_on_a_network(&self) -> bool {
+        self.port.is_some()
+    }
+
     /// How many copies it keeps for processes.
     pub fn copies(&self) -> usize {
         let id = self.service_id();
@@ -149,19 +169,28 @@ impl Mortal {
         Running::start(child::command_as(role, self.name, &self.place))
     }
 
-    /// Ends it in order, and verifies all that the pool stores.
-    pub fn finish(mut self) {
+    /// The same, attached on this machine.
+    pub fn child_here(&self, role: &str) -> Running {
+        Running::start(child::command_as(role, self.name, &self.dir))
+    }
+
+    /// Ends it in order.
+    pub fn end(&mut self) {
         let mut service = self.service.take().unwrap();
         service.tell();
         assert_eq!(service.hear(), "closed");
-        drop(service);
+    }
+
+    /// The same, and verifies all that the pool stores.
+    pub fn finish(mut self) {
+        self.end();
         verify(&self.dir);
     }
 }
 
-/// The user and group of this process.
-pub fn own_user() -> (u32, u32) {
-    (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw())
+/// Those of the user and group of this process.
+fn own_rights() -> Rights {
+    Rights::new(nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw())
 }
 
 /// A port that nobody has, and that the kernel gives to nobody who connects: who connects to one

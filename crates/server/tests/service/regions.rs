@@ -74,32 +74,51 @@ fn a_process_that_is_killed_as_it_commits_keeps_what_it_committed_and_leaves_not
     const NAME: &str = "regions::a_process_that_is_killed_as_it_commits_keeps_what_it_committed_\
                         and_leaves_nothing_else";
     serve_if_told();
-    if let Some(dir) = child::pool() {
-        let pool = Pool::attach(dir).unwrap();
-        let regions = [mapped(&pool, "/a", 64), mapped(&pool, "/b", 64)];
-        regions.iter().for_each(|region| region.load(0, &mut vec![0; 64 * PAGE]).unwrap());
-        loop {
-            // this is never committed
-            let mut left = pool.begin().unwrap();
-            left.write(&regions[0], 8, &[7; 2 * PAGE]).unwrap();
-            let was = count(&pool, &regions).unwrap();
-            child::say(&format!("{was}"));
-        }
+    count_if_told();
+    keeps_what_it_committed(Mortal::new(NAME));
+}
+
+#[test]
+fn a_process_over_a_network_that_is_killed_as_it_commits_keeps_what_it_committed() {
+    const NAME: &str =
+        "regions::a_process_over_a_network_that_is_killed_as_it_commits_keeps_what_it_committed";
+    serve_if_told();
+    count_if_told();
+    keeps_what_it_committed(Mortal::on_a_network(NAME));
+}
+
+/// Commits until it is killed.
+fn count_if_told() {
+    let Some(place) = child::pool() else { return };
+    let pool = Pool::attach(place).unwrap();
+    let regions = [mapped(&pool, "/a", 64), mapped(&pool, "/b", 64)];
+    regions.iter().for_each(|region| region.load(0, &mut vec![0; 64 * PAGE]).unwrap());
+    loop {
+        // this is never committed
+        let mut left = pool.begin().unwrap();
+        left.write(&regions[0], 8, &[7; 2 * PAGE]).unwrap();
+        let was = count(&pool, &regions).unwrap();
+        child::say(&format!("{was}"));
     }
-    let mortal = Mortal::new(NAME);
+}
+
+fn keeps_what_it_committed(mortal: Mortal) {
+    let kept = |copies| if mortal.is_on_a_network() { 0 } else { copies };
     let pool = mortal.attach();
     let regions = [mapped(&pool, "/a", 64), mapped(&pool, "/b", 64)];
     regions[0].load(0, &mut vec![0; 64 * PAGE]).unwrap();
-    assert_eq!(mortal.copies(), 2);
+    assert_eq!(mortal.copies(), kept(2));
     for round in 1..8u64 {
         let mut process = mortal.child("counts");
         for _ in 0..round * 5 {
             process.hear();
         }
-        assert_eq!(mortal.copies(), 4);
+        assert_eq!(mortal.copies(), kept(4));
         process.kill();
         let said = process.rest().last().map_or(0, |was| was.parse().unwrap());
-        eventually(|| mortal.copies() == 2);
+        eventually(|| mortal.copies() == kept(2));
+        // over a network with the next answer, and nobody asks for it
+        pool.metadata("/").unwrap();
         let now = regions[0].get::<u64>(0).unwrap();
         assert!(now > said, "{now} after {said} was said");
         assert_eq!(regions[1].get::<u64>(PAGE - 4).unwrap(), now, "both or neither");
@@ -152,7 +171,20 @@ fn nobody_waits_for_a_process_that_is_stopped_and_it_goes_on_with_what_is_so() {
 fn regions_go_on_with_the_next_service_and_each_commit_is_made_once() {
     const NAME: &str = "regions::regions_go_on_with_the_next_service_and_each_commit_is_made_once";
     serve_if_told();
-    let mut mortal = Mortal::new(NAME);
+    go_on(Mortal::new(NAME));
+}
+
+#[test]
+fn regions_over_a_network_go_on_with_the_next_service_and_each_commit_is_made_once() {
+    const NAME: &str =
+        "regions::regions_over_a_network_go_on_with_the_next_service_and_each_commit_is_made_once";
+    serve_if_told();
+    go_on(Mortal::on_a_network(NAME));
+}
+
+fn go_on(mut mortal: Mortal) {
+    let is_remote = mortal.is_on_a_network();
+    let kept = |copies| if is_remote { 0 } else { copies };
     let (pool, other) = (mortal.attach(), mortal.attach());
     let both = [&pool, &other].map(|pool| [mapped(pool, "/a", 8), mapped(pool, "/b", 8)]);
     let ([regions, theirs], is_over) = (&both, &AtomicBool::new(false));
@@ -185,19 +217,20 @@ fn regions_go_on_with_the_next_service_and_each_commit_is_made_once() {
         counts.into_iter().map(|counts| counts.join().unwrap()).sum()
     });
     assert!(counted > 50, "{counted}");
-    for regions in [regions, theirs] {
+    for (pool, regions) in [(&pool, regions), (&other, theirs)] {
+        pool.metadata("/").unwrap();
         assert_eq!(regions[0].get::<u64>(0).unwrap(), counted);
         assert_eq!(regions[1].get::<u64>(PAGE - 4).unwrap(), counted);
     }
     // of the last service
-    eventually(|| mortal.copies() == 4);
+    eventually(|| mortal.copies() == kept(4));
     assert_eq!(pool.regions_info().unwrap().regions, 2);
     // what is mapped from now on is, too
     let new = mapped(&pool, "/new", 1);
     put(&pool, &new, 0, 5);
     mortal.replace(&pool);
     assert_eq!(new.get::<u64>(0).unwrap(), 5);
-    eventually(|| mortal.copies() == 5);
+    eventually(|| mortal.copies() == kept(5));
     drop((new, both, pool, other));
     mortal.finish();
 }
@@ -207,7 +240,18 @@ fn regions_go_on_with_the_next_service_and_each_commit_is_made_once() {
 fn long_transactions_happen_once_however_many_services_come_and_go() {
     const NAME: &str = "regions::long_transactions_happen_once_however_many_services_come_and_go";
     serve_if_told();
-    let mut mortal = Mortal::new(NAME);
+    happen_once(Mortal::new(NAME));
+}
+
+#[test]
+fn long_transactions_over_a_network_happen_once_however_many_services_come_and_go() {
+    const NAME: &str =
+        "regions::long_transactions_over_a_network_happen_once_however_many_services_come_and_go";
+    serve_if_told();
+    happen_once(Mortal::on_a_network(NAME));
+}
+
+fn happen_once(mut mortal: Mortal) {
     let (pool, other) = (mortal.attach(), mortal.attach());
     let (mapped, is_over) = (mapped(&pool, "/f", 1024), &AtomicBool::new(false));
     let region = &mapped;

@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 
 use crate::child;
 use crate::load;
-use crate::mortal::{Mortal, serve_if_told};
+use crate::mortal::{Mortal, Times, serve_if_told};
 use crate::strangers::setting;
 
 fn reading_and_writing() -> OpenFlags {
@@ -175,7 +175,7 @@ fn stopped(name: &'static str, grace: Duration, late: Duration) -> (u64, u64, u6
     std::thread::sleep(Duration::from_millis(100));
     kill(appends.id(), Signal::SIGSTOP).unwrap();
     mortal.kill();
-    mortal.start(Some(grace));
+    mortal.start(Some(Times::of(grace)));
     std::thread::sleep(late);
     kill(appends.id(), Signal::SIGCONT).unwrap();
     let said = appends.hear();
@@ -216,7 +216,8 @@ fn calls_fail_when_no_service_comes_and_at_once_when_it_ended_in_order() {
     let mut mortal = Mortal::new(NAME);
     let patient = mortal.attach();
     let attach = |ms| {
-        let options = AttachOptions { away_max: Duration::from_millis(ms) };
+        let away_max = Duration::from_millis(ms);
+        let options = AttachOptions { away_max, ..AttachOptions::default() };
         Pool::attach_with(&mortal.dir, &options).unwrap()
     };
     let (hasty, waiting) = (attach(0), attach(300));

@@ -188,7 +188,7 @@ pub fn request(random: &mut Random, path: &[u8]) -> Vec<u8> {
             number: offset,
             ino: number,
             flags: Some(flags),
-            proof: Proof(u128::from(offset)),
+            proof: Proof(u128::from(offset).to_le_bytes()),
             locks: vec![Held { kind: fs::LockKind::Write, start: offset, end: 0 }; 3],
         },
         18 => Request::Map { copy: number, file: number, offset, bytes: random.next() >> 20 },

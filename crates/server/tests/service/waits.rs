@@ -65,11 +65,17 @@ fn a_descriptor_that_takes_long_to_close_keeps_nobody_out() {
     for attempt in 0..6 {
         let (channel, greeting) = match attempt % 3 {
             // with the first words, or nonsense in their place, or said when it is attached
-            0 => (connected(&served.socket()), Greeting { version: wire::VERSION, returns: None }),
-            1 => (connected(&served.socket()), Greeting { version: 0, returns: None }),
+            0 => (
+                connected(&served.socket()),
+                Greeting { version: wire::VERSION, returns: None, mount: None, fabric: None },
+            ),
+            1 => (
+                connected(&served.socket()),
+                Greeting { version: 0, returns: None, mount: None, fabric: None },
+            ),
             _ => {
                 let hand = ByHand::attach(&served.socket(), None);
-                (hand.channel, Greeting { version: 0, returns: None })
+                (hand.channel, Greeting { version: 0, returns: None, mount: None, fabric: None })
             }
         };
         let words = serde_json::to_vec(&greeting).unwrap();

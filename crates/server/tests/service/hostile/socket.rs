@@ -19,7 +19,7 @@ pub fn says_anything(strange: &mut Strange) -> Attempt {
     for _ in 0..20 {
         let channel = connected(&strange.path);
         let returns = (strange.random.below(2) == 0).then(|| strange.victim.clone());
-        let greeting = Greeting { version: wire::VERSION, returns };
+        let greeting = Greeting { version: wire::VERSION, returns, mount: None, fabric: None };
         let mut words = serde_json::to_vec(&greeting).unwrap();
         let random = &mut strange.random;
         match random.below(3) {
@@ -126,7 +126,7 @@ pub fn claims(strange: &mut Strange) -> Attempt {
             number,
             ino: strange.random.below(40),
             flags: Some(ALL),
-            proof: Proof(u128::from(strange.random.next())),
+            proof: Proof(u128::from(strange.random.next()).to_le_bytes()),
             locks: Vec::new(),
         };
         let reply = hand.try_ask((2, 0), &restore, &[], &mut []);

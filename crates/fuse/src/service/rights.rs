@@ -1,0 +1,150 @@
+//! Whose rights count. A kernel of this machine has asked whether its callers may; of what another
+//! machine's says nothing is believed, but where that machine is trusted as this one is.
+//!
+//! Then each request is made for somebody (`FileSystem::for_caller`), who is the thread's as long
+//! as it serves. What is opened is opened for reading or writing, and nothing else is done with it.
+
+use std::cell::RefCell;
+
+use nearside::Caller as Asking;
+use nearside::files::{Access, ForCaller, Ino};
+
+use super::{Errno, OpenFile, Served, Service, stale};
+
+thread_local! {
+    /// Who asks.
+    static ASKING: RefCell<Option<Asking>> = const { RefCell::new(None) };
+}
+
+/// A user that owns nothing.
+const NOBODY: u32 = u32::MAX;
+
+/// Which users of a machine are taken for which of this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Users {
+    /// They are who they are, and the kernel has asked whether they may.
+    Trusted,
+    /// All are this one.
+    All(Asking),
+    /// Root is this one; others are who they say.
+    Root(Asking),
+}
+
+impl Users {
+    /// Whose rights these numbers have, where that is not the kernel's to say.
+    pub(crate) fn asking(&self, uid: u32, (gid, group): (u32, Option<u32>)) -> Option<Asking> {
+        match self {
+            Users::Trusted => None,
+            Users::All(one) => Some(one.clone()),
+            Users::Root(one) if uid == 0 => Some(one.clone()),
+            Users::Root(_) => Some(Asking::new(uid, gid, group.into_iter().collect())),
+        }
+    }
+}
+
+/// What may be done with an open file, or is wanted of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct May(u8);
+
+impl May {
+    pub(crate) const NOTHING: May = May(0);
+    pub(crate) const READ: May = May(1);
+    pub(crate) const WRITE: May = May(2);
+    pub(crate) const ALL: May = May(3);
+
+    pub(crate) fn has(self, wanted: May) -> bool {
+        self.0 & wanted.0 == wanted.0
+    }
+
+    fn and(self, other: May) -> May {
+        May(self.0 | other.0)
+    }
+
+    /// What the flags of open(2) want.
+    pub(super) fn of(flags: i32) -> May {
+        match flags & libc::O_ACCMODE {
+            libc::O_RDONLY => May::READ,
+            libc::O_WRONLY => May::WRITE,
+            _ => May::ALL,
+        }
+    }
+}
+
+/// Serves for somebody, where that is not the kernel's to say.
+pub(crate) fn asked_by<T>(asking: Option<Asking>, serve: impl FnOnce() -> T) -> T {
+    struct Before(Option<Asking>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            ASKING.set(self.0.take());
+        }
+    }
+    let _before = Before(ASKING.replace(asking));
+    serve()
+}
+
+impl Service {
+    /// The engine's calls that need rights, for whoever asks.
+    pub(super) fn checked<T>(&self, call: impl FnOnce(ForCaller<'_>) -> T) -> T {
+        if !self.is_checked {
+            return call(self.fs.for_caller(None));
+        }
+        ASKING.with_borrow(|asking| match asking {
+            Some(asking) => call(self.fs.for_caller(Some(asking))),
+            None => call(self.fs.for_caller(Some(&Asking::new(NOBODY, NOBODY, Vec::new())))),
+        })
+    }
+
+    /// What an open with these flags is for; an error where that is not allowed.
+    pub(crate) fn permit_open(&self, ino: Ino, flags: i32) -> Served<May> {
+        /// The kernel opens a program that it runs.
+        const EXECUTES: i32 = 0o40;
+        if !self.is_checked {
+            return Ok(May::ALL);
+        }
+        let may = May::of(flags);
+        let wanted = if flags & libc::O_TRUNC != 0 { may.and(May::WRITE) } else { may };
+        let executes = flags & EXECUTES != 0 && wanted == May::READ;
+        let access = if executes { Access::SEARCH } else { access(wanted) };
+        self.checked(|fs| fs.open(ino, access)).map_err(stale)?;
+        Ok(may)
+    }
+
+    /// An error unless names may be looked up in this directory.
+    pub(crate) fn permit_search(&self, dir: Ino) -> Served<()> {
+        if self.is_checked { self.checked(|fs| fs.search(dir)).map_err(stale) } else { Ok(()) }
+    }
+
+    /// An error unless names in this directory may be changed.
+    pub(super) fn permit_names(&self, dir: Ino) -> Served<()> {
+        let access = Access::WRITE.and(Access::SEARCH);
+        match self.is_checked {
+            true => self.checked(|fs| fs.open(dir, access)).map(drop).map_err(stale),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether whoever asks may do this with a file that was open before.
+    pub(super) fn permits(&self, ino: Ino, wanted: May) -> May {
+        if !self.is_checked {
+            return May::ALL;
+        }
+        let may = wanted == May::NOTHING || self.checked(|fs| fs.open(ino, access(wanted))).is_ok();
+        if may { wanted } else { May::NOTHING }
+    }
+
+    /// An error unless this is open here, and for what is wanted.
+    pub(crate) fn permit_use(&self, file: OpenFile, wanted: May) -> Served<()> {
+        if self.is_checked { self.handle(file, wanted).map(drop) } else { Ok(()) }
+    }
+}
+
+fn access(may: May) -> Access {
+    match may {
+        May::READ => Access::READ,
+        May::WRITE => Access::WRITE,
+        _ => Access::READ.and(Access::WRITE),
+    }
+}
+
+/// The error of a file that is open for something else.
+pub(super) const NOT_OPEN_FOR_IT: Errno = Errno(libc::EBADF);
