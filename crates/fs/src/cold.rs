@@ -8,6 +8,8 @@ use crate::leaf::{LEAF_BLOCKS, Leaf};
 use crate::lines::Place;
 use crate::slot::SlotView;
 use crate::types::{FileKind, Ino};
+use pool::BlockAddr;
+use std::collections::HashSet;
 use std::sync::Arc;
 use tier::BlockList;
 
@@ -32,7 +34,7 @@ pub struct ColdLeaf {
     pub slice: Option<u8>,
     /// Blocks whose bytes were copied.
     pub blocks: Vec<Cold>,
-    /// Shared ones that lie on the tier already.
+    /// Shared ones that lie on the tier already, or will once this batch is written.
     pub twins: Vec<u64>,
     /// Blocks that are set aside, not written.
     pub reserved: Vec<u64>,
@@ -54,6 +56,13 @@ impl ColdLeaf {
         cold
     }
 
+    /// Where the shared blocks lie whose bytes were copied: whoever else has them in the same batch
+    /// names the place that they get.
+    pub fn shared(&self) -> impl Iterator<Item = BlockAddr> {
+        let views = self.blocks.iter().map(|it| &it.view);
+        views.filter(|view| view.shared && view.patches.is_none()).map(|view| view.addr)
+    }
+
     /// How many of its blocks can be moved.
     pub fn len(&self) -> usize {
         self.blocks.len() + self.twins.len() + self.reserved.len()
@@ -71,13 +80,14 @@ impl Core {
     }
 
     /// The blocks of a leaf in this slice that can be moved and that nobody used since it came by
-    /// last (or `all`), with their bytes behind `data`. `None`: it has none there that ever could
-    /// be.
+    /// last (or `all`), with their bytes behind `data`, but for shared ones that the batch has
+    /// `copied` for another place. `None`: it has none there that ever could be.
     pub fn cold_blocks(
         &self,
         (ino, index): Place,
         slice: u8,
         all: bool,
+        copied: &HashSet<BlockAddr>,
         data: &mut BlockList,
     ) -> Result<Option<ColdLeaf>> {
         let Some(inode) = self.inode_to_cool(ino)? else { return Ok(None) };
@@ -86,7 +96,7 @@ impl Core {
             let Some(leaf) = self.leaf(&inode, index)? else { return Ok(None) };
             let mut cold = ColdLeaf::new(inode.clone(), index, Some(slice));
             let mut slots = 0..leaf.room();
-            if slots.all(|slot| self.look_at(&leaf, slot, all, &mut cold, data).is_some()) {
+            if slots.all(|slot| self.look_at(&leaf, slot, all, copied, &mut cold, data).is_some()) {
                 return Ok((cold.more || cold.len() > 0).then_some(cold));
             }
             // the leaf is dead: there is another one in its place, or none
@@ -100,6 +110,7 @@ impl Core {
         leaf: &Leaf,
         slot: usize,
         all: bool,
+        copied: &HashSet<BlockAddr>,
         cold: &mut ColdLeaf,
         data: &mut BlockList,
     ) -> Option<()> {
@@ -121,7 +132,12 @@ impl Core {
             if leaf.unwritten(slot).is_some() || leaf.cool(slot) && !all {
                 break;
             }
-            if view.shared && view.patches.is_none() && self.references.twins.has(view.addr) {
+            let is_twin = || {
+                copied.contains(&view.addr)
+                    || cold.shared().any(|addr| addr == view.addr)
+                    || self.references.twins.has(view.addr)
+            };
+            if view.shared && view.patches.is_none() && is_twin() {
                 cold.twins.push(block);
                 return Some(());
             }

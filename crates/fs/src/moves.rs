@@ -90,15 +90,16 @@ impl Core {
         for cold in batch.iter().filter(|cold| !cold.reserved.is_empty()) {
             moved += self.reserve_below(&cold.inode, &cold.reserved, cold.slice)?;
         }
+        let mut extents = Vec::new();
+        let result = self.move_bytes(tier, batch, data, &mut extents);
+        // places that nobody was moved to
+        self.pool.reclaim().give_extents(&mut extents);
+        // those that were just written among them, and whatever became of these
         for cold in batch {
             for twins in cold.twins.chunks(self.shared_blocks_max()) {
                 moved += self.change_unpaid(|| self.move_to_twins(&cold.inode, twins))?;
             }
         }
-        let mut extents = Vec::new();
-        let result = self.move_bytes(tier, batch, data, &mut extents);
-        // places that nobody was moved to
-        self.pool.reclaim().give_extents(&mut extents);
         Ok(moved + result?)
     }
 

@@ -4,6 +4,7 @@
 use super::*;
 use crate::{Creation, FileSystem, Handle, NewNode};
 use pool::{Candidate, FormatOptions, OpenOptions, SliceSpec};
+use std::collections::HashSet;
 use std::path::Path;
 use tier::BlockList;
 
@@ -40,7 +41,8 @@ fn file(fs: &FileSystem) -> Arc<Handle> {
 
 /// What can be moved of the file; the first look lets it off.
 fn cold(fs: &FileSystem, file: &Handle, data: &mut BlockList) -> ColdLeaf {
-    let looks = [0, 1].map(|_| fs.core.cold_blocks((file.inode.ino, 0), 0, false, data).unwrap());
+    let (leaf, none) = ((file.inode.ino, 0), HashSet::new());
+    let looks = [0, 1].map(|_| fs.core.cold_blocks(leaf, 0, false, &none, data).unwrap());
     looks.into_iter().flatten().last().unwrap()
 }
 

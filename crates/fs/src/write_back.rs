@@ -19,6 +19,7 @@ use crate::writer::Signals;
 use parking_lot::Mutex;
 use pool::Pool;
 use pool::tree::Key;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 use tier::{BlockList, Tier};
@@ -224,14 +225,15 @@ impl Core {
         let mut data = own.room.lock().pop().unwrap_or_default();
         data.truncate(0);
         let (mut found, mut count) = (Vec::new(), 0);
-        let mut has_failed = false;
+        let (mut has_failed, mut copied) = (false, HashSet::new());
         // leaves without blocks are not counted: where none is found, none is there
         while found.len() < BATCH_LEAVES && count < BATCH_BLOCKS {
-            let Some((ino, index)) = batch.take(end) else { break };
+            let Some(place) = batch.take(end) else { break };
             let before = data.len();
-            match self.cold_blocks((ino, index), slice as u8, batch.takes_all, &mut data) {
+            match self.cold_blocks(place, slice as u8, batch.takes_all, &copied, &mut data) {
                 Ok(Some(cold)) => {
                     count += cold.blocks.len();
+                    copied.extend(cold.shared());
                     found.push(cold);
                 }
                 Ok(None) => batch.forget_last(),

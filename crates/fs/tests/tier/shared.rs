@@ -62,6 +62,27 @@ fn a_block_with_many_places_takes_one_on_the_tier() {
     }
 }
 
+/// Also where its places are looked at together, before any of them has moved.
+#[test]
+fn a_block_with_many_places_is_written_once_for_those_of_one_batch() {
+    let mut pool = pool(1, 16 * MIB, &[32 * MIB]);
+    let fs = pool.start_alone();
+    let mut first = Shadow::make(&fs, "first");
+    let some = pattern(1, 30 * 4096);
+    first.write(&fs, 0, &some);
+    // in the same leaf
+    let again = (&*first.file, some.len() as u64);
+    fs.copy((&first.file, 0), again, 10 * 4096).unwrap();
+    first.bytes.extend_from_slice(&some[..10 * 4096]);
+    let second = clone(&fs, &first, "second");
+    assert_eq!(fs.write_back_all().unwrap(), 80, "each place names the tier");
+    assert_eq!((used(&fs).0, fs.tier_stats().unwrap().written_blocks), (30, 30));
+    let fs = pool.killed(fs);
+    for (shadow, name) in [(first, "first"), (second, "second")] {
+        shadow.found(&fs, name).assert_all(&fs);
+    }
+}
+
 /// One for all places: it is read for each of them, counts once, and ends with the last.
 #[test]
 fn a_block_with_many_places_leaves_one_clean_copy() {
