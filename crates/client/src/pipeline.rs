@@ -17,6 +17,8 @@ use crate::{Error, Result};
 
 /// Writes that are under way at once: some slots are left for others.
 const UNDER_WAY_MAX: usize = 16;
+/// Bytes of them, beside those of one: as many as keep both sides busy, and the caches theirs.
+const UNDER_WAY_BYTES_MAX: usize = 2 << 20;
 
 /// What came of a write, and of how many bytes it was.
 pub type Answered = (Reply, usize);
@@ -27,6 +29,10 @@ pub struct Pipeline<'s> {
     session: &'s Session,
     file: u64,
     under_way: VecDeque<Begun<'s>>,
+    /// Bytes of data of those.
+    bytes: usize,
+    /// Memory of those before.
+    spare: Vec<Vec<u8>>,
 }
 
 /// One that was sent, or is about to be.
@@ -45,7 +51,8 @@ impl<'s> Pipeline<'s> {
     /// To the open file of this number; none where the service is on this machine, and there is
     /// no gain in it.
     pub fn new(session: &'s Session, file: u64) -> Option<Pipeline<'s>> {
-        session.is_remote().then(|| Pipeline { session, file, under_way: VecDeque::new() })
+        let (under_way, bytes, spare) = Default::default();
+        session.is_remote().then(|| Pipeline { session, file, under_way, bytes, spare })
     }
 
     /// Writes, and waits for nothing but room. The answers to those before that it had to wait for
@@ -60,7 +67,7 @@ impl<'s> Pipeline<'s> {
         told: &mut dyn FnMut(Answered),
     ) -> Result<()> {
         self.session.check_process()?;
-        let slot = self.slot(told)?;
+        let slot = self.slot(data.len(), told)?;
         let shared = &self.session.shared;
         let (connection, number) = self.attachment()?;
         while self.under_way.front().is_some_and(|first| first.number != number) {
@@ -73,7 +80,11 @@ impl<'s> Pipeline<'s> {
         let message = encoded(count, &request, Vec::new())?;
         // lost: who awaits the answer asks again
         let _ = connection.begin(slot.number(), &message, data);
-        let data = data.to_vec();
+        let mut kept = self.spare.pop().unwrap_or_default();
+        kept.clear();
+        kept.extend_from_slice(data);
+        self.bytes += kept.len();
+        let data = kept;
         self.under_way.push_back(Begun { slot, offset, message, data, connection, number });
         Ok(())
     }
@@ -85,10 +96,11 @@ impl<'s> Pipeline<'s> {
         }
     }
 
-    fn slot(&mut self, told: &mut dyn FnMut(Answered)) -> Result<Slot<'s>> {
+    fn slot(&mut self, bytes: usize, told: &mut dyn FnMut(Answered)) -> Result<Slot<'s>> {
         let slots = &self.session.shared.slots;
         loop {
-            let has_room = self.under_way.len() < UNDER_WAY_MAX;
+            let has_room = self.under_way.len() < UNDER_WAY_MAX
+                && (self.bytes == 0 || self.bytes + bytes <= UNDER_WAY_BYTES_MAX);
             if let Some(slot) = has_room.then(|| slots.try_take()).flatten() {
                 return Ok(slot);
             }
@@ -106,16 +118,19 @@ impl<'s> Pipeline<'s> {
     pub fn await_first(&mut self) -> Result<Option<Answered>> {
         let Some(first) = self.under_way.pop_front() else { return Ok(None) };
         let Begun { slot, offset, message, data, connection, number } = first;
+        let len = data.len();
+        self.bytes -= len;
         if let Ok(answer) = connection.await_answer(slot.number()) {
             let reply = wire::decode(&answer).map_err(|_| Error::Nonsense("an answer"))?;
-            return Ok(Some((reply, data.len())));
+            self.spare.push(data);
+            return Ok(Some((reply, len)));
         }
         let request = Request::Write { file: self.file, offset };
         let asked = (&request, &message[..], &data[..]);
         let answered = |_: &Connection, reply, _| Ok(Some(reply));
         let (slot, answer) = (slot.number(), &mut Vec::new());
         let again = self.session.shared.ask(Some(number), slot, asked, answer, &mut [], answered);
-        again.map(|reply| Some((reply, data.len())))
+        again.map(|reply| Some((reply, len)))
     }
 }
 

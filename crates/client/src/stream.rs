@@ -156,6 +156,9 @@ impl Stream {
         *self.answers[slot].came.lock() = None;
         let mut together = self.sends.lock();
         let frame = Frame { slot: slot as u16, message, data };
+        if frame.is_long() {
+            return self.send_behind(&mut together, frame).map_err(|_| self.lose());
+        }
         for part in frame.parts() {
             part.rest(0).iter().for_each(|bytes| together.extend_from_slice(bytes));
         }

@@ -19,8 +19,16 @@ impl Stream {
     /// # Errors
     /// The connection has ended.
     pub fn send(&self, frame: Frame<'_>) -> std::io::Result<()> {
-        let mut together = self.sends.lock();
-        self.send_together(&mut together)?;
+        self.send_behind(&mut self.sends.lock(), frame)
+    }
+
+    /// The same, behind what is to be sent together. Called by who holds it.
+    pub(super) fn send_behind(
+        &self,
+        together: &mut Vec<u8>,
+        frame: Frame<'_>,
+    ) -> std::io::Result<()> {
+        self.send_together(together)?;
         // each part of a long one is summed when the one before it is on its way
         frame.parts().try_for_each(|part| self.send_all(part.bytes(), &|sent| part.rest(sent)))
     }

@@ -4,7 +4,7 @@
 //! the magic, the identities and the checksums without which nothing would get past the first
 //! comparison, and has it read by the doors that everybody uses: open, check, calls. Nothing may
 //! panic, and what the doors say must agree: with each other, and with a model where there is one.
-//! Three take bytes as what a process says or stores that is attached to a service.
+//! Four take bytes as what a process says or stores that is attached to a service.
 //! `scripts/libfuzzer` runs them, and says how its corpus is kept; `tests/kept.rs` replays that.
 
 mod acl;
@@ -17,6 +17,7 @@ mod input;
 mod lane;
 mod log;
 mod pages;
+mod session;
 mod superblock;
 mod tree_page;
 
@@ -41,7 +42,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     Target { name: "superblock", run: superblock::run, seeds: superblock::seeds },
     Target { name: "log", run: log::run, seeds: log::seeds },
     Target { name: "tree_page", run: tree_page::run, seeds: tree_page::seeds },
@@ -50,6 +51,7 @@ pub const TARGETS: [Target; 8] = [
     Target { name: "lane", run: lane::run, seeds: lane::seeds },
     Target { name: "call", run: call::run, seeds: call::seeds },
     Target { name: "frame", run: frame::run, seeds: frame::seeds },
+    Target { name: "session", run: session::run, seeds: session::seeds },
 ];
 
 /// Runs the target of this name.

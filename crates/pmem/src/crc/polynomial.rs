@@ -40,6 +40,17 @@ pub(crate) const fn power_of_x(mut n: u64) -> u32 {
     power
 }
 
+/// What moves a state by 1 byte, by 2, by 4 and so on.
+pub(crate) static DOUBLINGS: [u32; u64::BITS as usize] = {
+    let mut doublings = [power_of_x(8); u64::BITS as usize];
+    let mut n = 1;
+    while n < doublings.len() {
+        doublings[n] = multiply(doublings[n - 1], doublings[n - 1]);
+        n += 1;
+    }
+    doublings
+};
+
 /// x^(8 * bytes) modulo the polynomial, for whole lines and for the bytes of a line: two products
 /// move a state by any number of bytes up to a page.
 #[derive(Debug)]
