@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use wire::{Flags, Identity, Proof};
 
+use crate::given_up::GivenUp;
 use crate::{Error, Result};
 
 /// What is in the file.
@@ -70,6 +71,8 @@ pub struct Identities {
     path: Option<PathBuf>,
     key: [u8; 16],
     stored: Mutex<Stored>,
+    /// Whom services have forgotten that have not heard of it.
+    pub given_up: GivenUp,
     /// The service before this one did not end in order: who was attached may come back.
     pub awaits: bool,
 }
@@ -112,7 +115,12 @@ impl Identities {
             tracing::warn!("{error}; no process can come back to the next service");
             path = None;
         }
-        Ok(Identities { path, key, stored: Mutex::new(stored), awaits })
+        let (given_up, is_read) = GivenUp::open(path.as_deref(), awaits);
+        let identities = Identities { path, key, stored: Mutex::new(stored), given_up, awaits };
+        if !is_read {
+            identities.forget();
+        }
+        Ok(identities)
     }
 
     /// A process that was never here.
@@ -176,8 +184,36 @@ impl Identities {
     /// be written down.
     pub fn forget(&self) -> bool {
         let mut stored = self.stored.lock();
-        let forgotten = Stored { forgotten: stored.service, ..stored.clone() };
-        self.save(&mut stored, forgotten)
+        let forgotten = stored.forgotten.max(stored.service);
+        let is_saved = self.forget_before(&mut stored, forgotten);
+        if is_saved {
+            self.given_up.end_before();
+        }
+        is_saved
+    }
+
+    /// What a process did is about to be forgotten, which may come back to this service or to the
+    /// next one. False: it could not be written down for that.
+    pub fn give_up(&self, client: u128) -> bool {
+        if self.given_up.add(client) {
+            return true;
+        }
+        // then the next one remembers nobody
+        let mut stored = self.stored.lock();
+        let forgotten = stored.service.saturating_add(1);
+        self.forget_before(&mut stored, forgotten)
+    }
+
+    fn forget_before(&self, stored: &mut Stored, forgotten: u64) -> bool {
+        self.save(stored, Stored { forgotten, ..stored.clone() }) && self.sync()
+    }
+
+    /// Makes durable what was saved: before anything is forgotten.
+    fn sync(&self) -> bool {
+        let Some(path) = &self.path else { return true };
+        let dir = path.parent().unwrap_or(Path::new("."));
+        let synced = [path, dir].into_iter().try_for_each(|it| std::fs::File::open(it)?.sync_all());
+        synced.inspect_err(|error| tracing::warn!("{}: {error}", path.display())).is_ok()
     }
 
     /// This service ends in order.

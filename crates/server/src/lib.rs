@@ -41,6 +41,7 @@ mod error;
 mod exports;
 mod fabrics;
 mod gate;
+mod given_up;
 mod grace;
 mod guests;
 mod holders;

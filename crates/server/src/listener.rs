@@ -117,7 +117,8 @@ pub fn welcome(
         return Err(Welcome::Refused(reason.to_owned()));
     }
     let (client, knows) = match last {
-        Some(last) => (last.client, true),
+        // it may not have heard that it is not known
+        Some(last) => (last.client, !shared.identities().given_up.has(last.client)),
         None => who_it_is(shared, greeting, whose)?,
     };
     let process = rustix::process::getpid().as_raw_nonzero().get() as u32;
@@ -145,7 +146,9 @@ fn who_it_is(
         return Err(Welcome::Refused("this process is attached already".to_owned()));
     }
     let knows = shared.grace().welcome(client, identities.remembers(said));
+    let knows = knows && !identities.given_up.has(client);
     if !knows {
+        identities.given_up.note(client);
         shared.pool().fs().forget_client(client);
     }
     Ok((client, knows))

@@ -55,9 +55,24 @@ impl Shared {
     /// A process has ended, or said something, which none has to.
     pub fn end_session(&self, number: u64) {
         let Some(session) = self.take_session(number) else { return };
-        self.forget_sockets(&session);
+        self.identities().given_up.remove(session.client);
+        self.finish(&session);
+    }
+
+    /// A process is not waited for any more whose connection was lost. It may come back all the
+    /// same, when what it did is forgotten.
+    pub fn give_up(&self, number: u64) {
+        let Some(session) = self.take_session(number) else { return };
+        if !self.identities().give_up(session.client) {
+            tracing::warn!(session = number, "it may come back and not hear that it is not known");
+        }
+        self.finish(&session);
+    }
+
+    fn finish(&self, session: &Session) {
+        self.forget_sockets(session);
         session.end();
-        self.grace().let_go(&session);
+        self.grace().let_go(session);
         let is_back = |client| self.session_of(client).is_some();
         self.holders().remove_unless(session.client, is_back);
         let mut idle_since = self.idle_since.lock();
@@ -85,7 +100,7 @@ impl Shared {
         loop {
             match self.lost.next() {
                 // not one that came back: it has another number by now
-                Ok(number) => self.end_session(number),
+                Ok(number) => self.give_up(number),
                 Err(left) => return left,
             }
         }

@@ -65,6 +65,8 @@ pub struct Session {
     has_ended: AtomicBool,
     /// Its connection is lost.
     is_lost: AtomicBool,
+    /// It has made a call: so it has heard what it was welcomed with.
+    has_called: AtomicBool,
     /// Its calls that may take long.
     slow: Mutex<Slow>,
 }
@@ -149,6 +151,7 @@ impl Session {
             waits: Mutex::default(),
             has_ended: AtomicBool::new(false),
             is_lost: AtomicBool::new(false),
+            has_called: AtomicBool::new(false),
             slow: Mutex::default(),
         }
     }
@@ -164,6 +167,10 @@ impl Session {
         let last = self.counts[slot].load(Ordering::Relaxed);
         if count == 0 || count < last || count > RequestId::COUNT_MAX {
             return Turn::Past;
+        }
+        if !self.has_called.load(Ordering::Relaxed) && !self.has_called.swap(true, Ordering::SeqCst)
+        {
+            self.identities.given_up.remove(self.client);
         }
         let id = |count| RequestId::of_slot(self.client, slot as u8, count);
         if count == last {

@@ -1,6 +1,7 @@
 //! From service to service: who the mount is, and what it tells each of them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ const OPENED_MAX: usize = 32 << 10;
 pub(super) struct Who {
     memo: Memo,
     known: Mutex<Known>,
+    /// Nobody knows what was asked for as who it was before.
+    is_another: AtomicBool,
 }
 
 /// What is noted of it.
@@ -47,7 +50,8 @@ impl Who {
             note if note.is_empty() => Known::default(),
             note => serde_json::from_slice(&note).map_err(|_| crate::state::FOREIGN)?,
         };
-        Ok(Who { memo, known: Mutex::new(known) })
+        let is_another = AtomicBool::new(false);
+        Ok(Who { memo, known: Mutex::new(known), is_another })
     }
 
     /// Whether no service has said who it is.
@@ -87,7 +91,9 @@ impl Shared {
         let (path, capabilities) = (self.origin.path.clone(), set.capabilities);
         let ask = MountAsk { path, capabilities, turn };
         // where it is not taken for who it was, it is somebody new, of whom nothing is known
-        let is_same = known.identity.is_some() || known.pool.is_none();
+        if known.identity.is_none() && known.pool.is_some() {
+            set.who.is_another.store(true, Ordering::SeqCst);
+        }
         let attached = self.origin.attach(known.identity.clone(), ask, patience);
         if let Err(error @ client::Error::NotTakenBack(_)) = &attached {
             tracing::warn!("{error}");
@@ -115,7 +121,8 @@ impl Shared {
             drop(thread.join());
             return Err(error);
         }
-        let knows = forwards.knows && is_same;
+        // until then it may have to try once more
+        let knows = !set.who.is_another.swap(false, Ordering::SeqCst) && forwards.knows;
         Ok((Attached { forwards, knows }, thread))
     }
 

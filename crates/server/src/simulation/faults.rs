@@ -48,6 +48,11 @@ impl Story {
     pub fn kill(&mut self) {
         self.tell("the service is killed".to_owned());
         self.counts.kills += 1;
+        if self.random.percent(30) {
+            // what the log had is folded, and what nobody remembers is nowhere any more
+            self.tell("the log is folded before".to_owned());
+            self.world.pool().checkpoint().unwrap();
+        }
         self.world.kill();
         self.all.iter_mut().for_each(|one| one.has_returned = false);
         self.forget_links();

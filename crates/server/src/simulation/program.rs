@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use nearside::{AttachOptions, File, LockKind, OpenFlags, Pool};
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Time in which something comes that has to come.
@@ -46,9 +47,13 @@ pub enum Outcome {
     Failed(String),
 }
 
+/// Where no program connects just now: a port is not free again for a minute.
+static LISTENERS: Mutex<Vec<TcpListener>> = Mutex::new(Vec::new());
+
 /// A program.
 pub struct Program {
-    listener: TcpListener,
+    /// None: it has ended.
+    listener: Option<TcpListener>,
     acts: Sender<Act>,
     outcomes: Receiver<Outcome>,
     /// A byte comes with each outcome.
@@ -69,7 +74,8 @@ pub enum Does {
 
 impl Program {
     pub fn start() -> Program {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = LISTENERS.lock().pop();
+        let listener = listener.unwrap_or_else(|| TcpListener::bind("127.0.0.1:0").unwrap());
         let address = format!("near+insecure://{}", listener.local_addr().unwrap());
         let (acts, orders) = channel();
         let (tell, outcomes) = channel();
@@ -83,7 +89,7 @@ impl Program {
                 }
             }
         });
-        Program { listener, acts, outcomes, bell, thread: Some(thread) }
+        Program { listener: Some(listener), acts, outcomes, bell, thread: Some(thread) }
     }
 
     pub fn tell(&self, act: Act) {
@@ -92,9 +98,10 @@ impl Program {
 
     /// Waits for what it does next, over the connection that it has if there is one.
     pub fn does(&mut self, link: Option<&TcpStream>) -> Does {
+        let listener = self.listener.as_ref().unwrap();
         let mut events = vec![
             PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN),
         ];
         events.extend(link.map(|link| PollFd::new(link, PollFlags::IN)));
         assert!(poll(&mut events, Some(&SOON)).unwrap() > 0, "a program does nothing");
@@ -106,7 +113,7 @@ impl Program {
             self.bell.read_exact(&mut [0]).unwrap();
             return Does::Ends(self.outcomes.recv().unwrap());
         }
-        let (stream, _) = self.listener.accept().unwrap();
+        let (stream, _) = listener.accept().unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_nonblocking(true).unwrap();
         Does::Connects(stream)
@@ -123,6 +130,13 @@ impl Drop for Program {
         }
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap();
+        }
+        if let Some(listener) = self.listener.take() {
+            // of those that connected last nothing was accepted, perhaps
+            listener.set_nonblocking(true).unwrap();
+            while listener.accept().is_ok() {}
+            listener.set_nonblocking(false).unwrap();
+            LISTENERS.lock().push(listener);
         }
     }
 }

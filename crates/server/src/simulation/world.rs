@@ -302,7 +302,7 @@ impl World {
     pub fn end_linger(&mut self, at: usize) -> bool {
         let (number, _) = self.lost.remove(at);
         let was_there = self.shared().session(number).is_some();
-        self.shared().end_session(number);
+        self.shared().give_up(number);
         self.hear_service();
         was_there
     }
