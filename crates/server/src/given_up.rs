@@ -68,11 +68,12 @@ impl GivenUp {
                 .is_ok(),
             None => true,
         };
-        all.insert(client, if is_written { Kept::Now } else { Kept::Here });
+        // where it is not, this service knows it all the same: by its being attached to this one
+        let _ = if is_written { all.insert(client, Kept::Now) } else { all.remove(&client) };
         is_written
     }
 
-    /// It comes back, and is not known.
+    /// It comes back, and is not known as who it comes back.
     pub fn note(&self, client: u128) {
         self.all.lock().entry(client).or_insert(Kept::Here);
     }
@@ -82,13 +83,19 @@ impl GivenUp {
         self.all.lock().contains_key(&client)
     }
 
-    /// It has heard of it, or does not come back.
-    pub fn remove(&self, client: u128) {
+    /// The same of one that was given up, whatever it comes back as.
+    pub fn is_forgotten(&self, client: u128) -> bool {
+        matches!(self.all.lock().get(&client), Some(Kept::Now | Kept::Before))
+    }
+
+    /// It has heard of it, or does not come back. Whether it was here.
+    pub fn remove(&self, client: u128) -> bool {
         let kept = self.all.lock().remove(&client);
         if let (Some(dir), Some(Kept::Now | Kept::Before)) = (&self.dir, kept) {
             // left behind, it is told once more
             let _ = std::fs::remove_file(path(dir, client));
         }
+        kept.is_some()
     }
 
     /// Nobody is known any more who was not attached to this service, whoever gave him up.
@@ -182,7 +189,7 @@ mod tests {
         let attached = dir.path().join("nearside.attached");
         std::fs::write(dir.path().join(NAME), "no directory").unwrap();
         let (given_up, read) = GivenUp::open(Some(&attached), true);
-        assert!(!read && !given_up.add(1) && given_up.has(1));
+        assert!(!read && !given_up.add(1) && !given_up.has(1));
         std::fs::remove_file(dir.path().join(NAME)).unwrap();
         assert!(given_up.add(2));
         std::fs::write(dir.path().join(NAME).join("x"), "").unwrap();
@@ -190,6 +197,6 @@ mod tests {
         let many = GivenUp::open(None, true).0;
         assert!((0..5000).all(|client| many.add(client)), "there is no next one");
         let full = GivenUp { dir: Some(dir.path().to_path_buf()), all: many.all };
-        assert!(!full.add(6000) && full.has(6000));
+        assert!(full.has(4999) && !full.add(6000) && !full.has(6000));
     }
 }

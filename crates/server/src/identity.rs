@@ -175,6 +175,16 @@ impl Identities {
         (stored.forgotten..stored.service).contains(&said.service)
     }
 
+    /// Whether it is known what a process did that comes back from a session of this service.
+    pub fn knows_on(&self, client: u128, said: Option<&Identity>) -> bool {
+        if self.given_up.is_forgotten(client) {
+            return false;
+        }
+        // it may have lost the connection over which it was told that it is not known; or that was
+        // told to somebody who repeated what it once said, as whom it does not come back
+        !self.given_up.has(client) || said.is_some_and(|said| self.remembers(said))
+    }
+
     /// What shows that a process has this open.
     pub fn proof(&self, client: u128, number: u64, ino: u64, flags: Option<Flags>) -> Proof {
         Proof(self.code(&("open", client, number, ino, flags)).to_le_bytes())

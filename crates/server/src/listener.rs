@@ -117,8 +117,10 @@ pub fn welcome(
         return Err(Welcome::Refused(reason.to_owned()));
     }
     let (client, knows) = match last {
-        // it may not have heard that it is not known
-        Some(last) => (last.client, !shared.identities().given_up.has(last.client)),
+        Some(last) => {
+            let said = greeting.returns.as_ref();
+            (last.client, shared.identities().knows_on(last.client, said))
+        }
         None => who_it_is(shared, greeting, whose)?,
     };
     let process = rustix::process::getpid().as_raw_nonzero().get() as u32;
@@ -145,11 +147,11 @@ fn who_it_is(
     if shared.session_of(client).is_some() {
         return Err(Welcome::Refused("this process is attached already".to_owned()));
     }
-    let knows = shared.grace().welcome(client, identities.remembers(said));
-    let knows = knows && !identities.given_up.has(client);
+    let is_remembered = identities.remembers(said) && !identities.given_up.is_forgotten(client);
+    let knows = shared.grace().welcome(client, is_remembered);
     if !knows {
+        // what it did is forgotten as soon as it goes on: somebody else may have repeated its words
         identities.given_up.note(client);
-        shared.pool().fs().forget_client(client);
     }
     Ok((client, knows))
 }

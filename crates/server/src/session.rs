@@ -170,7 +170,7 @@ impl Session {
         }
         if !self.has_called.load(Ordering::Relaxed) && !self.has_called.swap(true, Ordering::SeqCst)
         {
-            self.identities.given_up.remove(self.client);
+            self.goes_on();
         }
         let id = |count| RequestId::of_slot(self.client, slot as u8, count);
         if count == last {
@@ -181,6 +181,14 @@ impl Session {
         }
         self.counts[slot].store(count, Ordering::Relaxed);
         Turn::Next(id(count))
+    }
+
+    /// It makes its first call: so it has heard what it was welcomed with.
+    fn goes_on(&self) {
+        if self.identities.given_up.remove(self.client) {
+            // it asks for none of that again
+            self.pool.fs().forget_client(self.client);
+        }
     }
 
     /// Whose process it is.

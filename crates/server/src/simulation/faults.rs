@@ -90,9 +90,16 @@ impl Story {
                 assert!(is_had, "{has_lock:?} have a lock, and it is free");
                 self.counts.early += 1;
             }
-            if has_lock.is_empty() || forgets {
+            // or it is to hear that it has
+            let asks = |one: &One| matches!(one.act, Some(Act::Lock(_) | Act::TryLock(_)));
+            let may_have = |who: &usize| {
+                let one = &self.all[*who];
+                (one.has_lock || asks(one)) && is_away(one)
+            };
+            let may_have: Vec<usize> = (0..PROGRAMS).filter(may_have).collect();
+            if may_have.is_empty() || forgets {
                 self.tell("locks are free".to_owned());
-                has_lock.into_iter().for_each(|who| self.forget(who));
+                may_have.into_iter().for_each(|who| self.forget(who));
                 self.world.free_locks();
             }
         } else if !self.world.is_over() {
