@@ -21,7 +21,8 @@ impl File {
     /// Writes, one behind the other, that wait for none of each other where the pool is on another
     /// machine: many of them share an exchange. They are done in order, each at most once, and are
     /// durable when [`finish`](Pipelined::finish) has returned; until then any of them may be.
-    /// Where the pool is on this machine each is done at once.
+    /// Where the pool is on this machine each is done at once, and a long one may be where its
+    /// answer comes soon.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

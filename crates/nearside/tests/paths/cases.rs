@@ -346,6 +346,7 @@ fn pipelined_writes_are_done_in_order_and_their_errors_are_told() {
     let mut writes = file.pipelined();
     writes.write_all_at(b"before", 0).unwrap();
     let long = vec![9; 3 << 20];
+    writes.write_all_at(&[8; 300_000], 2).unwrap();
     writes.write_all_at(&long, 3).unwrap();
     writes.write_all_at(b"behind", 1).unwrap();
     drop(writes);
