@@ -245,8 +245,8 @@ impl Studied {
         self.take_turns(&mut sides)?;
         let [ours, bare] =
             sides.map(|side| side.turns.iter().map(|took| took.p50_ns / 1e3).collect::<Vec<_>>());
-        let ratios: Vec<_> = ours.iter().zip(&bare).map(|(ours, bare)| ours / bare).collect();
-        let more: Vec<_> = ours.iter().zip(&bare).map(|(ours, bare)| ours - bare).collect();
+        let ratios = pairwise(&ours, &bare, |one, other| one / other);
+        let more = pairwise(&ours, &bare, |one, other| one - other);
         let words = format!("{BYTES} B durable write, {name}: half of the calls");
         Ok(vec![
             Figure::new(words, "us", &ours).beside("bare exchange", &bare, &ratios),
@@ -295,6 +295,11 @@ impl Studied {
 /// What of a turn, us.
 type Quantile = fn(&Took) -> f64;
 
+/// What comes of each of these and its counterpart.
+fn pairwise(ones: &[f64], others: &[f64], what: impl Fn(f64, f64) -> f64) -> Vec<f64> {
+    ones.iter().zip(others).map(|(one, other)| what(*one, *other)).collect()
+}
+
 /// The first beside each of the others.
 fn compared(sides: &[Side]) -> Vec<Figure> {
     let Some((ours, others)) = sides.split_first() else { return Vec::new() };
@@ -306,7 +311,7 @@ fn compared(sides: &[Side]) -> Vec<Figure> {
         let mine = values(ours);
         for other in others {
             let theirs = values(other);
-            let ratios: Vec<_> = mine.iter().zip(&theirs).map(|(mine, it)| mine / it).collect();
+            let ratios = pairwise(&mine, &theirs, |one, other| one / other);
             let name = format!("{BYTES} B durable write: {words}");
             let figure = Figure::new(name, "us", &mine).beside(other.name, &theirs, &ratios);
             figures.push(match other.asked {
@@ -316,7 +321,7 @@ fn compared(sides: &[Side]) -> Vec<Figure> {
         }
         if let [bare, here, ..] = others {
             let bare = values(bare);
-            let more: Vec<_> = mine.iter().zip(&bare).map(|(mine, bare)| mine - bare).collect();
+            let more = pairwise(&mine, &bare, |one, other| one - other);
             let figure = Figure::new(format!("more than the bare exchange: {words}"), "us", &more);
             figures.push(figure.asked(Asked::AtMost(1.5)));
             let figure = Figure::new(format!("{}: {words}", here.name), "us", &values(here));

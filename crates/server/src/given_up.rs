@@ -1,9 +1,9 @@
 //! Whose calls a service has forgotten that may come back all the same, and has to be told so.
 //!
 //! A process of another machine that is not back in time is given up: what it did is forgotten. It
-//! comes back later as who it was, perhaps to the next service, and by its first call that a service
-//! takes from it then it is known to have been told. Until then it is kept here: who loses the
-//! connection over which it was told has not heard of it.
+//! comes back later as who it was, perhaps to the next service, and by the first call that it makes
+//! then it is known to have been told. Until then it is kept here: who loses the connection over
+//! which it was told has not heard of it.
 //!
 //! For the next service it is in a directory beside `nearside.attached`, `nearside.given-up`, as an
 //! empty file for each, which is durable before anything is forgotten.

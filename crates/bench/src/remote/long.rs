@@ -1,7 +1,7 @@
 //! Long writes, and the two ways in which what comes gets to a block.
 
 use super::wire::Work;
-use super::{BYTES, LONG_BYTES, LONG_SHARE, MORE_BYTES, Side, Studied, iperf};
+use super::{BYTES, LONG_BYTES, LONG_SHARE, MORE_BYTES, Side, Studied, iperf, pairwise};
 use crate::error::Result;
 use crate::service::seat::{Order, Took};
 use crate::service::{Asked, Figure};
@@ -35,7 +35,7 @@ impl Studied {
         if let Some(why) = missing {
             return Ok(vec![figure, Figure::skipped("iperf3", why)]);
         }
-        let ratios: Vec<_> = ours.iter().zip(&theirs).map(|(ours, it)| ours / it).collect();
+        let ratios = pairwise(&ours, &theirs, |one, other| one / other);
         Ok(vec![figure.beside("iperf3", &theirs, &ratios).asked(Asked::AtLeast(0.8))])
     }
 
@@ -52,7 +52,7 @@ impl Studied {
         self.take_turns(&mut sides)?;
         let rate = |took: &Took| took.rate() * LONG_BYTES as f64 / f64::from(1 << 20);
         let [ours, bare] = sides.map(|side| side.turns.iter().map(rate).collect::<Vec<_>>());
-        let ratios: Vec<_> = ours.iter().zip(&bare).map(|(ours, bare)| ours / bare).collect();
+        let ratios = pairwise(&ours, &bare, |one, other| one / other);
         let figure = Figure::new("1 MiB durable writes, one after the other", "MiB/s", &ours);
         Ok(vec![figure.beside("bare exchange", &bare, &ratios).asked(Asked::AtLeast(0.8))])
     }
@@ -74,7 +74,7 @@ impl Studied {
             self.take_turns(&mut sides)?;
             let [copied, placed] = sides
                 .map(|side| side.turns.iter().map(|took| took.p50_ns / 1e3).collect::<Vec<_>>());
-            let ratios: Vec<_> = copied.iter().zip(&placed).map(|(it, other)| it / other).collect();
+            let ratios = pairwise(&copied, &placed, |one, other| one / other);
             let figure = Figure::new(words, "us", &copied);
             figures.push(figure.beside(THERE, &placed, &ratios));
         }

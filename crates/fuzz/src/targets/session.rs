@@ -1,10 +1,10 @@
-//! What a service hears over a connection from somebody who keeps to no rules: calls of all kinds in
-//! any order, slots and numbers, in pieces, and bytes that are nothing.
+//! What a service hears over a connection from somebody who keeps to no rules: calls of all kinds
+//! in any order, slots and numbers, in pieces, and bytes that are nothing.
 //!
-//! A byte says how it begins: 0, with honest words; others, with none. Then, again and again, a byte
-//! says what follows: 0, so many bytes (u16) as they are; 1, a frame with the right checksums: its
-//! slot (u8; 255: words), and the lengths of message and data (u16 each), both of which follow; 2,
-//! the same, and what is answered is waited for; 3, another connection, with honest words.
+//! A byte says how it begins: 0, with honest words; others, with none. Then, again and again, a
+//! byte says what follows: 0, so many bytes (u16) as they are; 1, a frame with the right checksums:
+//! its slot (u8; 255: words), and the lengths of message and data (u16 each), both of which follow;
+//! 2, the same, and what is answered is waited for; 3, another connection, with honest words.
 //!
 //! The service lives as long as the thread. Another process's calls are answered as ever after each
 //! of them, nobody else's file is changed, what is answered is frames, and sessions end with their
