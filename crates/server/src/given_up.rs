@@ -9,12 +9,14 @@
 //! empty file for each, which is durable before anything is forgotten.
 
 use std::collections::HashMap;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::DirBuilder;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use parking_lot::Mutex;
+
+use crate::beside::{clear, make, sync};
 
 /// The directory's name.
 const NAME: &str = "nearside.given-up";
@@ -113,31 +115,16 @@ fn path(dir: &Path, client: u128) -> PathBuf {
 }
 
 fn write_down(dir: &Path, client: u128) -> io::Result<()> {
-    let make =
-        || OpenOptions::new().write(true).create_new(true).mode(0o600).open(path(dir, client));
-    let made = match make() {
+    let path = path(dir, client);
+    match make(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             DirBuilder::new().mode(0o700).create(dir)?;
             dir.parent().map_or(Ok(()), sync)?;
-            make()
+            make(&path)?;
         }
-        made => made,
-    };
-    match made {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-        _ => sync(dir),
+        made => made?,
     }
-}
-
-fn sync(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
-}
-
-fn clear(dir: &Path) -> io::Result<()> {
-    match std::fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    sync(dir)
 }
 
 fn left_in(dir: &Path) -> io::Result<HashMap<u128, Kept>> {

@@ -9,13 +9,15 @@
 //! Who once had a lock stays until it goes: what it has now it says itself when it comes back.
 
 use std::collections::HashMap;
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::DirBuilder;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
+
+use crate::beside::{clear, make, sync};
 
 /// The directory's name.
 const NAME: &str = "nearside.holders";
@@ -144,24 +146,6 @@ impl Holders {
 
 fn path(dir: &Path, client: u128, side: Side) -> PathBuf {
     dir.join(format!("{client:032x}.{}", side.name()))
-}
-
-fn make(path: &Path) -> io::Result<()> {
-    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
-        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
-    }
-}
-
-fn sync(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
-}
-
-fn clear(dir: &Path) -> io::Result<()> {
-    match std::fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
 }
 
 /// Who is in the directory; none: it cannot be said, or not of all.

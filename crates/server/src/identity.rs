@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use wire::{Flags, Identity, Proof};
 
+use crate::beside;
 use crate::given_up::GivenUp;
 use crate::{Error, Result};
 
@@ -222,7 +223,7 @@ impl Identities {
     fn sync(&self) -> bool {
         let Some(path) = &self.path else { return true };
         let dir = path.parent().unwrap_or(Path::new("."));
-        let synced = [path, dir].into_iter().try_for_each(|it| std::fs::File::open(it)?.sync_all());
+        let synced = [path, dir].into_iter().try_for_each(beside::sync);
         synced.inspect_err(|error| tracing::warn!("{}: {error}", path.display())).is_ok()
     }
 

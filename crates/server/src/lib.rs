@@ -31,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod beside;
 mod bounds;
 mod cache_calls;
 mod copies;

@@ -8,7 +8,7 @@ use wire::{DATA_BYTES_MAX, FabricPlace, Provider, Request, Welcome};
 
 use crate::child::{self, Running};
 use crate::peer::{self, Peer};
-use crate::served::Served;
+use crate::served::{Served, resident};
 
 fn reading_and_writing() -> OpenFlags {
     OpenFlags::new().read(true).write(true).create(true)
@@ -95,13 +95,6 @@ fn a_service_that_is_killed_is_missed() {
     println!("said of a service that was killed: {error}");
     drop(pool);
     std::fs::remove_dir_all(there).unwrap();
-}
-
-/// KiB of memory of its own that this process has.
-fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 #[test]

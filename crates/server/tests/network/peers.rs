@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::served::{SOON, Served};
+use crate::served::{SOON, Served, resident};
 use nearside::{LockKind, OpenFlags, Pool};
 use wire::{DATA_BYTES_MAX, Decoder, Frame, Greeting, Reply, Request, WORDS, Welcome};
 
@@ -136,13 +136,6 @@ fn who_takes_no_answers_holds_nobody_up_and_gets_them_later() {
     drop((slow, pool));
     served.wait_for_sessions(0);
     served.finish();
-}
-
-/// KiB of memory of its own that this process has.
-fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 #[test]

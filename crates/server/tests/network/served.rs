@@ -12,6 +12,13 @@ pub const SOON: Duration = Duration::from_secs(20);
 /// How long it waits for those whose connection is lost.
 pub const LINGER: Duration = Duration::from_secs(5);
 
+/// KiB of memory of its own that this process has.
+pub fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
 /// A pool that is served on a network.
 pub struct Served {
     pub service: Service,

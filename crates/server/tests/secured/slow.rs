@@ -5,7 +5,7 @@ use std::time::Instant;
 use wire::{DATA_BYTES_MAX, Flags, Reply, Request};
 
 use crate::peer::Peer;
-use crate::served::Served;
+use crate::served::{Served, resident};
 
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at.wrapping_mul(37) >> 3) as u8).collect()
@@ -51,13 +51,6 @@ fn who_takes_no_answers_holds_nobody_up_and_gets_them_later() {
     drop((slow, pool));
     served.wait_for_sessions(0);
     served.finish();
-}
-
-/// KiB of memory of its own that this process has.
-fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 #[test]
