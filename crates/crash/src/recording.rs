@@ -8,9 +8,10 @@ use crate::images::{self, Images, Outcome, Shape, failed};
 use crate::requests;
 use crate::snapshot::Snapshot;
 pub use crate::start::Start;
-use crate::world::{Pinned, World, clock, cpu};
+use crate::world::{World, clock, cpu};
 use pmem::Domain;
 use std::sync::Arc;
+use topology::Pinned;
 
 /// What is run.
 #[derive(Clone, Debug)]

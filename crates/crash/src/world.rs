@@ -4,6 +4,7 @@ use crate::attached::Attached;
 use fs::{Attr, Creation, Error, FileSystem, Handle, Ino, NewNode, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use topology::Pinned;
 
 /// Who makes everything here.
 pub const BY: Creation = Creation { mode: 0o644, umask: 0, uid: 7, gid: 8 };
@@ -183,25 +184,6 @@ impl World {
 /// `len` bytes that tell `seed` and their place.
 pub fn pattern(seed: u8, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at as u8) ^ (at >> 8) as u8 ^ seed.wrapping_mul(37) | 1).collect()
-}
-
-/// The calling thread, held to some CPUs until dropped.
-#[derive(Debug)]
-pub struct Pinned {
-    before: Vec<u32>,
-}
-
-impl Pinned {
-    /// Holds the thread to `cpus`; where that cannot be, it stays where it is.
-    pub fn to(cpus: &[u32]) -> Pinned {
-        Pinned { before: topology::pin_current_thread(cpus).unwrap_or_default() }
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        let _ = topology::pin_current_thread(&self.before);
-    }
 }
 
 /// CPU number `index` of those that this thread may run on, counted round.

@@ -18,6 +18,7 @@
 //! mount      mounts of other machines: whoever serves them is told what comes
 //! line       what it asks through: memory for calls, or a stream over a network
 //! credit     memory for what comes over streams, of all together
+//! stations   where sessions are served: near the network card by which they come, or anywhere
 //! worker     a few threads: each looks after the sessions that rang, until they are silent
 //! copies     what processes have mapped: memory that they load from
 //! room       how many of them there may be, and how many of their pages
@@ -70,6 +71,7 @@ mod session;
 #[cfg(test)]
 mod simulation;
 mod slow;
+mod stations;
 mod stream;
 mod transact;
 mod worker;

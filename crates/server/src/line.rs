@@ -58,6 +58,14 @@ impl Line {
         }
     }
 
+    /// What waits for its bell, if that is a station's of its own.
+    pub fn bells(&self) -> Option<&OwnedFd> {
+        match self {
+            Line::Memory { .. } => None,
+            Line::Stream(stream) => Some(stream.bells()),
+        }
+    }
+
     /// What of the bell rings, once.
     pub fn rings_by(&self) -> EventFlags {
         let rings = match self {

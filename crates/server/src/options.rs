@@ -41,6 +41,9 @@ pub struct Options {
     pub streams_bytes: usize,
     /// How long one of them may keep others waiting for some of that.
     pub streams_patience: Duration,
+    /// Where sysfs is mounted, by which it is known on which node a network card is: who comes by
+    /// it is served there. None: by any thread, as on a machine of one node.
+    pub sysfs: Option<PathBuf>,
     /// Fabrics over which those may go on who come over a network.
     pub fabrics: Vec<Provider>,
     /// What serves mounts of other machines. None: they are refused.
@@ -78,6 +81,7 @@ impl Default for Options {
             attached: None,
             lanes: None,
             mounts: None,
+            sysfs: Some("/sys".into()),
             fabrics: Vec::new(),
             grace: GRACE,
             linger: LINGER,

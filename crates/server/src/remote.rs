@@ -207,6 +207,8 @@ fn hear(shared: &Arc<Shared>, guests: &mut Guests<'_, Guest>, number: u64, trust
         return;
     }
     let Some(guest) = guests.take(number) else { return };
+    // what it gets now, memory of a fabric's say, is to lie where it is served
+    let _held = shared.stations.near(&guest.link).hold();
     let peer = guest.link.peer();
     let refused = match heard {
         Some(Heard::Greeting(Greeting { version, fabric: Some(theirs), .. })) => {
@@ -243,7 +245,8 @@ pub fn attach(
     let admitted = trust.admit(shared.pool(), &link);
     // who is sent away is nobody
     let user = admitted.as_ref().map_or(u32::MAX, |one| one.rights.user);
-    let (bells, credit) = (shared.bells().clone(), shared.credit.clone());
+    let bells = shared.stations.near(&link).bells().clone();
+    let credit = shared.credit.clone();
     let stream = Stream::new((link, said), Peer { number, user, bells, credit });
     let admitted = match admitted {
         Ok(admitted) => admitted,

@@ -30,6 +30,7 @@ use crate::remote::Trust;
 use crate::rights::Rights;
 use crate::session::Session;
 use crate::slow::SlowThreads;
+use crate::stations::Stations;
 use crate::stream::Stream;
 use crate::{Error, Result, fabrics, listener, remote, worker};
 
@@ -54,8 +55,7 @@ pub struct Shared {
     pub fabrics: Vec<Provider>,
     grace: Grace,
     bounds: Bounds,
-    /// Waits for the bells of sessions that nobody looks after.
-    bells: Arc<OwnedFd>,
+    pub stations: Stations,
     /// Waits for the ends of processes.
     sockets: OwnedFd,
     /// Rings for ever once the service is to end.
@@ -74,7 +74,6 @@ pub struct Shared {
 impl Shared {
     /// Nothing is served so far.
     pub fn new(pool: Arc<Pool>, options: &Options) -> Result<Shared> {
-        let new = || epoll::create(CreateFlags::CLOEXEC).map_err(Error::io("epoll_create"));
         let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let identities = Identities::open(options.attached.as_deref())?;
         let awaits = identities.awaits;
@@ -101,8 +100,8 @@ impl Shared {
             identities: Arc::new(identities),
             holders: Arc::new(holders),
             bounds: Bounds::new(options),
-            bells: Arc::new(new()?),
-            sockets: new()?,
+            stations: Stations::new(options.sysfs.as_deref())?,
+            sockets: epoll::create(CreateFlags::CLOEXEC).map_err(Error::io("epoll_create"))?,
             end: end.map_err(Error::io("eventfd"))?,
             has_ended: AtomicBool::new(false),
             leaves: AtomicBool::new(false),
@@ -110,7 +109,8 @@ impl Shared {
             idle_since: Mutex::new(Some(Instant::now())),
             idles: Condvar::new(),
         };
-        for epoll in [&*shared.bells, &shared.sockets] {
+        let bells = shared.stations.all().map(|station| &**station.bells());
+        for epoll in bells.chain([&shared.sockets]) {
             let data = EventData::new_u64(listener::END);
             let added = epoll::add(epoll, &shared.end, data, EventFlags::IN);
             added.map_err(Error::io("epoll_ctl"))?;
@@ -157,8 +157,9 @@ impl Shared {
         self.sessions.read().values().cloned().collect()
     }
 
-    pub fn bells(&self) -> &Arc<OwnedFd> {
-        &self.bells
+    /// What waits for the session's bell.
+    fn bells_of<'s>(&'s self, session: &'s Session) -> &'s OwnedFd {
+        session.line.bells().unwrap_or(self.stations.anywhere().bells())
     }
 
     /// Rings once the service is to end.
@@ -207,7 +208,8 @@ impl Shared {
         let line = &session.line;
         let added = epoll::add(&self.sockets, line.socket(), data, line.ends_by());
         let flags = line.rings_by();
-        let added = added.and_then(|()| epoll::add(&self.bells, line.bell(), data, flags));
+        let bells = self.bells_of(&session);
+        let added = added.and_then(|()| epoll::add(bells, line.bell(), data, flags));
         // where another service goes on, it comes back there
         let ends = self.has_ended() && !self.leaves.load(Ordering::SeqCst);
         if added.is_err() || ends {
@@ -222,7 +224,7 @@ impl Shared {
         loop {
             let flags = session.line.rings_by();
             // an ended session has no bell to hear any more
-            let _ = epoll::modify(&self.bells, session.line.bell(), data, flags);
+            let _ = epoll::modify(self.bells_of(session), session.line.bell(), data, flags);
             // an answer that was not taken whole meanwhile changes what rings
             if session.line.rings_by() == flags {
                 return;
@@ -233,7 +235,7 @@ impl Shared {
     /// Nobody waits for its sockets any more.
     pub fn forget_sockets(&self, session: &Session) {
         let _ = epoll::delete(&self.sockets, session.line.socket());
-        let _ = epoll::delete(&self.bells, session.line.bell());
+        let _ = epoll::delete(self.bells_of(session), session.line.bell());
     }
 
     /// Another session goes on with what this one has.
@@ -266,9 +268,11 @@ impl Service {
         let listening = shared.clone();
         service.spawn("ns-listener", move || listener::run(&listening, &door))?;
         service.await_the_returning(options)?;
-        for _ in 0..options.workers {
-            let shared = shared.clone();
-            service.spawn("ns-service", move || worker::run(&shared))?;
+        for station in shared.stations.all() {
+            for _ in 0..station.workers(options.workers) {
+                let (shared, here) = (shared.clone(), station.clone());
+                service.spawn(&station.name(), move || worker::run(&shared, &here))?;
+            }
         }
         Ok(service)
     }

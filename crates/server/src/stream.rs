@@ -107,6 +107,11 @@ impl Stream {
         })
     }
 
+    /// What waits for its bell.
+    pub fn bells(&self) -> &OwnedFd {
+        &self.peer.bells
+    }
+
     /// Has what the other side says by itself heard; before anything is taken.
     pub fn hear_by(&self, hears: Hears) {
         let _ = self.hears.set(hears);

@@ -13,6 +13,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use crate::serve;
 use crate::service::Shared;
 use crate::session::Session;
+use crate::stations::Station;
 use crate::stream::Next;
 
 /// How long a silent session is looked at before it has to ring.
@@ -28,12 +29,13 @@ struct Watched {
     asked: Instant,
 }
 
-/// Serves until the service ends.
-pub fn run(shared: &Arc<Shared>) {
+/// Serves at this station until the service ends.
+pub fn run(shared: &Arc<Shared>, station: &Station) {
+    let _held = station.hold();
     let mut watched: Vec<Watched> = Vec::new();
     let mut room = serve::Room::default();
     while !shared.has_ended() {
-        hear(shared, &mut watched);
+        hear(shared, station, &mut watched);
         for _ in 0..ROUNDS {
             watched.retain_mut(|one| look(shared, one, &mut room));
             if watched.is_empty() {
@@ -46,11 +48,11 @@ pub fn run(shared: &Arc<Shared>) {
 }
 
 /// Takes over the sessions that rang; waits for one if there is none to look after.
-fn hear(shared: &Shared, watched: &mut Vec<Watched>) {
+fn hear(shared: &Shared, station: &Station, watched: &mut Vec<Watched>) {
     let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 4];
     let zero = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
     let limit = (!watched.is_empty()).then_some(&zero);
-    let count = epoll::wait(shared.bells(), &mut events, limit).unwrap_or(0);
+    let count = epoll::wait(station.bells(), &mut events, limit).unwrap_or(0);
     for event in &events[..count] {
         if let Some(session) = shared.session(event.data.u64()) {
             session.line.silence();

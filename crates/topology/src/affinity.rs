@@ -58,6 +58,27 @@ pub fn pin_current_thread(cpus: &[u32]) -> Result<Vec<u32>> {
     Ok(before)
 }
 
+/// The calling thread, held to some CPUs until this is dropped.
+#[derive(Debug)]
+pub struct Pinned {
+    before: Vec<u32>,
+}
+
+impl Pinned {
+    /// Holds it to `cpus`; where that cannot be, it stays where it is.
+    pub fn to(cpus: &[u32]) -> Pinned {
+        Pinned { before: pin_current_thread(cpus).unwrap_or_default() }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if !self.before.is_empty() {
+            let _ = pin_current_thread(&self.before);
+        }
+    }
+}
+
 /// The CPU that the calling thread runs on, true at the moment of the call only. Nanoseconds:
 /// the C library reads it from memory that the kernel keeps up to date, without a system call.
 #[inline]

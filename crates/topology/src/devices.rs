@@ -1,7 +1,8 @@
-//! Persistent memory devices that the kernel shows: `/dev/pmem0` and the like, and `/dev/dax0.0`.
+//! Persistent memory devices that the kernel shows: `/dev/pmem0` and the like, and `/dev/dax0.0`;
+//! and on which nodes disks and network interfaces are.
 //!
-//! Source: Documentation/ABI/testing/sysfs-bus-nvdimm and sysfs-bus-dax, Documentation/ABI/stable/
-//! sysfs-block. What is not there is left out; what cannot be understood is an error.
+//! Source: Documentation/ABI/testing/sysfs-bus-nvdimm, sysfs-bus-dax, sysfs-bus-pci (`numa_node`)
+//! and sysfs-class-net, Documentation/ABI/stable/sysfs-block. What is not there is left out; what cannot be understood is an error.
 
 use crate::sysfs::{malformed, text};
 use crate::{Error, Result};
@@ -55,8 +56,19 @@ pub fn pm_devices(root: &Path) -> Result<Vec<PmDevice>> {
 /// disk that is made of others (dm, md) is theirs, if it is one.
 pub fn block_node(root: &Path, major: u32, minor: u32) -> Result<Option<u32>> {
     match root.join(format!("dev/block/{major}:{minor}")).canonicalize() {
-        Ok(disk) => disk_node(root, &disk, LAYERS_MAX),
+        Ok(disk) => device_node(root, &disk, LAYERS_MAX, below_disk),
         // a file system without a disk
+        Err(_) => Ok(None),
+    }
+}
+
+/// The NUMA node of the network interface of this name, if the kernel knows one: that of its card.
+/// `root` is where sysfs is mounted. That of an interface that is made of others (bonds, bridges,
+/// VLANs) is theirs, if it is one.
+pub fn interface_node(root: &Path, name: &str) -> Result<Option<u32>> {
+    match root.join("class/net").join(name).canonicalize() {
+        Ok(interface) => device_node(root, &interface, LAYERS_MAX, below_interface),
+        // it has gone
         Err(_) => Ok(None),
     }
 }
@@ -64,21 +76,36 @@ pub fn block_node(root: &Path, major: u32, minor: u32) -> Result<Option<u32>> {
 /// Disks made of disks made of disks: more layers than anybody has.
 const LAYERS_MAX: u32 = 8;
 
-fn disk_node(root: &Path, disk: &Path, layers: u32) -> Result<Option<u32>> {
+/// What a disk is made of, its directory in sysfs; of a partition nothing.
+fn below_disk(disk: &Path) -> Result<Vec<PathBuf>> {
+    let slaves = disk.join("slaves");
+    Ok(names(&slaves, "")?.iter().map(|name| slaves.join(name)).collect())
+}
+
+/// What an interface is made of.
+fn below_interface(interface: &Path) -> Result<Vec<PathBuf>> {
+    Ok(names(interface, "lower_")?.iter().map(|name| interface.join(name)).collect())
+}
+
+fn device_node(
+    root: &Path,
+    device: &Path,
+    layers: u32,
+    made_of: fn(&Path) -> Result<Vec<PathBuf>>,
+) -> Result<Option<u32>> {
     let mut below = Vec::new();
-    // the disk lies below what it hangs on: whichever is the first to know
-    for dir in disk.ancestors().take_while(|dir| dir.starts_with(root) && *dir != root) {
+    // a device lies below what it hangs on: whichever is the first to know
+    for dir in device.ancestors().take_while(|dir| dir.starts_with(root) && *dir != root) {
         if let Some(node) = node(&dir.join("numa_node"))? {
             return Ok(Some(node));
         }
         if layers > 0 && below.is_empty() {
-            let slaves = dir.join("slaves");
-            below = names(&slaves, "")?.iter().map(|name| slaves.join(name)).collect();
+            below = made_of(dir)?;
         }
     }
     let mut nodes = BTreeSet::new();
-    for disk in below.iter().filter_map(|disk| disk.canonicalize().ok()) {
-        nodes.insert(disk_node(root, &disk, layers - 1)?);
+    for device in below.iter().filter_map(|device| device.canonicalize().ok()) {
+        nodes.insert(device_node(root, &device, layers - 1, made_of)?);
     }
     Ok(if nodes.len() == 1 { nodes.pop_first().flatten() } else { None })
 }
@@ -176,6 +203,42 @@ mod tests {
             let (major, minor) = (major.parse().unwrap(), minor.parse().unwrap());
             assert_eq!(block_node(&root, major, minor).unwrap(), node, "{to}");
         }
+    }
+
+    #[test]
+    fn an_interface_has_the_node_of_its_card() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        put(&root, "devices/pci0000:80/0000:80:01.0/numa_node", "1\n");
+        put(&root, "devices/pci0000:80/0000:80:01.0/virtio3/net/eth0/mtu", "1500\n");
+        put(&root, "devices/pci0000:00/0000:00:03.0/numa_node", "-1\n");
+        put(&root, "devices/pci0000:00/0000:00:03.0/net/eth1/mtu", "1500\n");
+        let names = ["lo", "bond0", "br0", "br1"];
+        for name in names {
+            put(&root, &format!("devices/virtual/net/{name}/mtu"), "1500\n");
+        }
+        let lower = |of: &str, name: &str, to: &str| {
+            let link = root.join(format!("devices/virtual/net/{of}/lower_{name}"));
+            std::os::unix::fs::symlink(root.join("devices").join(to), link).unwrap();
+        };
+        let eth0 = "pci0000:80/0000:80:01.0/virtio3/net/eth0";
+        let eth1 = "pci0000:00/0000:00:03.0/net/eth1";
+        lower("bond0", "eth0", eth0);
+        lower("br0", "bond0", "virtual/net/bond0");
+        lower("br1", "eth0", eth0);
+        lower("br1", "eth1", eth1);
+        std::fs::create_dir_all(root.join("class/net")).unwrap();
+        let own = names.map(|name| (name, format!("virtual/net/{name}")));
+        let cards = [("eth0", eth0.to_owned()), ("eth1", eth1.to_owned())];
+        for (name, to) in own.into_iter().chain(cards) {
+            let link = root.join("class/net").join(name);
+            std::os::unix::fs::symlink(root.join("devices").join(to), link).unwrap();
+        }
+        let node = |name| interface_node(&root, name).unwrap();
+        let seen = ["eth0", "eth1", "lo", "bond0", "br0", "br1", "eth7"].map(node);
+        assert_eq!(seen, [Some(1), None, None, Some(1), Some(1), None, None]);
+        put(&root, "devices/pci0000:00/0000:00:03.0/numa_node", "near\n");
+        assert!(interface_node(&root, "eth1").unwrap_err().to_string().contains("near"));
     }
 
     #[test]

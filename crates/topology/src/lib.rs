@@ -25,10 +25,11 @@ mod sysfs;
 mod virtual_nodes;
 
 pub use affinity::{
-    allowed_cpus, assume_cpu, current_cpu, pin_current_thread, place_of, recent_cpu, refresh_cpu,
+    Pinned, allowed_cpus, assume_cpu, current_cpu, pin_current_thread, place_of, recent_cpu,
+    refresh_cpu,
 };
 pub use cpulist::parse_cpulist;
-pub use devices::{PmDevice, block_node, pm_devices};
+pub use devices::{PmDevice, block_node, interface_node, pm_devices};
 pub use error::{Error, Result};
 pub use machine::Topology;
 

@@ -37,12 +37,17 @@ pub(crate) struct Node {
 }
 
 impl Topology {
-    /// The machine as this thread may use it: `/sys`, narrowed to the calling thread's affinity
-    /// mask, which lies within its cpuset. Where sysfs and the mask have no CPU in common (a
-    /// container that shows another machine's sysfs), the mask is right: one node with its CPUs.
+    /// The machine as this thread may use it, by `/sys`.
     pub fn system() -> Result<Topology> {
+        Topology::usable(Path::new("/sys"))
+    }
+
+    /// What the sysfs at `root` describes, narrowed to the calling thread's affinity mask, which
+    /// lies within its cpuset. Where sysfs and the mask have no CPU in common (a container that
+    /// shows another machine's sysfs), the mask is right: one node with its CPUs.
+    pub fn usable(root: &Path) -> Result<Topology> {
         let allowed = allowed_cpus()?;
-        match Topology::read(Path::new("/sys"))?.restricted_to(&allowed) {
+        match Topology::read(root)?.restricted_to(&allowed) {
             Err(Error::NoCpus) => Topology::new(Vec::new(), allowed),
             other => other,
         }

@@ -17,6 +17,7 @@ mod locks;
 mod losses;
 mod mapped;
 mod memory;
+mod near;
 mod ordered;
 mod peers;
 #[path = "../../../nearside/tests/paths/regions.rs"]
@@ -24,6 +25,8 @@ mod regions;
 #[path = "../library/scratch.rs"]
 mod scratch;
 mod served;
+#[path = "../library/two_nodes.rs"]
+mod two_nodes;
 mod watchers;
 mod wire_cutter;
 
