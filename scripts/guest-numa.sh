@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2034,SC2154 # what scripts/guest reads and sets
 #
-#   two   two nodes, a CPU and an NVDIMM on each
+#   two   two nodes, a CPU, an NVDIMM and a network card on each, and a third card at the other end
 #   four  four nodes with an NVDIMM each; the last has no CPU, and the third is nearest to it. The
 #         tests of whatever delegates run there, too
 #   cxl   a node with a CPU and an NVDIMM, and memory behind CXL (QEMU's cxl-type3)
@@ -10,6 +10,8 @@
 # scripts/guest-numa-init is what runs inside.
 
 numa_boots="two four cxl"
+# Of the cards; the last byte is the node's number, or ff at the other end.
+card_address=52:54:00:77:00
 
 # The tests outside stay where they are: only the list of them goes in.
 put_numa() {
@@ -32,14 +34,27 @@ put_numa() {
 }
 
 machine_of_two() {
+    local node
     nvdimm_size=226M
     node_cpus=(0 1)
     distances=("src=0,dst=1,val=21")
+    more_devices=(
+        -netdev hubport,hubid=0,id=net-far
+        -device "virtio-net-pci,netdev=net-far,mac=$card_address:ff"
+    )
+    for node in "${!node_cpus[@]}"; do
+        more_devices+=(
+            -device "pxb,id=bus$node,bus=pci.0,bus_nr=$((64 + 32 * node)),numa_node=$node"
+            -netdev "hubport,hubid=0,id=net$node"
+            -device "virtio-net-pci,bus=bus$node,addr=1,netdev=net$node,mac=$card_address:0$node"
+        )
+    done
 }
 
 # The node without a CPU is near the third, so neither the first nor the last before it would do.
 machine_of_four() {
     nvdimm_size=226M
+    more_devices=()
     node_cpus=(0 1 2 '')
     distances=(
         "src=0,dst=1,val=21" "src=0,dst=2,val=21" "src=0,dst=3,val=28"
@@ -74,7 +89,7 @@ numa() {
         "machine_of_$name"
         make_memory
         words="${!node_cpus[*]}"
-        words="nearside.nodes=${words// /,}"
+        words="nearside.nodes=${words// /,} nearside.cards=$card_address"
         [[ $name != four ]] || words+=" nearside.outside=1"
         boot "$name" ,nvdimm-persistence=cpu passed "$words"
     done

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 
 use wire::{FabricPlace, Frame, Joining, Link, Provider, Side, VERSION, WORDS, Welcome};
 
-use crate::service::Shared;
+use crate::shared::Shared;
 use crate::{Error, Result};
 
 /// Those who are on a fabric and have not said their first words there, at most: an endpoint takes

@@ -18,7 +18,7 @@ use wire::{CREDENTIALS, Credentials, Distrust, Link, Peer};
 
 use crate::access::Access;
 use crate::rights::Rights;
-use crate::service::Shared;
+use crate::shared::Shared;
 use crate::{Error, Result};
 
 /// How often the files are looked at while nobody comes.

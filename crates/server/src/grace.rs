@@ -17,8 +17,8 @@ use wire::Taken;
 use crate::data::Data;
 use crate::holders::Side;
 use crate::serve;
-use crate::service::Shared;
 use crate::session::Session;
+use crate::shared::Shared;
 
 /// A call for a lock that waits: whose, which, and what it says.
 type HeldBack = (Arc<Session>, Taken, Vec<u8>);

@@ -8,7 +8,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
 
-use crate::service::Shared;
+use crate::shared::Shared;
 
 /// Time that a process has for its first words.
 const SILENCE_MAX: Duration = Duration::from_secs(2);

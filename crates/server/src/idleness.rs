@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::service::Shared;
+use crate::shared::Shared;
 
 /// Tells whether anybody is attached to a service.
 #[derive(Debug)]

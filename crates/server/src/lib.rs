@@ -68,6 +68,7 @@ mod room;
 mod serve;
 mod service;
 mod session;
+mod shared;
 #[cfg(test)]
 mod simulation;
 mod slow;

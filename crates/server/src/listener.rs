@@ -15,8 +15,8 @@ use crate::door::Door;
 use crate::guests::Guests;
 use crate::identity::Whose;
 use crate::line::Line;
-use crate::service::Shared;
 use crate::session::{Session, Who};
+use crate::shared::Shared;
 
 /// What the listening socket is called among the sessions, which begin at 1.
 pub const DOOR: u64 = 0;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::event::epoll::EventFlags;
 
-use crate::service::Shared;
 use crate::session::Session;
+use crate::shared::Shared;
 
 /// Sessions whose connection is lost.
 #[derive(Debug)]

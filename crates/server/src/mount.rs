@@ -21,8 +21,8 @@ use rustix::io::Errno;
 use wire::{DATA_BYTES_MAX, MountAsk, MountServer, Notice, Outlet, SLOTS, Taken, Told};
 
 use crate::rights::Rights;
-use crate::service::Shared;
 use crate::session::{Session, Turn};
+use crate::shared::Shared;
 
 /// Answers up to so many bytes are kept for a request that comes again: the longest of those that
 /// change or open something is an entry and an open file.

@@ -23,8 +23,8 @@ use crate::line::Line;
 use crate::listener::{self, DOOR, END};
 use crate::mount::{MountOf, Mounted};
 use crate::rights::Rights;
-use crate::service::Shared;
 use crate::session::Who;
+use crate::shared::Shared;
 use crate::stream::{Hears, Peer, Stream};
 
 /// What rings is called when streams begin to wait for memory.

@@ -12,8 +12,8 @@ use wire::{DATA_BYTES_MAX, Failure, Node, Reply, Request, Taken};
 
 use crate::data::Data;
 use crate::opened::Opened;
-use crate::service::Shared;
 use crate::session::{Begin, Session};
+use crate::shared::Shared;
 use crate::stream::Serves;
 use crate::{exports, lock_wait};
 

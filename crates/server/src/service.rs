@@ -1,254 +1,22 @@
 //! The service as a whole.
 
-use std::collections::HashMap;
 use std::net::TcpListener;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use nearside::Pool;
-use parking_lot::{Condvar, Mutex, RwLock};
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{EventfdFlags, eventfd};
-use wire::{Provider, Said};
+use wire::Said;
 
-use crate::bounds::Bounds;
-use crate::credit::Credit;
 use crate::door::Door;
 use crate::gate::{Gate, Secured};
-use crate::grace::{self, Grace};
-use crate::holders::{Holders, OTHER_DOOR};
-use crate::identity::Identities;
+use crate::grace;
+use crate::holders::OTHER_DOOR;
 use crate::idleness::Idleness;
-use crate::leases::Leases;
-use crate::lost::Lost;
-use crate::mount::Mounts;
 use crate::options::Options;
 use crate::remote::Trust;
 use crate::rights::Rights;
-use crate::session::Session;
-use crate::slow::SlowThreads;
-use crate::stations::Stations;
-use crate::stream::Stream;
+use crate::shared::Shared;
 use crate::{Error, Result, fabrics, listener, remote, worker};
-
-/// What its threads share.
-#[derive(Debug)]
-pub struct Shared {
-    pool: Arc<Pool>,
-    sessions: RwLock<HashMap<u64, Arc<Session>>>,
-    sessions_max: usize,
-    sessions_of_user_max: usize,
-    pub lost: Lost,
-    /// Memory for what comes over networks.
-    pub credit: Arc<Credit<Stream>>,
-    number_next: AtomicU64,
-    /// Held while somebody becomes a session: nobody is two at a time.
-    pub admission: Mutex<()>,
-    identities: Arc<Identities>,
-    holders: Arc<Holders>,
-    leases: Option<Arc<Leases>>,
-    mounts: Option<Arc<dyn Mounts>>,
-    /// Over which those may go on who come over a network.
-    pub fabrics: Vec<Provider>,
-    grace: Grace,
-    bounds: Bounds,
-    pub stations: Stations,
-    /// Waits for the ends of processes.
-    sockets: OwnedFd,
-    /// Rings for ever once the service is to end.
-    end: OwnedFd,
-    has_ended: AtomicBool,
-    /// Another service goes on.
-    leaves: AtomicBool,
-    /// Threads that serve long calls.
-    pub slow: SlowThreads,
-    /// Since when no process has been attached; none: there is one.
-    pub idle_since: Mutex<Option<Instant>>,
-    /// The last one has gone.
-    pub idles: Condvar,
-}
-
-impl Shared {
-    /// Nothing is served so far.
-    pub fn new(pool: Arc<Pool>, options: &Options) -> Result<Shared> {
-        let end = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let identities = Identities::open(options.attached.as_deref())?;
-        let awaits = identities.awaits;
-        let (holders, left) = Holders::open(options.attached.as_deref(), awaits);
-        let grace = Grace::new(awaits, left);
-        let leases = options.lanes.as_deref().map(|dir| Leases::new(pool.fs(), dir));
-        if let Some(leases) = &leases {
-            pool.fs().set_lender(Some(leases.clone()));
-        }
-        let credit = Credit::new(options.streams_bytes, options.streams_patience);
-        let shared = Shared {
-            pool,
-            leases,
-            mounts: options.mounts.clone(),
-            fabrics: options.fabrics.clone(),
-            sessions: RwLock::default(),
-            sessions_max: options.sessions_max,
-            sessions_of_user_max: options.sessions_of_user_max,
-            lost: Lost::new(options.linger),
-            credit: Arc::new(credit.map_err(Error::io("eventfd"))?),
-            number_next: AtomicU64::new(1),
-            admission: Mutex::default(),
-            grace,
-            identities: Arc::new(identities),
-            holders: Arc::new(holders),
-            bounds: Bounds::new(options),
-            stations: Stations::new(options.sysfs.as_deref())?,
-            sockets: epoll::create(CreateFlags::CLOEXEC).map_err(Error::io("epoll_create"))?,
-            end: end.map_err(Error::io("eventfd"))?,
-            has_ended: AtomicBool::new(false),
-            leaves: AtomicBool::new(false),
-            slow: SlowThreads::default(),
-            idle_since: Mutex::new(Some(Instant::now())),
-            idles: Condvar::new(),
-        };
-        let bells = shared.stations.all().map(|station| &**station.bells());
-        for epoll in bells.chain([&shared.sockets]) {
-            let data = EventData::new_u64(listener::END);
-            let added = epoll::add(epoll, &shared.end, data, EventFlags::IN);
-            added.map_err(Error::io("epoll_ctl"))?;
-        }
-        Ok(shared)
-    }
-
-    pub fn pool(&self) -> &Pool {
-        &self.pool
-    }
-
-    pub fn identities(&self) -> &Arc<Identities> {
-        &self.identities
-    }
-
-    pub fn holders(&self) -> &Arc<Holders> {
-        &self.holders
-    }
-
-    pub fn leases(&self) -> Option<&Arc<Leases>> {
-        self.leases.as_ref()
-    }
-
-    /// What serves mounts of other machines.
-    pub fn mounts(&self) -> Option<&dyn Mounts> {
-        self.mounts.as_deref()
-    }
-
-    pub fn bounds(&self) -> &Bounds {
-        &self.bounds
-    }
-
-    pub fn grace(&self) -> &Grace {
-        &self.grace
-    }
-
-    /// The session of this process, if it is attached.
-    pub fn session_of(&self, client: u128) -> Option<Arc<Session>> {
-        self.sessions.read().values().find(|session| session.client == client).cloned()
-    }
-
-    /// All of them.
-    pub fn sessions(&self) -> Vec<Arc<Session>> {
-        self.sessions.read().values().cloned().collect()
-    }
-
-    /// What waits for the session's bell.
-    fn bells_of<'s>(&'s self, session: &'s Session) -> &'s OwnedFd {
-        session.line.bells().unwrap_or(self.stations.anywhere().bells())
-    }
-
-    /// Rings once the service is to end.
-    pub fn end(&self) -> BorrowedFd<'_> {
-        self.end.as_fd()
-    }
-
-    pub fn sockets(&self) -> BorrowedFd<'_> {
-        self.sockets.as_fd()
-    }
-
-    pub fn has_ended(&self) -> bool {
-        self.has_ended.load(Ordering::SeqCst)
-    }
-
-    /// Whether nobody is attached.
-    pub fn is_idle(&self) -> bool {
-        self.sessions.read().is_empty()
-    }
-
-    /// Whether no more processes of this user may attach.
-    pub fn is_full_for(&self, user: u32) -> bool {
-        let sessions = self.sessions.read();
-        let is_his = |session: &&Arc<Session>| {
-            session.pool.caller().is_some_and(|caller| caller.uid() == user)
-        };
-        sessions.len() >= self.sessions_max
-            || user != 0 && sessions.values().filter(is_his).count() >= self.sessions_of_user_max
-    }
-
-    /// A number that no session had.
-    pub fn new_number(&self) -> u64 {
-        self.number_next.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// The session of this number, if there still is one.
-    pub fn session(&self, number: u64) -> Option<Arc<Session>> {
-        self.sessions.read().get(&number).cloned()
-    }
-
-    /// From now on the session is served.
-    pub fn add(&self, session: Arc<Session>) -> std::io::Result<()> {
-        let data = EventData::new_u64(session.number);
-        self.sessions.write().insert(session.number, session.clone());
-        *self.idle_since.lock() = None;
-        let line = &session.line;
-        let added = epoll::add(&self.sockets, line.socket(), data, line.ends_by());
-        let flags = line.rings_by();
-        let bells = self.bells_of(&session);
-        let added = added.and_then(|()| epoll::add(bells, line.bell(), data, flags));
-        // where another service goes on, it comes back there
-        let ends = self.has_ended() && !self.leaves.load(Ordering::SeqCst);
-        if added.is_err() || ends {
-            self.end_session(session.number);
-        }
-        Ok(added?)
-    }
-
-    /// The session's bell is heard from now on.
-    pub fn listen_for(&self, session: &Session) {
-        let data = EventData::new_u64(session.number);
-        loop {
-            let flags = session.line.rings_by();
-            // an ended session has no bell to hear any more
-            let _ = epoll::modify(self.bells_of(session), session.line.bell(), data, flags);
-            // an answer that was not taken whole meanwhile changes what rings
-            if session.line.rings_by() == flags {
-                return;
-            }
-        }
-    }
-
-    /// Nobody waits for its sockets any more.
-    pub fn forget_sockets(&self, session: &Session) {
-        let _ = epoll::delete(&self.sockets, session.line.socket());
-        let _ = epoll::delete(self.bells_of(session), session.line.bell());
-    }
-
-    /// Another session goes on with what this one has.
-    pub fn replace(&self, last: &Session) {
-        self.sessions.write().remove(&last.number);
-        self.forget_sockets(last);
-    }
-
-    /// The session of this number, which is none of the service's from now on.
-    pub fn take_session(&self, number: u64) -> Option<Arc<Session>> {
-        self.sessions.write().remove(&number)
-    }
-}
 
 /// Serves processes until it is dropped, and tells them so then. It does not close the pool.
 #[derive(Debug)]
@@ -307,7 +75,7 @@ impl Service {
     fn await_the_returning(&mut self, options: &Options) -> Result<()> {
         let keeps_orphans = options.keeps_orphans;
         let end = move |shared: &Shared| {
-            let fs = shared.pool.fs();
+            let fs = shared.pool().fs();
             let ended = if keeps_orphans { fs.end_returning() } else { fs.end_inheritance() };
             if let Err(error) = ended {
                 // they stay on the pool's list, and the next open tries again
@@ -315,14 +83,14 @@ impl Service {
             }
         };
         // before anybody makes a call; or left by a service that ended before it knew who had gone
-        let before = self.shared.pool.fs().returning_clients();
-        if !self.shared.identities.awaits {
-            self.shared.pool.fs().forget_clients(&before);
+        let before = self.shared.pool().fs().returning_clients();
+        if !self.shared.identities().awaits {
+            self.shared.pool().fs().forget_clients(&before);
             end(&self.shared);
             return Ok(());
         }
         if keeps_orphans {
-            self.shared.grace.awaits(OTHER_DOOR);
+            self.shared.grace().awaits(OTHER_DOOR);
         }
         let times = grace::Times { locks: options.grace_of_locks, all: options.grace };
         let shared = self.shared.clone();
@@ -331,7 +99,7 @@ impl Service {
 
     /// The other door, which goes on with what it had, has its locks again.
     pub fn other_door_is_back(&self) {
-        self.shared.grace.has_its_locks(OTHER_DOOR);
+        self.shared.grace().has_its_locks(OTHER_DOOR);
     }
 
     /// Stops for a service that goes on in its place, maybe of another program: between two calls.
@@ -339,17 +107,14 @@ impl Service {
     /// then they come back.
     pub fn leave(mut self) {
         self.has_left = true;
-        self.shared.leaves.store(true, Ordering::SeqCst);
+        self.shared.leave();
         self.stop();
         // closed, files without a name would be gone
         std::mem::forget(self.shared.clone());
     }
 
     fn stop(&mut self) {
-        self.shared.has_ended.store(true, Ordering::SeqCst);
-        // its threads look at the end, each of them
-        let _ = rustix::io::write(&self.shared.end, &1u64.to_ne_bytes());
-        self.shared.grace.cut_off();
+        self.shared.stop();
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
 
@@ -361,12 +126,12 @@ impl Service {
 
     /// How many processes are attached.
     pub fn sessions(&self) -> usize {
-        self.shared.sessions.read().len()
+        self.shared.count()
     }
 
     /// Bytes of pages that processes have mapped and that are there.
     pub fn copied_bytes(&self) -> u64 {
-        self.shared.bounds.copies.bytes() + self.shared.bounds.copies_there.bytes()
+        self.shared.bounds().copies.bytes() + self.shared.bounds().copies_there.bytes()
     }
 
     /// Bytes of long calls that are coming over networks, and of answers that are not taken.
@@ -391,12 +156,12 @@ impl Drop for Service {
             let _ = session.send(&Said::Ends, &[]);
             self.shared.end_session(session.number);
         }
-        if self.shared.leases.is_some() {
-            self.shared.pool.fs().set_lender(None);
+        if self.shared.leases().is_some() {
+            self.shared.pool().fs().set_lender(None);
         }
-        self.shared.bounds.reigns.as_ref().inspect(|reigns| reigns.end());
-        self.shared.holders.end();
-        self.shared.identities.end();
+        self.shared.bounds().reigns.as_ref().inspect(|reigns| reigns.end());
+        self.shared.holders().end();
+        self.shared.identities().end();
         // whoever drops the pool next is the last who has it
         self.shared.slow.wait_for_the_last();
     }

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 use crate::serve;
-use crate::service::Shared;
 use crate::session::Session;
+use crate::shared::Shared;
 use crate::stations::Station;
 use crate::stream::Next;
 

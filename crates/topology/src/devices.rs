@@ -2,7 +2,8 @@
 //! and on which nodes disks and network interfaces are.
 //!
 //! Source: Documentation/ABI/testing/sysfs-bus-nvdimm, sysfs-bus-dax, sysfs-bus-pci (`numa_node`)
-//! and sysfs-class-net, Documentation/ABI/stable/sysfs-block. What is not there is left out; what cannot be understood is an error.
+//! and sysfs-class-net, Documentation/ABI/stable/sysfs-block. What is not there is left out; what
+//! cannot be understood is an error.
 
 use crate::sysfs::{malformed, text};
 use crate::{Error, Result};

@@ -16,7 +16,7 @@ use super::strangers::STRANGER;
 use crate::options::Options;
 use crate::remote::{Guest, Heard, Trust, attach, listen};
 use crate::rights::Rights;
-use crate::service::Shared;
+use crate::shared::Shared;
 use crate::stream::Next;
 use crate::{ATTACHED_NAME, grace, serve};
 

@@ -60,7 +60,7 @@ fn calls_are_served_on_the_node_of_the_card_by_which_they_come() {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-    // between two moments: who ran; a thread may run now and then without having been asked anything
+    // who ran meanwhile; a thread may do that now and then without having been asked anything
     let ran = |before: &[u64; 3]| {
         let now = runs();
         [0, 1, 2].map(|index: usize| (now[index] - before[index]) >= 20)
