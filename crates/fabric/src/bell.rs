@@ -27,6 +27,8 @@ pub struct Bell {
     rung: OwnedFd,
     /// Where the fabric has no descriptor.
     clock: Option<(OwnedFd, Duration)>,
+    /// The clock is to ring, or has.
+    is_wound: bool,
     /// For who receives.
     has_news: bool,
     /// For who sends.
@@ -53,7 +55,18 @@ impl Bell {
                 Some((clock, REST))
             }
         };
-        Ok(Bell { epoll, rung, clock, has_news: false, has_room: false })
+        Ok(Bell { epoll, rung, clock, is_wound: false, has_news: false, has_room: false })
+    }
+
+    /// Who receives looks: it does not ring for what rang it before.
+    pub fn heard(&mut self) {
+        if std::mem::take(&mut self.is_wound)
+            && let Some((clock, _)) = &self.clock
+        {
+            // one that has rung is silent, too
+            let _ = set_clock(clock, Duration::ZERO);
+        }
+        self.set_news(false);
     }
 
     /// Whether it rings for who receives.
@@ -86,13 +99,20 @@ impl Bell {
     /// Somebody is to wait: has the clock ring, where there is one.
     pub fn wind(&mut self) -> Result<()> {
         let Some((clock, rest)) = &mut self.clock else { return Ok(()) };
-        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-        let it_value = Timespec { tv_sec: 0, tv_nsec: rest.as_nanos() as _ };
-        let spec = Itimerspec { it_interval: zero, it_value };
-        timerfd_settime(&*clock, TimerfdTimerFlags::empty(), &spec)?;
+        set_clock(clock, *rest)?;
         *rest = (*rest * 2).min(REST_MAX);
+        self.is_wound = true;
         Ok(())
     }
+}
+
+/// Has it ring once, after less than a second; never: after none.
+fn set_clock(clock: &OwnedFd, rest: Duration) -> Result<()> {
+    let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let it_value = Timespec { tv_sec: 0, tv_nsec: i64::from(rest.subsec_nanos()) };
+    let spec = Itimerspec { it_interval: zero, it_value };
+    timerfd_settime(clock, TimerfdTimerFlags::empty(), &spec)?;
+    Ok(())
 }
 
 impl AsFd for Bell {

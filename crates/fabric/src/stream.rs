@@ -118,7 +118,7 @@ impl<E: Endpoint> Stream<E> {
     /// Nothing has (`WouldBlock`), or the stream has ended (`InvalidData`, with a [`Broken`]).
     pub fn receive(&self, room: &mut [u8]) -> Result<usize> {
         let mut state = self.state.lock();
-        state.bell.set_news(false);
+        state.bell.heard();
         if state.filled.is_empty() {
             state.pump();
         }

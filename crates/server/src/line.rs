@@ -75,6 +75,13 @@ impl Line {
         rings | EventFlags::ONESHOT
     }
 
+    /// Has the bell ring, where it is not known to ring for what is here already.
+    pub fn ring(&self) {
+        if let Line::Stream(stream) = self {
+            stream.ring();
+        }
+    }
+
     /// A call is not answered: nobody waits for that any more.
     pub fn forget(&self, taken: Taken) {
         if let Line::Stream(stream) = self {

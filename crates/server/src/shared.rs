@@ -218,8 +218,9 @@ impl Shared {
         *self.idle_since.lock() = None;
         let line = &session.line;
         let added = epoll::add(&self.sockets, line.socket(), data, line.ends_by());
-        let flags = line.rings_by();
-        let bells = self.bells_of(&session);
+        // what came by a fabric meanwhile may have rung already, or not at all
+        line.ring();
+        let (flags, bells) = (line.rings_by(), self.bells_of(&session));
         let added = added.and_then(|()| epoll::add(bells, line.bell(), data, flags));
         // where another service goes on, it comes back there
         let ends = self.has_ended() && !self.leaves.load(Ordering::SeqCst);

@@ -42,6 +42,27 @@ fn many_clients_write_much_at_once() {
     served.finish();
 }
 
+/// The first words of some are there before the service has looked for them once, as it opens
+/// fabrics for the others.
+#[test]
+fn many_who_come_at_once_are_all_heard() {
+    const CLIENTS: usize = 8;
+    let served = Served::new();
+    for round in 0..4 {
+        std::thread::scope(|threads| {
+            for client in 0..CLIENTS {
+                let served = &served;
+                threads.spawn(move || {
+                    let pool = served.attach();
+                    pool.write(format!("/{client}"), [round]).unwrap();
+                });
+            }
+        });
+    }
+    served.wait_for_sessions(0);
+    served.finish();
+}
+
 #[test]
 fn a_process_that_is_killed_leaves_at_once() {
     const NAME: &str = "fabrics::a_process_that_is_killed_leaves_at_once";
