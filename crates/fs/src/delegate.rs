@@ -7,7 +7,7 @@
 //! after.
 
 use crate::core::Core;
-use placement::{Access, Kind, Policy, Way};
+use placement::{Access, Kind, Policy, THOUGHT_BYTES, Way};
 use pmem::{Domain, InFlight};
 use pool::{BLOCK_BYTES, BlockAddr, Emulated, Pool};
 use smallvec::SmallVec;
@@ -15,14 +15,8 @@ use std::sync::{Arc, OnceLock};
 use workers::{AtWork, Piece, Settings, SliceSettings, SliceStats, Task, Workers};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
-/// Less than this is not worth a thought where nothing limits.
-const THOUGHT_BYTES: usize = 64 << 10;
 /// Longest piece of a request: the workers of a node share what is longer.
 const PIECE_BYTES: usize = 256 << 10;
-/// Workers of a slice where nothing says how many its memory likes.
-const WORKERS: usize = 4;
-/// Workers of a slice at most.
-const WORKERS_MAX: u32 = 64;
 
 /// Who copies, and the workers.
 #[derive(Debug)]
@@ -81,18 +75,13 @@ impl Delegation {
         let works = pool.domain() != Domain::Sync && options.workers != Some(0);
         let settings = |slice: u8| {
             let cpus = nodes.cpus_near(slice).to_vec();
-            let usual = |limit: u32| match limit {
-                placement::NO_LIMIT => cpus.len().min(WORKERS),
-                limit => limit.min(WORKERS_MAX) as usize,
-            };
-            let usual = usual(policy.read.limit).max(usual(policy.write.limit));
-            let workers = options.workers.map_or(usual, usize::from) as u16;
+            let usual = [policy.read, policy.write].map(|side| side.workers(cpus.len() as u32));
+            let workers = options.workers.unwrap_or(usual[0].max(usual[1]) as u16);
             SliceSettings { cpus, workers, sides: [policy.read, policy.write] }
         };
         Delegation {
             thinks: works && (nodes.are_apart() || policy.has_limits() || policy.minds_blocks()),
-            limits: [Kind::Read, Kind::Write]
-                .map(|kind| works && (policy.limits(kind) || policy.minds_blocks())),
+            limits: [Kind::Read, Kind::Write].map(|kind| works && policy.minds(kind, 0)),
             always: works && policy.minds_blocks(),
             policy,
             settings: Settings {
@@ -136,7 +125,7 @@ impl Delegation {
     /// Whether so many bytes are worth a thought.
     #[inline]
     pub fn thinks_about(&self, kind: Kind, bytes: usize) -> bool {
-        self.thinks && (bytes >= THOUGHT_BYTES || self.counts(kind))
+        self.thinks && (bytes as u64 >= THOUGHT_BYTES || self.counts(kind))
     }
 
     fn workers(&self) -> &Workers {

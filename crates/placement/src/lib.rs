@@ -16,4 +16,7 @@ mod policy;
 
 pub use calibration::{Calibration, Place, Point};
 pub use machine::{Class, Curve, Machine, MachineAccess};
-pub use policy::{Access, Decision, Kind, LARGE_BYTES, NO_LIMIT, Policy, Reason, Side, Way};
+pub use policy::{
+    Access, BLOCK_BYTES, Decision, Kind, LARGE_BYTES, NO_LIMIT, Policy, Reason, Side,
+    THOUGHT_BYTES, Way, with_turns,
+};

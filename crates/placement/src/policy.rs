@@ -42,6 +42,14 @@ impl Side {
         if is_local { self.delegate_local } else { self.delegate_remote }
     }
 
+    /// Workers that suit a node of so many CPUs, for this kind.
+    pub fn workers(&self, cpus: u32) -> u32 {
+        match self.limit {
+            NO_LIMIT => cpus.min(WORKERS),
+            limit => limit.min(WORKERS_MAX),
+        }
+    }
+
     /// Turns that an access of so many bytes takes.
     #[inline]
     pub fn turns(&self, bytes: u64) -> u32 {
@@ -49,8 +57,21 @@ impl Side {
     }
 }
 
+/// Workers of a node where nothing says how many its memory likes.
+const WORKERS: u32 = 4;
+/// Workers of a node at most.
+const WORKERS_MAX: u32 = 64;
+
+/// Turns that are taken, with so many more of all that there are; none: those are not there.
+#[inline]
+pub fn with_turns(active: u32, turns: u32, limit: u32) -> Option<u32> {
+    active.checked_add(turns).filter(|all| *all <= limit)
+}
+
 /// Bytes of a block.
-const BLOCK_BYTES: u64 = 4 << 10;
+pub const BLOCK_BYTES: u64 = 4 << 10;
+/// Less than this is not worth a thought where nothing limits.
+pub const THOUGHT_BYTES: u64 = 64 << 10;
 /// Bytes from which an access is a large one: it goes to several modules of a node.
 pub const LARGE_BYTES: u64 = 16 << 10;
 /// Bytes from which a piece on another node is delegated where nothing was measured: waking a
@@ -140,6 +161,20 @@ impl Policy {
     /// Whether a worker is asked even for a block, and by who is on the node.
     pub fn minds_blocks(&self) -> bool {
         [self.read, self.write].iter().any(|side| side.delegate_local <= BLOCK_BYTES)
+    }
+
+    /// Whether an access of so many bytes is worth a thought: whoever copies it otherwise is its
+    /// caller.
+    #[inline]
+    pub fn minds(&self, kind: Kind, bytes: u64) -> bool {
+        bytes >= THOUGHT_BYTES || self.limits(kind) || self.minds_blocks()
+    }
+
+    /// Whether the caller copies a block where it gets a turn, without another thought; so many
+    /// wait there.
+    #[inline]
+    pub fn block_goes(&self, waiting: u64) -> bool {
+        waiting == 0 && !self.minds_blocks()
     }
 
     /// Who copies.

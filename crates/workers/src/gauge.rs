@@ -56,7 +56,7 @@ impl Gauge {
     /// Who finds too few changes nothing, so that nobody else is refused for that.
     #[inline]
     fn take(&self, turns: u32) -> bool {
-        let fits = |active: u32| active.checked_add(turns).filter(|all| *all <= self.limit);
+        let fits = |active: u32| placement::with_turns(active, turns, self.limit);
         self.active.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_ok()
     }
 

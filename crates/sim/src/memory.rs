@@ -1,0 +1,318 @@
+//! A node's memory: those who are at it share what it moves.
+//!
+//! What it moves of one kind depends on how many threads are at it and on how large their accesses
+//! are, as the machine's curve says; each gets an equal share, and from another node a part of one.
+//! Reads and writes take turns at the memory: where both together would keep it busy for more time
+//! than there is, each gets less in that measure.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use placement::{Kind, Machine, MachineAccess};
+
+/// Bytes a nanosecond that are a MiB a second.
+const MIB_A_SECOND: f64 = 1048576.0 / 1e9;
+
+/// An access, as the memory sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// Which way.
+    pub kind: Kind,
+    /// Bytes to move,
+    pub bytes: u64,
+    /// as a part of an access that is so long.
+    pub class: u64,
+    /// From another node.
+    pub is_remote: bool,
+}
+
+/// The memory of a node; who is at it is an `O`.
+#[derive(Clone, Debug)]
+pub struct Memory<O> {
+    access: [MachineAccess; 2],
+    now: f64,
+    /// Threads at it, of each kind.
+    threads: [usize; 2],
+    groups: Vec<Group<O>>,
+    /// Numbers of those who came, so that of two who are through at once the first is first.
+    comers: u64,
+}
+
+/// Those who get the same.
+#[derive(Clone, Debug)]
+struct Group<O> {
+    kind: usize,
+    class: u64,
+    is_remote: bool,
+    /// The most that the memory moves of such accesses, bytes a ns,
+    peak: f64,
+    /// and what one of so many threads gets, as far as it was asked for.
+    shares: Vec<f64>,
+    /// Bytes that one who was always there would have moved by now.
+    clock: f64,
+    /// How fast that goes.
+    rate: f64,
+    passing: BinaryHeap<Passing<O>>,
+}
+
+#[derive(Clone, Debug)]
+struct Passing<O> {
+    /// Where the clock stands when it is through.
+    until: f64,
+    number: u64,
+    owner: O,
+}
+
+impl<O> Passing<O> {
+    fn rank(&self) -> (f64, u64) {
+        (self.until, self.number)
+    }
+}
+
+impl<O> PartialEq for Passing<O> {
+    fn eq(&self, other: &Passing<O>) -> bool {
+        self.number == other.number
+    }
+}
+
+impl<O> Eq for Passing<O> {}
+
+impl<O> PartialOrd for Passing<O> {
+    fn partial_cmp(&self, other: &Passing<O>) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<O> Ord for Passing<O> {
+    /// The first one is the greatest.
+    fn cmp(&self, other: &Passing<O>) -> Ordering {
+        let ((until, number), theirs) = (self.rank(), other.rank());
+        theirs.0.total_cmp(&until).then(theirs.1.cmp(&number))
+    }
+}
+
+fn index(kind: Kind) -> usize {
+    match kind {
+        Kind::Read => 0,
+        Kind::Write => 1,
+    }
+}
+
+impl<O> Memory<O> {
+    /// That of this machine's nodes, with nobody there.
+    pub fn new(machine: &Machine) -> Memory<O> {
+        Memory {
+            access: [machine.read.clone(), machine.write.clone()],
+            now: 0.0,
+            threads: [0; 2],
+            groups: Vec::new(),
+            comers: 0,
+        }
+    }
+
+    /// An access begins.
+    pub fn enter(&mut self, now: f64, load: Load, owner: O) {
+        self.advance(now);
+        let group = self.group(&load);
+        let Group { clock, passing, .. } = &mut self.groups[group];
+        let until = *clock + load.bytes as f64;
+        passing.push(Passing { until, number: self.comers, owner });
+        self.comers += 1;
+        self.threads[index(load.kind)] += 1;
+        self.share_out();
+    }
+
+    /// When the next one is through, if nobody comes.
+    pub fn next(&self) -> Option<f64> {
+        self.next_of().map(|(at, _)| at)
+    }
+
+    fn next_of(&self) -> Option<(f64, usize)> {
+        let mut first: Option<(f64, u64, usize)> = None;
+        for (index, group) in self.groups.iter().enumerate() {
+            let Some(passing) = group.passing.peek() else { continue };
+            let at = self.now + (passing.until - group.clock).max(0.0) / group.rate;
+            let is_first = first
+                .is_none_or(|(best, number, _)| at < best || at == best && passing.number < number);
+            if is_first {
+                first = Some((at, passing.number, index));
+            }
+        }
+        first.map(|(at, _, index)| (at, index))
+    }
+
+    /// Takes the one who is through next, at the time that [`next`](Memory::next) says.
+    pub fn leave(&mut self) -> Option<O> {
+        let (at, index) = self.next_of()?;
+        self.advance(at);
+        let group = &mut self.groups[index];
+        let passing = group.passing.pop()?;
+        // what the sums have lost is no bytes
+        group.clock = group.clock.max(passing.until);
+        if group.passing.is_empty() {
+            group.clock = 0.0;
+        }
+        self.threads[group.kind] -= 1;
+        self.share_out();
+        Some(passing.owner)
+    }
+
+    fn advance(&mut self, now: f64) {
+        let passed = now - self.now;
+        if passed > 0.0 {
+            let busy = self.groups.iter_mut().filter(|group| !group.passing.is_empty());
+            busy.for_each(|group| group.clock += group.rate * passed);
+            self.now = now;
+        }
+    }
+
+    fn group(&mut self, load: &Load) -> usize {
+        let kind = index(load.kind);
+        let access = &self.access[kind];
+        // what the curve does not tell apart is one class
+        let class = load.class.min(access.local.largest());
+        let is_it = |group: &Group<O>| {
+            (group.kind, group.class, group.is_remote) == (kind, class, load.is_remote)
+        };
+        self.groups.iter().position(is_it).unwrap_or_else(|| {
+            let peak = access.local.peak(class).1 * MIB_A_SECOND;
+            self.groups.push(Group {
+                kind,
+                class,
+                is_remote: load.is_remote,
+                peak,
+                shares: Vec::new(),
+                clock: 0.0,
+                rate: 0.0,
+                passing: BinaryHeap::new(),
+            });
+            self.groups.len() - 1
+        })
+    }
+
+    /// What each one gets from now on.
+    fn share_out(&mut self) {
+        let mut busy = 0.0;
+        for group in &mut self.groups {
+            let members = group.passing.len();
+            if members > 0 {
+                let threads = self.threads[group.kind];
+                let access = &self.access[group.kind];
+                let share = group.share(access, threads);
+                busy += members as f64 * share / group.peak;
+                group.rate = if group.is_remote { share * access.remote_factor } else { share };
+            }
+        }
+        // one kind alone is never busier than it can be
+        if busy > 1.0 && self.threads[0] > 0 && self.threads[1] > 0 {
+            self.groups.iter_mut().for_each(|group| group.rate /= busy);
+        }
+    }
+}
+
+impl<O> Group<O> {
+    /// What one of so many threads gets of the memory of its own node.
+    fn share(&mut self, access: &MachineAccess, threads: usize) -> f64 {
+        let class = self.class;
+        let known = self.shares.len();
+        if known <= threads {
+            let share = |threads: usize| {
+                let threads = threads.max(1);
+                access.local.rate(threads as u32, class) * MIB_A_SECOND / threads as f64
+            };
+            self.shares.extend((known..=threads).map(share));
+        }
+        self.shares[threads]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use placement::{Class, Curve};
+
+    /// 100 MiB/s for one, 200 for two, 80 for four; half of that from elsewhere.
+    fn memory() -> Memory<u32> {
+        let points = vec![(1, 100.0), (2, 200.0), (4, 80.0)];
+        let local = Curve::new(vec![Class { bytes: 4096, points }]).unwrap();
+        let access = MachineAccess { local, remote_factor: 0.5, latency_ns: [0.0, 0.0] };
+        Memory::new(&Machine {
+            name: String::new(),
+            source: String::new(),
+            nodes: 1,
+            cpus: 1,
+            granule_bytes: 64,
+            hand_off_ns: 0.0,
+            read: access.clone(),
+            write: access,
+        })
+    }
+
+    const M: u64 = 1 << 20;
+    const MILLI: f64 = 1e6;
+
+    fn local(bytes: u64) -> Load {
+        Load { kind: Kind::Read, bytes, class: 4096, is_remote: false }
+    }
+
+    fn leaves(memory: &mut Memory<u32>, owner: u32, at: f64) {
+        let next = memory.next().unwrap();
+        assert!((next - at).abs() < 1.0, "{next} is not {at}");
+        assert_eq!(memory.leave(), Some(owner));
+    }
+
+    #[test]
+    fn one_alone_gets_what_one_gets() {
+        let mut memory = memory();
+        assert_eq!((memory.next(), memory.leave()), (None, None));
+        memory.enter(5.0, local(M), 7);
+        leaves(&mut memory, 7, 5.0 + 10.0 * MILLI);
+        memory.enter(20.0 * MILLI, Load { is_remote: true, ..local(M) }, 8);
+        leaves(&mut memory, 8, 40.0 * MILLI);
+        assert_eq!(memory.next(), None);
+    }
+
+    #[test]
+    fn those_who_are_there_share_and_leave_more_to_who_stays() {
+        let mut memory = memory();
+        (1..=4).for_each(|n| memory.enter(0.0, local(u64::from(n) * M), n));
+        assert_eq!(memory.threads, [4, 0]);
+        // four get 20 each; three share what lies between 80 and 200; two get 100 each
+        let second = 50.0 + 1000.0 * 3.0 / 140.0;
+        leaves(&mut memory, 1, 50.0 * MILLI);
+        leaves(&mut memory, 2, second * MILLI);
+        leaves(&mut memory, 3, (second + 10.0) * MILLI);
+        leaves(&mut memory, 4, (second + 20.0) * MILLI);
+    }
+
+    #[test]
+    fn who_comes_later_slows_who_is_there() {
+        let mut memory = memory();
+        (1..=3).for_each(|n| memory.enter(0.0, local(M), n));
+        // each has 140/3 a second, a quarter is done; then four share 80
+        let quarter = 0.25 / (140.0 / 3.0) * 1e9;
+        memory.enter(quarter, local(10 * M), 4);
+        leaves(&mut memory, 1, quarter + 0.75 / 20.0 * 1e9);
+        // those who came together go together, in the order in which they came
+        leaves(&mut memory, 2, quarter + 0.75 / 20.0 * 1e9);
+        leaves(&mut memory, 3, quarter + 0.75 / 20.0 * 1e9);
+        assert_eq!(memory.threads, [1, 0]);
+    }
+
+    #[test]
+    fn readers_and_writers_take_turns_where_there_is_too_little_time() {
+        let write = |bytes| Load { kind: Kind::Write, ..local(bytes) };
+        let mut memory = memory();
+        // each keeps half of it busy: neither waits for the other
+        memory.enter(0.0, local(M), 1);
+        memory.enter(0.0, write(M), 2);
+        leaves(&mut memory, 1, 10.0 * MILLI);
+        leaves(&mut memory, 2, 10.0 * MILLI);
+        // two readers keep it busy all the time, and the writer half: three parts of two
+        [1, 2].into_iter().for_each(|n| memory.enter(20.0 * MILLI, local(M), n));
+        memory.enter(20.0 * MILLI, write(M), 3);
+        leaves(&mut memory, 1, 35.0 * MILLI);
+        leaves(&mut memory, 2, 35.0 * MILLI);
+        leaves(&mut memory, 3, 35.0 * MILLI);
+    }
+}

@@ -1,0 +1,180 @@
+//! Runs beside what is known of them: by arithmetic, and of the engine on emulated machines.
+
+use super::*;
+use crate::system::Rule;
+use emulate::{KNOWN, parse};
+use placement::{Class, Curve, MachineAccess};
+
+/// A node moves 1000 MiB/s, and each thread half of that.
+fn simple(nodes: u32) -> Machine {
+    let points = vec![(1, 500.0), (2, 1000.0), (64, 1000.0)];
+    let local = Curve::new(vec![Class { bytes: 4096, points }]).unwrap();
+    let access = MachineAccess { local, remote_factor: 0.5, latency_ns: [0.0, 0.0] };
+    Machine {
+        name: "simple".to_owned(),
+        source: String::new(),
+        nodes,
+        cpus: 4,
+        granule_bytes: 64,
+        hand_off_ns: 0.0,
+        read: access.clone(),
+        write: access,
+    }
+}
+
+fn bare(layout: Layout) -> System {
+    System {
+        name: "bare",
+        source: "",
+        layout,
+        rule: Rule::Callers,
+        workers: Some(0),
+        piece_bytes: 0,
+        call_ns: [0.0; 2],
+        serial_ns: [0.0; 2],
+        record_bytes: 0,
+    }
+}
+
+fn setting(machine: Machine, system: System, workload: Workload) -> Setting {
+    Setting { machine, system, workload, seed: 1, time: [1e6, 1e8] }
+}
+
+fn near(found: f64, wanted: f64) {
+    assert!((found / wanted - 1.0).abs() < 0.01, "{found} is not {wanted}");
+}
+
+#[test]
+fn callers_share_what_a_node_moves() {
+    for (threads, rate) in [(1, 500.0), (2, 1000.0), (4, 1000.0)] {
+        let workload = Workload::fio(Kind::Read, 64 << 10, threads);
+        let outcome = run(&setting(simple(2), bare(Layout::One), workload)).unwrap();
+        near(outcome.rate(), rate);
+        near(outcome.latency.mean(), f64::from(threads) * 0.0625 / rate * 1e9);
+        assert_eq!((outcome.remote_part(), outcome.nodes[1]), (0.0, NodeOutcome::default()));
+    }
+}
+
+#[test]
+fn who_runs_elsewhere_gets_less_and_is_counted() {
+    let far = Workload { threads: 8, is_spread: true, ..Workload::fio(Kind::Write, 4096, 8) };
+    let outcome = run(&setting(simple(2), bare(Layout::One), far)).unwrap();
+    // each of eight has an eighth, and half of them half of that
+    near(outcome.rate(), 750.0);
+    near(outcome.remote_part(), 1.0 / 3.0);
+    let outcome = run(&setting(simple(2), bare(Layout::Near), far)).unwrap();
+    near(outcome.rate(), 2000.0);
+    assert_eq!(outcome.remote_part(), 0.0);
+}
+
+#[test]
+fn workers_copy_the_stripes_of_one_call_at_once() {
+    let workload = Workload::fio(Kind::Read, 1 << 20, 1);
+    let striped = System {
+        rule: Rule::Fixed(Policy {
+            read: placement::Side { delegate_remote: 1, delegate_local: 1, ..Default::default() },
+            ..Policy::default()
+        }),
+        workers: Some(2),
+        piece_bytes: 32 << 10,
+        ..bare(Layout::Stripe(32 << 10))
+    };
+    let outcome = run(&setting(simple(4), striped, workload)).unwrap();
+    near(outcome.rate(), 4000.0);
+    assert!(outcome.nodes.iter().all(|node| node.workers > 0 && node.local + node.remote == 0));
+}
+
+#[test]
+fn what_only_one_may_do_is_done_one_after_the_other() {
+    let system = System { call_ns: [0.0, 300.0], serial_ns: [0.0, 1000.0], ..bare(Layout::Near) };
+    let outcome = run(&setting(simple(2), system, Workload::fio(Kind::Write, 64, 8))).unwrap();
+    near(outcome.latency.calls() as f64, 1e5);
+}
+
+#[test]
+fn the_same_seed_has_the_same_outcome_and_another_one_has_not() {
+    let machine = parse(KNOWN[0].1).unwrap();
+    let system = System::known("nearside").unwrap();
+    let setting = setting(machine, system, Workload::fio(Kind::Write, 4096, 40));
+    let first = run(&setting).unwrap();
+    assert_eq!(first, run(&setting).unwrap());
+    assert_ne!(first, run(&Setting { seed: 2, ..setting }).unwrap());
+}
+
+#[test]
+fn nonsense_is_refused_in_words() {
+    let fine = setting(simple(2), bare(Layout::One), Workload::fio(Kind::Read, 4096, 1));
+    let refused = |change: &dyn Fn(&mut Setting)| {
+        let mut setting = fine.clone();
+        change(&mut setting);
+        run(&setting).unwrap_err().to_string()
+    };
+    assert!(refused(&|it| it.workload.threads = 0).contains("threads"));
+    assert!(refused(&|it| it.workload.bytes = 0).contains("a call has"));
+    assert!(refused(&|it| it.workload.bytes = 1 << 40).contains("a call has"));
+    assert!(refused(&|it| it.workload.file_bytes = 1).contains("a file"));
+    assert!(refused(&|it| it.machine.nodes = 0).contains("nodes"));
+    assert!(refused(&|it| it.system.layout = Layout::Stripe(0)).contains("stripe"));
+    assert!(refused(&|it| it.time[1] = f64::NAN).contains("time"));
+    assert!(refused(&|it| it.time[0] = -1.0).contains("time"));
+}
+
+/// What the engine did on machines that are emulated, MiB/s (docs/performance.md, "On emulated
+/// machines"), within a tenth. A call takes no time there: only the memory is played.
+#[test]
+fn the_engine_on_emulated_machines_is_predicted() {
+    let machine = |known: usize, nodes: u32| Machine { nodes, ..parse(KNOWN[known].1).unwrap() };
+    let engine = System { call_ns: [0.0; 2], ..System::known("nearside").unwrap() };
+    let near_by = System { layout: Layout::Near, ..engine.clone() };
+    let unlimited = System { rule: Rule::Callers, workers: Some(0), ..near_by.clone() };
+    let odinfs =
+        System { rule: System::known("odinfs").unwrap().rule, workers: Some(12), ..engine.clone() };
+    let calls = |kind, bytes, threads| Workload {
+        on_nodes: 1,
+        file_bytes: 8 << 20,
+        ..Workload::fio(kind, bytes, threads)
+    };
+    let spread = |workload: Workload, on_nodes| Workload { on_nodes, is_spread: true, ..workload };
+    use Kind::{Read, Write};
+    let (large, crowd, block) = (2 << 20, 64 << 10, 4 << 10);
+    let all = |kind| spread(calls(kind, large, 32), 8);
+    let blocks = |threads| spread(calls(Write, block, threads), 2);
+    let cases = [
+        ("write_nodes", machine(0, 4), &engine, calls(Write, large, 1), 14_900.0),
+        ("write_nodes, on one", machine(0, 1), &engine, calls(Write, large, 1), 3_830.0),
+        ("read_nodes", machine(0, 4), &engine, calls(Read, large, 1), 15_400.0),
+        ("read_nodes, on one", machine(0, 1), &engine, calls(Read, large, 1), 3_860.0),
+        ("write_crowd of 16", machine(0, 1), &near_by, calls(Write, crowd, 16), 7_590.0),
+        ("write_crowd of 64", machine(0, 1), &near_by, calls(Write, crowd, 64), 7_590.0),
+        (
+            "the same without limits, 16",
+            machine(0, 1),
+            &unlimited,
+            calls(Write, crowd, 16),
+            5_850.0,
+        ),
+        (
+            "the same without limits, 64",
+            machine(0, 1),
+            &unlimited,
+            calls(Write, crowd, 64),
+            4_335.0,
+        ),
+        ("read_crowd of 32", machine(0, 1), &near_by, calls(Read, crowd, 32), 24_500.0),
+        ("write_all", machine(1, 8), &engine, all(Write), 60_600.0),
+        ("read_all", machine(1, 8), &engine, all(Read), 198_700.0),
+        ("blocks_32", machine(0, 2), &engine, blocks(32), 12_100.0),
+        ("blocks_32 as OdinFS", machine(0, 2), &odinfs, blocks(32), 10_960.0),
+        ("blocks_1", machine(0, 2), &engine, blocks(1), 1_719.0),
+        ("blocks_1 as OdinFS", machine(0, 2), &odinfs, blocks(1), 1_474.0),
+    ];
+    let mut wrong = Vec::new();
+    for (name, machine, system, workload, measured) in cases {
+        let found = run(&setting(machine, system.clone(), workload)).unwrap().rate();
+        println!("{name}: {found:.0} MiB/s, measured {measured}: {:.3}", found / measured);
+        if (found / measured - 1.0).abs() > 0.1 {
+            wrong.push(name);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}

@@ -1,0 +1,155 @@
+//! How a file system places data, and who copies.
+
+use placement::{Machine, Policy, Side};
+
+/// Where the data of files is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// All on the first node.
+    One,
+    /// A file's on the node of who made it.
+    Near,
+    /// In stripes of so many bytes over all nodes, by where in the file it is.
+    Stripe(u64),
+}
+
+/// Who decides who copies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Rule {
+    /// Nobody: callers copy.
+    Callers,
+    /// What suits the machine, as the engine has it.
+    Machine,
+    /// This.
+    Fixed(Policy),
+}
+
+/// A file system, as far as it matters here.
+#[derive(Clone, Debug, PartialEq)]
+pub struct System {
+    /// What it is called.
+    pub name: &'static str,
+    /// Where its numbers are from.
+    pub source: &'static str,
+    /// Where data is.
+    pub layout: Layout,
+    /// Who copies.
+    pub rule: Rule,
+    /// Workers of each node; none: as many as suit the machine.
+    pub workers: Option<u32>,
+    /// Longest piece that a worker gets.
+    pub piece_bytes: u64,
+    /// What a call takes beside moving its bytes, ns: to read, and to write.
+    pub call_ns: [f64; 2],
+    /// The part of that in which nobody else may be, on the whole machine.
+    pub serial_ns: [f64; 2],
+    /// Bytes that a write writes besides: what says so in a log.
+    pub record_bytes: u64,
+}
+
+/// Instructions of a call become time at this rate, a ns: some 2.5 GHz, one a cycle.
+const INSTRUCTIONS_A_NS: f64 = 2.5;
+/// Instructions of moving 4 KiB, which those of a call have in them.
+const MOVING: f64 = 500.0;
+
+const fn instructions(read: f64, write: f64) -> [f64; 2] {
+    [(read - MOVING) / INSTRUCTIONS_A_NS, (write - MOVING) / INSTRUCTIONS_A_NS]
+}
+
+const fn asked_from(read: u64, write: u64) -> Policy {
+    const ANY: u32 = placement::NO_LIMIT;
+    Policy {
+        read: Side { limit: ANY, large_turns: 1, delegate_remote: read, delegate_local: read },
+        write: Side { limit: ANY, large_turns: 1, delegate_remote: write, delegate_local: write },
+    }
+}
+
+/// Those that are known, each with what it was published with.
+pub const SYSTEMS: [System; 5] = [
+    System {
+        name: "ext4-dax",
+        source: "a file system on the first node's memory, callers copy; instructions of calls of \
+                 4 KiB as counted under QEMU -icount (ext4-dax: 6 017 and 3 382)",
+        layout: Layout::One,
+        rule: Rule::Callers,
+        workers: Some(0),
+        piece_bytes: 0,
+        call_ns: instructions(6017.0, 3382.0),
+        serial_ns: [0.0; 2],
+        record_bytes: 0,
+    },
+    System {
+        name: "ext4-raid0",
+        source: "the same on md RAID0 of all nodes' memory, with its stripes of 512 KiB",
+        layout: Layout::Stripe(512 << 10),
+        rule: Rule::Callers,
+        workers: Some(0),
+        piece_bytes: 0,
+        call_ns: instructions(6017.0, 3382.0),
+        serial_ns: [0.0; 2],
+        record_bytes: 0,
+    },
+    System {
+        name: "nova",
+        source: "files on their maker's node, callers copy, a log entry of 64 bytes for a write; \
+                 instructions of calls of 4 KiB as counted under QEMU -icount (NOVA: 5 181, 4 646)",
+        layout: Layout::Near,
+        rule: Rule::Callers,
+        workers: Some(0),
+        piece_bytes: 0,
+        call_ns: instructions(5181.0, 4646.0),
+        serial_ns: [0.0; 2],
+        record_bytes: 64,
+    },
+    System {
+        name: "odinfs",
+        source: "OdinFS (OSDI'22) as published: 12 workers a node, stripes of 32 KiB, workers are \
+                 asked for reads from 32 KiB and for writes from 256 bytes on; one journal under \
+                 one lock: 4 438 MiB/s of 4 KiB writes by 32 threads are 0.88 us each; what else \
+                 a call takes is NOVA's",
+        layout: Layout::Stripe(32 << 10),
+        rule: Rule::Fixed(asked_from(32 << 10, 256)),
+        workers: Some(12),
+        piece_bytes: 32 << 10,
+        call_ns: instructions(5181.0, 4646.0),
+        serial_ns: [0.0, 880.0],
+        record_bytes: 64,
+    },
+    System {
+        name: "nearside",
+        source: "the engine's policy for the machine, stripes of 256 KiB, a record of 64 bytes \
+                 with a write; a call as docs/performance.md has it, over the bare copy (read_4k, \
+                 overwrite_4k)",
+        layout: Layout::Stripe(256 << 10),
+        rule: Rule::Machine,
+        workers: None,
+        piece_bytes: 256 << 10,
+        call_ns: [283.0, 474.0],
+        serial_ns: [0.0; 2],
+        record_bytes: 64,
+    },
+];
+
+impl System {
+    /// The one of this name.
+    pub fn known(name: &str) -> Option<System> {
+        SYSTEMS.iter().find(|system| system.name == name).cloned()
+    }
+
+    /// What it decides by on this machine.
+    pub fn policy(&self, machine: &Machine) -> Policy {
+        match self.rule {
+            Rule::Callers => Policy::default(),
+            Rule::Machine => machine.policy(),
+            Rule::Fixed(policy) => policy,
+        }
+    }
+
+    /// Workers of each node of this machine.
+    pub fn workers_on(&self, machine: &Machine) -> u32 {
+        self.workers.unwrap_or_else(|| {
+            let policy = machine.policy();
+            policy.read.workers(machine.cpus).max(policy.write.workers(machine.cpus))
+        })
+    }
+}

@@ -1,0 +1,181 @@
+//! The workers of a node: what waits for them, and turns.
+
+use std::collections::VecDeque;
+
+use placement::{Kind, Policy, with_turns};
+
+/// What a worker is asked to copy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Piece {
+    /// Whose it is.
+    pub thread: u32,
+    /// Which way.
+    pub kind: Kind,
+    /// How much.
+    pub bytes: u64,
+}
+
+/// The workers of a node.
+#[derive(Clone, Debug)]
+pub struct Workers {
+    policy: Policy,
+    waiting: [VecDeque<Piece>; 2],
+    /// Turns that are taken.
+    active: [u32; 2],
+    /// What each worker is at.
+    seats: Vec<Option<Piece>>,
+    idle: Vec<u32>,
+    /// Reads and writes take turns.
+    first: Kind,
+}
+
+fn index(kind: Kind) -> usize {
+    match kind {
+        Kind::Read => 0,
+        Kind::Write => 1,
+    }
+}
+
+impl Workers {
+    /// So many, and what the node's memory likes.
+    pub fn new(workers: u32, policy: Policy) -> Workers {
+        Workers {
+            policy,
+            waiting: Default::default(),
+            active: [0; 2],
+            seats: vec![None; workers as usize],
+            idle: (0..workers).rev().collect(),
+            first: Kind::Write,
+        }
+    }
+
+    /// Whether there are any.
+    pub fn serve(&self) -> bool {
+        !self.seats.is_empty()
+    }
+
+    /// Turns that are taken.
+    pub fn active(&self, kind: Kind) -> u32 {
+        self.active[index(kind)]
+    }
+
+    /// Pieces that wait.
+    pub fn waiting(&self, kind: Kind) -> u64 {
+        self.waiting[index(kind)].len() as u64
+    }
+
+    /// Takes the turns of an access of so many bytes, if they are there.
+    pub fn try_enter(&mut self, kind: Kind, bytes: u64) -> Option<u32> {
+        let side = self.policy.side(kind);
+        let turns = side.turns(bytes).min(side.limit);
+        let active = &mut self.active[index(kind)];
+        *active = with_turns(*active, turns, side.limit)?;
+        Some(turns)
+    }
+
+    /// Takes them whether they are there or not.
+    pub fn enter(&mut self, kind: Kind, bytes: u64) -> u32 {
+        let side = self.policy.side(kind);
+        let turns = side.turns(bytes).min(side.limit);
+        self.active[index(kind)] += turns;
+        turns
+    }
+
+    /// Gives turns back.
+    pub fn leave(&mut self, kind: Kind, turns: u32) {
+        self.active[index(kind)] -= turns;
+    }
+
+    /// A piece waits from now on.
+    pub fn ask(&mut self, piece: Piece) {
+        self.waiting[index(piece.kind)].push_back(piece);
+    }
+
+    /// A worker that is idle takes a piece that waits, if it may: the worker, and the piece.
+    pub fn take(&mut self) -> Option<(u32, Piece)> {
+        let seat = *self.idle.last()?;
+        self.first = other(self.first);
+        let piece = [self.first, other(self.first)].into_iter().find_map(|kind| {
+            let piece = *self.waiting[index(kind)].front()?;
+            self.try_enter(kind, piece.bytes)?;
+            self.waiting[index(kind)].pop_front();
+            Some(piece)
+        })?;
+        self.idle.pop();
+        self.seats[seat as usize] = Some(piece);
+        Some((seat, piece))
+    }
+
+    /// What a worker is at.
+    pub fn at(&self, seat: u32) -> Option<Piece> {
+        self.seats[seat as usize]
+    }
+
+    /// A worker has copied its piece.
+    pub fn done(&mut self, seat: u32) -> Option<Piece> {
+        let piece = self.seats[seat as usize].take()?;
+        let side = self.policy.side(piece.kind);
+        self.leave(piece.kind, side.turns(piece.bytes).min(side.limit));
+        self.idle.push(seat);
+        Some(piece)
+    }
+}
+
+fn other(kind: Kind) -> Kind {
+    match kind {
+        Kind::Read => Kind::Write,
+        Kind::Write => Kind::Read,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use placement::{NO_LIMIT, Side};
+
+    fn piece(kind: Kind, bytes: u64) -> Piece {
+        Piece { thread: 0, kind, bytes }
+    }
+
+    #[test]
+    fn pieces_are_taken_in_order_by_as_many_as_may() {
+        let write = Side { limit: 2, ..Side::default() };
+        let mut workers = Workers::new(3, Policy { write, ..Policy::default() });
+        for bytes in [1, 2, 3] {
+            workers.ask(piece(Kind::Write, bytes));
+        }
+        let (first, taken) = workers.take().unwrap();
+        assert_eq!((taken.bytes, workers.take().unwrap().1.bytes), (1, 2));
+        assert_eq!(workers.take(), None, "there are two turns");
+        assert_eq!((workers.active(Kind::Write), workers.waiting(Kind::Write)), (2, 1));
+        assert_eq!(workers.try_enter(Kind::Write, 1), None);
+        // of the other kind there are any number
+        workers.ask(piece(Kind::Read, 9));
+        assert_eq!(workers.take().unwrap().1.bytes, 9);
+        assert_eq!(workers.done(first).map(|piece| piece.bytes), Some(1));
+        assert_eq!(workers.take().unwrap().1.bytes, 3);
+        assert_eq!(workers.done(first).map(|piece| piece.bytes), Some(3));
+        assert_eq!((workers.take(), workers.active(Kind::Write)), (None, 1));
+    }
+
+    #[test]
+    fn large_pieces_take_more_turns() {
+        let read = Side { limit: 5, large_turns: 2, ..Side::default() };
+        let mut workers = Workers::new(8, Policy { read, ..Policy::default() });
+        (0..4).for_each(|_| workers.ask(piece(Kind::Read, 1 << 20)));
+        let taken: Vec<_> = std::iter::from_fn(|| workers.take()).collect();
+        assert_eq!((taken.len(), workers.active(Kind::Read)), (2, 4));
+        assert_eq!(workers.try_enter(Kind::Read, 1), Some(1));
+        assert_eq!(Policy::default().read.limit, NO_LIMIT);
+    }
+
+    #[test]
+    fn reads_and_writes_take_turns() {
+        let mut workers = Workers::new(4, Policy::default());
+        for kind in [Kind::Read, Kind::Write, Kind::Write, Kind::Read] {
+            workers.ask(piece(kind, 1));
+        }
+        let kinds: Vec<_> = std::iter::from_fn(|| workers.take()).map(|(_, it)| it.kind).collect();
+        assert_eq!(kinds, [Kind::Read, Kind::Write, Kind::Read, Kind::Write]);
+    }
+}
