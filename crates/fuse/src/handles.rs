@@ -91,6 +91,11 @@ impl Handles {
         self.inherited.write().entry((open.handle.ino(), number)).or_insert(open).clone()
     }
 
+    /// Whether anything is inherited of `ino`.
+    pub(crate) fn has_inherited(&self, ino: Ino) -> bool {
+        self.inherited.read().range((ino, 0)..=(ino, u64::MAX)).next().is_some()
+    }
+
     /// How many there are; not at one moment.
     pub(crate) fn len(&self) -> usize {
         let shards = self.shards.iter().map(|shard| {
@@ -113,10 +118,10 @@ impl Handles {
 
     /// Forgets what is inherited of `ino`; gives the handles back.
     pub(crate) fn disinherit(&self, ino: Ino) -> Vec<Arc<Handle>> {
-        let all = (ino, 0)..=(ino, u64::MAX);
-        if self.inherited.read().range(all.clone()).next().is_none() {
+        if !self.has_inherited(ino) {
             return Vec::new();
         }
+        let all = (ino, 0)..=(ino, u64::MAX);
         let mut inherited = self.inherited.write();
         let numbers: Vec<_> = inherited.range(all).map(|(number, _)| *number).collect();
         let gone = numbers.iter().filter_map(|number| inherited.remove(number));

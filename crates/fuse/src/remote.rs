@@ -21,7 +21,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use self::way::Way;
 use crate::locks::{self, Ask, Mirror, Mirrored};
-use crate::service::{REQUEST_BYTES_MAX, Service, Users, asked_by};
+use crate::service::{May, REQUEST_BYTES_MAX, Service, Users, asked_by};
 use crate::transport::{self, Transport};
 use crate::wire::{
     Capabilities, Channel, LateReply, Notifier, Operation, Reply, Request, RequestHead, is_long,
@@ -112,7 +112,7 @@ impl RemoteServer {
             owed: Vec::new(),
             channel: self.channel.clone(),
             owes: Arc::new(|_| false),
-            locks: Some(locks::memory_for(&self.options.nodes.records_of(journal))?),
+            locks: Some(locks::memory_for(&self.locked(journal))?),
             opened: None,
             memo: None,
             mirror: Some(mirror),
@@ -121,6 +121,19 @@ impl RemoteServer {
         // what was not to be had again is out of the journal there, too
         self.transport.locks.resume(&asked);
         Ok(())
+    }
+
+    /// What of a journal is of files that are open here.
+    fn locked(&self, journal: &[u8]) -> Vec<u8> {
+        let records = self.options.nodes.records_of(journal);
+        let is_open = |record: &&[u8]| match record.first_chunk() {
+            Some(ino) if record.len() == locks::RECORD_BYTES => {
+                self.transport.has_open(Ino(u64::from_ne_bytes(*ino)))
+            }
+            // what is no record is told by whoever takes it
+            _ => true,
+        };
+        records.chunks(locks::RECORD_BYTES).filter(is_open).collect::<Vec<_>>().concat()
     }
 
     /// The inode that the kernel calls so, if it may.
@@ -148,11 +161,12 @@ impl RemoteServer {
             | Operation::Destroy
             | Operation::Setlk { .. }
             | Operation::Interrupt { .. }
-            | Operation::NotifyReply
-            // no way out of the root: a kernel knows by itself where these lead
-            | Operation::Lookup { name: b"." | b".." } => Some(libc::EINVAL),
+            | Operation::NotifyReply => Some(libc::EINVAL),
+            // no way out of the root, nor by what was made already: a kernel knows by itself where
+            // these lead
+            operation if operation.names().into_iter().flatten().any(is_dots) => Some(libc::EINVAL),
             Operation::Open { flags, .. } => {
-                let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
+                let writes = flags & (libc::O_ACCMODE | libc::O_TRUNC) != libc::O_RDONLY;
                 (self.options.read_only && writes).then_some(libc::EROFS)
             }
             Operation::CopyFileRange { .. } if self.options.read_only => Some(libc::EROFS),
@@ -160,11 +174,27 @@ impl RemoteServer {
         }
     }
 
+    /// Whether a file is open here for the lock that is asked for: one of a range needs a file
+    /// that is open for reading or for writing, as it is.
+    fn may_lock(&self, ask: &Ask) -> bool {
+        let wanted = match ask.kind {
+            libc::F_RDLCK if ask.flock == 0 => May::READ,
+            libc::F_WRLCK if ask.flock == 0 => May::WRITE,
+            _ => May::NOTHING,
+        };
+        let writes = wanted == May::WRITE && self.options.read_only;
+        !writes && self.transport.may_lock((ask.handle, Ino(ask.node)), wanted)
+    }
+
     /// A lock request.
     fn ask(&self, data: &[u8]) -> Option<Ask> {
         let ask = Ask::read_from_bytes(data).ok().filter(|ask| !way::is_of_slot(ask.unique))?;
         Some(Ask { node: self.inode(ask.node)?, ..ask })
     }
+}
+
+fn is_dots(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
 }
 
 /// The numbers that these bytes are, 8 each.
@@ -218,7 +248,10 @@ impl MountServer for RemoteServer {
                 drop(progress);
                 let (pairs, _) = numbers.as_chunks::<2>();
                 let known = |[number, name]: &[u64; 2]| Some((*number, Ino(self.inode(*name)?)));
-                pairs.iter().filter_map(known).for_each(|opened| self.transport.reopen(opened));
+                // by whom is not said, where they are not all one
+                asked_by(self.options.users.one(), || {
+                    pairs.iter().filter_map(known).for_each(|opened| self.transport.reopen(opened));
+                });
                 true
             }
             Told::Asked => match numbers(data) {
@@ -240,8 +273,7 @@ impl MountServer for RemoteServer {
             Told::Lock => {
                 let Some(ask) = self.ask(data) else { return false };
                 let reply = Reply::new(&self.channel, ask.unique);
-                // a file that is open here: by whom is not said, nor does it matter
-                match self.transport.has_open((ask.handle, Ino(ask.node))) {
+                match self.may_lock(&ask) {
                     true => locks.set(&ask, reply),
                     false => reply.error(libc::EBADF),
                 }
@@ -273,6 +305,9 @@ impl MountServer for RemoteServer {
     }
 }
 
+#[cfg(test)]
+#[path = "remote_lock_tests.rs"]
+mod lock_tests;
 #[cfg(test)]
 #[path = "remote_tests.rs"]
 mod tests;

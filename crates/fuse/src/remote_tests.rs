@@ -9,11 +9,11 @@ use nearside::{Caller, FormatOptions, Pool, SliceSpec};
 use super::*;
 use crate::wire::opcode;
 
-const USER: u32 = 1000;
+pub(super) const USER: u32 = 1000;
 
 /// Keeps what is answered.
 #[derive(Debug, Default)]
-struct Answers(Mutex<Vec<(u64, i32, Vec<u8>)>>);
+pub(super) struct Answers(pub(super) Mutex<Vec<(u64, i32, Vec<u8>)>>);
 
 impl Outlet for Answers {
     fn answer(&self, unique: u64, errno: i32, parts: &[&[u8]]) -> io::Result<()> {
@@ -29,18 +29,18 @@ impl Outlet for Answers {
 }
 
 /// A mount of a machine that is not trusted.
-struct Guest {
-    server: RemoteServer,
-    answers: Arc<Answers>,
+pub(super) struct Guest {
+    pub(super) server: RemoteServer,
+    pub(super) answers: Arc<Answers>,
     count: u64,
 }
 
 impl Guest {
-    fn new(fs: &Arc<FileSystem>, users: Users, read_only: bool) -> Guest {
+    pub(super) fn new(fs: &Arc<FileSystem>, users: Users, read_only: bool) -> Guest {
         Guest::of(fs, users, read_only, Nodes::new(Ino::ROOT.0, None))
     }
 
-    fn of(fs: &Arc<FileSystem>, users: Users, read_only: bool, nodes: Nodes) -> Guest {
+    pub(super) fn of(fs: &Arc<FileSystem>, users: Users, read_only: bool, nodes: Nodes) -> Guest {
         let options = RemoteOptions {
             turn: Turn { client: 9, number: 3 },
             capabilities: 0,
@@ -53,7 +53,7 @@ impl Guest {
         Guest { server, answers, count: 0 }
     }
 
-    fn begun(fs: &Arc<FileSystem>, users: Users, read_only: bool) -> Guest {
+    pub(super) fn begun(fs: &Arc<FileSystem>, users: Users, read_only: bool) -> Guest {
         let guest = Guest::new(fs, users, read_only);
         assert!(guest.server.told(&Told::Asked, &[]) && guest.server.told(&Told::Begin, &[]));
         guest
@@ -80,7 +80,7 @@ impl Guest {
         })
     }
 
-    fn open(&mut self, node: u64, flags: i32) -> std::result::Result<u64, i32> {
+    pub(super) fn open(&mut self, node: u64, flags: i32) -> std::result::Result<u64, i32> {
         let (errno, bytes) = self.ask(opcode::OPEN, node, &[[flags, 0].as_bytes()]);
         match errno {
             0 => Ok(u64::from_ne_bytes(bytes[..8].try_into().unwrap())),
@@ -97,7 +97,7 @@ impl Guest {
     }
 }
 
-fn with_pool(test: impl FnOnce(&Arc<FileSystem>)) {
+pub(super) fn with_pool(test: impl FnOnce(&Arc<FileSystem>)) {
     let root = tempfile::tempdir().unwrap();
     let options = FormatOptions {
         slices: vec![SliceSpec::default()],
@@ -111,12 +111,12 @@ fn with_pool(test: impl FnOnce(&Arc<FileSystem>)) {
     pool.close().unwrap();
 }
 
-fn all() -> Users {
+pub(super) fn all() -> Users {
     Users::All(Caller::new(USER, USER, Vec::new()))
 }
 
 /// Makes a file of root's, or of the guest's, with this mode.
-fn file(fs: &FileSystem, name: &str, owner: u32, mode: u16) -> u64 {
+pub(super) fn file(fs: &FileSystem, name: &str, owner: u32, mode: u16) -> u64 {
     let by = nearside::files::Creation { mode, umask: 0, uid: owner, gid: owner };
     fs.create(Ino::ROOT, name.as_bytes(), NewNode::File, by).unwrap().ino.0
 }
@@ -190,44 +190,14 @@ fn names_are_names_and_rights_are_asked_for() {
 }
 
 #[test]
-fn a_lock_needs_an_open_file() {
-    with_pool(|fs| {
-        let mut guest = Guest::begun(fs, all(), false);
-        let (secret, own) = (file(fs, "secret", 0, 0o600), file(fs, "own", USER, 0o600));
-        let handle = guest.open(own, libc::O_RDWR).unwrap();
-        let ask = |unique, node, handle, kind| {
-            let ask = Ask {
-                unique,
-                order: 0,
-                node,
-                handle,
-                owner: 1,
-                start: 0,
-                end: 9,
-                kind,
-                pid: 1,
-                flock: 0,
-                waits: 0,
-            };
-            let told = guest.server.told(&Told::Lock, ask.as_bytes());
-            let answer = guest.answers.0.lock().unwrap().pop();
-            told.then(|| answer.map(|(of, errno, _)| (of, errno)))
-        };
-        assert_eq!(ask(2, secret, handle, libc::F_WRLCK), Some(Some((2, libc::EBADF))));
-        assert_eq!(ask(4, own, handle, libc::F_WRLCK), Some(Some((4, 0))));
-        assert_eq!(ask(6, own, handle, 99), Some(Some((6, libc::EINVAL))));
-        // a number that a request in a slot has
-        let taken = RequestId::of_slot(9, 1, 1).sequence;
-        assert_eq!(ask(taken, own, handle, libc::F_WRLCK), None);
-    });
-}
-
-#[test]
 fn what_is_for_reading_stays_as_it_is() {
     with_pool(|fs| {
         let mut guest = Guest::begun(fs, Users::Trusted, true);
         let node = file(fs, "f", 0, 0o644);
         assert_eq!(guest.open(node, libc::O_RDWR), Err(libc::EROFS));
+        fs.write(&fs.open(Ino(node)).unwrap(), 0, b"content").unwrap();
+        assert_eq!(guest.open(node, libc::O_RDONLY | libc::O_TRUNC), Err(libc::EROFS));
+        assert_eq!(fs.getattr(Ino(node)).unwrap().size, 7);
         let read = guest.open(node, libc::O_RDONLY).unwrap();
         assert_eq!(guest.write(node, read, 0, b"x"), libc::EROFS);
         assert_eq!(guest.ask(opcode::UNLINK, 1, &[b"f\0"]).0, libc::EROFS);
@@ -328,8 +298,22 @@ fn who_may_have_a_part_names_nothing_else() {
             assert!(refused.contains(&guest.ask(opcode::RENAME, 1, &[&renamed]).0));
             assert!(refused.contains(&guest.ask(opcode::LINK, 1, &[&linked]).0));
         }
-        for name in [".", ".."] {
-            assert_eq!(looked_up(&mut guest, 1, name), Err(libc::EINVAL));
+        for name in ["..\0", ".\0"] {
+            let (name, ok) = (name.as_bytes(), b"name\0");
+            for (code, arguments) in [
+                (opcode::LOOKUP, [&[][..], name]),
+                (opcode::MKDIR, [&[0; 8], name]),
+                (opcode::MKNOD, [&[0; 16], name]),
+                (opcode::SYMLINK, [name, ok]),
+                (opcode::LINK, [&nodes.name(known.0).to_ne_bytes(), name]),
+                (opcode::CREATE, [&[0; 16], name]),
+                (opcode::UNLINK, [&[], name]),
+                (opcode::RMDIR, [&[], name]),
+                (opcode::RENAME, [&1u64.to_ne_bytes(), &[name, ok].concat()]),
+                (opcode::RENAME, [&1u64.to_ne_bytes(), &[ok, name].concat()]),
+            ] {
+                assert_eq!(guest.ask(code, 1, &arguments).0, libc::EINVAL, "{code}");
+            }
         }
         assert_eq!(looked_up(&mut guest, 1, "outside").unwrap_or(0), 0);
         let handle = guest.open(name, libc::O_RDWR).unwrap();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::{CertificateError, ServerConfig, ServerConnection};
+use rustls::{ServerConfig, ServerConnection};
 use wire::{CREDENTIALS, Credentials, Distrust, Link, Peer};
 
 use crate::access::Access;
@@ -55,6 +55,8 @@ pub struct Certified {
     /// What it may do.
     pub rights: Rights,
     chain: Vec<CertificateDer<'static>>,
+    /// When its certificates were of use.
+    came: UnixTime,
 }
 
 /// What the files say.
@@ -90,25 +92,25 @@ impl State {
         Ok(State { config, verifier, access })
     }
 
-    /// Why these certificates are not believed, if they are not.
-    fn verify(&self, chain: &[CertificateDer<'static>]) -> std::result::Result<(), rustls::Error> {
+    /// Why these certificates were not to be believed then, if so.
+    fn verify(
+        &self,
+        chain: &[CertificateDer<'static>],
+        then: UnixTime,
+    ) -> std::result::Result<(), rustls::Error> {
         let (own, between) = chain.split_first().ok_or(rustls::Error::NoCertificatesPresented)?;
-        self.verifier.verify_client_cert(own, between, UnixTime::now()).map(drop)
+        self.verifier.verify_client_cert(own, between, then).map(drop)
     }
 
     /// Why one who is here may not stay so, if so.
     fn reason_against(&self, one: &Certified) -> Option<String> {
-        use CertificateError::{Expired, ExpiredContext};
         if self.access.of(&one.name) != Some(&one.rights) {
             return Some("its line in the access file has changed".to_owned());
         }
-        match self.verify(&one.chain) {
-            // it was believed when it came, and will be asked when it comes again
-            Ok(()) | Err(rustls::Error::InvalidCertificate(Expired | ExpiredContext { .. })) => {
-                None
-            }
-            Err(error) => Some(Distrust(Peer::Program, &error).to_string()),
-        }
+        // when it came they had not expired, which it is asked when it comes again; one that has is
+        // said to have expired, whoever has revoked it
+        let believed = self.verify(&one.chain, one.came);
+        believed.err().map(|error| Distrust(Peer::Program, &error).to_string())
     }
 }
 
@@ -189,11 +191,12 @@ impl Gate {
     pub fn admit(&self, link: &Link) -> std::result::Result<Certified, String> {
         let state = self.state.as_ref().ok_or("the files that say who may come make no sense")?;
         let chain = link.certificates().unwrap_or_default();
-        state.verify(&chain).map_err(|error| Distrust(Peer::Program, &error).to_string())?;
+        let now = UnixTime::now();
+        state.verify(&chain, now).map_err(|error| Distrust(Peer::Program, &error).to_string())?;
         let name = chain.first().and_then(wire::name_of);
         let name = name.ok_or("its certificate has no DNS name, and so it is nobody")?;
         match state.access.of(&name) {
-            Some(rights) => Ok(Certified { rights: rights.clone(), name, chain }),
+            Some(rights) => Ok(Certified { rights: rights.clone(), name, chain, came: now }),
             None => Err(format!(
                 "the access file has no line for {name}; add one, like \"{name} 1000:1000\""
             )),

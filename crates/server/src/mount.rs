@@ -31,11 +31,19 @@ const KEPT_BYTES_MAX: usize = 160;
 const COUNT_BYTES: usize = size_of::<u64>();
 /// The answer to what no program waits for.
 const NOTHING: &[u8] = &[];
+/// Bytes that come with a request that is served apart, at most: it may wait, and has no credit.
+const APART_BYTES_MAX: usize = 4096;
 /// Requests of a mount for locks that wait at most, in the time after a service has died.
 const LOCKS_MAX: usize = 16 << 10;
 
 /// Why a connection ends over which something else is said.
 const NONSENSE: &str = "it said nothing that makes sense";
+
+/// A request that may have to wait, which came as this message and its data. It has no credit then:
+/// one that is longer than any of its kind is cut, and makes no sense.
+pub fn joined(message: &[u8], data: &[u8]) -> Vec<u8> {
+    [message, &data[..data.len().min(APART_BYTES_MAX)]].concat()
+}
 
 /// Has the server hear what a forwarder says by itself: whether that makes sense.
 fn makes_sense(server: &dyn MountServer, told: &Told, data: &[u8]) -> bool {
@@ -175,7 +183,9 @@ impl Mounted {
         if held_back.len() >= LOCKS_MAX {
             return None;
         }
-        held_back.push_back((told.clone(), data.to_vec()));
+        // what is said of a lock is short, and nothing else comes with data that matters
+        let data = if *told == Told::Lock { data.to_vec() } else { Vec::new() };
+        held_back.push_back((told.clone(), data));
         drop(held_back);
         if is_first {
             let own = Arc::downgrade(self);
@@ -282,5 +292,16 @@ impl Mounted {
         if let Some(taken) = left {
             session.line.answer(taken, NOTHING, &[]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_wait_is_short_whatever_came() {
+        assert_eq!(joined(b"head", b"data"), b"headdata");
+        assert_eq!(joined(&[1; 40], &[2; DATA_BYTES_MAX]).len(), 40 + APART_BYTES_MAX);
     }
 }

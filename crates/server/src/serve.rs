@@ -15,7 +15,7 @@ use crate::opened::Opened;
 use crate::session::{Begin, Session};
 use crate::shared::Shared;
 use crate::stream::Serves;
-use crate::{exports, lock_wait};
+use crate::{exports, lock_wait, mount};
 
 /// Most bytes that one call copies: who wants more asks again.
 const COPY_BYTES_MAX: u64 = 64 << 20;
@@ -76,7 +76,7 @@ pub fn serve(
         let data = data.here();
         return match mount.may_take_long(message) {
             false => mount.serve(session, taken, message, data),
-            true => serve_apart(shared, session, (taken, &[message, data].concat()), answer),
+            true => serve_apart(shared, session, (taken, &mount::joined(message, data)), answer),
         };
     }
     let Ok((count, request)) = wire::decode::<wire::Call<'_>>(message) else {

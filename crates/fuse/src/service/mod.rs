@@ -169,7 +169,19 @@ impl Service {
 
     /// Opens a file again that an earlier server opened.
     pub(crate) fn reopen_handle(&self, file: OpenFile) -> Served<()> {
+        self.permit_again(file.1)?;
         self.handle(file, May::NOTHING).map(drop)
+    }
+
+    /// Whether this is open, for what is wanted as far as that is known, and is not opened for it.
+    pub(crate) fn may_lock(&self, file: OpenFile, wanted: May) -> bool {
+        let open = self.handles.get(file);
+        open.is_some_and(|open| open.may.is_none_or(|may| may.has(wanted)))
+    }
+
+    /// Whether an earlier server had this open.
+    pub(crate) fn has_inherited(&self, ino: Ino) -> bool {
+        self.handles.has_inherited(ino)
     }
 
     fn is_inherited(&self, number: u64) -> bool {

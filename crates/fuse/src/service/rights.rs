@@ -31,6 +31,14 @@ pub enum Users {
 }
 
 impl Users {
+    /// The one whose rights all have, if they are one's.
+    pub(crate) fn one(&self) -> Option<Asking> {
+        match self {
+            Users::All(one) => Some(one.clone()),
+            Users::Trusted | Users::Root(_) => None,
+        }
+    }
+
     /// Whose rights these numbers have, where that is not the kernel's to say.
     pub(crate) fn asking(&self, uid: u32, (gid, group): (u32, Option<u32>)) -> Option<Asking> {
         match self {
@@ -130,6 +138,17 @@ impl Service {
         }
         let may = wanted == May::NOTHING || self.checked(|fs| fs.open(ino, access(wanted))).is_ok();
         if may { wanted } else { May::NOTHING }
+    }
+
+    /// An error where it is known who had this open before, and that he may neither read nor
+    /// write it.
+    pub(super) fn permit_again(&self, ino: Ino) -> Served<()> {
+        let is_known = ASKING.with_borrow(Option::is_some);
+        let may = |may| self.permits(ino, may) == may;
+        match self.is_checked && is_known && !may(May::READ) && !may(May::WRITE) {
+            true => Err(Errno(libc::EACCES)),
+            false => Ok(()),
+        }
     }
 
     /// An error unless this is open here, and for what is wanted.

@@ -134,9 +134,15 @@ impl Transport {
 }
 
 impl Transport {
-    /// Whether this is open here; one that an earlier server opened is opened again.
-    pub(crate) fn has_open(&self, file: OpenFile) -> bool {
-        self.service.reopen_handle(file).is_ok()
+    /// Whether this is open here for what is wanted: opened here, or said to have been open before
+    /// this server was.
+    pub(crate) fn may_lock(&self, file: OpenFile, wanted: May) -> bool {
+        self.service.may_lock(file, wanted)
+    }
+
+    /// Whether this was said to have been open before this server was.
+    pub(crate) fn has_open(&self, ino: Ino) -> bool {
+        self.service.has_inherited(ino)
     }
 
     /// An error where a lock is asked about of what is not open here.

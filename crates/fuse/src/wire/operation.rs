@@ -186,6 +186,25 @@ pub enum Operation<'r> {
     Unknown(u32),
 }
 
+impl<'r> Operation<'r> {
+    /// The names in directories that are asked for, or are to be made or taken away.
+    #[must_use]
+    pub fn names(&self) -> [Option<&'r [u8]>; 2] {
+        match *self {
+            Operation::Rename { name, new_name, .. } => [Some(name), Some(new_name)],
+            Operation::Lookup { name }
+            | Operation::Symlink { name, .. }
+            | Operation::Mknod { name, .. }
+            | Operation::Mkdir { name, .. }
+            | Operation::Unlink { name }
+            | Operation::Rmdir { name }
+            | Operation::Link { name, .. }
+            | Operation::Create { name, .. } => [Some(name), None],
+            _ => [None; 2],
+        }
+    }
+}
+
 /// Inodes and how many look-ups of each the kernel forgets.
 #[derive(Clone, Copy, Debug)]
 pub struct Forgets<'r>(pub(super) &'r [u8]);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nearside::{AttachOptions, LockKind, OpenFlags, Pool};
 use rcgen::ExtendedKeyUsagePurpose;
 
-use crate::authority::{Authority, LOOKED, Wanted, program, put};
+use crate::authority::{Authority, DAY, LOOKED, Wanted, program, put};
 use crate::served::{LINGER, SOON, Served};
 
 fn reading_and_writing() -> OpenFlags {
@@ -34,9 +34,15 @@ struct Two {
 
 impl Two {
     fn new() -> Two {
+        Two::valid((-DAY, DAY))
+    }
+
+    /// His certificate is of use from when to when, in seconds from now.
+    fn valid(valid: (i64, i64)) -> Two {
         let served = Served::new();
         let authority = Authority::kept(&served.dir().join("authority"));
-        authority.certify(&program(&["ben"], 21), &served.dir().join("ben"));
+        let wanted = Wanted { valid, ..program(&["ben"], 21) };
+        authority.certify(&wanted, &served.dir().join("ben"));
         let access = served.dir().join("server/access");
         let own = std::fs::read_to_string(&access).unwrap();
         put(&access, &(own.clone() + &own.replace("own", "ben")), 0o644);
@@ -91,6 +97,22 @@ fn who_is_revoked_is_sent_away_at_once_and_keeps_nothing() {
     let again = Pool::attach_with(&two.served.address, &Two::options(&two.served)).unwrap();
     assert_eq!(again.read("/file").unwrap(), b"still here");
     drop((own, again, two.ben));
+    two.served.finish();
+}
+
+/// Who is here stays so when the certificate by which he came expires; not when it is revoked then.
+#[test]
+fn who_is_revoked_is_sent_away_also_when_his_certificate_has_expired() {
+    const SECONDS: i64 = 3;
+    let two = Two::valid((-DAY, SECONDS));
+    std::thread::sleep(Duration::from_secs(SECONDS as u64 + 1));
+    two.put("revoked.pem", &two.authority.revoke(&[99]));
+    std::thread::sleep(LOOKED);
+    two.ben.metadata("/").unwrap();
+    two.put("revoked.pem", &two.authority.revoke(&[99, 21]));
+    let words = told(&two.ben);
+    assert!(words.contains("expired") || words.contains("is revoked"), "{words}");
+    drop(two.ben);
     two.served.finish();
 }
 
