@@ -7,7 +7,7 @@ use nearside::SliceSpec;
 
 use crate::{
     bench, calibrate, cat, cert, check, cp, df, ls, manual, mkdir, mv, region, resilver, rm, scrub,
-    served, set, size, stat, stats, stop, tier, top, topology, tree, whereis,
+    served, set, simulate, size, stat, stats, stop, tier, top, topology, tree, whereis,
 };
 
 /// Files on persistent memory: a pool of slices, one for each NUMA node, mounted for every program.
@@ -99,6 +99,8 @@ pub enum Command {
     Man(manual::ManArgs),
     /// Measure what the memory of a pool's nodes can do, and keep it.
     Calibrate(calibrate::CalibrateArgs),
+    /// Show what threads would get of a machine that is not here.
+    Simulate(simulate::SimulateArgs),
     /// Measure what the engine costs, beside the floor of the same run.
     Bench(bench::BenchArgs),
 }
@@ -272,6 +274,8 @@ mod tests {
             "nearside bench sharing --processes 2 --scale 0.5 --rounds 3 --quick",
             "nearside bench remote --rounds 3 --idle 5 --disk DIR --json",
             "nearside calibrate POOL --seconds 5 --pictures DIR --dry-run --emulate M --json",
+            "nearside simulate --machine M --system odinfs --threads 1,8 --bytes 4K --kind read",
+            "nearside simulate --spread --on-nodes 2 --milliseconds 5 --seed 2 --pictures DIR --json",
             "nearside df POOL --json",
             "nearside tier status POOL --json",
             "nearside tier flush POOL --json",
@@ -303,6 +307,8 @@ mod tests {
             "nearside format P --size 1KB",
             "nearside x",
             "nearside calibrate POOL --seconds 61",
+            "nearside simulate --milliseconds 0",
+            "nearside simulate --kind append",
             "nearside mount POOL DIR --metrics 9399",
             "nearside mount POOL DIR --socket /run/s",
             "nearside serve POOL --socket-mode 888",

@@ -59,6 +59,7 @@ mod server_start;
 mod set;
 mod side;
 mod signals;
+mod simulate;
 mod size;
 mod stat;
 mod stats;
@@ -128,5 +129,6 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Man(args) => manual::man(args),
         Command::Bench(args) => bench::run(args),
         Command::Calibrate(args) => calibrate::run(args),
+        Command::Simulate(args) => simulate::run(args),
     }
 }

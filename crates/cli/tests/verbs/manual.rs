@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Scratch, ok, run};
 
-const VERBS: [&str; 27] = [
+const VERBS: [&str; 28] = [
     "format",
     "mount",
     "umount",
@@ -32,6 +32,7 @@ const VERBS: [&str; 27] = [
     "completions",
     "man",
     "bench",
+    "simulate",
 ];
 
 #[test]

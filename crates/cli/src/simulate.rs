@@ -1,0 +1,255 @@
+//! `nearside simulate`: what threads would get of a machine that is not here.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use nearside_bench::{Words, draw};
+use placement::{Kind, Machine};
+use serde::Serialize;
+use sim::{Outcome, SYSTEMS, Setting, System, Workload, run as simulated};
+
+use crate::error::{Error, Result};
+use crate::output;
+use crate::size::{self, show};
+
+/// Milliseconds of a run where nobody says.
+const MILLISECONDS: u32 = 50;
+/// Calls for each thread from which on a run is long enough,
+const CALLS_EACH: u64 = 8;
+/// and the longest one, ns.
+const LONGEST: f64 = 1e11;
+
+/// Arguments of `simulate`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  nearside simulate
+  nearside simulate --machine optane-8-sockets --kind write --bytes 2M --threads 1,8,28,224
+  nearside simulate --machine my-machine.toml --system nearside --json
+  nearside simulate --system odinfs --system nearside --kind read --bytes 4K --pictures /tmp
+  nearside simulate --list
+
+Threads with a file each read or write one call after the other, on a machine of which a file says
+what its memory can do (see the manual), with file systems of which only is known where data goes and
+who copies it. Who copies is decided by the engine's own policy. The same seed gives the same.")]
+pub struct SimulateArgs {
+    /// The machine: a file, or one that comes along by its name.
+    #[arg(long, value_name = "MACHINE", default_value = "optane-8-sockets")]
+    pub machine: PathBuf,
+    /// A file system by its name, as --list says; once for each [default: all].
+    #[arg(long = "system", value_name = "NAME")]
+    pub systems: Vec<String>,
+    /// What calls do.
+    #[arg(long, value_enum, default_value_t = Calls::Write)]
+    pub kind: Calls,
+    /// Bytes of a call.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "2M")]
+    pub bytes: u64,
+    /// Numbers of threads.
+    #[arg(long, value_name = "N,...", value_delimiter = ',')]
+    #[arg(default_values_t = [1, 2, 4, 8, 16, 28, 56, 112, 224])]
+    pub threads: Vec<u32>,
+    /// Nodes on which the threads run, the first ones [default: all, one after the other].
+    #[arg(long, value_name = "N")]
+    pub on_nodes: Option<u32>,
+    /// Threads go round the nodes, and do not fill one before the next.
+    #[arg(long)]
+    pub spread: bool,
+    /// Milliseconds of the machine that count; a tenth as much goes before [default: 50, or as many
+    /// as it takes until there are eight calls for each thread].
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub milliseconds: Option<u32>,
+    /// What chance follows from.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Put a picture into this directory, as SVG.
+    #[arg(long, value_name = "DIR")]
+    pub pictures: Option<PathBuf>,
+    /// List the file systems and the machines that come along, and where their numbers are from.
+    #[arg(long)]
+    pub list: bool,
+    /// Print JSON; bytes, nanoseconds, and MiB a second.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What calls do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Calls {
+    /// They read.
+    Read,
+    /// They write.
+    Write,
+}
+
+impl Calls {
+    fn kind(self) -> Kind {
+        match self {
+            Calls::Read => Kind::Read,
+            Calls::Write => Kind::Write,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Calls::Read => "reads",
+            Calls::Write => "writes",
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Report {
+    machine: String,
+    source: String,
+    calls: &'static str,
+    bytes: u64,
+    seed: u64,
+    runs: Vec<Run>,
+}
+
+#[derive(Serialize)]
+struct Run {
+    system: &'static str,
+    threads: u32,
+    mib_per_s: f64,
+    calls: u64,
+    mean_ns: f64,
+    p50_ns: f64,
+    p99_ns: f64,
+    /// The part of the bytes that callers on other nodes copied.
+    remote_part: f64,
+    nodes: Vec<Node>,
+}
+
+#[derive(Serialize)]
+struct Node {
+    local_bytes: u64,
+    remote_bytes: u64,
+    worker_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Known {
+    name: &'static str,
+    source: String,
+}
+
+/// Simulates.
+pub fn run(args: &SimulateArgs) -> Result<()> {
+    if args.list {
+        return list(args.json);
+    }
+    let machine = nearside_bench::machine(&args.machine)?;
+    let systems = match args.systems.is_empty() {
+        true => SYSTEMS.to_vec(),
+        false => args.systems.iter().map(|name| known(name)).collect::<Result<_>>()?,
+    };
+    let mut runs = Vec::new();
+    for system in &systems {
+        for threads in &args.threads {
+            runs.push(one(args, &machine, system, *threads)?);
+        }
+    }
+    if let Some(dir) = &args.pictures {
+        let line = |system: &System| {
+            let its = runs.iter().filter(|run| run.system == system.name);
+            let points = its.map(|run| (f64::from(run.threads), run.mib_per_s)).collect();
+            (system.name.to_owned(), points)
+        };
+        let lines: Vec<(String, Vec<(f64, f64)>)> = systems.iter().map(line).collect();
+        let title = format!("{}, {} of {}", machine.name, args.kind.name(), show(args.bytes));
+        let words = Words { title: &title, x: "threads", y: "MiB/s" };
+        draw(dir, &format!("simulate-{}-{}", args.kind.name(), args.bytes), words, &lines)?;
+    }
+    let Machine { name, source, .. } = machine;
+    let (calls, bytes, seed) = (args.kind.name(), args.bytes, args.seed);
+    let report = Report { machine: name, source, calls, bytes, seed, runs };
+    if args.json { output::json(&report) } else { output::text(&text(&report, &args.threads)) }
+}
+
+fn known(name: &str) -> Result<System> {
+    System::known(name).ok_or_else(|| {
+        let names: Vec<_> = SYSTEMS.iter().map(|system| system.name).collect();
+        Error::Usage(format!("no file system {name} is known; there are {}", names.join(", ")))
+    })
+}
+
+fn one(args: &SimulateArgs, machine: &Machine, system: &System, threads: u32) -> Result<Run> {
+    let workload = Workload::fio(args.kind.kind(), args.bytes, threads);
+    let counted = f64::from(args.milliseconds.unwrap_or(MILLISECONDS)) * 1e6;
+    let mut setting = Setting {
+        machine: machine.clone(),
+        system: system.clone(),
+        workload: Workload {
+            on_nodes: args.on_nodes.unwrap_or(workload.on_nodes),
+            is_spread: args.spread,
+            file_bytes: workload.file_bytes.max(args.bytes),
+            ..workload
+        },
+        seed: args.seed,
+        time: [counted / 10.0, counted],
+    };
+    let refused = |refused: sim::Refused| Error::Usage(refused.to_string());
+    let mut outcome = simulated(&setting).map_err(refused)?;
+    let enough = CALLS_EACH * u64::from(threads);
+    while args.milliseconds.is_none()
+        && outcome.latency.calls() < enough
+        && setting.time[1] < LONGEST
+    {
+        setting.time = setting.time.map(|time| time * 4.0);
+        outcome = simulated(&setting).map_err(refused)?;
+    }
+    let Outcome { latency, nodes, .. } = &outcome;
+    let node = |node: &sim::NodeOutcome| Node {
+        local_bytes: node.local,
+        remote_bytes: node.remote,
+        worker_bytes: node.workers,
+    };
+    Ok(Run {
+        system: system.name,
+        threads,
+        mib_per_s: outcome.rate(),
+        calls: latency.calls(),
+        mean_ns: latency.mean(),
+        p50_ns: latency.quantile(0.5),
+        p99_ns: latency.quantile(0.99),
+        remote_part: outcome.remote_part(),
+        nodes: nodes.iter().map(node).collect(),
+    })
+}
+
+/// A line for each number of threads, a column for each system.
+fn text(report: &Report, threads: &[u32]) -> String {
+    let bytes = show(report.bytes);
+    let mut text = format!("{}, {} of {bytes}: MiB/s\n", report.machine, report.calls);
+    let names = report.runs.chunks(threads.len().max(1)).filter_map(|its| its.first());
+    let names: String = names.map(|run| format!("{:>12}", run.system)).collect();
+    text.push_str(&format!("THREADS{names}\n"));
+    for (index, count) in threads.iter().enumerate() {
+        text.push_str(&format!("{count:>7}"));
+        let its = report.runs.iter().skip(index).step_by(threads.len());
+        its.for_each(|run| text.push_str(&format!("{:>12.0}", run.mib_per_s)));
+        text.push('\n');
+    }
+    text
+}
+
+fn list(json: bool) -> Result<()> {
+    let system = |it: &System| Known { name: it.name, source: it.source.to_owned() };
+    let systems: Vec<Known> = SYSTEMS.iter().map(system).collect();
+    let machine = |(name, text): &(&'static str, &str)| {
+        let source = emulate::parse(text).map(|machine| machine.source).unwrap_or_default();
+        Known { name, source }
+    };
+    let machines: Vec<Known> = emulate::KNOWN.iter().map(machine).collect();
+    if json {
+        return output::json(&serde_json::json!({ "systems": systems, "machines": machines }));
+    }
+    let mut text = String::new();
+    for (title, all) in [("file systems", systems), ("machines", machines)] {
+        text.push_str(&format!("{title}\n"));
+        all.iter().for_each(|it| text.push_str(&format!("  {}: {}\n", it.name, it.source)));
+    }
+    output::text(&text)
+}
