@@ -51,7 +51,7 @@ pub enum Error {
     Machine(#[from] topology::Error),
     /// The machine to be played is none.
     #[error(transparent)]
-    Emulated(#[from] emulate::Error),
+    Emulated(#[from] sim::Error),
     /// A caller on an emulated machine made no two calls while they were counted.
     #[error("the machine at hand is too slow for the emulated one: no call ended in time")]
     TooShort,

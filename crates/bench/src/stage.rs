@@ -4,7 +4,7 @@ use crate::error::{Error, Result, io};
 use crate::lab::OWNER;
 use crate::options::Options;
 use crate::scratch::Scratch;
-use emulate::{Emulation, KNOWN};
+use emulate::Emulation;
 use fs::{FileSystem, Handle, Ino, Layout, NewNode, Policy};
 use placement::{Kind, Machine};
 use pool::{FormatOptions, OpenOptions, SliceSpec};
@@ -26,12 +26,12 @@ const WARM_UP: f64 = 0.25;
 /// # Errors
 /// The file cannot be read, or describes none.
 pub fn machine(named: &Path) -> Result<Machine> {
-    let known = KNOWN.iter().find(|(name, _)| named.as_os_str() == *name);
+    let known = sim::KNOWN.iter().find(|(name, _)| named.as_os_str() == *name);
     let text = match known {
         Some((_, text)) => (*text).to_owned(),
         None => std::fs::read_to_string(named).map_err(io(named))?,
     };
-    Ok(emulate::parse(&text)?)
+    Ok(sim::parse(&text)?)
 }
 
 /// What is played.

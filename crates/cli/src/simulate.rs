@@ -239,10 +239,10 @@ fn list(json: bool) -> Result<()> {
     let system = |it: &System| Known { name: it.name, source: it.source.to_owned() };
     let systems: Vec<Known> = SYSTEMS.iter().map(system).collect();
     let machine = |(name, text): &(&'static str, &str)| {
-        let source = emulate::parse(text).map(|machine| machine.source).unwrap_or_default();
+        let source = sim::parse(text).map(|machine| machine.source).unwrap_or_default();
         Known { name, source }
     };
-    let machines: Vec<Known> = emulate::KNOWN.iter().map(machine).collect();
+    let machines: Vec<Known> = sim::KNOWN.iter().map(machine).collect();
     if json {
         return output::json(&serde_json::json!({ "systems": systems, "machines": machines }));
     }

@@ -13,10 +13,8 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
-mod description;
 mod line;
 mod node;
 
-pub use description::{Error, KNOWN, parse};
 pub use line::{Line, Ticket};
 pub use node::Emulation;

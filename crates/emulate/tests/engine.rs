@@ -1,9 +1,10 @@
 //! The real engine on a machine that is played: it waits for what the machine would take, and no
 //! byte is another.
 
-use emulate::{Emulation, KNOWN, parse};
+use emulate::Emulation;
 use fs::{Creation, FileSystem, Ino, Layout, NewNode, Place, Point};
 use pool::{FormatOptions, OpenOptions, SliceSpec};
+use sim::{KNOWN, parse};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -75,6 +75,7 @@ impl Shared {
         self.grace().let_go(session);
         let is_back = |client| self.session_of(client).is_some();
         self.holders().remove_unless(session.client, is_back);
+        self.has_let_go();
         let mut idle_since = self.idle_since.lock();
         if self.is_idle() {
             *idle_since = Some(Instant::now());

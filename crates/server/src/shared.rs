@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use nearside::Pool;
@@ -32,6 +32,8 @@ use crate::{Error, Result, listener};
 pub struct Shared {
     pool: Arc<Pool>,
     sessions: RwLock<HashMap<u64, Arc<Session>>>,
+    /// Those of them that are none any more, and still have something.
+    ending: AtomicUsize,
     sessions_max: usize,
     sessions_of_user_max: usize,
     pub lost: Lost,
@@ -83,6 +85,7 @@ impl Shared {
             mounts: options.mounts.clone(),
             fabrics: options.fabrics.clone(),
             sessions: RwLock::default(),
+            ending: AtomicUsize::new(0),
             sessions_max: options.sessions_max,
             sessions_of_user_max: options.sessions_of_user_max,
             lost: Lost::new(options.linger),
@@ -181,9 +184,10 @@ impl Shared {
         self.grace.cut_off();
     }
 
-    /// How many processes are attached.
+    /// How many processes are attached, or were, and still have something.
     pub fn count(&self) -> usize {
-        self.sessions.read().len()
+        let sessions = self.sessions.read();
+        sessions.len() + self.ending.load(Ordering::SeqCst)
     }
 
     /// Whether nobody is attached.
@@ -256,8 +260,17 @@ impl Shared {
         self.forget_sockets(last);
     }
 
-    /// The session of this number, which is none of the service's from now on.
+    /// The session of this number, which is none of the service's from now on; it counts until it
+    /// [has ended](Shared::has_let_go).
     pub fn take_session(&self, number: u64) -> Option<Arc<Session>> {
-        self.sessions.write().remove(&number)
+        let mut sessions = self.sessions.write();
+        let session = sessions.remove(&number)?;
+        self.ending.fetch_add(1, Ordering::SeqCst);
+        Some(session)
+    }
+
+    /// A session that was taken has nothing any more.
+    pub fn has_let_go(&self) {
+        self.ending.fetch_sub(1, Ordering::SeqCst);
     }
 }

@@ -1,6 +1,7 @@
 //! A machine in numbers: threads on it read and write files, by one placement or another.
 //!
 //! ```text
+//! description  machines as people describe them
 //! memory     a node's memory: those who are at it share what it moves
 //! workers    the workers of a node: what waits for them, and turns
 //! system     how a file system places data, and who copies
@@ -17,6 +18,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod description;
 mod latency;
 mod memory;
 mod outcome;
@@ -26,6 +28,7 @@ mod system;
 mod workers;
 mod workload;
 
+pub use description::{Error, KNOWN, parse};
 pub use latency::Latency;
 pub use outcome::{NodeOutcome, Outcome};
 pub use run::{Refused, Setting, run};

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::system::Rule;
-use emulate::{KNOWN, parse};
+use crate::{KNOWN, parse};
 use placement::{Class, Curve, MachineAccess};
 
 /// A node moves 1000 MiB/s, and each thread half of that.

@@ -5,9 +5,9 @@ use crate::options::Options;
 use crate::picture::{Words, draw};
 use crate::row::{Against, Row, Spread};
 use crate::stage::{Play, Stage};
-use emulate::{KNOWN, parse};
 use fs::{Layout, Policy, Side};
 use placement::{Kind, Machine};
+use sim::{KNOWN, parse};
 use std::time::Duration;
 
 /// Callers that crowd one node.

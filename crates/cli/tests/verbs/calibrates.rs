@@ -61,7 +61,7 @@ fn a_machine_that_is_played_is_measured_and_nothing_is_kept() {
     let scratch = Scratch::new();
     let machine = tempfile::NamedTempFile::new().unwrap();
     // one CPU a node: as little as can be measured
-    let text = include_str!("../../../emulate/machines/cxl-expander.toml");
+    let text = include_str!("../../../sim/machines/cxl-expander.toml");
     std::fs::write(machine.path(), text.replace("cpus = 28", "cpus = 1")).unwrap();
     let path = machine.path().to_str().unwrap();
     let told = scratch.json(&["calibrate", "@pool", "--seconds", "1", "--json", "--emulate", path]);
