@@ -30,8 +30,9 @@ Examples:
   nearside simulate --list
 
 Threads with a file each read or write one call after the other, on a machine of which a file says
-what its memory can do (see the manual), with file systems of which only is known where data goes and
-who copies it. Who copies is decided by the engine's own policy. The same seed gives the same.")]
+what its memory can do (see the manual), with file systems of which is known where data goes and who
+copies it, and no more. Who copies is decided by the engine's own policy. The same seed gives the
+same.")]
 pub struct SimulateArgs {
     /// The machine: a file, or one that comes along by its name.
     #[arg(long, value_name = "MACHINE", default_value = "optane-8-sockets")]

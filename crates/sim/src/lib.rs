@@ -6,6 +6,8 @@
 //! workers    the workers of a node: what waits for them, and turns
 //! system     how a file system places data, and who copies
 //! workload   what threads do
+//! setting    what is run
+//! events     what is to happen, in its order
 //! run        all of that, event by event
 //! outcome    what came of it
 //! latency    how long calls took
@@ -19,11 +21,13 @@
 #![deny(missing_docs)]
 
 mod description;
+mod events;
 mod latency;
 mod memory;
 mod outcome;
 mod random;
 mod run;
+mod setting;
 mod system;
 mod workers;
 mod workload;
@@ -31,6 +35,7 @@ mod workload;
 pub use description::{Error, KNOWN, parse};
 pub use latency::Latency;
 pub use outcome::{NodeOutcome, Outcome};
-pub use run::{Refused, Setting, run};
+pub use run::run;
+pub use setting::{Refused, Setting};
 pub use system::{Layout, SYSTEMS, System};
 pub use workload::Workload;

@@ -1,88 +1,15 @@
 //! A run, event by event.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use placement::{Access, BLOCK_BYTES, Kind, Policy, Way};
 
-use placement::{Access, BLOCK_BYTES, Kind, Machine, Policy, Way};
-
+use crate::events::{Event, Events};
 use crate::latency::Latency;
 use crate::memory::{Load, Memory};
 use crate::outcome::{NodeOutcome, Outcome};
 use crate::random::Random;
+use crate::setting::{Refused, Setting};
 use crate::system::{Layout, System};
 use crate::workers::{Piece, Workers};
-use crate::workload::Workload;
-
-/// Who does what, on which machine, and for how long.
-#[derive(Clone, Debug)]
-pub struct Setting {
-    /// The machine.
-    pub machine: Machine,
-    /// The file system.
-    pub system: System,
-    /// The threads.
-    pub workload: Workload,
-    /// What chance follows from.
-    pub seed: u64,
-    /// Time that does not count, and that which does, ns.
-    pub time: [f64; 2],
-}
-
-/// A setting that is none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Refused(pub &'static str);
-
-impl std::fmt::Display for Refused {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str(self.0)
-    }
-}
-
-impl std::error::Error for Refused {}
-
-/// Most threads, bytes of a call, nodes, and pieces of a call.
-const MOST: (u32, u64, u32, u64) = (16384, 1 << 30, 1024, 1 << 16);
-
-/// What happens at some time.
-#[derive(Clone, Copy, Debug)]
-enum Event {
-    /// A thread has done what comes before it moves bytes.
-    Call(u32),
-    /// Its pieces are with the workers.
-    Asked(u32),
-    /// It is at the memory for the next of its own parts.
-    Own(u32),
-    /// A worker is.
-    Worker(u32, u32),
-}
-
-#[derive(Clone, Copy, Debug)]
-struct At {
-    time: f64,
-    /// Of two at one time the first is first.
-    number: u64,
-    event: Event,
-}
-
-impl PartialEq for At {
-    fn eq(&self, other: &At) -> bool {
-        self.number == other.number
-    }
-}
-
-impl Eq for At {}
-
-impl PartialOrd for At {
-    fn partial_cmp(&self, other: &At) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for At {
-    fn cmp(&self, other: &At) -> Ordering {
-        self.time.total_cmp(&other.time).then(self.number.cmp(&other.number))
-    }
-}
 
 /// Who is at a memory.
 #[derive(Clone, Copy, Debug)]
@@ -125,8 +52,7 @@ struct Run<'s> {
     setting: &'s Setting,
     policy: Policy,
     now: f64,
-    events: BinaryHeap<Reverse<At>>,
-    happened: u64,
+    events: Events,
     nodes: Vec<Node>,
     threads: Vec<Thread>,
     /// When nobody is in what only one may be in.
@@ -141,7 +67,7 @@ struct Run<'s> {
 /// # Errors
 /// It is none.
 pub fn run(setting: &Setting) -> Result<Outcome, Refused> {
-    check(setting)?;
+    setting.check()?;
     let mut run = Run::new(setting);
     run.begin();
     let [before, counted] = setting.time;
@@ -153,29 +79,6 @@ pub fn run(setting: &Setting) -> Result<Outcome, Refused> {
     let Run { latency, bytes, nodes, .. } = run;
     let nodes = nodes.into_iter().map(|node| node.copied).collect();
     Ok(Outcome { time: counted, latency, bytes, nodes })
-}
-
-fn check(setting: &Setting) -> Result<(), Refused> {
-    let Setting { machine, system, workload, time, .. } = setting;
-    let (threads, bytes, nodes, pieces) = MOST;
-    let stripe = if let Layout::Stripe(bytes) = system.layout { bytes } else { bytes };
-    let piece = if system.piece_bytes == 0 { bytes } else { system.piece_bytes };
-    let faults = [
-        (!(1..=threads).contains(&workload.threads), "there are 1 to 16384 threads"),
-        (!(1..=bytes).contains(&workload.bytes), "a call has 1 byte to 1 GiB"),
-        (workload.file_bytes < workload.bytes, "a file is no shorter than a call"),
-        (workload.on_nodes == 0, "threads run on one node at least"),
-        (!(1..=nodes).contains(&machine.nodes), "a machine has 1 to 1024 nodes"),
-        (machine.cpus == 0, "a node has one CPU at least"),
-        (stripe == 0, "a stripe has one byte at least"),
-        (
-            workload.bytes.div_ceil(stripe.min(piece).max(1)) > pieces,
-            "a call has 65536 pieces at most",
-        ),
-        (!time.iter().all(|it| it.is_finite() && *it >= 0.0), "a time is some nanoseconds"),
-        (time[1] <= 0.0, "some of the time counts"),
-    ];
-    faults.into_iter().find(|fault| fault.0).map_or(Ok(()), |(_, why)| Err(Refused(why)))
 }
 
 impl<'s> Run<'s> {
@@ -204,8 +107,7 @@ impl<'s> Run<'s> {
             setting,
             policy,
             now: 0.0,
-            events: BinaryHeap::new(),
-            happened: 0,
+            events: Events::default(),
             nodes: (0..machine.nodes).map(node).collect(),
             threads: (0..workload.threads).map(thread).collect(),
             free_at: 0.0,
@@ -221,13 +123,8 @@ impl<'s> Run<'s> {
         for thread in 0..self.setting.workload.threads {
             let began = random.part() * 1e4;
             self.threads[thread as usize].began = began;
-            self.at(began, Event::Call(thread));
+            self.events.at(began, Event::Call(thread));
         }
-    }
-
-    fn at(&mut self, time: f64, event: Event) {
-        self.happened += 1;
-        self.events.push(Reverse(At { time, number: self.happened, event }));
     }
 
     fn go_on(&mut self, until: f64) {
@@ -240,13 +137,10 @@ impl<'s> Run<'s> {
                     first = (time, Some(index));
                 }
             }
-            let event = self.events.peek().map(|Reverse(at)| (at.time, at.event));
-            match event {
-                Some((time, event)) if time <= first.0 => {
-                    if time > until {
-                        break;
-                    }
-                    self.events.pop();
+            match self.events.next() {
+                // of what is at one time, who is through comes later
+                Some(time) if time <= first.0 => {
+                    let Some(event) = self.events.take() else { break };
                     self.now = time;
                     self.happens(event);
                 }
@@ -312,7 +206,7 @@ impl<'s> Run<'s> {
         }
         let it = &mut self.threads[thread as usize];
         (it.began, it.has_record) = (self.now, false);
-        self.at(ready, Event::Call(thread));
+        self.events.at(ready, Event::Call(thread));
     }
 
     /// The bytes of a call on each node, in the order in which they come.
@@ -393,7 +287,7 @@ impl<'s> Run<'s> {
         if it.left > 0 {
             // who has a share of its own is at it meanwhile
             let wait = if has_own { 0.0 } else { self.setting.machine.hand_off_ns };
-            self.at(self.now + wait, Event::Asked(thread));
+            self.events.at(self.now + wait, Event::Asked(thread));
         }
         if has_own {
             self.begin_own(thread);
@@ -416,7 +310,7 @@ impl<'s> Run<'s> {
     /// Workers take what waits.
     fn serve(&mut self, node: u32) {
         while let Some((seat, _)) = self.nodes[node as usize].workers.take() {
-            self.at(self.now + self.latency(false), Event::Worker(node, seat));
+            self.events.at(self.now + self.latency(false), Event::Worker(node, seat));
         }
     }
 
@@ -424,7 +318,7 @@ impl<'s> Run<'s> {
         let it = &self.threads[thread as usize];
         if let Some(part) = it.own.last() {
             let wait = self.latency(part.node != it.node);
-            self.at(self.now + wait, Event::Own(thread));
+            self.events.at(self.now + wait, Event::Own(thread));
         }
     }
 

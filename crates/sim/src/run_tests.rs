@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::system::Rule;
+use crate::workload::Workload;
 use crate::{KNOWN, parse};
-use placement::{Class, Curve, MachineAccess};
+use placement::{Class, Curve, Machine, MachineAccess};
 
 /// A node moves 1000 MiB/s, and each thread half of that.
 fn simple(nodes: u32) -> Machine {

@@ -21,6 +21,7 @@ mod resilvers;
 mod returns;
 mod scrubs;
 mod services;
+mod simulates;
 mod stops;
 mod support;
 mod terminal;

@@ -1,0 +1,70 @@
+//! `simulate`: what it says, and what it refuses.
+
+use serde_json::Value;
+
+use crate::support::{ok, run};
+
+const FEW: [&str; 7] = ["simulate", "--threads", "1,4", "--bytes", "4K", "--milliseconds", "1"];
+
+fn json(more: &[&str]) -> Value {
+    serde_json::from_slice(&ok(run(FEW.iter().chain(more).chain(&["--json"])))).unwrap()
+}
+
+#[test]
+fn each_system_has_a_column_and_each_number_of_threads_a_line() {
+    let pictures = tempfile::tempdir().unwrap();
+    let dir = pictures.path().to_str().unwrap();
+    let text = String::from_utf8(ok(run(FEW.iter().chain(&["--pictures", dir])))).unwrap();
+    let lines: Vec<Vec<&str>> =
+        text.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert!(text.starts_with("eight sockets of Optane, writes of 4 KiB: MiB/s\n"), "{text}");
+    assert_eq!(lines[1], ["THREADS", "ext4-dax", "ext4-raid0", "nova", "odinfs", "nearside"]);
+    assert_eq!((lines.len(), lines[2][0], lines[3][0]), (4, "1", "4"));
+    for (one, four) in lines[2][1..].iter().zip(&lines[3][1..]) {
+        let [one, four] = [one, four].map(|rate| rate.parse::<u32>().unwrap());
+        assert!(one > 100 && four > one, "{text}");
+    }
+    let picture = std::fs::read_to_string(pictures.path().join("simulate-writes-4096.svg"));
+    assert!(picture.unwrap().contains("odinfs"));
+}
+
+#[test]
+fn what_it_says_follows_from_the_seed_and_from_where_threads_run() {
+    let told = json(&["--system", "ext4-dax"]);
+    assert_eq!(told, json(&["--system", "ext4-dax"]));
+    assert_ne!(told["runs"], json(&["--system", "ext4-dax", "--seed", "2"])["runs"]);
+    let runs = told["runs"].as_array().unwrap();
+    assert_eq!(
+        (runs.len(), &runs[1]["threads"], &runs[1]["remote_part"]),
+        (2, &4.into(), &0.0.into())
+    );
+    // half of four threads, one on each node in turn, are not where the data is
+    let spread = json(&["--system", "ext4-dax", "--spread", "--on-nodes", "2"]);
+    let remote = spread["runs"][1]["remote_part"].as_f64().unwrap();
+    assert!((0.4..0.5).contains(&remote), "{remote}");
+    let calls = runs[0]["calls"].as_u64().unwrap();
+    let rate = runs[0]["mib_per_s"].as_f64().unwrap();
+    assert!((rate - calls as f64 * 4096.0 / 1048576.0 * 1000.0).abs() < 1e-6, "{told}");
+}
+
+#[test]
+fn what_is_not_known_and_makes_no_sense_is_refused() {
+    let refused = |more: &[&str]| {
+        let said = run(["simulate", "--milliseconds", "1"].iter().chain(more));
+        assert_eq!(said.status.code(), Some(2), "{more:?}");
+        String::from_utf8(said.stderr).unwrap()
+    };
+    let said = refused(&["--system", "zfs"]);
+    assert!(said.contains("no file system zfs") && said.contains("nearside"), "{said}");
+    let machine = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(machine.path(), "nodes = \n").unwrap();
+    let said = refused(&["--machine", machine.path().to_str().unwrap()]);
+    assert!(said.contains("not a description of a machine") && said.contains("line 1"), "{said}");
+    assert!(refused(&["--threads", "0"]).contains("1 to 16384 threads"));
+    assert!(refused(&["--bytes", "2G"]).contains("1 byte to 1 GiB"));
+    assert!(refused(&["--on-nodes", "0"]).contains("one node at least"));
+    let listed = String::from_utf8(ok(run(["simulate", "--list"]))).unwrap();
+    assert!(
+        listed.contains("  odinfs: OdinFS (OSDI'22)") && listed.contains("  optane-2-sockets: ")
+    );
+}
