@@ -276,6 +276,7 @@ mod tests {
             "nearside calibrate POOL --seconds 5 --pictures DIR --dry-run --emulate M --json",
             "nearside simulate --machine M --system odinfs --threads 1,8 --bytes 4K --kind read",
             "nearside simulate --spread --on-nodes 2 --milliseconds 5 --seed 2 --pictures DIR --json",
+            "nearside simulate --published --json",
             "nearside df POOL --json",
             "nearside tier status POOL --json",
             "nearside tier flush POOL --json",

@@ -28,6 +28,7 @@ Examples:
   nearside simulate --machine my-machine.toml --system nearside --json
   nearside simulate --system odinfs --system nearside --kind read --bytes 4K --pictures /tmp
   nearside simulate --list
+  nearside simulate --published
 
 Threads with a file each read or write one call after the other, on a machine of which a file says
 what its memory can do (see the manual), with file systems of which is known where data goes and who
@@ -66,6 +67,10 @@ pub struct SimulateArgs {
     /// Put a picture into this directory, as SVG.
     #[arg(long, value_name = "DIR")]
     pub pictures: Option<PathBuf>,
+    /// Print what is said beside what others have measured on two sockets of Optane, and how far
+    /// off it is.
+    #[arg(long, conflicts_with_all = ["list", "pictures"])]
+    pub published: bool,
     /// List the file systems and the machines that come along, and where their numbers are from.
     #[arg(long)]
     pub list: bool,
@@ -140,6 +145,9 @@ struct Known {
 pub fn run(args: &SimulateArgs) -> Result<()> {
     if args.list {
         return list(args.json);
+    }
+    if args.published {
+        return published(args.json);
     }
     let machine = nearside_bench::machine(&args.machine)?;
     let systems = match args.systems.is_empty() {
@@ -234,6 +242,80 @@ fn text(report: &Report, threads: &[u32]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// A measurement of others, and what is said of it.
+#[derive(Serialize)]
+struct Beside {
+    table: &'static str,
+    /// Workers a node; none: callers copied.
+    workers: Option<u32>,
+    /// Without a file system.
+    bare: bool,
+    calls: &'static str,
+    bytes: u64,
+    threads: u32,
+    simulated_mib_per_s: f64,
+    measured_mib_per_s: f64,
+    ratio: f64,
+    /// A number of the model follows from it.
+    fitted: bool,
+}
+
+fn published(json: bool) -> Result<()> {
+    let machine = nearside_bench::machine("optane-2-sockets".as_ref())?;
+    let compared = sim::compare(&machine).map_err(|refused| Error::Usage(refused.to_string()))?;
+    let beside = |it: &sim::Compared| Beside {
+        table: it.published.table,
+        workers: if let sim::By::Workers(workers) = it.published.by { Some(workers) } else { None },
+        bare: it.published.by == sim::By::Threads,
+        calls: if it.published.kind == Kind::Read { "reads" } else { "writes" },
+        bytes: it.published.bytes,
+        threads: it.published.threads,
+        simulated_mib_per_s: it.rate,
+        measured_mib_per_s: it.published.rate,
+        ratio: it.ratio(),
+        fitted: it.published.is_fitted,
+    };
+    let all: Vec<Beside> = compared.iter().map(beside).collect();
+    if json {
+        return output::json(&all);
+    }
+    let mut text = format!(
+        "{:<20}{:<13}{:<17}{:>7}{:>11}{:>10}{:>7}\n",
+        "TABLE", "COPIED BY", "CALLS", "THREADS", "SIMULATED", "MEASURED", "RATIO"
+    );
+    for it in &all {
+        let by = match it.workers {
+            Some(workers) => format!("{workers} workers"),
+            None if it.bare => "threads".to_owned(),
+            None => "callers".to_owned(),
+        };
+        let calls = format!("{} {}", it.calls, show(it.bytes));
+        let rates = (it.simulated_mib_per_s, it.measured_mib_per_s);
+        text.push_str(&format!(
+            "{:<20}{by:<13}{calls:<17}{:>7}{:>11.0}{:>10.0}{:>7.2}{}\n",
+            it.table,
+            it.threads,
+            rates.0,
+            rates.1,
+            it.ratio,
+            if it.fitted { "  fitted" } else { "" },
+        ));
+    }
+    for (what, fitted) in [("fitted", true), ("held out", false)] {
+        let its = compared.iter().filter(|it| it.published.is_fitted == fitted);
+        let mut errors: Vec<f64> = its.map(sim::Compared::error).collect();
+        errors.sort_by(f64::total_cmp);
+        let part = |at: usize| errors.get(at).copied().unwrap_or(0.0) * 100.0;
+        text.push_str(&format!(
+            "{what}: {} rows, off by {:.0} % (median), {:.0} % (most)\n",
+            errors.len(),
+            part(errors.len() / 2),
+            part(errors.len().saturating_sub(1)),
+        ));
+    }
+    output::text(&text)
 }
 
 fn list(json: bool) -> Result<()> {

@@ -10,6 +10,7 @@
 //! events     what is to happen, in its order
 //! run        all of that, event by event
 //! outcome    what came of it
+//! published  what others have measured, and what a run says of it
 //! latency    how long calls took
 //! random     numbers that follow from a seed
 //! ```
@@ -25,6 +26,7 @@ mod events;
 mod latency;
 mod memory;
 mod outcome;
+mod published;
 mod random;
 mod run;
 mod setting;
@@ -35,7 +37,8 @@ mod workload;
 pub use description::{Error, KNOWN, parse};
 pub use latency::Latency;
 pub use outcome::{NodeOutcome, Outcome};
+pub use published::{By, Compared, Published, compare, published};
 pub use run::run;
 pub use setting::{Refused, Setting};
-pub use system::{Layout, SYSTEMS, System};
+pub use system::{Layout, Rule, SYSTEMS, System};
 pub use workload::Workload;

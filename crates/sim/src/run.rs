@@ -60,6 +60,7 @@ struct Run<'s> {
     latency: Latency,
     bytes: u64,
     parts: Vec<Part>,
+    random: Random,
 }
 
 /// Runs it.
@@ -88,7 +89,10 @@ impl<'s> Run<'s> {
         let workers = system.workers_on(machine);
         let node = |_| Node {
             memory: Memory::new(machine),
-            workers: Workers::new(workers, policy),
+            workers: match system.own_rings {
+                true => Workers::with_rings(workers, policy),
+                false => Workers::new(workers, policy),
+            },
             copied: NodeOutcome::default(),
         };
         let mut random = Random::new(setting.seed);
@@ -114,6 +118,7 @@ impl<'s> Run<'s> {
             latency: Latency::default(),
             bytes: 0,
             parts: Vec::new(),
+            random: Random::new(setting.seed ^ 0x5eed),
         }
     }
 
@@ -299,7 +304,8 @@ impl<'s> Run<'s> {
             (self.kind(), std::mem::take(&mut self.threads[thread as usize].theirs));
         for part in &theirs {
             let piece = Piece { thread, kind, bytes: part.bytes };
-            self.nodes[part.node as usize].workers.ask(piece);
+            let chance = self.random.draw();
+            self.nodes[part.node as usize].workers.ask(piece, chance);
             self.serve(part.node);
         }
         let theirs_again = &mut self.threads[thread as usize].theirs;

@@ -24,17 +24,7 @@ fn simple(nodes: u32) -> Machine {
 }
 
 fn bare(layout: Layout) -> System {
-    System {
-        name: "bare",
-        source: "",
-        layout,
-        rule: Rule::Callers,
-        workers: Some(0),
-        piece_bytes: 0,
-        call_ns: [0.0; 2],
-        serial_ns: [0.0; 2],
-        record_bytes: 0,
-    }
+    System { layout, ..System::default() }
 }
 
 fn setting(machine: Machine, system: System, workload: Workload) -> Setting {

@@ -37,6 +37,8 @@ pub struct System {
     pub rule: Rule,
     /// Workers of each node; none: as many as suit the machine.
     pub workers: Option<u32>,
+    /// Each worker has a ring of its own, and callers ask one of them.
+    pub own_rings: bool,
     /// Longest piece that a worker gets.
     pub piece_bytes: u64,
     /// What a call takes beside moving its bytes, ns: to read, and to write.
@@ -73,6 +75,7 @@ pub const SYSTEMS: [System; 5] = [
         layout: Layout::One,
         rule: Rule::Callers,
         workers: Some(0),
+        own_rings: false,
         piece_bytes: 0,
         call_ns: instructions(6017.0, 3382.0),
         serial_ns: [0.0; 2],
@@ -84,6 +87,7 @@ pub const SYSTEMS: [System; 5] = [
         layout: Layout::Stripe(512 << 10),
         rule: Rule::Callers,
         workers: Some(0),
+        own_rings: false,
         piece_bytes: 0,
         call_ns: instructions(6017.0, 3382.0),
         serial_ns: [0.0; 2],
@@ -96,6 +100,7 @@ pub const SYSTEMS: [System; 5] = [
         layout: Layout::Near,
         rule: Rule::Callers,
         workers: Some(0),
+        own_rings: false,
         piece_bytes: 0,
         call_ns: instructions(5181.0, 4646.0),
         serial_ns: [0.0; 2],
@@ -104,12 +109,14 @@ pub const SYSTEMS: [System; 5] = [
     System {
         name: "odinfs",
         source: "OdinFS (OSDI'22) as published: 12 workers a node, stripes of 32 KiB, workers are \
-                 asked for reads from 32 KiB and for writes from 256 bytes on; one journal under \
-                 one lock: 4 438 MiB/s of 4 KiB writes by 32 threads are 0.88 us each; what else \
-                 a call takes is NOVA's",
+                 asked for reads from 32 KiB and for writes from 256 bytes on, each by a ring of \
+                 its own (that chance says which one is assumed); one journal under one lock: \
+                 4 438 MiB/s of 4 KiB writes by 32 threads are 0.88 us each; what else a call \
+                 takes is NOVA's",
         layout: Layout::Stripe(32 << 10),
         rule: Rule::Fixed(asked_from(32 << 10, 256)),
         workers: Some(12),
+        own_rings: true,
         piece_bytes: 32 << 10,
         call_ns: instructions(5181.0, 4646.0),
         serial_ns: [0.0, 880.0],
@@ -123,12 +130,31 @@ pub const SYSTEMS: [System; 5] = [
         layout: Layout::Stripe(256 << 10),
         rule: Rule::Machine,
         workers: None,
+        own_rings: false,
         piece_bytes: 256 << 10,
         call_ns: [283.0, 474.0],
         serial_ns: [0.0; 2],
         record_bytes: 64,
     },
 ];
+
+impl Default for System {
+    /// None: threads that copy, each near where it is, and nothing else.
+    fn default() -> System {
+        System {
+            name: "none",
+            source: "",
+            layout: Layout::Near,
+            rule: Rule::Callers,
+            workers: Some(0),
+            own_rings: false,
+            piece_bytes: 0,
+            call_ns: [0.0; 2],
+            serial_ns: [0.0; 2],
+            record_bytes: 0,
+        }
+    }
+}
 
 impl System {
     /// The one of this name.

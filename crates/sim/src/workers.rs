@@ -27,6 +27,8 @@ pub struct Workers {
     idle: Vec<u32>,
     /// Reads and writes take turns.
     first: Kind,
+    /// What waits for each worker alone, where each has a ring of its own.
+    rings: Option<Vec<VecDeque<Piece>>>,
 }
 
 fn index(kind: Kind) -> usize {
@@ -46,7 +48,14 @@ impl Workers {
             seats: vec![None; workers as usize],
             idle: (0..workers).rev().collect(),
             first: Kind::Write,
+            rings: None,
         }
+    }
+
+    /// The same, each with a ring of its own.
+    pub fn with_rings(workers: u32, policy: Policy) -> Workers {
+        let rings = Some(vec![VecDeque::new(); workers as usize]);
+        Workers { rings, ..Workers::new(workers, policy) }
     }
 
     /// Whether there are any.
@@ -86,13 +95,27 @@ impl Workers {
         self.active[index(kind)] -= turns;
     }
 
-    /// A piece waits from now on.
-    pub fn ask(&mut self, piece: Piece) {
-        self.waiting[index(piece.kind)].push_back(piece);
+    /// A piece waits from now on; of the workers, where each has a ring, for one that chance says.
+    pub fn ask(&mut self, piece: Piece, chance: u64) {
+        match &mut self.rings {
+            Some(rings) => {
+                let ring = (chance % rings.len() as u64) as usize;
+                rings[ring].push_back(piece);
+            }
+            None => self.waiting[index(piece.kind)].push_back(piece),
+        }
     }
 
     /// A worker that is idle takes a piece that waits, if it may: the worker, and the piece.
     pub fn take(&mut self) -> Option<(u32, Piece)> {
+        if let Some(rings) = &mut self.rings {
+            let has_some = |seat: &u32| !rings[*seat as usize].is_empty();
+            let at = self.idle.iter().position(has_some)?;
+            let seat = self.idle.swap_remove(at);
+            let piece = rings[seat as usize].pop_front()?;
+            self.seats[seat as usize] = Some(piece);
+            return Some((seat, piece));
+        }
         let seat = *self.idle.last()?;
         self.first = other(self.first);
         let piece = [self.first, other(self.first)].into_iter().find_map(|kind| {
@@ -114,8 +137,10 @@ impl Workers {
     /// A worker has copied its piece.
     pub fn done(&mut self, seat: u32) -> Option<Piece> {
         let piece = self.seats[seat as usize].take()?;
-        let side = self.policy.side(piece.kind);
-        self.leave(piece.kind, side.turns(piece.bytes).min(side.limit));
+        if self.rings.is_none() {
+            let side = self.policy.side(piece.kind);
+            self.leave(piece.kind, side.turns(piece.bytes).min(side.limit));
+        }
         self.idle.push(seat);
         Some(piece)
     }
@@ -142,7 +167,7 @@ mod tests {
         let write = Side { limit: 2, ..Side::default() };
         let mut workers = Workers::new(3, Policy { write, ..Policy::default() });
         for bytes in [1, 2, 3] {
-            workers.ask(piece(Kind::Write, bytes));
+            workers.ask(piece(Kind::Write, bytes), 0);
         }
         let (first, taken) = workers.take().unwrap();
         assert_eq!((taken.bytes, workers.take().unwrap().1.bytes), (1, 2));
@@ -150,7 +175,7 @@ mod tests {
         assert_eq!((workers.active(Kind::Write), workers.waiting(Kind::Write)), (2, 1));
         assert_eq!(workers.try_enter(Kind::Write, 1), None);
         // of the other kind there are any number
-        workers.ask(piece(Kind::Read, 9));
+        workers.ask(piece(Kind::Read, 9), 0);
         assert_eq!(workers.take().unwrap().1.bytes, 9);
         assert_eq!(workers.done(first).map(|piece| piece.bytes), Some(1));
         assert_eq!(workers.take().unwrap().1.bytes, 3);
@@ -162,7 +187,7 @@ mod tests {
     fn large_pieces_take_more_turns() {
         let read = Side { limit: 5, large_turns: 2, ..Side::default() };
         let mut workers = Workers::new(8, Policy { read, ..Policy::default() });
-        (0..4).for_each(|_| workers.ask(piece(Kind::Read, 1 << 20)));
+        (0..4).for_each(|_| workers.ask(piece(Kind::Read, 1 << 20), 0));
         let taken: Vec<_> = std::iter::from_fn(|| workers.take()).collect();
         assert_eq!((taken.len(), workers.active(Kind::Read)), (2, 4));
         assert_eq!(workers.try_enter(Kind::Read, 1), Some(1));
@@ -173,9 +198,24 @@ mod tests {
     fn reads_and_writes_take_turns() {
         let mut workers = Workers::new(4, Policy::default());
         for kind in [Kind::Read, Kind::Write, Kind::Write, Kind::Read] {
-            workers.ask(piece(kind, 1));
+            workers.ask(piece(kind, 1), 0);
         }
         let kinds: Vec<_> = std::iter::from_fn(|| workers.take()).map(|(_, it)| it.kind).collect();
         assert_eq!(kinds, [Kind::Read, Kind::Write, Kind::Read, Kind::Write]);
+    }
+
+    #[test]
+    fn who_has_a_ring_serves_that_and_nothing_else() {
+        let mut workers = Workers::with_rings(3, Policy::default());
+        for (bytes, chance) in [(1, 4), (2, 1), (3, 5)] {
+            workers.ask(piece(Kind::Write, bytes), chance);
+        }
+        let taken: Vec<_> = std::iter::from_fn(|| workers.take()).collect();
+        let taken: Vec<_> = taken.into_iter().map(|(seat, it)| (seat, it.bytes)).collect();
+        assert!(taken.contains(&(1, 1)) && taken.contains(&(2, 3)) && taken.len() == 2);
+        assert_eq!(workers.done(2).map(|piece| piece.bytes), Some(3));
+        assert_eq!(workers.take(), None, "the second piece waits for the one before it");
+        workers.done(1);
+        assert_eq!(workers.take().map(|(seat, it)| (seat, it.bytes)), Some((1, 2)));
     }
 }

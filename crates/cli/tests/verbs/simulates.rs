@@ -68,3 +68,21 @@ fn what_is_not_known_and_makes_no_sense_is_refused() {
         listed.contains("  odinfs: OdinFS (OSDI'22)") && listed.contains("  optane-2-sockets: ")
     );
 }
+
+#[test]
+fn what_others_measured_stands_beside_it() {
+    let text = String::from_utf8(ok(run(["simulate", "--published"]))).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 1 + 45 + 2, "{text}");
+    let fitted = lines.iter().filter(|line| line.ends_with("  fitted")).count();
+    assert_eq!(fitted, 9, "{text}");
+    assert!(lines[46].starts_with("fitted: 9 rows, off by "), "{text}");
+    assert!(lines[47].starts_with("held out: 36 rows, off by "), "{text}");
+    let told: Value =
+        serde_json::from_slice(&ok(run(["simulate", "--published", "--json"]))).unwrap();
+    for row in told.as_array().unwrap() {
+        let number = |name: &str| row[name].as_f64().unwrap();
+        let ratio = number("simulated_mib_per_s") / number("measured_mib_per_s");
+        assert!((number("ratio") - ratio).abs() < 1e-9 && ratio > 0.4, "{row}");
+    }
+}
