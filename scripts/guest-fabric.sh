@@ -12,8 +12,9 @@ iw_cm rdma_cm rdma_ucm rdma_rxe"
 fabric_tests="cases::threads cases::files cases::names cases::pipelined who_ends locks::
 fabrics::many fabrics::a_ fabrics::who fabrics::without"
 
-# One that measures the memory of its process, where the others run at once.
-fabric_alone=who_asks_for_much
+# Those that run alone, where the others run at once: one measures the memory of its process, and one
+# has as many endpoints, which take much memory there, as all the others.
+fabric_alone="who_asks_for_much many_who_come"
 
 # What RDMA takes on the side that is not the kernel's.
 verbs_packages=(ibverbs-providers iproute2 rdma-core)
@@ -30,8 +31,10 @@ put_fabric() {
     echo "$fabric_modules" >"$root/tests/modules"
     {
         echo "${tests[providers]} the_one_that_is_asked_for"
-        echo "${tests[fabric]}" "${fabric_tests/$'\n'/ }" --skip "$fabric_alone"
-        echo "${tests[fabric]} $fabric_alone"
+        # shellcheck disable=SC2086 # one word for each
+        echo "${tests[fabric]}" "${fabric_tests/$'\n'/ }" $(printf -- '--skip %s ' $fabric_alone)
+        # shellcheck disable=SC2086 # one line for each
+        printf '%s\n' $fabric_alone | sed "s|^|${tests[fabric]} |"
     } >"$root/tests/fabric"
 }
 
