@@ -91,7 +91,8 @@ impl<O> Ord for Passing<O> {
     }
 }
 
-fn index(kind: Kind) -> usize {
+/// The place of a kind among both.
+pub fn index(kind: Kind) -> usize {
     match kind {
         Kind::Read => 0,
         Kind::Write => 1,

@@ -66,22 +66,15 @@ const ONE: &str = "one node";
 const SEATS: &str = "workers per node";
 const APPENDS: &str = "append, 32 writers";
 
-/// Makes rows of one kind of access: who, with how many threads, what was measured.
-fn rows<const ROWS: usize>(
+/// A row: of which table, what calls did, who copied for how many threads, what was measured.
+fn row(
     table: &'static str,
     (kind, bytes): (Kind, u64),
-    is_fitted: bool,
-    all: [(By, u32, f64); ROWS],
-) -> impl Iterator<Item = Published> {
-    all.into_iter().map(move |(by, threads, rate)| Published {
-        table,
-        by,
-        kind,
-        bytes,
-        threads,
-        rate,
-        is_fitted,
-    })
+    (by, threads, rate): (By, u32, f64),
+) -> Published {
+    // the machine's curves, and the journal's lock
+    let is_fitted = table == ONE || table == SEATS && bytes == 4 * K && by == By::Workers(12);
+    Published { table, by, kind, bytes, threads, rate, is_fitted }
 }
 
 /// All of them.
@@ -89,44 +82,31 @@ fn rows<const ROWS: usize>(
 pub fn published() -> Vec<Published> {
     use By::{Callers, Threads, Workers};
     use Kind::{Read, Write};
-    let one = rows(ONE, (Write, 4 * K), true, [(Threads, 8, 12_900.0), (Threads, 56, 9_400.0)])
-        .chain(rows(ONE, (Write, 32 * K), true, [(Threads, 4, 15_300.0), (Threads, 56, 8_700.0)]))
-        .chain(rows(
-            ONE,
-            (Read, 32 * K),
-            true,
-            [
-                (Threads, 2, 7_200.0),
-                (Threads, 16, 45_000.0),
-                (Threads, 32, 50_000.0),
-                (Threads, 56, 48_000.0),
-            ],
-        ));
-    let seats = |kind, bytes, threads, all: &[(u32, f64)]| {
-        all.iter()
-            .map(|(workers, rate)| Published {
-                table: SEATS,
-                by: Workers(*workers),
-                kind,
-                bytes,
-                threads,
-                rate: *rate,
-                // the journal's lock
-                is_fitted: bytes == 4 * K && *workers == 12,
-            })
-            .collect::<Vec<_>>()
-    };
+    let mut all = Vec::new();
+    for (access, measured) in [
+        ((Write, 4 * K), &[(8, 12_900.0), (56, 9_400.0)][..]),
+        ((Write, 32 * K), &[(4, 15_300.0), (56, 8_700.0)]),
+        ((Read, 32 * K), &[(2, 7_200.0), (16, 45_000.0), (32, 50_000.0), (56, 48_000.0)]),
+    ] {
+        for &(threads, rate) in measured {
+            all.push(row(ONE, access, (Threads, threads, rate)));
+        }
+    }
     let large = [(1, 7_164.0), (2, 13_210.0), (4, 12_732.0), (8, 11_878.0), (12, 11_230.0)];
     let large_reads = [(1, 7_726.0), (2, 14_882.0), (4, 28_297.0), (8, 44_817.0), (12, 49_118.0)];
-    let workers = [
-        seats(Write, 2048 * K, 8, &large),
-        seats(Read, 2048 * K, 8, &large_reads),
-        seats(Write, 32 * K, 32, &[(1, 6_959.0), (2, 11_298.0), (4, 11_401.0), (12, 10_147.0)]),
-        seats(Read, 32 * K, 32, &[(1, 6_461.0), (4, 22_323.0), (8, 31_061.0), (12, 30_242.0)]),
-        seats(Write, 4 * K, 32, &[(1, 3_060.0), (4, 4_879.0), (12, 4_438.0)]),
-        seats(Read, 2048 * K, 1, &[(1, 7_577.0), (12, 28_399.0)]),
-    ];
-    let appends = [
+    for (access, threads, measured) in [
+        ((Write, 2048 * K), 8, &large[..]),
+        ((Read, 2048 * K), 8, &large_reads),
+        ((Write, 32 * K), 32, &[(1, 6_959.0), (2, 11_298.0), (4, 11_401.0), (12, 10_147.0)]),
+        ((Read, 32 * K), 32, &[(1, 6_461.0), (4, 22_323.0), (8, 31_061.0), (12, 30_242.0)]),
+        ((Write, 4 * K), 32, &[(1, 3_060.0), (4, 4_879.0), (12, 4_438.0)]),
+        ((Read, 2048 * K), 1, &[(1, 7_577.0), (12, 28_399.0)]),
+    ] {
+        for &(workers, rate) in measured {
+            all.push(row(SEATS, access, (Workers(workers), threads, rate)));
+        }
+    }
+    for (bytes, delegated, inline) in [
         (K / 4, 1_973.0, 5_326.0),
         (K / 2, 3_905.0, 10_158.0),
         (K, 6_759.0, 11_162.0),
@@ -134,12 +114,11 @@ pub fn published() -> Vec<Published> {
         (4 * K, 11_878.0, 9_042.0),
         (8 * K, 11_981.0, 8_678.0),
         (16 * K, 12_902.0, 7_877.0),
-    ];
-    let appends = appends.into_iter().flat_map(|(bytes, delegated, inline)| {
-        let both = [(Workers(12), 32, delegated), (Callers, 32, inline)];
-        rows(APPENDS, (Write, bytes), false, both)
-    });
-    one.chain(workers.into_iter().flatten()).chain(appends).collect()
+    ] {
+        all.push(row(APPENDS, (Write, bytes), (Workers(12), 32, delegated)));
+        all.push(row(APPENDS, (Write, bytes), (Callers, 32, inline)));
+    }
+    all
 }
 
 /// Runs what each of them measured, on this machine.

@@ -4,7 +4,7 @@ use placement::{Access, BLOCK_BYTES, Kind, Policy, Way};
 
 use crate::events::{Event, Events};
 use crate::latency::Latency;
-use crate::memory::{Load, Memory};
+use crate::memory::{Load, Memory, index};
 use crate::outcome::{NodeOutcome, Outcome};
 use crate::random::Random;
 use crate::setting::{Refused, Setting};
@@ -202,7 +202,7 @@ impl<'s> Run<'s> {
 
     /// A thread begins a call.
     fn call(&mut self, thread: u32) {
-        let index = if self.kind() == Kind::Read { 0 } else { 1 };
+        let index = index(self.kind());
         let System { call_ns, serial_ns, .. } = &self.setting.system;
         let mut ready = self.now + call_ns[index];
         if serial_ns[index] > 0.0 {

@@ -66,45 +66,46 @@ const fn asked_from(read: u64, write: u64) -> Policy {
     }
 }
 
+/// No file system.
+const NONE: System = System {
+    name: "none",
+    source: "",
+    layout: Layout::Near,
+    rule: Rule::Callers,
+    workers: Some(0),
+    own_rings: false,
+    piece_bytes: 0,
+    call_ns: [0.0; 2],
+    serial_ns: [0.0; 2],
+    record_bytes: 0,
+};
+
+/// On the first node's memory.
+const EXT4: System = System {
+    name: "ext4-dax",
+    source: "a file system on the first node's memory, callers copy; instructions of calls of \
+             4 KiB as counted under QEMU -icount (ext4-dax: 6 017 and 3 382)",
+    layout: Layout::One,
+    call_ns: instructions(6017.0, 3382.0),
+    ..NONE
+};
+
 /// Those that are known, each with what it was published with.
 pub const SYSTEMS: [System; 5] = [
-    System {
-        name: "ext4-dax",
-        source: "a file system on the first node's memory, callers copy; instructions of calls of \
-                 4 KiB as counted under QEMU -icount (ext4-dax: 6 017 and 3 382)",
-        layout: Layout::One,
-        rule: Rule::Callers,
-        workers: Some(0),
-        own_rings: false,
-        piece_bytes: 0,
-        call_ns: instructions(6017.0, 3382.0),
-        serial_ns: [0.0; 2],
-        record_bytes: 0,
-    },
+    EXT4,
     System {
         name: "ext4-raid0",
         source: "the same on md RAID0 of all nodes' memory, with its stripes of 512 KiB",
         layout: Layout::Stripe(512 << 10),
-        rule: Rule::Callers,
-        workers: Some(0),
-        own_rings: false,
-        piece_bytes: 0,
-        call_ns: instructions(6017.0, 3382.0),
-        serial_ns: [0.0; 2],
-        record_bytes: 0,
+        ..EXT4
     },
     System {
         name: "nova",
         source: "files on their maker's node, callers copy, a log entry of 64 bytes for a write; \
                  instructions of calls of 4 KiB as counted under QEMU -icount (NOVA: 5 181, 4 646)",
-        layout: Layout::Near,
-        rule: Rule::Callers,
-        workers: Some(0),
-        own_rings: false,
-        piece_bytes: 0,
         call_ns: instructions(5181.0, 4646.0),
-        serial_ns: [0.0; 2],
         record_bytes: 64,
+        ..NONE
     },
     System {
         name: "odinfs",
@@ -141,18 +142,7 @@ pub const SYSTEMS: [System; 5] = [
 impl Default for System {
     /// None: threads that copy, each near where it is, and nothing else.
     fn default() -> System {
-        System {
-            name: "none",
-            source: "",
-            layout: Layout::Near,
-            rule: Rule::Callers,
-            workers: Some(0),
-            own_rings: false,
-            piece_bytes: 0,
-            call_ns: [0.0; 2],
-            serial_ns: [0.0; 2],
-            record_bytes: 0,
-        }
+        NONE
     }
 }
 

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use placement::{Kind, Policy, with_turns};
 
+use crate::memory::index;
+
 /// What a worker is asked to copy.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Piece {
@@ -29,13 +31,6 @@ pub struct Workers {
     first: Kind,
     /// What waits for each worker alone, where each has a ring of its own.
     rings: Option<Vec<VecDeque<Piece>>>,
-}
-
-fn index(kind: Kind) -> usize {
-    match kind {
-        Kind::Read => 0,
-        Kind::Write => 1,
-    }
 }
 
 impl Workers {
