@@ -11,12 +11,16 @@
 #![deny(missing_docs)]
 
 mod calibration;
+mod data;
 mod machine;
 mod policy;
+mod thread;
 
 pub use calibration::{Calibration, Place, Point};
+pub use data::{Copying, DataRule, Heat, Rests, Weigh};
 pub use machine::{Class, Curve, Machine, MachineAccess};
 pub use policy::{
     Access, BLOCK_BYTES, Decision, Kind, LARGE_BYTES, NO_LIMIT, Policy, Reason, Side,
     THOUGHT_BYTES, Way, with_turns,
 };
+pub use thread::{Room, Stays, ThreadRule, Trail};

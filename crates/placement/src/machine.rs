@@ -59,6 +59,10 @@ pub struct Machine {
     pub granule_bytes: u64,
     /// From a request until a worker is at it, beyond what moving the bytes takes, ns.
     pub hand_off_ns: f64,
+    /// Moving a thread to another node, ns.
+    pub move_thread_ns: f64,
+    /// What all others together move to and from a node, MiB/s; infinite where nobody said.
+    pub link: f64,
     /// Reading.
     pub read: MachineAccess,
     /// Writing.

@@ -24,6 +24,8 @@ struct Described {
     cpus: u32,
     granule_bytes: u64,
     hand_off_ns: f64,
+    move_thread_ns: Option<f64>,
+    link_mib_per_s: Option<f64>,
     read: DescribedAccess,
     write: DescribedAccess,
 }
@@ -51,6 +53,10 @@ const CPUS_MAX: u32 = 4096;
 const LONGEST_NS: f64 = 1e9;
 /// Most bytes that memory moves at once.
 const GRANULE_MAX: u64 = 4096;
+/// Moving a thread takes so long where nobody says, ns: Linux takes 7 to 8 us.
+const MOVE_THREAD_NS: f64 = 7500.0;
+/// The slowest link, MiB/s.
+const SLOWEST_LINK: f64 = 1.0;
 
 /// Machines that come along: a name, and the description.
 pub const KNOWN: [(&str, &str); 4] = [
@@ -75,6 +81,10 @@ pub fn parse(text: &str) -> Result<Machine, Error> {
     if !(1..=GRANULE_MAX).contains(&it.granule_bytes) {
         return Err(Error::Machine("its memory moves 1 to 4096 bytes at once"));
     }
+    let link = it.link_mib_per_s.unwrap_or(f64::INFINITY);
+    if it.link_mib_per_s.is_some() && !(link >= SLOWEST_LINK && link.is_finite()) {
+        return Err(Error::Machine("a link moves some MiB a second, 1 at least"));
+    }
     Ok(Machine {
         name: it.name,
         source: it.source,
@@ -82,6 +92,8 @@ pub fn parse(text: &str) -> Result<Machine, Error> {
         cpus: it.cpus,
         granule_bytes: it.granule_bytes,
         hand_off_ns: time(it.hand_off_ns)?,
+        move_thread_ns: time(it.move_thread_ns.unwrap_or(MOVE_THREAD_NS))?,
+        link,
         read: access(it.read)?,
         write: access(it.write)?,
     })
@@ -143,6 +155,8 @@ mod tests {
             ("remote_factor = 0.925", "remote_factor = inf", "a part of the bandwidth"),
             ("bytes = 4096", "bytes = 1048577000", "ascend"),
             ("nodes = 2", "nodes = 2\nsockets = 2", "unknown field"),
+            ("nodes = 2", "nodes = 2\nlink_mib_per_s = -3.0", "a link moves"),
+            ("nodes = 2", "nodes = 2\nmove_thread_ns = inf", "a number of ns"),
             ("nodes = 2", "nodes = ", "not a description"),
         ] {
             assert!(fine.contains(from), "{from}");

@@ -6,6 +6,8 @@ use std::collections::BinaryHeap;
 /// What happens at some time.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
+    /// A thread is on its node, and wants a CPU.
+    Begin(u32),
     /// A thread has done what comes before it moves bytes.
     Call(u32),
     /// Its pieces are with the workers.

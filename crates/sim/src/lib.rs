@@ -4,8 +4,12 @@
 //! description  machines as people describe them
 //! memory     a node's memory: those who are at it share what it moves
 //! workers    the workers of a node: what waits for them, and turns
+//! cpus       the CPUs of a node: who is there and has none waits
+//! movers     who moves data to a node
 //! system     how a file system places data, and who copies
 //! workload   what threads do
+//! threads    what each does next
+//! files      where the bytes of files are
 //! setting    what is run
 //! events     what is to happen, in its order
 //! run        all of that, event by event
@@ -21,16 +25,20 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod cpus;
 mod description;
 mod events;
+mod files;
 mod latency;
 mod memory;
+mod movers;
 mod outcome;
 mod published;
 mod random;
 mod run;
 mod setting;
 mod system;
+mod threads;
 mod workers;
 mod workload;
 
@@ -40,5 +48,5 @@ pub use outcome::{NodeOutcome, Outcome};
 pub use published::{By, Compared, Published, compare, published};
 pub use run::run;
 pub use setting::{Refused, Setting};
-pub use system::{Layout, Rule, SYSTEMS, System};
-pub use workload::Workload;
+pub use system::{Layout, Moves, Rule, SYSTEMS, System};
+pub use workload::{Made, Step, Workload};

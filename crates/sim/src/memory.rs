@@ -3,7 +3,8 @@
 //! What it moves of one kind depends on how many threads are at it and on how large their accesses
 //! are, as the machine's curve says; each gets an equal share, and from another node a part of one.
 //! Reads and writes take turns at the memory: where both together would keep it busy for more time
-//! than there is, each gets less in that measure.
+//! than there is, each gets less in that measure. Threads beyond those that move the most keep it
+//! busy all the time, though they get less out of it. All who are on other nodes share its link.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -30,6 +31,10 @@ pub struct Load {
 #[derive(Clone, Debug)]
 pub struct Memory<O> {
     access: [MachineAccess; 2],
+    /// What all on other nodes get together at most, bytes a ns.
+    link: f64,
+    /// The part of the time for which it is busy; over 1 where more want it than it has time for.
+    busy: f64,
     now: f64,
     /// Threads at it, of each kind.
     threads: [usize; 2],
@@ -44,8 +49,8 @@ struct Group<O> {
     kind: usize,
     class: u64,
     is_remote: bool,
-    /// The most that the memory moves of such accesses, bytes a ns,
-    peak: f64,
+    /// The most that the memory moves of such accesses, by so many threads, and that in bytes a ns;
+    peak: (u32, f64),
     /// and what one of so many threads gets, as far as it was asked for.
     shares: Vec<f64>,
     /// Bytes that one who was always there would have moved by now.
@@ -104,6 +109,8 @@ impl<O> Memory<O> {
     pub fn new(machine: &Machine) -> Memory<O> {
         Memory {
             access: [machine.read.clone(), machine.write.clone()],
+            link: machine.link * MIB_A_SECOND,
+            busy: 0.0,
             now: 0.0,
             threads: [0; 2],
             groups: Vec::new(),
@@ -176,7 +183,8 @@ impl<O> Memory<O> {
             (group.kind, group.class, group.is_remote) == (kind, class, load.is_remote)
         };
         self.groups.iter().position(is_it).unwrap_or_else(|| {
-            let peak = access.local.peak(class).1 * MIB_A_SECOND;
+            let (threads, rate) = access.local.peak(class);
+            let peak = (threads, rate * MIB_A_SECOND);
             self.groups.push(Group {
                 kind,
                 class,
@@ -193,21 +201,59 @@ impl<O> Memory<O> {
 
     /// What each one gets from now on.
     fn share_out(&mut self) {
-        let mut busy = 0.0;
+        let (mut busy, mut over_link) = (0.0, 0.0);
         for group in &mut self.groups {
             let members = group.passing.len();
             if members > 0 {
                 let threads = self.threads[group.kind];
                 let access = &self.access[group.kind];
                 let share = group.share(access, threads);
-                busy += members as f64 * share / group.peak;
+                busy += members as f64 * group.keeps_busy(share, threads);
                 group.rate = if group.is_remote { share * access.remote_factor } else { share };
+                if group.is_remote {
+                    over_link += members as f64 * group.rate;
+                }
             }
         }
+        self.busy = busy;
         // one kind alone is never busier than it can be
-        if busy > 1.0 && self.threads[0] > 0 && self.threads[1] > 0 {
-            self.groups.iter_mut().for_each(|group| group.rate /= busy);
+        let slower = match self.threads[0] > 0 && self.threads[1] > 0 {
+            true => busy.max(1.0),
+            false => 1.0,
+        };
+        let slower_far = slower.max(over_link / self.link);
+        if slower_far > 1.0 {
+            for group in &mut self.groups {
+                group.rate /= if group.is_remote { slower_far } else { slower };
+            }
         }
+    }
+
+    /// The part of the time for which it is busy, 1 at most.
+    pub fn busy(&self) -> f64 {
+        self.busy.min(1.0)
+    }
+
+    /// What an access would take that came now, if all stayed as it is, ns.
+    pub fn would_take(&mut self, load: Load) -> f64 {
+        let kind = index(load.kind);
+        let found = self.group(&load);
+        let threads = self.threads[kind] + 1;
+        let access = &self.access[kind];
+        let share = self.groups[found].share(access, threads);
+        let busy = self.busy + self.groups[found].keeps_busy(share, threads);
+        let is_mixed = self.threads[1 - kind] > 0;
+        let share = if is_mixed && busy > 1.0 { share / busy } else { share };
+        let rate = match load.is_remote {
+            true => {
+                let far = |group: &&Group<O>| group.is_remote;
+                let others = self.groups.iter().filter(far).map(|group| group.passing.len());
+                let sharers = others.sum::<usize>() as f64 + 1.0;
+                (share * access.remote_factor).min(self.link / sharers)
+            }
+            false => share,
+        };
+        access.latency_ns[usize::from(load.is_remote)] + load.bytes as f64 / rate
     }
 }
 
@@ -224,6 +270,14 @@ impl<O> Group<O> {
             self.shares.extend((known..=threads).map(share));
         }
         self.shares[threads]
+    }
+
+    /// The part of the time for which one of so many threads keeps the memory busy.
+    fn keeps_busy(&self, share: f64, threads: usize) -> f64 {
+        match threads >= self.peak.0 as usize {
+            true => 1.0 / threads as f64,
+            false => share / self.peak.1,
+        }
     }
 }
 
@@ -244,6 +298,8 @@ mod tests {
             cpus: 1,
             granule_bytes: 64,
             hand_off_ns: 0.0,
+            move_thread_ns: 0.0,
+            link: f64::INFINITY,
             read: access.clone(),
             write: access,
         })

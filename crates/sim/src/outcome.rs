@@ -13,6 +13,10 @@ pub struct Outcome {
     pub bytes: u64,
     /// Each node's.
     pub nodes: Vec<NodeOutcome>,
+    /// How often threads moved to another node,
+    pub thread_moves: u64,
+    /// and how much data did, bytes.
+    pub moved_bytes: u64,
 }
 
 /// What was copied of a node, records included, bytes.

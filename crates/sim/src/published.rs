@@ -155,7 +155,7 @@ fn setting(machine: &Machine, published: &Published) -> Setting {
     let workload = Workload { is_spread: true, ..Workload::fio(kind, bytes, threads) };
     // some thousand calls, and more
     let time = if bytes < 32 * K { [1e6, 1e7] } else { [2e7, 1e8] };
-    Setting { machine: machine.clone(), system, workload, seed: 1, time }
+    Setting { machine: machine.clone(), system, workload, others: Vec::new(), seed: 1, time }
 }
 
 #[cfg(test)]

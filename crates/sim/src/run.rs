@@ -1,64 +1,61 @@
 //! A run, event by event.
 
-use placement::{Access, BLOCK_BYTES, Kind, Policy, Way};
+use placement::{Kind, Policy};
 
+use crate::cpus::Cpus;
 use crate::events::{Event, Events};
+use crate::files::{Files, Part};
 use crate::latency::Latency;
 use crate::memory::{Load, Memory, index};
+use crate::movers::Mover;
 use crate::outcome::{NodeOutcome, Outcome};
 use crate::random::Random;
 use crate::setting::{Refused, Setting};
-use crate::system::{Layout, System};
-use crate::workers::{Piece, Workers};
+use crate::system::System;
+use crate::threads::Thread;
+use crate::workers::Workers;
+use crate::workload::Workload;
+
+#[path = "copies.rs"]
+mod copies;
+#[path = "moves.rs"]
+mod moves;
 
 /// Who is at a memory.
 #[derive(Clone, Copy, Debug)]
 enum Owner {
     Thread(u32),
     Worker(u32),
+    /// The one who moves data to this node.
+    Mover(u32),
 }
 
 struct Node {
     memory: Memory<Owner>,
     workers: Workers,
+    cpus: Cpus,
+    mover: Mover,
     copied: NodeOutcome,
-}
-
-/// Some bytes of a call, on a node.
-#[derive(Clone, Copy, Debug)]
-struct Part {
-    node: u32,
-    bytes: u64,
-}
-
-struct Thread {
-    node: u32,
-    /// Where in its file the next call is.
-    offset: u64,
-    began: f64,
-    /// What it copies itself, the next one last.
-    own: Vec<Part>,
-    /// Pieces for workers that are not asked so far.
-    theirs: Vec<Part>,
-    /// Pieces that workers have.
-    left: u32,
-    /// Turns that it has: the node, and how many.
-    turns: Vec<(u32, u32)>,
-    /// Its call's record is written, or on its way.
-    has_record: bool,
 }
 
 struct Run<'s> {
     setting: &'s Setting,
+    /// Those that count, and the others.
+    workloads: Vec<&'s Workload>,
     policy: Policy,
     now: f64,
     events: Events,
     nodes: Vec<Node>,
     threads: Vec<Thread>,
+    files: Files,
     /// When nobody is in what only one may be in.
     free_at: f64,
     latency: Latency,
     bytes: u64,
+    thread_moves: u64,
+    moved_bytes: u64,
+    /// Of the call under consideration: by units, and by nodes.
+    units: Vec<Part>,
     parts: Vec<Part>,
     random: Random,
 }
@@ -74,17 +71,17 @@ pub fn run(setting: &Setting) -> Result<Outcome, Refused> {
     let [before, counted] = setting.time;
     run.go_on(before);
     run.latency = Latency::default();
-    run.bytes = 0;
+    (run.bytes, run.thread_moves, run.moved_bytes) = (0, 0, 0);
     run.nodes.iter_mut().for_each(|node| node.copied = NodeOutcome::default());
     run.go_on(before + counted);
-    let Run { latency, bytes, nodes, .. } = run;
+    let Run { latency, bytes, nodes, thread_moves, moved_bytes, .. } = run;
     let nodes = nodes.into_iter().map(|node| node.copied).collect();
-    Ok(Outcome { time: counted, latency, bytes, nodes })
+    Ok(Outcome { time: counted, latency, bytes, nodes, thread_moves, moved_bytes })
 }
 
 impl<'s> Run<'s> {
     fn new(setting: &'s Setting) -> Run<'s> {
-        let Setting { machine, system, workload, .. } = setting;
+        let Setting { machine, system, workload, others, .. } = setting;
         let policy = system.policy(machine);
         let workers = system.workers_on(machine);
         let node = |_| Node {
@@ -93,30 +90,36 @@ impl<'s> Run<'s> {
                 true => Workers::with_rings(workers, policy),
                 false => Workers::new(workers, policy),
             },
+            cpus: Cpus::new(machine.cpus),
+            mover: Mover::default(),
             copied: NodeOutcome::default(),
         };
+        let workloads: Vec<&Workload> = std::iter::once(workload).chain(others).collect();
         let mut random = Random::new(setting.seed);
-        let calls = workload.file_bytes / workload.bytes;
-        let thread = |thread| Thread {
-            node: workload.node(thread, machine.nodes, machine.cpus),
-            offset: random.draw() % calls * workload.bytes,
-            began: 0.0,
-            own: Vec::new(),
-            theirs: Vec::new(),
-            left: 0,
-            turns: Vec::new(),
-            has_record: false,
-        };
+        let mut threads = Vec::new();
+        for (set, workload) in workloads.iter().enumerate() {
+            for thread in 0..workload.threads {
+                let node = workload.node(thread, machine.nodes, machine.cpus);
+                threads.push(Thread::new((set, workload), thread, node, &mut random));
+            }
+        }
+        let laid = (system.layout, system.extent_bytes, system.data_rule());
+        let on = (machine.nodes, machine.cpus);
         Run {
             setting,
             policy,
             now: 0.0,
             events: Events::default(),
             nodes: (0..machine.nodes).map(node).collect(),
-            threads: (0..workload.threads).map(thread).collect(),
+            threads,
+            files: Files::new(laid, on, &workloads, &mut random),
+            workloads,
             free_at: 0.0,
             latency: Latency::default(),
             bytes: 0,
+            thread_moves: 0,
+            moved_bytes: 0,
+            units: Vec::new(),
             parts: Vec::new(),
             random: Random::new(setting.seed ^ 0x5eed),
         }
@@ -125,10 +128,8 @@ impl<'s> Run<'s> {
     /// All threads begin, not at one time.
     fn begin(&mut self) {
         let mut random = Random::new(!self.setting.seed);
-        for thread in 0..self.setting.workload.threads {
-            let began = random.part() * 1e4;
-            self.threads[thread as usize].began = began;
-            self.events.at(began, Event::Call(thread));
+        for thread in 0..self.threads.len() {
+            self.events.at(random.part() * 1e4, Event::Begin(thread as u32));
         }
     }
 
@@ -155,6 +156,7 @@ impl<'s> Run<'s> {
                     match self.nodes[node].memory.leave() {
                         Some(Owner::Thread(thread)) => self.own_done(thread),
                         Some(Owner::Worker(seat)) => self.worker_done(node as u32, seat),
+                        Some(Owner::Mover(to)) => self.mover_done(to),
                         None => {}
                     }
                 }
@@ -165,19 +167,20 @@ impl<'s> Run<'s> {
 
     fn happens(&mut self, event: Event) {
         match event {
+            Event::Begin(thread) => self.come(thread),
             Event::Call(thread) => self.decide(thread),
             Event::Asked(thread) => self.ask(thread),
             Event::Own(thread) => {
                 let it = &self.threads[thread as usize];
                 if let Some(part) = it.own.last().copied() {
-                    let load = self.load(part, part.node != it.node);
+                    let load = self.load(it.call.kind, part.bytes, part.node != it.node);
                     let memory = &mut self.nodes[part.node as usize].memory;
                     memory.enter(self.now, load, Owner::Thread(thread));
                 }
             }
             Event::Worker(node, seat) => {
                 if let Some(piece) = self.nodes[node as usize].workers.at(seat) {
-                    let load = self.load(Part { node, bytes: piece.bytes }, false);
+                    let load = self.load(piece.kind, piece.bytes, false);
                     let memory = &mut self.nodes[node as usize].memory;
                     memory.enter(self.now, load, Owner::Worker(seat));
                 }
@@ -185,177 +188,85 @@ impl<'s> Run<'s> {
         }
     }
 
-    fn kind(&self) -> Kind {
-        self.setting.workload.kind
-    }
-
     /// The memory moves whole granules.
-    fn load(&self, part: Part, is_remote: bool) -> Load {
+    fn load(&self, kind: Kind, bytes: u64, is_remote: bool) -> Load {
         let granule = self.setting.machine.granule_bytes.max(1);
-        let bytes = part.bytes.next_multiple_of(granule);
-        Load { kind: self.kind(), bytes, class: part.bytes, is_remote }
+        Load { kind, bytes: bytes.next_multiple_of(granule), class: bytes, is_remote }
     }
 
-    fn latency(&self, is_remote: bool) -> f64 {
-        self.setting.machine.access(self.kind()).latency_ns[usize::from(is_remote)]
+    fn latency(&self, kind: Kind, is_remote: bool) -> f64 {
+        self.setting.machine.access(kind).latency_ns[usize::from(is_remote)]
+    }
+
+    /// A thread is where it is to run, and wants a CPU.
+    fn come(&mut self, thread: u32) {
+        let node = self.threads[thread as usize].node;
+        if self.nodes[node as usize].cpus.come(thread) {
+            self.has_cpu(thread);
+        }
+    }
+
+    fn has_cpu(&mut self, thread: u32) {
+        let it = &mut self.threads[thread as usize];
+        it.runs = Some(self.now);
+        match it.is_at_call {
+            true => self.decide(thread),
+            false => self.call(thread),
+        }
+    }
+
+    /// A thread leaves the CPU that it has.
+    fn go(&mut self, thread: u32) {
+        let it = &mut self.threads[thread as usize];
+        it.runs = None;
+        if let Some(next) = self.nodes[it.node as usize].cpus.go() {
+            self.has_cpu(next);
+        }
     }
 
     /// A thread begins a call.
     fn call(&mut self, thread: u32) {
-        let index = index(self.kind());
+        let it = &mut self.threads[thread as usize];
+        let workload = self.workloads[it.set];
+        it.next(workload, &mut self.random);
+        let index = index(it.call.kind);
         let System { call_ns, serial_ns, .. } = &self.setting.system;
         let mut ready = self.now + call_ns[index];
+        if it.call.opens {
+            ready += workload.file_ns;
+        }
         if serial_ns[index] > 0.0 {
             ready = ready.max(self.free_at) + serial_ns[index];
             self.free_at = ready;
         }
-        let it = &mut self.threads[thread as usize];
-        (it.began, it.has_record) = (self.now, false);
+        (it.began, it.has_record, it.is_at_call) = (self.now, false, true);
         self.events.at(ready, Event::Call(thread));
     }
 
-    /// The bytes of a call on each node, in the order in which they come.
+    /// The bytes of a call by units, and on each node, in the order in which they come.
     fn split(&mut self, thread: u32) {
-        let Setting { system, workload, machine, .. } = self.setting;
         let it = &mut self.threads[thread as usize];
+        let call = it.call;
+        self.units.clear();
         self.parts.clear();
-        let mut add = |node: u32, bytes: u64| {
-            let known = self.parts.iter_mut().find(|part| part.node == node);
-            match known {
-                Some(part) => part.bytes += bytes,
-                None => self.parts.push(Part { node, bytes }),
-            }
-        };
-        match system.layout {
-            Layout::One => add(0, workload.bytes),
-            Layout::Near => add(it.node, workload.bytes),
-            Layout::Stripe(stripe) => {
-                let (mut at, end) = (it.offset, it.offset + workload.bytes);
-                while at < end {
-                    let next = ((at / stripe + 1) * stripe).min(end);
-                    add(((at / stripe) % u64::from(machine.nodes)) as u32, next - at);
-                    at = next;
+        match call.file {
+            Some((file, at)) => {
+                if call.makes {
+                    self.files.make(it.set, file, it.node);
                 }
+                self.files.split(it.set, file, (at, call.bytes), &mut self.units);
+            }
+            None => {
+                let node = self.files.log(it.node, it.logged);
+                self.parts.push(Part { node, bytes: call.bytes, unit: usize::MAX });
             }
         }
-        it.offset += workload.bytes;
-        if it.offset + workload.bytes > workload.file_bytes {
-            it.offset = 0;
-        }
-    }
-
-    /// Who copies what of a call.
-    fn decide(&mut self, thread: u32) {
-        self.split(thread);
-        let (kind, workload) = (self.kind(), &self.setting.workload);
-        let parts = std::mem::take(&mut self.parts);
-        for part in &parts {
-            let it = &mut self.threads[thread as usize];
-            let workers = &mut self.nodes[part.node as usize].workers;
-            let goes =
-                workload.bytes <= BLOCK_BYTES && self.policy.block_goes(workers.waiting(kind));
-            let access = Access {
-                kind,
-                bytes: part.bytes,
-                is_local: part.node == it.node,
-                active: workers.active(kind),
-                waiting: workers.waiting(kind),
-                served: workers.serve(),
-            };
-            let mut way = match self.policy.minds(kind, workload.bytes) && !goes {
-                true => self.policy.decide(&access).way,
-                false => Way::Direct,
-            };
-            if way == Way::Direct && self.policy.limits(kind) {
-                match workers.try_enter(kind, part.bytes) {
-                    Some(turns) => it.turns.push((part.node, turns)),
-                    None if access.served => way = Way::Delegate,
-                    None => it.turns.push((part.node, workers.enter(kind, part.bytes))),
-                }
-            }
-            match way {
-                Way::Direct => it.own.push(*part),
-                Way::Delegate => {
-                    let most = self.setting.system.piece_bytes.max(1);
-                    for done in (0..part.bytes).step_by(most as usize) {
-                        let bytes = most.min(part.bytes - done);
-                        it.theirs.push(Part { bytes, ..*part });
-                    }
-                }
+        for unit in &self.units {
+            match self.parts.iter_mut().find(|part| part.node == unit.node) {
+                Some(part) => part.bytes += unit.bytes,
+                None => self.parts.push(*unit),
             }
         }
-        self.parts = parts;
-        let it = &mut self.threads[thread as usize];
-        it.own.reverse();
-        it.left = it.theirs.len() as u32;
-        let has_own = !it.own.is_empty();
-        if it.left > 0 {
-            // who has a share of its own is at it meanwhile
-            let wait = if has_own { 0.0 } else { self.setting.machine.hand_off_ns };
-            self.events.at(self.now + wait, Event::Asked(thread));
-        }
-        if has_own {
-            self.begin_own(thread);
-        }
-    }
-
-    fn ask(&mut self, thread: u32) {
-        let (kind, theirs) =
-            (self.kind(), std::mem::take(&mut self.threads[thread as usize].theirs));
-        for part in &theirs {
-            let piece = Piece { thread, kind, bytes: part.bytes };
-            let chance = self.random.draw();
-            self.nodes[part.node as usize].workers.ask(piece, chance);
-            self.serve(part.node);
-        }
-        let theirs_again = &mut self.threads[thread as usize].theirs;
-        *theirs_again = theirs;
-        theirs_again.clear();
-    }
-
-    /// Workers take what waits.
-    fn serve(&mut self, node: u32) {
-        while let Some((seat, _)) = self.nodes[node as usize].workers.take() {
-            self.events.at(self.now + self.latency(false), Event::Worker(node, seat));
-        }
-    }
-
-    fn begin_own(&mut self, thread: u32) {
-        let it = &self.threads[thread as usize];
-        if let Some(part) = it.own.last() {
-            let wait = self.latency(part.node != it.node);
-            self.events.at(self.now + wait, Event::Own(thread));
-        }
-    }
-
-    /// A thread has copied a part itself.
-    fn own_done(&mut self, thread: u32) {
-        let it = &mut self.threads[thread as usize];
-        let Some(part) = it.own.pop() else { return };
-        let copied = &mut self.nodes[part.node as usize].copied;
-        match part.node == it.node {
-            true => copied.local += part.bytes,
-            false => copied.remote += part.bytes,
-        }
-        if !it.own.is_empty() {
-            return self.begin_own(thread);
-        }
-        // before anybody is waited for
-        let kind = self.kind();
-        while let Some((node, turns)) = self.threads[thread as usize].turns.pop() {
-            self.nodes[node as usize].workers.leave(kind, turns);
-            self.serve(node);
-        }
-        self.end_if_done(thread);
-    }
-
-    fn worker_done(&mut self, node: u32, seat: u32) {
-        let it = &mut self.nodes[node as usize];
-        let Some(piece) = it.workers.done(seat) else { return };
-        it.copied.workers += piece.bytes;
-        self.threads[piece.thread as usize].left -= 1;
-        self.serve(node);
-        self.end_if_done(piece.thread);
     }
 
     /// What says that the bytes are there comes after them, and then the next call.
@@ -364,14 +275,22 @@ impl<'s> Run<'s> {
         if it.left > 0 || !it.own.is_empty() {
             return;
         }
-        let Setting { system, workload, .. } = self.setting;
-        let wants_record = workload.kind == Kind::Write && system.record_bytes > 0;
+        let bytes = self.setting.system.record_bytes;
+        let wants_record = it.call.kind == Kind::Write && bytes > 0;
         if wants_record && !std::mem::replace(&mut it.has_record, true) {
-            it.own.push(Part { node: it.node, bytes: system.record_bytes });
+            it.own.push(Part { node: it.node, bytes, unit: usize::MAX });
             return self.begin_own(thread);
         }
-        self.latency.add(self.now - it.began);
-        self.bytes += workload.bytes;
+        it.is_at_call = false;
+        if it.set == 0 {
+            self.latency.add(self.now - it.began);
+            self.bytes += it.call.bytes;
+        }
+        let ran = it.runs.map_or(0.0, |since| self.now - since);
+        if self.nodes[it.node as usize].cpus.is_over(ran) {
+            self.go(thread);
+            return self.come(thread);
+        }
         self.call(thread);
     }
 }

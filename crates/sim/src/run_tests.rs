@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::system::Rule;
-use crate::workload::Workload;
+use crate::system::{Layout, Moves};
+use crate::workload::{Made, Step};
 use crate::{KNOWN, parse};
 use placement::{Class, Curve, Machine, MachineAccess};
 
@@ -18,6 +19,8 @@ fn simple(nodes: u32) -> Machine {
         cpus: 4,
         granule_bytes: 64,
         hand_off_ns: 0.0,
+        move_thread_ns: 1000.0,
+        link: f64::INFINITY,
         read: access.clone(),
         write: access,
     }
@@ -28,7 +31,7 @@ fn bare(layout: Layout) -> System {
 }
 
 fn setting(machine: Machine, system: System, workload: Workload) -> Setting {
-    Setting { machine, system, workload, seed: 1, time: [1e6, 1e8] }
+    Setting { machine, system, workload, others: Vec::new(), seed: 1, time: [1e6, 1e8] }
 }
 
 fn near(found: f64, wanted: f64) {
@@ -49,7 +52,7 @@ fn callers_share_what_a_node_moves() {
 #[test]
 fn who_runs_elsewhere_gets_less_and_is_counted() {
     let far = Workload { threads: 8, is_spread: true, ..Workload::fio(Kind::Write, 4096, 8) };
-    let outcome = run(&setting(simple(2), bare(Layout::One), far)).unwrap();
+    let outcome = run(&setting(simple(2), bare(Layout::One), far.clone())).unwrap();
     // each of eight has an eighth, and half of them half of that
     near(outcome.rate(), 750.0);
     near(outcome.remote_part(), 1.0 / 3.0);
@@ -83,6 +86,94 @@ fn what_only_one_may_do_is_done_one_after_the_other() {
 }
 
 #[test]
+fn threads_go_to_their_data_where_the_rule_says_so() {
+    let fio = Workload::fio(Kind::Read, 4096, 2);
+    let beside = Workload { made: Made::Beside, on_nodes: 1, ..fio };
+    let on = |name: &str| System { call_ns: [0.0; 2], ..System::known(name).unwrap() };
+    let of = |system: System, workload: &Workload| {
+        let outcome = run(&setting(simple(2), system, workload.clone())).unwrap();
+        (outcome.rate(), outcome.remote_part(), outcome.nodes[1].local > 0)
+    };
+    let (rate, remote, _) = of(on("nova"), &beside);
+    near(rate, 500.0);
+    assert_eq!(remote, 1.0);
+    for name in ["jericho", "nthread", "nearside"] {
+        let system = System { layout: Layout::Near, rule: Rule::Callers, ..on(name) };
+        let (rate, remote, is_there) = of(system, &beside);
+        near(rate, 1000.0);
+        assert!(remote == 0.0 && is_there, "{name}: {remote}");
+    }
+    // a program that keeps them where they are has its way
+    let (_, remote, _) = of(on("jericho"), &Workload { is_pinned: true, ..beside.clone() });
+    assert_eq!(remote, 1.0);
+    // nobody goes to where all CPUs are in use, but Jericho
+    let mut crowded = setting(simple(2), on("nthread"), beside);
+    let there = Workload { from_node: 1, is_pinned: true, ..Workload::fio(Kind::Read, 4096, 4) };
+    crowded.others = vec![there];
+    let stays = run(&crowded).unwrap();
+    assert!(stays.nodes[1].remote > 0 && stays.thread_moves == 0);
+    crowded.system = on("jericho");
+    crowded.time[0] = 0.0;
+    let goes = run(&crowded).unwrap();
+    assert!(goes.nodes[1].remote == 0 && goes.thread_moves == 2, "{goes:?}");
+}
+
+#[test]
+fn data_comes_to_its_readers_from_an_overloaded_memory() {
+    let steps = vec![Step::Whole(Kind::Read, 64 << 10)];
+    let reads = Workload {
+        steps,
+        files: 40,
+        file_bytes: 64 << 10,
+        made: Made::On(0),
+        from_node: 1,
+        on_nodes: 1,
+        ..Workload::fio(Kind::Read, 1, 2)
+    };
+    let others = Workload { is_pinned: true, on_nodes: 1, ..Workload::fio(Kind::Read, 4096, 4) };
+    for name in ["dragonfly", "nearside"] {
+        let system = System { layout: Layout::Near, ..System::known(name).unwrap() };
+        let mut busy = setting(simple(2), system, reads.clone());
+        (busy.others, busy.time) = (vec![others.clone()], [0.0, 5e8]);
+        let outcome = run(&busy).unwrap();
+        // most of it, once, and then it is read where it is
+        assert_eq!(outcome.moved_bytes >> 16, 40, "{name}");
+        assert!(
+            outcome.nodes[1].local > 4 * outcome.nodes[0].remote,
+            "{name}: {:?}",
+            outcome.nodes
+        );
+        // what is made anew is where its maker is, and who writes meanwhile wins
+        busy.workload.steps = vec![Step::Whole(Kind::Read, 64 << 10), Step::Make(64 << 10)];
+        let outcome = run(&busy).unwrap();
+        assert!(outcome.moved_bytes >> 16 <= 40, "{name}: {}", outcome.moved_bytes);
+    }
+    let still = System { moves: Moves::None, ..System::known("nearside").unwrap() };
+    assert_eq!(run(&setting(simple(2), still, reads)).unwrap().moved_bytes, 0);
+}
+
+#[test]
+fn who_has_no_cpu_waits_for_one() {
+    let system = System { call_ns: [1e4; 2], ..bare(Layout::Near) };
+    let calls = |threads| {
+        let workload = Workload { on_nodes: 1, ..Workload::fio(Kind::Read, 64, threads) };
+        run(&setting(simple(2), system.clone(), workload)).unwrap().latency.calls() as f64
+    };
+    near(calls(4), 4.0 * calls(1));
+    near(calls(12), calls(4));
+}
+
+#[test]
+fn a_link_is_shared_by_all_from_elsewhere() {
+    let far = Workload { made: Made::On(0), is_spread: true, ..Workload::fio(Kind::Read, 4096, 3) };
+    let machine = Machine { link: 100.0, ..simple(3) };
+    let outcome = run(&setting(machine, bare(Layout::Near), far)).unwrap();
+    // one who is there gets its third, the others share the link
+    near(outcome.rate(), 1000.0 / 3.0 + 100.0);
+    near(outcome.nodes[0].remote as f64, outcome.nodes[0].local as f64 * 0.3);
+}
+
+#[test]
 fn the_same_seed_has_the_same_outcome_and_another_one_has_not() {
     let machine = parse(KNOWN[0].1).unwrap();
     let system = System::known("nearside").unwrap();
@@ -101,8 +192,10 @@ fn nonsense_is_refused_in_words() {
         run(&setting).unwrap_err().to_string()
     };
     assert!(refused(&|it| it.workload.threads = 0).contains("threads"));
-    assert!(refused(&|it| it.workload.bytes = 0).contains("a call has"));
-    assert!(refused(&|it| it.workload.bytes = 1 << 40).contains("a call has"));
+    assert!(
+        refused(&|it| it.workload.steps = vec![Step::Round(Kind::Read, 0)]).contains("a call has")
+    );
+    assert!(refused(&|it| it.workload.steps = vec![Step::Append(1 << 40)]).contains("a call has"));
     assert!(refused(&|it| it.workload.file_bytes = 1).contains("a file"));
     assert!(refused(&|it| it.machine.nodes = 0).contains("nodes"));
     assert!(refused(&|it| it.system.layout = Layout::Stripe(0)).contains("stripe"));

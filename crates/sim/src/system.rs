@@ -1,6 +1,6 @@
 //! How a file system places data, and who copies.
 
-use placement::{Machine, Policy, Side};
+use placement::{DataRule, Machine, Policy, Side, ThreadRule, Weigh};
 
 /// Where the data of files is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +11,19 @@ pub enum Layout {
     Near,
     /// In stripes of so many bytes over all nodes, by where in the file it is.
     Stripe(u64),
+    /// The first stripe of a file on the node of who made it, the others on one after the other.
+    Auto(u64),
+}
+
+/// Whether threads move to their data, and data to them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Moves {
+    /// They do not.
+    None,
+    /// As the engine has it, as far as the machine says what that costs.
+    Machine,
+    /// By these.
+    Fixed(Option<ThreadRule>, Option<DataRule>),
 }
 
 /// Who decides who copies.
@@ -47,6 +60,12 @@ pub struct System {
     pub serial_ns: [f64; 2],
     /// Bytes that a write writes besides: what says so in a log.
     pub record_bytes: u64,
+    /// What moves.
+    pub moves: Moves,
+    /// Threads move to write, too.
+    pub writers_move: bool,
+    /// Data moves so many bytes at once, where it does not lie in stripes.
+    pub extent_bytes: u64,
 }
 
 /// Instructions of a call become time at this rate, a ns: some 2.5 GHz, one a cycle.
@@ -78,6 +97,9 @@ const NONE: System = System {
     call_ns: [0.0; 2],
     serial_ns: [0.0; 2],
     record_bytes: 0,
+    moves: Moves::None,
+    writers_move: false,
+    extent_bytes: 2 << 20,
 };
 
 /// On the first node's memory.
@@ -90,8 +112,27 @@ const EXT4: System = System {
     ..NONE
 };
 
+/// NOVA.
+const NOVA: System = System {
+    name: "nova",
+    source: "files on their maker's node, callers copy, a log entry of 64 bytes for a write; \
+             instructions of calls of 4 KiB as counted under QEMU -icount (NOVA: 5 181, 4 646)",
+    call_ns: instructions(5181.0, 4646.0),
+    record_bytes: 64,
+    ..NONE
+};
+
+/// Dragonfly's best window, as its authors found it, ns.
+const WINDOW_NS: f64 = 6e9;
+/// From this part of the time on a memory is overloaded. Assumed: nobody says.
+const OVERLOADED: f32 = 0.9;
+
+/// Moves readers where there is room, at once.
+const NTHREAD: ThreadRule =
+    ThreadRule { after: 1, lost: 0.0, costs_ns: 0.0, busy: OVERLOADED, crowd: 1.0, stays_ns: 0.0 };
+
 /// Those that are known, each with what it was published with.
-pub const SYSTEMS: [System; 5] = [
+pub const SYSTEMS: [System; 8] = [
     EXT4,
     System {
         name: "ext4-raid0",
@@ -99,13 +140,43 @@ pub const SYSTEMS: [System; 5] = [
         layout: Layout::Stripe(512 << 10),
         ..EXT4
     },
+    NOVA,
     System {
-        name: "nova",
-        source: "files on their maker's node, callers copy, a log entry of 64 bytes for a write; \
-                 instructions of calls of 4 KiB as counted under QEMU -icount (NOVA: 5 181, 4 646)",
-        call_ns: instructions(5181.0, 4646.0),
-        record_bytes: 64,
-        ..NONE
+        name: "nthread",
+        source: "NThread (MSST'20) on NOVA: a reader moves to its data at once, where CPUs are free \
+                 and the memory is not overloaded; from 90 % busy on it is (assumed)",
+        moves: Moves::Fixed(Some(NTHREAD), None),
+        ..NOVA
+    },
+    System {
+        name: "jericho",
+        source: "Jericho (MSST'14): slices for each node, a thread moves to its data at the first \
+                 access to another node, whatever is there; what a call takes is NOVA's",
+        moves: Moves::Fixed(
+            Some(ThreadRule { busy: f32::INFINITY, crowd: f32::INFINITY, ..NTHREAD }),
+            None,
+        ),
+        writers_move: true,
+        ..NOVA
+    },
+    System {
+        name: "dragonfly",
+        source: "Dragonfly (AMGCC'21) on NOVA with NThread: where a memory is overloaded, a file \
+                 that is read from another node moves there if its model of a window of 6 s says \
+                 so, the files one after the other; from 90 % busy on it is overloaded (assumed)",
+        moves: Moves::Fixed(
+            Some(NTHREAD),
+            Some(DataRule {
+                window_ns: WINDOW_NS,
+                weigh: Weigh::Window,
+                part: 1.0,
+                busy: OVERLOADED,
+                stays: 0,
+                writes_clear: false,
+            }),
+        ),
+        extent_bytes: u64::MAX,
+        ..NOVA
     },
     System {
         name: "odinfs",
@@ -119,23 +190,24 @@ pub const SYSTEMS: [System; 5] = [
         workers: Some(12),
         own_rings: true,
         piece_bytes: 32 << 10,
-        call_ns: instructions(5181.0, 4646.0),
         serial_ns: [0.0, 880.0],
-        record_bytes: 64,
+        ..NOVA
     },
     System {
         name: "nearside",
-        source: "the engine's policy for the machine, stripes of 256 KiB, a record of 64 bytes \
-                 with a write; a call as docs/performance.md has it, over the bare copy (read_4k, \
-                 overwrite_4k)",
-        layout: Layout::Stripe(256 << 10),
+        source: "the engine's policy for the machine, the first 256 KiB of a file near its maker, \
+                 then stripes of 256 KiB, a record of 64 bytes with a write; a call as \
+                 docs/performance.md has it, over the bare copy (read_4k, overwrite_4k); threads \
+                 and data move when what they have lost comes up to what that costs",
+        layout: Layout::Auto(256 << 10),
         rule: Rule::Machine,
         workers: None,
-        own_rings: false,
         piece_bytes: 256 << 10,
         call_ns: [283.0, 474.0],
-        serial_ns: [0.0; 2],
         record_bytes: 64,
+        moves: Moves::Machine,
+        writers_move: true,
+        ..NONE
     },
 ];
 
@@ -158,6 +230,24 @@ impl System {
             Rule::Callers => Policy::default(),
             Rule::Machine => machine.policy(),
             Rule::Fixed(policy) => policy,
+        }
+    }
+
+    /// When its threads move.
+    pub fn thread_rule(&self, machine: &Machine) -> Option<ThreadRule> {
+        match self.moves {
+            Moves::None => None,
+            Moves::Machine => Some(ThreadRule::weighs(machine.move_thread_ns as f32)),
+            Moves::Fixed(thread, _) => thread,
+        }
+    }
+
+    /// When its data does.
+    pub fn data_rule(&self) -> Option<DataRule> {
+        match self.moves {
+            Moves::None => None,
+            Moves::Machine => Some(DataRule::weighs(WINDOW_NS)),
+            Moves::Fixed(_, data) => data,
         }
     }
 

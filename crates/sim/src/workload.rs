@@ -2,37 +2,105 @@
 
 use placement::Kind;
 
-/// All threads do the same, each with a file of its own, one call after the other.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// All threads do the same, one call after the other.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// What calls do.
-    pub kind: Kind,
-    /// Bytes of a call.
-    pub bytes: u64,
-    /// Bytes of a file: calls go round in it, beginning where chance says.
+    /// What a thread does, and then again.
+    pub steps: Vec<Step>,
+    /// Files that all threads use; 0: each has one of its own.
+    pub files: u32,
+    /// Bytes of a file.
     pub file_bytes: u64,
+    /// Where they were made.
+    pub made: Made,
     /// Threads.
     pub threads: u32,
-    /// Nodes on which they run, from the first on: node by node, as far as there are CPUs; one
+    /// The first node on which they run.
+    pub from_node: u32,
+    /// Nodes on which they run, from that one on: node by node, as far as there are CPUs; one
     /// after the other on each where `is_spread`.
     pub on_nodes: u32,
     /// See there.
     pub is_spread: bool,
+    /// They run nowhere else.
+    pub is_pinned: bool,
+    /// What opening and closing a file takes, ns.
+    pub file_ns: f64,
+}
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Step {
+    /// A call of so many bytes, behind the one before it, round and round in the thread's file,
+    /// beginning where chance says.
+    Round(Kind, u64),
+    /// A call of so many bytes anywhere in a file that chance says.
+    Somewhere(Kind, u64),
+    /// All of a file that chance says, by calls of so many bytes.
+    Whole(Kind, u64),
+    /// A file that chance says goes, and one in its place is written by such calls.
+    Make(u64),
+    /// So many bytes more for a log.
+    Append(u64),
+}
+
+/// On which node files were made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    /// On that of the thread whose they are; those of all, on one after the other.
+    There,
+    /// On the next one.
+    Beside,
+    /// On this.
+    On(u32),
+    /// On the one that chance says.
+    Anywhere,
 }
 
 impl Workload {
     /// As fio has it: private files, threads on one node after the other.
     pub fn fio(kind: Kind, bytes: u64, threads: u32) -> Workload {
-        let on_nodes = u32::MAX;
-        Workload { kind, bytes, file_bytes: 64 << 20, threads, on_nodes, is_spread: false }
+        Workload {
+            steps: vec![Step::Round(kind, bytes)],
+            files: 0,
+            file_bytes: 64 << 20,
+            made: Made::There,
+            threads,
+            from_node: 0,
+            on_nodes: u32::MAX,
+            is_spread: false,
+            is_pinned: false,
+            file_ns: 0.0,
+        }
     }
 
     /// The node of a thread on a machine of so many nodes, with so many CPUs each.
     pub fn node(&self, thread: u32, nodes: u32, cpus: u32) -> u32 {
-        let nodes = self.on_nodes.min(nodes).max(1);
-        match self.is_spread {
-            true => thread % nodes,
-            false => thread / cpus.max(1) % nodes,
+        let on_nodes = self.on_nodes.min(nodes).max(1);
+        let step = match self.is_spread {
+            true => thread % on_nodes,
+            false => thread / cpus.max(1) % on_nodes,
+        };
+        (self.from_node + step) % nodes.max(1)
+    }
+
+    /// Files that there are.
+    pub fn all_files(&self) -> u32 {
+        if self.files == 0 { self.threads } else { self.files }
+    }
+
+    /// The longest call, bytes.
+    pub fn longest(&self) -> u64 {
+        self.steps.iter().map(Step::bytes).max().unwrap_or(0)
+    }
+}
+
+impl Step {
+    /// Bytes of a call.
+    pub fn bytes(&self) -> u64 {
+        match *self {
+            Step::Round(_, bytes) | Step::Somewhere(_, bytes) | Step::Whole(_, bytes) => bytes,
+            Step::Make(bytes) | Step::Append(bytes) => bytes,
         }
     }
 }

@@ -1,0 +1,194 @@
+//! Whether a thread moves to its data.
+//!
+//! Jericho moves it at the first access to another node, NThread where the node has room. Here it
+//! moves when what a run of accesses to one other node has lost for being remote comes up to what
+//! moving costs: whatever comes then, it has cost at most twice what it had to.
+
+/// When threads move.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ThreadRule {
+    /// After so many accesses in a row to one other node, at least,
+    pub after: u32,
+    /// that have lost so many times what moving costs.
+    pub lost: f32,
+    /// What moving costs, ns.
+    pub costs_ns: f32,
+    /// The node's memory is busy for no more than this part of the time, or that of the node where
+    /// the thread is, too: then its data has no better place there.
+    pub busy: f32,
+    /// Each CPU there has no more threads than this, with the one that comes.
+    pub crowd: f32,
+    /// So long it stays, ns; twice as long each time that it goes back where it came from.
+    pub stays_ns: f32,
+}
+
+/// Nothing else is known of a thread than this.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Trail {
+    /// The other node that it accessed last,
+    node: u32,
+    /// so many times in a row,
+    run: u32,
+    /// and what these lost, ns.
+    lost_ns: f32,
+    /// The node that it left last, and 1; 0: none.
+    left: u32,
+    /// Until when it stays, ns of whatever clock.
+    until: f64,
+    stays_ns: f32,
+}
+
+/// What a node has for one who comes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Room {
+    /// The part of the time for which its memory is busy,
+    pub busy: f32,
+    /// and that of the node where the thread is.
+    pub busy_here: f32,
+    /// Threads that run there or want to.
+    pub threads: u32,
+    /// CPUs.
+    pub cpus: u32,
+    /// Whether the program lets the thread run there.
+    pub is_allowed: bool,
+}
+
+/// Why a thread stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stays {
+    /// Too few accesses in a row were to that node.
+    Few,
+    /// They have lost less than moving costs.
+    Cheap,
+    /// It has moved not long ago.
+    Settling,
+    /// The program does not let it run there.
+    Forbidden,
+    /// The memory there is busy, and that where it is has time for its data.
+    Busy,
+    /// The CPUs there have enough to do.
+    Crowded,
+}
+
+impl ThreadRule {
+    /// A rule that weighs: after two accesses in a row, when they have lost what moving costs, where
+    /// there is room.
+    pub const fn weighs(costs_ns: f32) -> ThreadRule {
+        ThreadRule { after: 2, lost: 1.0, costs_ns, busy: 0.9, crowd: 1.0, stays_ns: 1e6 }
+    }
+
+    /// What a thread gains by going to the node that its trail leads to, ns: the next accesses are
+    /// like the last ones.
+    ///
+    /// # Errors
+    /// Why it stays.
+    #[inline]
+    pub fn moves(&self, trail: &Trail, room: &Room, now: f64) -> Result<f32, Stays> {
+        let stays = match () {
+            () if trail.run < self.after.max(1) => Stays::Few,
+            () if trail.lost_ns < self.lost * self.costs_ns => Stays::Cheap,
+            () if now < trail.until => Stays::Settling,
+            () if !room.is_allowed => Stays::Forbidden,
+            () if room.busy > self.busy && room.busy_here <= self.busy => Stays::Busy,
+            () if (room.threads + 1) as f32 > self.crowd * room.cpus as f32 => Stays::Crowded,
+            () => return Ok(trail.lost_ns - self.costs_ns),
+        };
+        Err(stays)
+    }
+}
+
+impl Trail {
+    /// An access to data on this node took so much longer than it does there.
+    #[inline]
+    pub fn remote(&mut self, node: u32, lost_ns: f32) {
+        if self.node != node {
+            (self.node, self.run, self.lost_ns) = (node, 0, 0.0);
+        }
+        self.run = self.run.saturating_add(1);
+        self.lost_ns += lost_ns;
+    }
+
+    /// An access to data where it is.
+    #[inline]
+    pub fn local(&mut self) {
+        (self.run, self.lost_ns) = (0, 0.0);
+    }
+
+    /// The node that it leads to.
+    pub fn node(&self) -> u32 {
+        self.node
+    }
+
+    /// The thread has moved there, from this node.
+    pub fn moved(&mut self, rule: &ThreadRule, from: u32, now: f64) {
+        let goes_back = self.left == self.node + 1;
+        self.stays_ns = if goes_back { 2.0 * self.stays_ns } else { rule.stays_ns };
+        (self.left, self.until) = (from + 1, now + f64::from(self.stays_ns));
+        self.local();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULE: ThreadRule = ThreadRule::weighs(7500.0);
+    const ROOM: Room = Room { busy: 0.5, busy_here: 0.5, threads: 3, cpus: 4, is_allowed: true };
+
+    fn trail(accesses: u32) -> Trail {
+        let mut trail = Trail::default();
+        (0..accesses).for_each(|_| trail.remote(1, 1000.0));
+        trail
+    }
+
+    #[test]
+    fn who_has_lost_what_moving_costs_moves() {
+        assert_eq!(RULE.moves(&trail(1), &ROOM, 0.0), Err(Stays::Few));
+        assert_eq!(RULE.moves(&trail(7), &ROOM, 0.0), Err(Stays::Cheap));
+        assert_eq!(RULE.moves(&trail(8), &ROOM, 0.0), Ok(500.0));
+        // at once, as Jericho has it
+        let eager = ThreadRule { after: 1, lost: 0.0, crowd: f32::INFINITY, ..RULE };
+        assert!(eager.moves(&trail(1), &Room { threads: 900, ..ROOM }, 0.0).is_ok());
+        assert_eq!(eager.moves(&trail(0), &ROOM, 0.0), Err(Stays::Few));
+    }
+
+    #[test]
+    fn a_local_access_or_one_elsewhere_begins_anew() {
+        let mut it = trail(20);
+        it.local();
+        assert_eq!(RULE.moves(&it, &ROOM, 0.0), Err(Stays::Few));
+        let mut it = trail(20);
+        it.remote(2, 1000.0);
+        assert_eq!((it.node(), RULE.moves(&it, &ROOM, 0.0)), (2, Err(Stays::Few)));
+    }
+
+    #[test]
+    fn where_there_is_no_room_nobody_goes() {
+        for (room, stays) in [
+            (Room { is_allowed: false, ..ROOM }, Stays::Forbidden),
+            (Room { busy: 0.95, ..ROOM }, Stays::Busy),
+            (Room { threads: 4, ..ROOM }, Stays::Crowded),
+        ] {
+            assert_eq!(RULE.moves(&trail(20), &room, 0.0), Err(stays));
+        }
+        // it is no worse there than here
+        let both = Room { busy: 0.95, busy_here: 0.95, ..ROOM };
+        assert!(RULE.moves(&trail(20), &both, 0.0).is_ok());
+    }
+
+    #[test]
+    fn who_goes_to_and_fro_stays_ever_longer() {
+        let mut it = Trail::default();
+        let (mut now, mut moves, mut at) = (0.0, 0, 0);
+        // data on the other node, wherever it is
+        while now < 1e9 {
+            it.remote(1 - at, 1000.0);
+            if RULE.moves(&it, &ROOM, now).is_ok() {
+                it.moved(&RULE, at, now);
+                (at, moves) = (1 - at, moves + 1);
+            }
+            now += 10_000.0;
+        }
+        assert!((8..=12).contains(&moves), "{moves}");
+    }
+}
