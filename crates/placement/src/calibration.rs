@@ -60,6 +60,8 @@ impl Calibration {
             hand_off_ns: self.hand_off_ns(Kind::Read).max(self.hand_off_ns(Kind::Write)),
             move_thread_ns: MOVE_THREAD_NS,
             link: f64::INFINITY,
+            // it is in what was measured
+            directory: 0.0,
             read: self.access(Kind::Read)?,
             write: self.access(Kind::Write)?,
         })

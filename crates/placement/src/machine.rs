@@ -63,6 +63,9 @@ pub struct Machine {
     pub move_thread_ns: f64,
     /// What all others together move to and from a node, MiB/s; infinite where nobody said.
     pub link: f64,
+    /// Bytes that a node's memory writes for each byte that others read of it: whose caches have
+    /// what is kept in the memory itself on some machines.
+    pub directory: f64,
     /// Reading.
     pub read: MachineAccess,
     /// Writing.
@@ -82,7 +85,8 @@ impl Machine {
     /// fewest; a large access, of which fewer suffice, counts more than once. Workers are asked
     /// where copying takes longer than handing over.
     pub fn policy(&self) -> Policy {
-        let side = |access: &MachineAccess| {
+        let side = |kind: Kind| {
+            let access = self.access(kind);
             let small = access.local.fewest_near_peak(SMALLEST_BYTES);
             let large = access.local.fewest_near_peak(PIECE_BYTES);
             let most = access.local.threads().max().unwrap_or(1);
@@ -97,7 +101,7 @@ impl Machine {
                 (small, large) => (small.min(large), 1),
             };
             let takes_longer = |bytes: &u64| {
-                let rate = access.local.rate(1, *bytes) * access.remote_factor;
+                let rate = self.remote_rate(kind, *bytes);
                 *bytes as f64 / (rate * MIB) * 1e9 > HAND_OVERS * self.hand_off_ns
             };
             let mut sizes = (0..).map(|power| SMALLEST_BYTES << power);
@@ -109,11 +113,24 @@ impl Machine {
             Side {
                 limit,
                 large_turns,
+                harmless: most,
                 delegate_remote: delegate_remote.unwrap_or(unmeasured.delegate_remote),
                 ..unmeasured
             }
         };
-        Policy { read: side(&self.read), write: side(&self.write) }
+        Policy { read: side(Kind::Read), write: side(Kind::Write) }
+    }
+
+    /// What one thread moves with accesses of so many bytes from another node, MiB/s.
+    fn remote_rate(&self, kind: Kind, bytes: u64) -> f64 {
+        let access = self.access(kind);
+        let rate = access.local.rate(1, bytes) * access.remote_factor;
+        match kind {
+            Kind::Read if self.directory > 0.0 => {
+                1.0 / (1.0 / rate + self.directory / self.write.local.rate(1, bytes))
+            }
+            _ => rate,
+        }
     }
 }
 

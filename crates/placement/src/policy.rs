@@ -19,6 +19,8 @@ pub struct Side {
     pub limit: u32,
     /// Turns that a large access takes: it keeps more of the memory busy than a small one.
     pub large_turns: u32,
+    /// So many threads at one time were seen to do no harm, where there is no limit.
+    pub harmless: u32,
     /// Bytes from which a worker of the node is asked by a caller on another one, though there is
     /// room.
     pub delegate_remote: u64,
@@ -45,7 +47,7 @@ impl Side {
     /// Workers that suit a node of so many CPUs, for this kind.
     pub fn workers(&self, cpus: u32) -> u32 {
         match self.limit {
-            NO_LIMIT => cpus.min(WORKERS),
+            NO_LIMIT => cpus.min(self.harmless).min(WORKERS_MAX),
             limit => limit.min(WORKERS_MAX),
         }
     }
@@ -84,6 +86,7 @@ impl Default for Side {
         Side {
             limit: NO_LIMIT,
             large_turns: 1,
+            harmless: WORKERS,
             delegate_remote: DELEGATE_UNMEASURED,
             delegate_local: u64::MAX,
         }

@@ -26,6 +26,7 @@ struct Described {
     hand_off_ns: f64,
     move_thread_ns: Option<f64>,
     link_mib_per_s: Option<f64>,
+    directory: Option<f64>,
     read: DescribedAccess,
     write: DescribedAccess,
 }
@@ -55,13 +56,16 @@ const LONGEST_NS: f64 = 1e9;
 const GRANULE_MAX: u64 = 4096;
 /// Moving a thread takes so long where nobody says, ns: Linux takes 7 to 8 us.
 const MOVE_THREAD_NS: f64 = 7500.0;
+/// Most bytes that a directory writes for each that others read.
+const DIRECTORY_MAX: f64 = 64.0;
 /// The slowest link, MiB/s.
 const SLOWEST_LINK: f64 = 1.0;
 
 /// Machines that come along: a name, and the description.
-pub const KNOWN: [(&str, &str); 4] = [
+pub const KNOWN: [(&str, &str); 5] = [
     ("optane-2-sockets", include_str!("../machines/optane-2-sockets.toml")),
     ("optane-8-sockets", include_str!("../machines/optane-8-sockets.toml")),
+    ("opteron-4-sockets", include_str!("../machines/opteron-4-sockets.toml")),
     ("cxl-expander", include_str!("../machines/cxl-expander.toml")),
     ("battery-backed-dram", include_str!("../machines/battery-backed-dram.toml")),
 ];
@@ -85,6 +89,10 @@ pub fn parse(text: &str) -> Result<Machine, Error> {
     if it.link_mib_per_s.is_some() && !(link >= SLOWEST_LINK && link.is_finite()) {
         return Err(Error::Machine("a link moves some MiB a second, 1 at least"));
     }
+    let directory = it.directory.unwrap_or(0.0);
+    if !(0.0..=DIRECTORY_MAX).contains(&directory) {
+        return Err(Error::Machine("a directory writes 0 to 64 bytes for each that is read"));
+    }
     Ok(Machine {
         name: it.name,
         source: it.source,
@@ -94,6 +102,7 @@ pub fn parse(text: &str) -> Result<Machine, Error> {
         hand_off_ns: time(it.hand_off_ns)?,
         move_thread_ns: time(it.move_thread_ns.unwrap_or(MOVE_THREAD_NS))?,
         link,
+        directory,
         read: access(it.read)?,
         write: access(it.write)?,
     })
@@ -156,6 +165,7 @@ mod tests {
             ("bytes = 4096", "bytes = 1048577000", "ascend"),
             ("nodes = 2", "nodes = 2\nsockets = 2", "unknown field"),
             ("nodes = 2", "nodes = 2\nlink_mib_per_s = -3.0", "a link moves"),
+            ("nodes = 2", "nodes = 2\ndirectory = -1.0", "a directory writes"),
             ("nodes = 2", "nodes = 2\nmove_thread_ns = inf", "a number of ns"),
             ("nodes = 2", "nodes = ", "not a description"),
         ] {

@@ -71,6 +71,10 @@ impl Files {
                     Made::There => user,
                     Made::Beside => (user + 1) % nodes,
                     Made::On(node) => node % nodes,
+                    Made::Partly(node, percent) => match file * 61 % 100 < percent {
+                        true => node % nodes,
+                        false => user,
+                    },
                     Made::Anywhere => (random.draw() % u64::from(nodes)) as u32,
                 });
             }

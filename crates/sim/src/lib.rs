@@ -14,6 +14,8 @@
 //! events     what is to happen, in its order
 //! run        all of that, event by event
 //! outcome    what came of it
+//! personality  programs that file systems are measured with
+//! paper      what three papers show
 //! published  what others have measured, and what a run says of it
 //! latency    how long calls took
 //! random     numbers that follow from a seed
@@ -33,6 +35,8 @@ mod latency;
 mod memory;
 mod movers;
 mod outcome;
+mod paper;
+mod personality;
 mod published;
 mod random;
 mod run;
@@ -45,6 +49,8 @@ mod workload;
 pub use description::{Error, KNOWN, parse};
 pub use latency::Latency;
 pub use outcome::{NodeOutcome, Outcome};
+pub use paper::{Figure, Headline, PAPERS, Paper, paper};
+pub use personality::Personality;
 pub use published::{By, Compared, Published, compare, published};
 pub use run::run;
 pub use setting::{Refused, Setting};

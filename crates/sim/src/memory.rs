@@ -4,7 +4,8 @@
 //! are, as the machine's curve says; each gets an equal share, and from another node a part of one.
 //! Reads and writes take turns at the memory: where both together would keep it busy for more time
 //! than there is, each gets less in that measure. Threads beyond those that move the most keep it
-//! busy all the time, though they get less out of it. All who are on other nodes share its link.
+//! busy all the time, though they get less out of it. All who are on other nodes share its link;
+//! where the memory itself keeps who has what of it in a cache, what they read makes it write.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -33,6 +34,8 @@ pub struct Memory<O> {
     access: [MachineAccess; 2],
     /// What all on other nodes get together at most, bytes a ns.
     link: f64,
+    /// Bytes that it writes for each that they read.
+    directory: f64,
     /// The part of the time for which it is busy; over 1 where more want it than it has time for.
     busy: f64,
     now: f64,
@@ -96,11 +99,15 @@ impl<O> Ord for Passing<O> {
     }
 }
 
+/// The places of kinds among both.
+const READ: usize = 0;
+const WRITE: usize = 1;
+
 /// The place of a kind among both.
 pub fn index(kind: Kind) -> usize {
     match kind {
-        Kind::Read => 0,
-        Kind::Write => 1,
+        Kind::Read => READ,
+        Kind::Write => WRITE,
     }
 }
 
@@ -110,6 +117,7 @@ impl<O> Memory<O> {
         Memory {
             access: [machine.read.clone(), machine.write.clone()],
             link: machine.link * MIB_A_SECOND,
+            directory: machine.directory,
             busy: 0.0,
             now: 0.0,
             threads: [0; 2],
@@ -202,6 +210,7 @@ impl<O> Memory<O> {
     /// What each one gets from now on.
     fn share_out(&mut self) {
         let (mut busy, mut over_link) = (0.0, 0.0);
+        let mut writes_for_reads = false;
         for group in &mut self.groups {
             let members = group.passing.len();
             if members > 0 {
@@ -211,16 +220,20 @@ impl<O> Memory<O> {
                 busy += members as f64 * group.keeps_busy(share, threads);
                 group.rate = if group.is_remote { share * access.remote_factor } else { share };
                 if group.is_remote {
-                    over_link += members as f64 * group.rate;
+                    let rate = members as f64 * group.rate;
+                    over_link += rate;
+                    if group.kind == READ && self.directory > 0.0 {
+                        writes_for_reads = true;
+                        let writers = self.threads[WRITE] + members;
+                        busy += rate * self.directory / written(&self.access, writers, group.class);
+                    }
                 }
             }
         }
         self.busy = busy;
         // one kind alone is never busier than it can be
-        let slower = match self.threads[0] > 0 && self.threads[1] > 0 {
-            true => busy.max(1.0),
-            false => 1.0,
-        };
+        let is_mixed = self.threads[READ] > 0 && self.threads[WRITE] > 0 || writes_for_reads;
+        let slower = if is_mixed { busy.max(1.0) } else { 1.0 };
         let slower_far = slower.max(over_link / self.link);
         if slower_far > 1.0 {
             for group in &mut self.groups {
@@ -241,8 +254,13 @@ impl<O> Memory<O> {
         let threads = self.threads[kind] + 1;
         let access = &self.access[kind];
         let share = self.groups[found].share(access, threads);
-        let busy = self.busy + self.groups[found].keeps_busy(share, threads);
-        let is_mixed = self.threads[1 - kind] > 0;
+        let mut busy = self.busy + self.groups[found].keeps_busy(share, threads);
+        let mut is_mixed = self.threads[1 - kind] > 0;
+        if kind == READ && load.is_remote && self.directory > 0.0 {
+            is_mixed = true;
+            let class = self.groups[found].class;
+            busy += share * self.directory / written(&self.access, self.threads[WRITE] + 1, class);
+        }
         let share = if is_mixed && busy > 1.0 { share / busy } else { share };
         let rate = match load.is_remote {
             true => {
@@ -255,6 +273,11 @@ impl<O> Memory<O> {
         };
         access.latency_ns[usize::from(load.is_remote)] + load.bytes as f64 / rate
     }
+}
+
+/// What so many threads write, bytes a ns.
+fn written(access: &[MachineAccess; 2], threads: usize, class: u64) -> f64 {
+    access[WRITE].local.rate(threads as u32, class) * MIB_A_SECOND
 }
 
 impl<O> Group<O> {
@@ -300,6 +323,7 @@ mod tests {
             hand_off_ns: 0.0,
             move_thread_ns: 0.0,
             link: f64::INFINITY,
+            directory: 0.0,
             read: access.clone(),
             write: access,
         })
@@ -354,6 +378,20 @@ mod tests {
         leaves(&mut memory, 2, quarter + 0.75 / 20.0 * 1e9);
         leaves(&mut memory, 3, quarter + 0.75 / 20.0 * 1e9);
         assert_eq!(memory.threads, [1, 0]);
+    }
+
+    #[test]
+    fn what_is_read_from_elsewhere_is_written_about() {
+        let mut memory = Memory { directory: 1.0, ..memory() };
+        memory.enter(0.0, local(M), 1);
+        leaves(&mut memory, 1, 10.0 * MILLI);
+        // half of the time to read it at half of what it could be, and as much to write
+        memory.enter(20.0 * MILLI, Load { is_remote: true, ..local(M) }, 2);
+        leaves(&mut memory, 2, 40.0 * MILLI);
+        // two keep it busy, the one from elsewhere half as much again
+        memory.enter(60.0 * MILLI, Load { is_remote: true, ..local(M) }, 3);
+        memory.enter(60.0 * MILLI, local(M), 4);
+        leaves(&mut memory, 4, 75.0 * MILLI);
     }
 
     #[test]

@@ -231,7 +231,8 @@ impl<'s> Run<'s> {
         it.next(workload, &mut self.random);
         let index = index(it.call.kind);
         let System { call_ns, serial_ns, .. } = &self.setting.system;
-        let mut ready = self.now + call_ns[index];
+        let begins = self.now + workload.thinks_ns;
+        let mut ready = begins + call_ns[index];
         if it.call.opens {
             ready += workload.file_ns;
         }
@@ -239,7 +240,7 @@ impl<'s> Run<'s> {
             ready = ready.max(self.free_at) + serial_ns[index];
             self.free_at = ready;
         }
-        (it.began, it.has_record, it.is_at_call) = (self.now, false, true);
+        (it.began, it.has_record, it.is_at_call) = (begins, false, true);
         self.events.at(ready, Event::Call(thread));
     }
 

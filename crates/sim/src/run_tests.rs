@@ -21,6 +21,7 @@ fn simple(nodes: u32) -> Machine {
         hand_off_ns: 0.0,
         move_thread_ns: 1000.0,
         link: f64::INFINITY,
+        directory: 0.0,
         read: access.clone(),
         write: access,
     }

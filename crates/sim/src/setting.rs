@@ -93,7 +93,10 @@ impl Setting {
             (it.file_bytes > file_bytes, "a file has 1 PiB at most"),
             (it.files > files, "there are 4194304 files at most"),
             (it.on_nodes == 0, "threads run on one node at least"),
-            (!(it.file_ns.is_finite() && it.file_ns >= 0.0), "a time is some nanoseconds"),
+            (
+                ![it.file_ns, it.thinks_ns].iter().all(|it| it.is_finite() && *it >= 0.0),
+                "a time is some nanoseconds",
+            ),
             (it.longest().div_ceil(piece) > pieces, "a call has 65536 pieces at most"),
         ];
         faults.into_iter().find(|fault| fault.0).map_or(Ok(()), |(_, why)| Err(Refused(why)))

@@ -78,11 +78,16 @@ const fn instructions(read: f64, write: f64) -> [f64; 2] {
 }
 
 const fn asked_from(read: u64, write: u64) -> Policy {
-    const ANY: u32 = placement::NO_LIMIT;
-    Policy {
-        read: Side { limit: ANY, large_turns: 1, delegate_remote: read, delegate_local: read },
-        write: Side { limit: ANY, large_turns: 1, delegate_remote: write, delegate_local: write },
+    const fn side(from: u64) -> Side {
+        Side {
+            limit: placement::NO_LIMIT,
+            large_turns: 1,
+            harmless: 12,
+            delegate_remote: from,
+            delegate_local: from,
+        }
     }
+    Policy { read: side(read), write: side(write) }
 }
 
 /// No file system.

@@ -26,6 +26,8 @@ pub struct Workload {
     pub is_pinned: bool,
     /// What opening and closing a file takes, ns.
     pub file_ns: f64,
+    /// For how long a thread is at other things before each call, ns.
+    pub thinks_ns: f64,
 }
 
 /// What a thread does.
@@ -55,6 +57,8 @@ pub enum Made {
     On(u32),
     /// On the one that chance says.
     Anywhere,
+    /// So many of a hundred on this node, the others on that of their user.
+    Partly(u32, u32),
 }
 
 impl Workload {
@@ -71,6 +75,7 @@ impl Workload {
             is_spread: false,
             is_pinned: false,
             file_ns: 0.0,
+            thinks_ns: 0.0,
         }
     }
 
