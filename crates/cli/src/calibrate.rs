@@ -317,7 +317,7 @@ fn pictures(dir: &Path, calibration: &Calibration) -> Result<()> {
             })
             .collect();
         let title = format!("{}s of one node", kind_name(kind));
-        let words = Words { title: &title, x: "threads", y: "MiB/s" };
+        let words = Words { title: &title, x: "threads", y: "MiB/s", places: &[] };
         draw(dir, &format!("calibrate-{}", kind_name(kind)), words, &lines)?;
     }
     Ok(())

@@ -1,7 +1,10 @@
 //! `nearside simulate`: what threads would get of a machine that is not here.
 
+mod paper;
+
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use nearside_bench::{Words, draw};
 use placement::{Kind, Machine};
@@ -29,6 +32,7 @@ Examples:
   nearside simulate --system odinfs --system nearside --kind read --bytes 4K --pictures /tmp
   nearside simulate --list
   nearside simulate --published
+  nearside simulate --paper odinfs --out figures
 
 Threads with a file each read or write one call after the other, on a machine of which a file says
 what its memory can do (see the manual), with file systems of which is known where data goes and who
@@ -71,6 +75,14 @@ pub struct SimulateArgs {
     /// off it is.
     #[arg(long, conflicts_with_all = ["list", "pictures"])]
     pub published: bool,
+    /// Run what a paper shows (odinfs, jericho, dragonfly), with ours beside it, and print what it
+    /// says in numbers and what the runs say; up to some minutes.
+    #[arg(long, value_name = "PAPER", value_parser = PossibleValuesParser::new(sim::PAPERS))]
+    #[arg(conflicts_with_all = ["list", "published", "pictures"])]
+    pub paper: Option<String>,
+    /// Put each figure of the paper into this directory, as SVG, and its numbers as CSV.
+    #[arg(long, value_name = "DIR", requires = "paper")]
+    pub out: Option<PathBuf>,
     /// List the file systems and the machines that come along, and where their numbers are from.
     #[arg(long)]
     pub list: bool,
@@ -125,6 +137,9 @@ struct Run {
     p99_ns: f64,
     /// The part of the bytes that callers on other nodes copied.
     remote_part: f64,
+    /// How often threads moved to another node, and bytes of data that did.
+    thread_moves: u64,
+    moved_bytes: u64,
     nodes: Vec<Node>,
 }
 
@@ -145,6 +160,9 @@ struct Known {
 pub fn run(args: &SimulateArgs) -> Result<()> {
     if args.list {
         return list(args.json);
+    }
+    if let Some(name) = &args.paper {
+        return paper::run(name, args.out.as_deref(), args.json);
     }
     if args.published {
         return published(args.json);
@@ -168,7 +186,7 @@ pub fn run(args: &SimulateArgs) -> Result<()> {
         };
         let lines: Vec<(String, Vec<(f64, f64)>)> = systems.iter().map(line).collect();
         let title = format!("{}, {} of {}", machine.name, args.kind.name(), show(args.bytes));
-        let words = Words { title: &title, x: "threads", y: "MiB/s" };
+        let words = Words { title: &title, x: "threads", y: "MiB/s", places: &[] };
         draw(dir, &format!("simulate-{}-{}", args.kind.name(), args.bytes), words, &lines)?;
     }
     let Machine { name, source, .. } = machine;
@@ -196,6 +214,7 @@ fn one(args: &SimulateArgs, machine: &Machine, system: &System, threads: u32) ->
             file_bytes: workload.file_bytes.max(args.bytes),
             ..workload
         },
+        others: Vec::new(),
         seed: args.seed,
         time: [counted / 10.0, counted],
     };
@@ -224,6 +243,8 @@ fn one(args: &SimulateArgs, machine: &Machine, system: &System, threads: u32) ->
         p50_ns: latency.quantile(0.5),
         p99_ns: latency.quantile(0.99),
         remote_part: outcome.remote_part(),
+        thread_moves: outcome.thread_moves,
+        moved_bytes: outcome.moved_bytes,
         nodes: nodes.iter().map(node).collect(),
     })
 }

@@ -76,6 +76,8 @@ pub const BLOCK_BYTES: u64 = 4 << 10;
 pub const THOUGHT_BYTES: u64 = 64 << 10;
 /// Bytes from which an access is a large one: it goes to several modules of a node.
 pub const LARGE_BYTES: u64 = 16 << 10;
+/// Requests of up to so many bytes do not wait for all longer ones: of both as many bytes are served.
+pub const SHORT_BYTES: u64 = 32 << 10;
 /// Bytes from which a piece on another node is delegated where nothing was measured: waking a
 /// worker takes as long as copying some tens of KiB.
 const DELEGATE_UNMEASURED: u64 = 128 << 10;

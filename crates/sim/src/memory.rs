@@ -14,6 +14,8 @@ use placement::{Kind, Machine, MachineAccess};
 
 /// Bytes a nanosecond that are a MiB a second.
 const MIB_A_SECOND: f64 = 1048576.0 / 1e9;
+/// Of late is so long, ns: what was before counts less and less.
+const LATELY: f64 = 1e7;
 
 /// An access, as the memory sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,6 +40,8 @@ pub struct Memory<O> {
     directory: f64,
     /// The part of the time for which it is busy; over 1 where more want it than it has time for.
     busy: f64,
+    /// That as it was of late.
+    was_busy: f64,
     now: f64,
     /// Threads at it, of each kind.
     threads: [usize; 2],
@@ -119,6 +123,7 @@ impl<O> Memory<O> {
             link: machine.link * MIB_A_SECOND,
             directory: machine.directory,
             busy: 0.0,
+            was_busy: 0.0,
             now: 0.0,
             threads: [0; 2],
             groups: Vec::new(),
@@ -178,6 +183,7 @@ impl<O> Memory<O> {
         if passed > 0.0 {
             let busy = self.groups.iter_mut().filter(|group| !group.passing.is_empty());
             busy.for_each(|group| group.clock += group.rate * passed);
+            self.was_busy += (self.busy.min(1.0) - self.was_busy) * passed / (LATELY + passed);
             self.now = now;
         }
     }
@@ -242,9 +248,9 @@ impl<O> Memory<O> {
         }
     }
 
-    /// The part of the time for which it is busy, 1 at most.
+    /// The part of the time for which it was busy of late.
     pub fn busy(&self) -> f64 {
-        self.busy.min(1.0)
+        self.was_busy
     }
 
     /// What an access would take that came now, if all stayed as it is, ns.

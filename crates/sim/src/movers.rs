@@ -10,7 +10,8 @@ const QUEUE: usize = 4096;
 /// Moves data to a node.
 #[derive(Clone, Debug, Default)]
 pub struct Mover {
-    waiting: VecDeque<usize>,
+    /// Units, and what accesses to each are long.
+    waiting: VecDeque<(usize, u64)>,
     /// What waits or is copied.
     known: HashSet<usize>,
     at: Option<At>,
@@ -39,11 +40,11 @@ impl At {
 }
 
 impl Mover {
-    /// A unit is to come here: whether it does, and was not to.
-    pub fn ask(&mut self, unit: usize) -> bool {
+    /// A unit is to come here, for accesses of so many bytes: whether it does, and was not to.
+    pub fn ask(&mut self, unit: usize, bytes: u64) -> bool {
         let comes = self.waiting.len() < QUEUE && self.known.insert(unit);
         if comes {
-            self.waiting.push_back(unit);
+            self.waiting.push_back((unit, bytes));
         }
         comes
     }
@@ -54,7 +55,7 @@ impl Mover {
     }
 
     /// The next one that waits, where it is at none.
-    pub fn next(&mut self) -> Option<usize> {
+    pub fn next(&mut self) -> Option<(usize, u64)> {
         if self.at.is_some() {
             return None;
         }
@@ -95,8 +96,8 @@ mod tests {
     #[test]
     fn a_unit_is_read_and_written_piece_by_piece() {
         let mut mover = Mover::default();
-        assert!(mover.ask(7) && !mover.ask(7) && mover.ask(8));
-        assert_eq!(mover.next(), Some(7));
+        assert!(mover.ask(7, 1) && !mover.ask(7, 2) && mover.ask(8, 3));
+        assert_eq!(mover.next(), Some((7, 1)));
         mover.begin(At { unit: 7, from: 1, writes: 0, left: PIECE + 10, is_read: false });
         assert_eq!(mover.next(), None);
         let steps: Vec<_> =
@@ -104,6 +105,6 @@ mod tests {
         assert_eq!(steps, [(true, PIECE), (false, 10), (true, 10)]);
         assert_eq!(mover.step(), None);
         mover.forget(7);
-        assert!(mover.next() == Some(8) && mover.ask(7));
+        assert!(mover.next() == Some((8, 3)) && mover.ask(7, 1));
     }
 }

@@ -18,7 +18,9 @@ impl Run<'_> {
             return node.memory.would_take(here);
         }
         let direct = node.memory.would_take(there);
-        let asks = node.workers.serve() && bytes >= policy.side(kind).delegate_from(false);
+        let asks = node.workers.serve()
+            && policy.minds(kind, bytes)
+            && bytes >= policy.side(kind).delegate_from(false);
         match asks {
             true => direct.min(setting.machine.hand_off_ns + node.memory.would_take(here)),
             false => direct,
@@ -95,7 +97,7 @@ impl Run<'_> {
                 busy: there as f32,
             };
             if rule.moves(self.files.heat(part.unit), &copying, now).is_ok()
-                && self.nodes[by as usize].mover.ask(part.unit)
+                && self.nodes[by as usize].mover.ask(part.unit, part.bytes)
             {
                 self.begin_move(by);
             }
@@ -106,11 +108,10 @@ impl Run<'_> {
     /// Who moves data to a node goes on with what waits, if it still pays.
     fn begin_move(&mut self, to: u32) {
         let Some(rule) = self.files.rule().copied() else { return };
-        while let Some(unit) = self.nodes[to as usize].mover.next() {
+        while let Some((unit, bytes)) = self.nodes[to as usize].mover.next() {
             let (from, left) = self.files.unit(unit);
             let at = At { unit, from, writes: self.files.writes(unit), left, is_read: false };
-            let [is, would_be] =
-                [from, to].map(|node| self.takes(Kind::Read, at.piece(), [node, to]));
+            let [is, would_be] = [from, to].map(|node| self.takes(Kind::Read, bytes, [node, to]));
             if from != to && would_be <= f64::from(rule.part) * is {
                 self.nodes[to as usize].mover.begin(at);
                 return self.move_piece(to, at);

@@ -6,6 +6,7 @@
 
 mod dragonfly;
 mod jericho;
+mod levers;
 mod odinfs;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -56,7 +57,7 @@ pub struct Paper {
 }
 
 /// The papers that are known.
-pub const PAPERS: [&str; 3] = ["odinfs", "jericho", "dragonfly"];
+pub const PAPERS: [&str; 4] = ["odinfs", "jericho", "dragonfly", "nearside"];
 
 /// What one of them shows; none: it is not known. It takes up to some minutes, on all CPUs.
 ///
@@ -67,6 +68,7 @@ pub fn paper(name: &str) -> Option<Result<Paper, Refused>> {
         "odinfs" => Some(odinfs::paper()),
         "jericho" => Some(jericho::paper()),
         "dragonfly" => Some(dragonfly::paper()),
+        "nearside" => Some(levers::paper()),
         _ => None,
     }
 }

@@ -128,8 +128,9 @@ impl<'s> Run<'s> {
     /// All threads begin, not at one time.
     fn begin(&mut self) {
         let mut random = Random::new(!self.setting.seed);
-        for thread in 0..self.threads.len() {
-            self.events.at(random.part() * 1e4, Event::Begin(thread as u32));
+        for (number, thread) in self.threads.iter().enumerate() {
+            let from = self.workloads[thread.set].from_ns;
+            self.events.at(from + random.part() * 1e4, Event::Begin(number as u32));
         }
     }
 

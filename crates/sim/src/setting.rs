@@ -94,7 +94,9 @@ impl Setting {
             (it.files > files, "there are 4194304 files at most"),
             (it.on_nodes == 0, "threads run on one node at least"),
             (
-                ![it.file_ns, it.thinks_ns].iter().all(|it| it.is_finite() && *it >= 0.0),
+                ![it.file_ns, it.thinks_ns, it.from_ns]
+                    .iter()
+                    .all(|it| it.is_finite() && *it >= 0.0),
                 "a time is some nanoseconds",
             ),
             (it.longest().div_ceil(piece) > pieces, "a call has 65536 pieces at most"),

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use placement::{Kind, Policy, with_turns};
+use placement::{Kind, Policy, SHORT_BYTES, with_turns};
 
 use crate::memory::index;
 
@@ -17,11 +17,51 @@ pub struct Piece {
     pub bytes: u64,
 }
 
+/// What waits, of one kind: short pieces, and long ones.
+#[derive(Clone, Debug, Default)]
+struct Line {
+    pieces: [VecDeque<Piece>; 2],
+    /// Bytes of short ones that were served beyond those of long ones, while both waited.
+    ahead: i64,
+}
+
+impl Line {
+    fn push(&mut self, piece: Piece) {
+        self.pieces[usize::from(piece.bytes > SHORT_BYTES)].push_back(piece);
+    }
+
+    fn len(&self) -> usize {
+        self.pieces.iter().map(VecDeque::len).sum()
+    }
+
+    fn is_long(&self) -> bool {
+        match self.pieces.each_ref().map(VecDeque::is_empty) {
+            [false, false] => self.ahead > 0,
+            [has_no_short, _] => has_no_short,
+        }
+    }
+
+    fn front(&self) -> Option<Piece> {
+        self.pieces[usize::from(self.is_long())].front().copied()
+    }
+
+    fn pop(&mut self) -> Option<Piece> {
+        let is_long = self.is_long();
+        let piece = self.pieces[usize::from(is_long)].pop_front()?;
+        match self.pieces.iter().any(VecDeque::is_empty) {
+            true => self.ahead = 0,
+            false if is_long => self.ahead -= piece.bytes as i64,
+            false => self.ahead += piece.bytes as i64,
+        }
+        Some(piece)
+    }
+}
+
 /// The workers of a node.
 #[derive(Clone, Debug)]
 pub struct Workers {
     policy: Policy,
-    waiting: [VecDeque<Piece>; 2],
+    waiting: [Line; 2],
     /// Turns that are taken.
     active: [u32; 2],
     /// What each worker is at.
@@ -97,7 +137,7 @@ impl Workers {
                 let ring = (chance % rings.len() as u64) as usize;
                 rings[ring].push_back(piece);
             }
-            None => self.waiting[index(piece.kind)].push_back(piece),
+            None => self.waiting[index(piece.kind)].push(piece),
         }
     }
 
@@ -114,10 +154,9 @@ impl Workers {
         let seat = *self.idle.last()?;
         self.first = other(self.first);
         let piece = [self.first, other(self.first)].into_iter().find_map(|kind| {
-            let piece = *self.waiting[index(kind)].front()?;
+            let piece = self.waiting[index(kind)].front()?;
             self.try_enter(kind, piece.bytes)?;
-            self.waiting[index(kind)].pop_front();
-            Some(piece)
+            self.waiting[index(kind)].pop()
         })?;
         self.idle.pop();
         self.seats[seat as usize] = Some(piece);
@@ -187,6 +226,17 @@ mod tests {
         assert_eq!((taken.len(), workers.active(Kind::Read)), (2, 4));
         assert_eq!(workers.try_enter(Kind::Read, 1), Some(1));
         assert_eq!(Policy::default().read.limit, NO_LIMIT);
+    }
+
+    #[test]
+    fn short_pieces_do_not_wait_for_long_ones() {
+        let mut workers = Workers::new(13, Policy::default());
+        let asked = [[256 << 10; 3].to_vec(), [32 << 10; 10].to_vec()].concat();
+        asked.into_iter().for_each(|bytes| workers.ask(piece(Kind::Write, bytes), 0));
+        let taken: Vec<_> =
+            std::iter::from_fn(|| workers.take()).map(|it| it.1.bytes >> 10).collect();
+        // as many bytes of these as of those
+        assert_eq!(taken, [32, 256, 32, 32, 32, 32, 32, 32, 32, 32, 256, 32, 256]);
     }
 
     #[test]

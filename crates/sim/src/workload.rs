@@ -24,6 +24,8 @@ pub struct Workload {
     pub is_spread: bool,
     /// They run nowhere else.
     pub is_pinned: bool,
+    /// When they begin, ns.
+    pub from_ns: f64,
     /// What opening and closing a file takes, ns.
     pub file_ns: f64,
     /// For how long a thread is at other things before each call, ns.
@@ -74,6 +76,7 @@ impl Workload {
             on_nodes: u32::MAX,
             is_spread: false,
             is_pinned: false,
+            from_ns: 0.0,
             file_ns: 0.0,
             thinks_ns: 0.0,
         }

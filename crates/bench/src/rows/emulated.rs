@@ -128,7 +128,7 @@ fn crowd(options: &Options, name: &'static str, kind: Kind) -> Result<Row> {
         ));
     }
     let title = format!("{name}: {}, calls of {} KiB", machine.name, CROWD_UNIT >> 10);
-    let words = Words { title: &title, x: "callers on one node", y: "MiB/s" };
+    let words = Words { title: &title, x: "callers on one node", y: "MiB/s", places: &[] };
     if let Some(dir) = &options.pictures {
         let lines = [("with limits".to_owned(), ours), ("without limits".to_owned(), theirs)];
         draw(dir, name, words, &lines)?;

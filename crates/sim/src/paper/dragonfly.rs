@@ -18,6 +18,8 @@ const SYSTEMS: [&str; 4] = ["nova", "nthread", "dragonfly", "nearside"];
 const OVERLOAD: u32 = 14;
 /// Bytes that they write at a time.
 const OVERLOAD_BYTES: u64 = 256 << 10;
+/// For how long they are at it before the program begins, ns.
+const BEFORE_NS: f64 = 1e8;
 /// The whole of a run, ns.
 const RUN_NS: f64 = 10e9;
 
@@ -47,12 +49,13 @@ fn setting(machine: &Machine, system: System, workload: &Workload, is_overloaded
         workload: Workload {
             from_node: 1,
             on_nodes: 1,
+            from_ns: BEFORE_NS,
             made: if workload.made == Made::There { Made::On(0) } else { workload.made },
             ..workload.clone()
         },
         others: if is_overloaded { vec![others] } else { Vec::new() },
         seed: 1,
-        time: [0.0, RUN_NS],
+        time: [BEFORE_NS, RUN_NS],
     }
 }
 
@@ -120,7 +123,7 @@ fn remote_part() -> Result<Figure, Refused> {
         let of = |percent: u32| {
             let workload = Workload { made: Made::Partly(0, percent), ..webserver() };
             let setting = setting(&machine, system("nova"), &workload, is_overloaded);
-            (f64::from(percent), Setting { time: [1e8, 5e8], ..setting })
+            (f64::from(percent), Setting { time: [2.0 * BEFORE_NS, 5e8], ..setting })
         };
         (name.to_owned(), [0, 20, 40, 60, 80, 100].map(of).into())
     };
@@ -176,7 +179,7 @@ fn runtimes() -> Result<Figure, Refused> {
     let line = |name: &&str| {
         let of = |seconds: f64| {
             let setting = setting(&machine, system(name), &webserver(), true);
-            (seconds, Setting { time: [0.0, seconds * 1e9], ..setting })
+            (seconds, Setting { time: [BEFORE_NS, seconds * 1e9], ..setting })
         };
         ((*name).to_owned(), [0.5, 1.0, 2.0, 5.0, 10.0, 20.0].map(of).into())
     };
