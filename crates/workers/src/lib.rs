@@ -4,8 +4,9 @@
 //! its slice, copies itself what is near, and waits until all is done. Workers take requests from
 //! the rings, copy with stores past the caches, checksum in the same pass, fence, and count down.
 //!
-//! - One ring for reads and one for writes in each slice, and a limit for each on how many threads
-//!   work there at one time, those who copy for themselves included ([`Gauge`]).
+//! - Rings for reads and for writes in each slice, and a limit for each on how many threads work
+//!   there at one time, those who copy for themselves included ([`Gauge`]). Short requests have a
+//!   ring apart, and do not wait for all the long ones.
 //! - Nothing is allocated and no lock is taken on the way of a request.
 //! - Workers spin for as long as sleeping and waking takes, which is measured, and then sleep; they
 //!   are woken once for a burst.
@@ -20,6 +21,7 @@ mod gauge;
 mod queue;
 mod request;
 mod ring;
+mod rings;
 mod slots;
 mod sync;
 mod waiting;

@@ -2,8 +2,7 @@
 
 use crate::bell::Bell;
 use crate::gauge::{AtWork, Gauge, Want};
-use crate::request::Request;
-use crate::ring::Ring;
+use crate::rings::Rings;
 use crate::sync::{AtomicU64, Ordering};
 use crate::workers::micros;
 use crossbeam_utils::CachePadded;
@@ -19,7 +18,7 @@ const STALL_MICROS: u64 = 100_000;
 /// Requests of one kind, and who may serve them.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    pub ring: Ring,
+    pub rings: Rings,
     pub gauge: CachePadded<Gauge>,
     /// What the memory likes.
     pub side: Side,
@@ -37,7 +36,7 @@ pub(crate) struct Queue {
 impl Queue {
     pub fn new(side: Side, bell: &Arc<Bell>) -> Queue {
         Queue {
-            ring: Ring::new(RING_BITS),
+            rings: Rings::new(RING_BITS),
             gauge: Gauge::new(side.limit, bell.clone()).into(),
             side,
             bytes: AtomicU64::new(0),
@@ -51,17 +50,17 @@ impl Queue {
     /// Whether a worker may take a request. Where callers were left waiting, and copy whatever the
     /// limit says, it may in any case: else it never came to those that were left.
     pub fn can_work(&self) -> bool {
-        !self.ring.is_empty() && (self.gauge.has(self.next_turns()) || self.is_behind())
+        !self.rings.is_empty() && (self.gauge.has(self.next_turns()) || self.is_behind())
     }
 
     /// A worker that is about to sleep wants turns here, if a request waits for some.
     pub fn want(&self) -> Option<Want<'_>> {
-        (!self.ring.is_empty()).then(|| self.gauge.want())
+        (!self.rings.is_empty()).then(|| self.gauge.want())
     }
 
     /// Turns that the next request takes, as it seems.
     fn next_turns(&self) -> u32 {
-        self.side.turns(self.ring.glance(Request::LEN_WORD))
+        self.side.turns(self.rings.next_len())
     }
 
     /// The worker's turns, if it may take a request: as many as the next one seems to take.

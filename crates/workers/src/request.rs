@@ -157,6 +157,14 @@ impl Request {
     /// The word that holds the length.
     pub const LEN_WORD: usize = 4;
 
+    /// One that nobody serves, of so many bytes.
+    #[cfg(test)]
+    pub fn of_length(len: usize) -> Request {
+        let id = PieceId { slot: 0, piece: 0, generation: 0 };
+        let (mapping, bytes) = (std::ptr::null(), std::ptr::null_mut());
+        Request { id, kind: Kind::Write, mapping, at: 0, bytes, len, sums: std::ptr::null_mut() }
+    }
+
     /// As words of a ring.
     pub fn encode(&self) -> [u64; WORDS] {
         let id = u64::from(self.id.generation) << 32

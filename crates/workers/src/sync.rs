@@ -2,4 +2,4 @@
 //! own here (`tests/loom_*.rs`).
 
 pub use std::hint::spin_loop;
-pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+pub use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering, fence};

@@ -33,7 +33,7 @@ impl Waiting<'_> {
         for (index, piece) in self.theirs.iter().enumerate() {
             let request = task.request(piece, self.job.id(index), &mut end);
             let slice = self.shared.slices.get(usize::from(piece.slice));
-            if !slice.is_some_and(|slice| slice.queues[self.kind].ring.put(&request.encode())) {
+            if !slice.is_some_and(|slice| slice.queues[self.kind].rings.put(&request)) {
                 without_place |= 1 << index;
             }
         }

@@ -74,7 +74,7 @@ impl Shared {
 impl SliceWork {
     /// Whether somebody's request waits.
     pub(crate) fn has_work(&self) -> bool {
-        self.queues.iter().any(|queue| !queue.ring.is_empty())
+        self.queues.iter().any(|queue| !queue.rings.is_empty())
     }
 
     /// Whether a request waits that may be served now.
@@ -94,11 +94,11 @@ impl SliceWork {
     }
 
     fn serve_one(&self, shared: &Shared, seat: usize, queue: &Queue) -> bool {
-        if queue.ring.is_empty() {
+        if queue.rings.is_empty() {
             return false;
         }
         let Some(mut at_work) = queue.turn() else { return false };
-        let Some(words) = queue.ring.take() else { return false };
+        let Some(words) = queue.rings.take() else { return false };
         let seat = &self.seats[seat];
         seat.begin(shared.began);
         let request = Request::decode(&words);

@@ -221,7 +221,7 @@ impl Workers {
     /// Requests that wait there.
     pub fn waiting(&self, slice: u8, kind: Kind) -> u64 {
         let slice = self.shared.slices.get(usize::from(slice));
-        slice.map_or(0, |slice| slice.queues[kind_index(kind)].ring.len())
+        slice.map_or(0, |slice| slice.queues[kind_index(kind)].rings.len())
     }
 
     /// Whether callers were left waiting there, or nobody serves: then they had better copy for
