@@ -20,6 +20,10 @@ pub struct DataRule {
     pub stays: u32,
     /// Who writes to it makes all forgotten: a copy would have been for nothing.
     pub writes_clear: bool,
+    /// Where its memory has no time left it goes to the one that has most, whoever reads it,
+    pub balances: bool,
+    /// and that is so from this part of the time on.
+    pub full: f32,
 }
 
 /// How gain is weighed against cost.
@@ -81,6 +85,8 @@ impl DataRule {
             busy: 0.0,
             stays: 2,
             writes_clear: true,
+            balances: true,
+            full: 0.9,
         }
     }
 

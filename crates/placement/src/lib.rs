@@ -21,6 +21,6 @@ pub use data::{Copying, DataRule, Heat, Rests, Weigh};
 pub use machine::{Class, Curve, Machine, MachineAccess};
 pub use policy::{
     Access, BLOCK_BYTES, Decision, Kind, LARGE_BYTES, NO_LIMIT, Policy, Reason, SHORT_BYTES, Side,
-    THOUGHT_BYTES, Way, with_turns,
+    THOUGHT_BYTES, Taken, Way,
 };
 pub use thread::{Room, Stays, ThreadRule, Trail};

@@ -1,7 +1,7 @@
 //! What the memory of a machine's nodes can do: bandwidth by threads and size of access, what
 //! remoteness costs.
 
-use crate::policy::{Kind, NO_LIMIT, Policy, Side};
+use crate::policy::{Kind, NO_LIMIT, Policy, Side, THOUGHT_BYTES};
 
 const MIB: f64 = 1048576.0;
 /// As much as this part of the peak is as good as it.
@@ -16,7 +16,7 @@ const MOST: (u32, u64, f64) = (4096, 1 << 40, 1e9);
 const SLOWEST: f64 = 1e-3;
 /// Least bytes that are ever handed over.
 const SMALLEST_BYTES: u64 = 4 << 10;
-/// A piece is handed over where copying it takes so many times as long.
+/// A large piece is handed over where copying it takes so many times as long.
 const HAND_OVERS: f64 = 2.0;
 
 /// Bandwidth of a node's memory, MiB/s, by the number of threads that access it, for one size of
@@ -100,9 +100,13 @@ impl Machine {
                 // a turn is a thread: where small ones hurt each other sooner, that is for all
                 (small, large) => (small.min(large), 1),
             };
-            let takes_longer = |bytes: &u64| {
-                let rate = self.remote_rate(kind, *bytes);
-                *bytes as f64 / (rate * MIB) * 1e9 > HAND_OVERS * self.hand_off_ns
+            let remote = |bytes: u64| bytes as f64 / (self.remote_rate(kind, bytes) * MIB) * 1e9;
+            let local = |bytes: u64| bytes as f64 / (access.local.rate(1, bytes) * MIB) * 1e9;
+            // a small one, where its way takes longer than handing over; a larger one, which may be
+            // copied on several nodes at once, where all of it does
+            let takes_longer = |bytes: &u64| match *bytes < THOUGHT_BYTES {
+                true => remote(*bytes) - local(*bytes) > self.hand_off_ns,
+                false => remote(*bytes) > HAND_OVERS * self.hand_off_ns,
             };
             let mut sizes = (0..).map(|power| SMALLEST_BYTES << power);
             let longest = 2 * PIECE_BYTES;

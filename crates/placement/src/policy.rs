@@ -44,6 +44,12 @@ impl Side {
         if is_local { self.delegate_local } else { self.delegate_remote }
     }
 
+    /// Bytes from which a worker is asked by whoever it is.
+    #[inline]
+    fn asks_from(&self) -> u64 {
+        self.delegate_local.min(self.delegate_remote)
+    }
+
     /// Workers that suit a node of so many CPUs, for this kind.
     pub fn workers(&self, cpus: u32) -> u32 {
         match self.limit {
@@ -64,10 +70,58 @@ const WORKERS: u32 = 4;
 /// Workers of a node at most.
 const WORKERS_MAX: u32 = 64;
 
-/// Turns that are taken, with so many more of all that there are; none: those are not there.
-#[inline]
-pub fn with_turns(active: u32, turns: u32, limit: u32) -> Option<u32> {
-    active.checked_add(turns).filter(|all| *all <= limit)
+/// Turns that are taken, of one kind: by accesses that are short, and by long ones.
+///
+/// Short ones have as many turns as if there were no others: what they move is little beside what a
+/// long one moves meanwhile, and one that waited for it would take many times as long. Long ones have
+/// what those leave; one of them goes in any case.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Taken {
+    /// By short ones.
+    pub short: u32,
+    /// By long ones.
+    pub long: u32,
+}
+
+impl Taken {
+    /// Those that count for an access of so many bytes.
+    #[inline]
+    pub fn before(&self, bytes: u64) -> u32 {
+        match (bytes > SHORT_BYTES, self.long) {
+            (false, _) => self.short,
+            (true, 0) => 0,
+            (true, long) => long.saturating_add(self.short),
+        }
+    }
+
+    /// With so many more, for an access of so many bytes; none: those are not there.
+    #[inline]
+    pub fn with(self, turns: u32, bytes: u64, limit: u32) -> Option<Taken> {
+        let is_there = self.before(bytes).checked_add(turns).is_some_and(|all| all <= limit);
+        is_there.then(|| self.and(turns, bytes))
+    }
+
+    /// With so many more, whether they are there or not.
+    #[inline]
+    pub fn and(mut self, turns: u32, bytes: u64) -> Taken {
+        let its = if bytes > SHORT_BYTES { &mut self.long } else { &mut self.short };
+        *its = its.saturating_add(turns);
+        self
+    }
+
+    /// Without these, that such an access had.
+    #[inline]
+    pub fn without(mut self, turns: u32, bytes: u64) -> Taken {
+        let its = if bytes > SHORT_BYTES { &mut self.long } else { &mut self.short };
+        *its = its.saturating_sub(turns);
+        self
+    }
+
+    /// All of them.
+    #[inline]
+    pub fn all(&self) -> u32 {
+        self.short.saturating_add(self.long)
+    }
 }
 
 /// Bytes of a block.
@@ -104,9 +158,9 @@ pub struct Access {
     pub bytes: u64,
     /// Whether the caller runs on its node.
     pub is_local: bool,
-    /// Turns that are taken there now, of this kind.
+    /// Turns that are taken there now, of this kind, as far as they count for it.
     pub active: u32,
-    /// Requests that wait there.
+    /// Requests that wait there before it.
     pub waiting: u64,
     /// Whether workers serve there.
     pub served: bool,
@@ -163,16 +217,16 @@ impl Policy {
         self.limits(Kind::Read) || self.limits(Kind::Write)
     }
 
-    /// Whether a worker is asked even for a block, and by who is on the node.
+    /// Whether a worker is asked even for a block.
     pub fn minds_blocks(&self) -> bool {
-        [self.read, self.write].iter().any(|side| side.delegate_local <= BLOCK_BYTES)
+        [self.read, self.write].iter().any(|side| side.asks_from() <= BLOCK_BYTES)
     }
 
     /// Whether an access of so many bytes is worth a thought: whoever copies it otherwise is its
     /// caller.
     #[inline]
     pub fn minds(&self, kind: Kind, bytes: u64) -> bool {
-        bytes >= THOUGHT_BYTES || self.limits(kind) || self.minds_blocks()
+        bytes >= THOUGHT_BYTES.min(self.side(kind).asks_from()) || self.limits(kind)
     }
 
     /// Whether the caller copies a block where it gets a turn, without another thought; so many
@@ -246,6 +300,23 @@ mod tests {
         assert_eq!(reason(&limited(3), read), (Way::Direct, Reason::Room));
         // where nothing limits, those who wait are in nobody's way
         assert_eq!(reason(&Policy::default(), queue), (Way::Direct, Reason::Room));
+    }
+
+    #[test]
+    fn short_accesses_do_not_count_long_ones_and_one_long_one_always_goes() {
+        let (short, long) = (4 << 10, 256 << 10);
+        let taken = Taken::default().with(2, long, 4).unwrap().with(2, long, 4).unwrap();
+        assert_eq!(taken.with(2, long, 4), None);
+        let mut taken = taken;
+        for _ in 0..4 {
+            taken = taken.with(1, short, 4).unwrap();
+        }
+        assert_eq!((taken.with(1, short, 4), taken.all()), (None, 8));
+        assert_eq!(taken.and(1, short), Taken { short: 5, long: 4 });
+        let shorts = taken.without(2, long).without(2, long);
+        assert_eq!(shorts.with(2, long, 4), Some(Taken { short: 4, long: 2 }));
+        assert_eq!(shorts.with(2, long, 4).unwrap().with(2, long, 4), None);
+        assert!(Taken { short: 9, long: 9 }.with(1, long, NO_LIMIT).is_some());
     }
 
     #[test]

@@ -19,7 +19,7 @@ impl Run<'_> {
         for part in &parts {
             let (way, turns) = self.way(thread, part);
             let it = &mut self.threads[thread as usize];
-            it.turns.extend(turns.map(|turns| (part.node, turns)));
+            it.turns.extend(turns.map(|turns| (part.node, turns, part.bytes)));
             match way {
                 Way::Direct => it.own.push(*part),
                 Way::Delegate => {
@@ -50,14 +50,17 @@ impl Run<'_> {
     fn way(&mut self, thread: u32, part: &Part) -> (Way, Option<u32>) {
         let it = &self.threads[thread as usize];
         let (kind, bytes) = (it.call.kind, it.call.bytes);
+        if self.workloads[it.set].is_bare {
+            return (Way::Direct, None);
+        }
         let workers = &mut self.nodes[part.node as usize].workers;
-        let goes = bytes <= BLOCK_BYTES && self.policy.block_goes(workers.waiting(kind));
+        let goes = bytes <= BLOCK_BYTES && self.policy.block_goes(workers.waiting(kind, bytes));
         let access = Access {
             kind,
             bytes: part.bytes,
             is_local: part.node == it.node,
-            active: workers.active(kind),
-            waiting: workers.waiting(kind),
+            active: workers.active(kind, part.bytes),
+            waiting: workers.waiting(kind, part.bytes),
             served: workers.serve(),
         };
         let way = match self.policy.minds(kind, bytes) && !goes {
@@ -118,8 +121,8 @@ impl Run<'_> {
             return self.begin_own(thread);
         }
         // before anybody is waited for
-        while let Some((node, turns)) = self.threads[thread as usize].turns.pop() {
-            self.nodes[node as usize].workers.leave(kind, turns);
+        while let Some((node, turns, bytes)) = self.threads[thread as usize].turns.pop() {
+            self.nodes[node as usize].workers.leave(kind, turns, bytes);
             self.serve(node);
         }
         self.end_if_done(thread);

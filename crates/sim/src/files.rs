@@ -23,6 +23,7 @@ pub struct Part {
 /// The files of threads that do the same.
 #[derive(Clone, Debug)]
 struct Set {
+    layout: Layout,
     file_bytes: u64,
     first: usize,
     first_unit: usize,
@@ -32,7 +33,6 @@ struct Set {
 /// All files.
 #[derive(Clone, Debug)]
 pub struct Files {
-    layout: Layout,
     nodes: u32,
     unit_bytes: u64,
     sets: Vec<Set>,
@@ -63,7 +63,8 @@ impl Files {
             let files = workload.all_files();
             let units = workload.file_bytes.div_ceil(unit_bytes) as usize;
             let (file_bytes, first) = (workload.file_bytes, makers.len());
-            sets.push(Set { file_bytes, first, first_unit, units });
+            let layout = if workload.is_bare { Layout::Near } else { layout };
+            sets.push(Set { layout, file_bytes, first, first_unit, units });
             first_unit += units * files as usize;
             for file in 0..files {
                 let user = workload.node(file % workload.threads, nodes, cpus);
@@ -82,7 +83,7 @@ impl Files {
         let known = if rule.is_some() { first_unit } else { 0 };
         let (moved, heat) = (vec![AS_LAID; known], vec![Heat::default(); known]);
         let writes = vec![0; known];
-        Files { layout, nodes, unit_bytes, sets, makers, rule, moved, heat, writes }
+        Files { nodes, unit_bytes, sets, makers, rule, moved, heat, writes }
     }
 
     /// Whether data moves at all.
@@ -112,7 +113,7 @@ impl Files {
             }
         }
         let maker = || u64::from(self.makers[set.first + file as usize]);
-        (match self.layout {
+        (match set.layout {
             Layout::One => 0,
             Layout::Near => maker(),
             Layout::Stripe(_) => (u64::from(file) + unit) % nodes,
@@ -121,15 +122,15 @@ impl Files {
     }
 
     /// Where bytes of a log go that a thread of this node writes.
-    pub fn log(&self, node: u32, written: u64) -> u32 {
-        match self.layout {
+    pub fn log(&self, set: usize, node: u32, written: u64) -> u32 {
+        match self.sets[set].layout {
             Layout::One => 0,
             Layout::Near | Layout::Auto(_) => node,
             Layout::Stripe(bytes) => (written / bytes % u64::from(self.nodes)) as u32,
         }
     }
 
-    /// A file is made anew by a thread of this node.
+    /// A file is made anew, on this node.
     pub fn make(&mut self, set: usize, file: u32, node: u32) {
         let set = &self.sets[set];
         self.makers[set.first + file as usize] = node;

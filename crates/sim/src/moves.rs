@@ -7,6 +7,11 @@ use crate::events::Event;
 use crate::files::Part;
 use crate::movers::At;
 
+/// A memory is idle beside another one that is busy for so much more of the time.
+const IDLE: f32 = 0.7;
+/// From this part of the time on a memory has none left.
+const FULL: f32 = 0.9;
+
 impl Run<'_> {
     /// What copying so many bytes of one node takes who runs on another or the same, ns: as they
     /// stand now, and by a worker where one would be asked.
@@ -58,7 +63,9 @@ impl Run<'_> {
         if rule.moves(&it.trail, &room, self.now).is_err() {
             return false;
         }
-        it.trail.moved(&rule, from, self.now);
+        let (home, lost) = (it.home, it.trail.lost_ns() + rule.costs_ns);
+        it.trail.moved(&rule, self.now);
+        self.charge(home, lost);
         self.go(thread);
         self.threads[thread as usize].node = node;
         self.thread_moves += 1;
@@ -67,42 +74,94 @@ impl Run<'_> {
         true
     }
 
-    /// What a call to data elsewhere has lost is remembered of that data, which comes where it has
-    /// lost enough.
+    /// What it costs a thread to go to its data is remembered of that data: were it where the thread
+    /// is at home, nobody would go.
+    fn charge(&mut self, home: u32, lost: f32) {
+        if self.files.rule().is_none() {
+            return;
+        }
+        let units = std::mem::take(&mut self.units);
+        for part in units.iter().filter(|part| part.node != home) {
+            let access =
+                [part.node, home].map(|node| self.takes(Kind::Read, part.bytes, [node, home]));
+            self.lost(part, home, lost / units.len() as f32, access);
+        }
+        self.units = units;
+    }
+
+    /// What a call has lost for where its data is is remembered of that data, which goes where it is
+    /// better when it has lost enough.
     pub(super) fn weigh_data(&mut self, thread: u32) {
         let Some(rule) = self.files.rule().copied() else { return };
         let it = &self.threads[thread as usize];
-        let (call, by, now) = (it.call, it.node, self.now);
+        let (call, by, home) = (it.call, it.node, it.home);
         let units = std::mem::take(&mut self.units);
         if call.kind == Kind::Write {
             units.iter().for_each(|part| self.files.written(part.unit));
         }
-        let elsewhere = |part: &&Part| part.node != by && call.kind == Kind::Read;
-        for part in units.iter().filter(elsewhere) {
-            let is = self.takes(call.kind, part.bytes, [part.node, by]);
-            let would_be = self.takes(call.kind, part.bytes, [by, by]);
-            let heat = self.files.heat(part.unit);
-            heat.lost(&rule, by, (is - would_be).max(0.0) as f32, now);
-            if heat.node() != by {
+        let reads = if call.kind == Kind::Read { &units[..] } else { &[] };
+        for part in reads {
+            let is_busy = |it: &Self| rule.balances && it.busy(part.node) > rule.full;
+            if part.node == by && !is_busy(self) {
                 continue;
             }
-            let (from, bytes) = self.files.unit(part.unit);
-            let read = self.takes(Kind::Read, bytes, [from, by]);
-            let write = self.takes(Kind::Write, bytes, [by, by]);
-            let [there, here] = [from, by].map(|node| self.nodes[node as usize].memory.busy());
-            let copying = Copying {
-                ns: (read + write) as f32,
-                others_ns: (there * read + here * write) as f32,
-                access_ns: [is as f32, would_be as f32],
-                busy: there as f32,
-            };
-            if rule.moves(self.files.heat(part.unit), &copying, now).is_ok()
-                && self.nodes[by as usize].mover.ask(part.unit, part.bytes)
-            {
-                self.begin_move(by);
+            let is = self.takes(call.kind, part.bytes, [part.node, by]);
+            // a thread that went to other data would come back to this
+            let mut to = (home, self.takes(call.kind, part.bytes, [home, home]));
+            let idle = self.idlest();
+            if is_busy(self) && self.busy(idle) < IDLE * self.busy(part.node) {
+                let there = self.takes(call.kind, part.bytes, [idle, by]);
+                to = if there < to.1 || part.node == home { (idle, there) } else { to };
+            }
+            if to.0 != part.node {
+                self.lost(part, to.0, (is - to.1).max(0.0) as f32, [is, to.1]);
             }
         }
         self.units = units;
+    }
+
+    /// Where a thread puts what is new: on its node, or where there is more time for it.
+    pub(super) fn place(&self, thread: u32) -> u32 {
+        let near = self.threads[thread as usize].node;
+        let idle = if self.setting.system.spills { self.idlest() } else { near };
+        let is_full = self.busy(near) > FULL && self.busy(idle) < IDLE * self.busy(near);
+        if is_full { idle } else { near }
+    }
+
+    fn busy(&self, node: u32) -> f32 {
+        self.nodes[node as usize].memory.busy() as f32
+    }
+
+    /// The node whose memory is least busy.
+    fn idlest(&self) -> u32 {
+        let nodes = 0..self.nodes.len() as u32;
+        nodes.min_by(|one, other| self.busy(*one).total_cmp(&self.busy(*other))).unwrap_or(0)
+    }
+
+    /// An access has lost so much for its data not being on another node; it takes so long where it
+    /// is, and would there.
+    fn lost(&mut self, part: &Part, to: u32, lost: f32, access: [f64; 2]) {
+        let Some(rule) = self.files.rule().copied() else { return };
+        let heat = self.files.heat(part.unit);
+        heat.lost(&rule, to, lost, self.now);
+        if heat.node() != to {
+            return;
+        }
+        let (from, bytes) = self.files.unit(part.unit);
+        let read = self.takes(Kind::Read, bytes, [from, to]) as f32;
+        let write = self.takes(Kind::Write, bytes, [to, to]) as f32;
+        let [there, here] = [from, to].map(|node| self.busy(node));
+        let copying = Copying {
+            ns: read + write,
+            others_ns: there * read + here * write,
+            access_ns: access.map(|ns| ns as f32),
+            busy: there,
+        };
+        if rule.moves(self.files.heat(part.unit), &copying, self.now).is_ok()
+            && self.nodes[to as usize].mover.ask(part.unit, part.bytes)
+        {
+            self.begin_move(to);
+        }
     }
 
     /// Who moves data to a node goes on with what waits, if it still pays.
@@ -112,7 +171,9 @@ impl Run<'_> {
             let (from, left) = self.files.unit(unit);
             let at = At { unit, from, writes: self.files.writes(unit), left, is_read: false };
             let [is, would_be] = [from, to].map(|node| self.takes(Kind::Read, bytes, [node, to]));
-            if from != to && would_be <= f64::from(rule.part) * is {
+            let balances =
+                rule.balances && self.busy(from) > rule.full && self.busy(to) < rule.full;
+            if from != to && (balances || would_be <= f64::from(rule.part) * is) {
                 self.nodes[to as usize].mover.begin(at);
                 return self.move_piece(to, at);
             }

@@ -247,19 +247,21 @@ impl<'s> Run<'s> {
 
     /// The bytes of a call by units, and on each node, in the order in which they come.
     fn split(&mut self, thread: u32) {
-        let it = &mut self.threads[thread as usize];
-        let call = it.call;
+        let it = &self.threads[thread as usize];
+        let (call, set) = (it.call, it.set);
         self.units.clear();
         self.parts.clear();
         match call.file {
             Some((file, at)) => {
                 if call.makes {
-                    self.files.make(it.set, file, it.node);
+                    let node = self.place(thread);
+                    self.files.make(set, file, node);
                 }
-                self.files.split(it.set, file, (at, call.bytes), &mut self.units);
+                self.files.split(set, file, (at, call.bytes), &mut self.units);
             }
             None => {
-                let node = self.files.log(it.node, it.logged);
+                let logged = self.threads[thread as usize].logged;
+                let node = self.files.log(set, self.place(thread), logged);
                 self.parts.push(Part { node, bytes: call.bytes, unit: usize::MAX });
             }
         }

@@ -209,7 +209,9 @@ fn nonsense_is_refused_in_words() {
 #[test]
 fn the_engine_on_emulated_machines_is_predicted() {
     let machine = |known: usize, nodes: u32| Machine { nodes, ..parse(KNOWN[known].1).unwrap() };
-    let engine = System { call_ns: [0.0; 2], ..System::known("nearside").unwrap() };
+    // threads and data stay where they are there
+    let (call_ns, moves) = ([0.0; 2], Moves::None);
+    let engine = System { call_ns, moves, ..System::known("nearside").unwrap() };
     let near_by = System { layout: Layout::Near, ..engine.clone() };
     let unlimited = System { rule: Rule::Callers, workers: Some(0), ..near_by.clone() };
     let odinfs =

@@ -64,6 +64,8 @@ pub struct System {
     pub moves: Moves,
     /// Threads move to write, too.
     pub writers_move: bool,
+    /// What is new goes to the node that has most time for it, where its writer's has none.
+    pub spills: bool,
     /// Data moves so many bytes at once, where it does not lie in stripes.
     pub extent_bytes: u64,
 }
@@ -104,6 +106,7 @@ const NONE: System = System {
     record_bytes: 0,
     moves: Moves::None,
     writers_move: false,
+    spills: false,
     extent_bytes: 2 << 20,
 };
 
@@ -178,6 +181,8 @@ pub const SYSTEMS: [System; 8] = [
                 busy: OVERLOADED,
                 stays: 0,
                 writes_clear: false,
+                balances: false,
+                full: OVERLOADED,
             }),
         ),
         extent_bytes: u64::MAX,
@@ -212,6 +217,7 @@ pub const SYSTEMS: [System; 8] = [
         record_bytes: 64,
         moves: Moves::Machine,
         writers_move: true,
+        spills: true,
         ..NONE
     },
 ];

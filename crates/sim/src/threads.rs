@@ -26,8 +26,10 @@ pub struct Call {
 pub struct Thread {
     /// Of which workload.
     pub set: usize,
-    /// The node on which it runs, or waits for a CPU.
+    /// The node on which it runs, or waits for a CPU,
     pub node: u32,
+    /// and where it ran first.
+    pub home: u32,
     /// Since when it has a CPU.
     pub runs: Option<f64>,
     /// The call that it is at, or had,
@@ -42,8 +44,8 @@ pub struct Thread {
     pub theirs: Vec<Part>,
     /// Pieces that workers have.
     pub left: u32,
-    /// Turns that it has: the node, and how many.
-    pub turns: Vec<(u32, u32)>,
+    /// Turns that it has: the node, how many, and for how many bytes.
+    pub turns: Vec<(u32, u32, u64)>,
     /// Its call's record is written, or on its way.
     pub has_record: bool,
     /// Where it has been.
@@ -74,6 +76,7 @@ impl Thread {
         Thread {
             set,
             node,
+            home: node,
             runs: None,
             call,
             is_at_call: false,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use placement::{Kind, Policy, SHORT_BYTES, with_turns};
+use placement::{Kind, Policy, SHORT_BYTES, Taken};
 
 use crate::memory::index;
 
@@ -30,8 +30,10 @@ impl Line {
         self.pieces[usize::from(piece.bytes > SHORT_BYTES)].push_back(piece);
     }
 
-    fn len(&self) -> usize {
-        self.pieces.iter().map(VecDeque::len).sum()
+    /// Pieces that wait before one of so many bytes.
+    fn before(&self, bytes: u64) -> usize {
+        let [short, long] = self.pieces.each_ref().map(VecDeque::len);
+        if bytes > SHORT_BYTES { short + long } else { short }
     }
 
     fn is_long(&self) -> bool {
@@ -41,12 +43,11 @@ impl Line {
         }
     }
 
-    fn front(&self) -> Option<Piece> {
-        self.pieces[usize::from(self.is_long())].front().copied()
+    fn front(&self, is_long: bool) -> Option<Piece> {
+        self.pieces[usize::from(is_long)].front().copied()
     }
 
-    fn pop(&mut self) -> Option<Piece> {
-        let is_long = self.is_long();
+    fn pop(&mut self, is_long: bool) -> Option<Piece> {
         let piece = self.pieces[usize::from(is_long)].pop_front()?;
         match self.pieces.iter().any(VecDeque::is_empty) {
             true => self.ahead = 0,
@@ -63,7 +64,7 @@ pub struct Workers {
     policy: Policy,
     waiting: [Line; 2],
     /// Turns that are taken.
-    active: [u32; 2],
+    taken: [Taken; 2],
     /// What each worker is at.
     seats: Vec<Option<Piece>>,
     idle: Vec<u32>,
@@ -79,7 +80,7 @@ impl Workers {
         Workers {
             policy,
             waiting: Default::default(),
-            active: [0; 2],
+            taken: Default::default(),
             seats: vec![None; workers as usize],
             idle: (0..workers).rev().collect(),
             first: Kind::Write,
@@ -98,22 +99,22 @@ impl Workers {
         !self.seats.is_empty()
     }
 
-    /// Turns that are taken.
-    pub fn active(&self, kind: Kind) -> u32 {
-        self.active[index(kind)]
+    /// Turns that are taken, as far as they count for an access of so many bytes.
+    pub fn active(&self, kind: Kind, bytes: u64) -> u32 {
+        self.taken[index(kind)].before(bytes)
     }
 
-    /// Pieces that wait.
-    pub fn waiting(&self, kind: Kind) -> u64 {
-        self.waiting[index(kind)].len() as u64
+    /// Pieces that wait before one of so many bytes.
+    pub fn waiting(&self, kind: Kind, bytes: u64) -> u64 {
+        self.waiting[index(kind)].before(bytes) as u64
     }
 
     /// Takes the turns of an access of so many bytes, if they are there.
     pub fn try_enter(&mut self, kind: Kind, bytes: u64) -> Option<u32> {
         let side = self.policy.side(kind);
         let turns = side.turns(bytes).min(side.limit);
-        let active = &mut self.active[index(kind)];
-        *active = with_turns(*active, turns, side.limit)?;
+        let taken = &mut self.taken[index(kind)];
+        *taken = taken.with(turns, bytes, side.limit)?;
         Some(turns)
     }
 
@@ -121,13 +122,15 @@ impl Workers {
     pub fn enter(&mut self, kind: Kind, bytes: u64) -> u32 {
         let side = self.policy.side(kind);
         let turns = side.turns(bytes).min(side.limit);
-        self.active[index(kind)] += turns;
+        let taken = &mut self.taken[index(kind)];
+        *taken = taken.and(turns, bytes);
         turns
     }
 
     /// Gives turns back.
-    pub fn leave(&mut self, kind: Kind, turns: u32) {
-        self.active[index(kind)] -= turns;
+    pub fn leave(&mut self, kind: Kind, turns: u32, bytes: u64) {
+        let taken = &mut self.taken[index(kind)];
+        *taken = taken.without(turns, bytes);
     }
 
     /// A piece waits from now on; of the workers, where each has a ring, for one that chance says.
@@ -154,9 +157,13 @@ impl Workers {
         let seat = *self.idle.last()?;
         self.first = other(self.first);
         let piece = [self.first, other(self.first)].into_iter().find_map(|kind| {
-            let piece = self.waiting[index(kind)].front()?;
-            self.try_enter(kind, piece.bytes)?;
-            self.waiting[index(kind)].pop()
+            let is_long = self.waiting[index(kind)].is_long();
+            // where there are no turns for the one, there may be for the other
+            [is_long, !is_long].into_iter().find_map(|is_long| {
+                let piece = self.waiting[index(kind)].front(is_long)?;
+                self.try_enter(kind, piece.bytes)?;
+                self.waiting[index(kind)].pop(is_long)
+            })
         })?;
         self.idle.pop();
         self.seats[seat as usize] = Some(piece);
@@ -173,7 +180,7 @@ impl Workers {
         let piece = self.seats[seat as usize].take()?;
         if self.rings.is_none() {
             let side = self.policy.side(piece.kind);
-            self.leave(piece.kind, side.turns(piece.bytes).min(side.limit));
+            self.leave(piece.kind, side.turns(piece.bytes).min(side.limit), piece.bytes);
         }
         self.idle.push(seat);
         Some(piece)
@@ -206,7 +213,7 @@ mod tests {
         let (first, taken) = workers.take().unwrap();
         assert_eq!((taken.bytes, workers.take().unwrap().1.bytes), (1, 2));
         assert_eq!(workers.take(), None, "there are two turns");
-        assert_eq!((workers.active(Kind::Write), workers.waiting(Kind::Write)), (2, 1));
+        assert_eq!((workers.active(Kind::Write, 1), workers.waiting(Kind::Write, 1)), (2, 1));
         assert_eq!(workers.try_enter(Kind::Write, 1), None);
         // of the other kind there are any number
         workers.ask(piece(Kind::Read, 9), 0);
@@ -214,7 +221,7 @@ mod tests {
         assert_eq!(workers.done(first).map(|piece| piece.bytes), Some(1));
         assert_eq!(workers.take().unwrap().1.bytes, 3);
         assert_eq!(workers.done(first).map(|piece| piece.bytes), Some(3));
-        assert_eq!((workers.take(), workers.active(Kind::Write)), (None, 1));
+        assert_eq!((workers.take(), workers.active(Kind::Write, 1)), (None, 1));
     }
 
     #[test]
@@ -223,7 +230,7 @@ mod tests {
         let mut workers = Workers::new(8, Policy { read, ..Policy::default() });
         (0..4).for_each(|_| workers.ask(piece(Kind::Read, 1 << 20), 0));
         let taken: Vec<_> = std::iter::from_fn(|| workers.take()).collect();
-        assert_eq!((taken.len(), workers.active(Kind::Read)), (2, 4));
+        assert_eq!((taken.len(), workers.active(Kind::Read, 1 << 20)), (2, 4));
         assert_eq!(workers.try_enter(Kind::Read, 1), Some(1));
         assert_eq!(Policy::default().read.limit, NO_LIMIT);
     }

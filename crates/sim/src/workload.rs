@@ -24,6 +24,8 @@ pub struct Workload {
     pub is_spread: bool,
     /// They run nowhere else.
     pub is_pinned: bool,
+    /// They go past the file system: to the memory of their node, whatever else is there.
+    pub is_bare: bool,
     /// When they begin, ns.
     pub from_ns: f64,
     /// What opening and closing a file takes, ns.
@@ -76,6 +78,7 @@ impl Workload {
             on_nodes: u32::MAX,
             is_spread: false,
             is_pinned: false,
+            is_bare: false,
             from_ns: 0.0,
             file_ns: 0.0,
             thinks_ns: 0.0,

@@ -41,6 +41,7 @@ fn setting(machine: &Machine, system: System, workload: &Workload, is_overloaded
     let others = Workload {
         on_nodes: 1,
         is_pinned: true,
+        is_bare: true,
         ..Workload::fio(Kind::Write, OVERLOAD_BYTES, OVERLOAD)
     };
     Setting {

@@ -21,13 +21,19 @@ type Case = (String, &'static str, Workload, Vec<Workload>);
 /// and data moves.
 fn levers() -> Vec<(&'static str, System)> {
     let all = system("nearside");
-    let callers =
-        System { rule: Rule::Callers, workers: Some(0), moves: Moves::None, ..all.clone() };
+    let callers = System {
+        rule: Rule::Callers,
+        workers: Some(0),
+        moves: Moves::None,
+        spills: false,
+        ..all.clone()
+    };
     let side = Side { limit: NO_LIMIT, delegate_remote: 1, delegate_local: 1, ..Side::default() };
     let workers = System {
         rule: Rule::Fixed(Policy { read: side, write: side }),
         workers: Some(8),
         moves: Moves::None,
+        spills: false,
         ..all.clone()
     };
     let Moves::Machine = all.moves else { return Vec::new() };
