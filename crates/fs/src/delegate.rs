@@ -7,7 +7,7 @@
 //! after.
 
 use crate::core::Core;
-use placement::{Access, Kind, Policy, THOUGHT_BYTES, Way};
+use placement::{Access, Kind, Policy, Way};
 use pmem::{Domain, InFlight};
 use pool::{BLOCK_BYTES, BlockAddr, Emulated, Pool};
 use smallvec::SmallVec;
@@ -26,8 +26,6 @@ pub struct Delegation {
     thinks: bool,
     /// Small ones, too: of reads, and of writes.
     limits: [bool; 2],
-    /// No block goes without a thought.
-    always: bool,
     settings: Settings,
     /// Made when they are needed first.
     workers: OnceLock<Workers>,
@@ -81,8 +79,7 @@ impl Delegation {
         };
         Delegation {
             thinks: works && (nodes.are_apart() || policy.has_limits() || policy.minds_blocks()),
-            limits: [Kind::Read, Kind::Write].map(|kind| works && policy.minds(kind, 0)),
-            always: works && policy.minds_blocks(),
+            limits: [Kind::Read, Kind::Write].map(|kind| works && policy.minds(kind, BLOCK_BYTES)),
             policy,
             settings: Settings {
                 slices: slices.map(settings).collect(),
@@ -105,12 +102,9 @@ impl Delegation {
     #[inline(never)]
     fn counted_turn(&self, slice: u8, kind: Kind) -> Option<Turn<'_>> {
         let workers = self.workers();
-        match workers.waiting(slice, kind) {
-            0 if !self.always => {
-                workers.gauge(slice, kind)?.try_enter(1).map(|turn| Turn(Some(turn)))
-            }
-            _ => None,
-        }
+        let goes = self.policy.block_goes(kind, workers.waiting(slice, kind, BLOCK_BYTES));
+        let turn = goes.then(|| workers.gauge(slice, kind)?.try_enter(1, BLOCK_BYTES)).flatten();
+        turn.map(|turn| Turn(Some(turn)))
     }
 
     /// Whether turns are counted.
@@ -125,7 +119,7 @@ impl Delegation {
     /// Whether so many bytes are worth a thought.
     #[inline]
     pub fn thinks_about(&self, kind: Kind, bytes: usize) -> bool {
-        self.thinks && (bytes as u64 >= THOUGHT_BYTES || self.counts(kind))
+        self.thinks && self.policy.minds(kind, bytes as u64)
     }
 
     fn workers(&self) -> &Workers {
@@ -251,8 +245,8 @@ impl Core {
             kind,
             bytes,
             is_local: self.pool.nodes().is_local(topology::recent_cpu() as usize, slice),
-            active: gauge.active(),
-            waiting: workers.waiting(slice, kind),
+            active: gauge.before(bytes),
+            waiting: workers.waiting(slice, kind, bytes),
             served: !workers.is_stalled(slice, kind),
         };
         let decision = policy.decide(&access);
@@ -260,11 +254,11 @@ impl Core {
             return (decision.way, None);
         }
         let turns = policy.side(kind).turns(bytes);
-        match gauge.try_enter(turns) {
+        match gauge.try_enter(turns, bytes) {
             Some(turn) => (Way::Direct, Some(turn)),
             // somebody was faster
             None if access.served => (Way::Delegate, None),
-            None => (Way::Direct, Some(gauge.enter(turns))),
+            None => (Way::Direct, Some(gauge.enter(turns, bytes))),
         }
     }
 }

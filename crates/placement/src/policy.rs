@@ -232,8 +232,8 @@ impl Policy {
     /// Whether the caller copies a block where it gets a turn, without another thought; so many
     /// wait there.
     #[inline]
-    pub fn block_goes(&self, waiting: u64) -> bool {
-        waiting == 0 && !self.minds_blocks()
+    pub fn block_goes(&self, kind: Kind, waiting: u64) -> bool {
+        waiting == 0 && self.side(kind).asks_from() > BLOCK_BYTES
     }
 
     /// Who copies.

@@ -54,7 +54,8 @@ impl Run<'_> {
             return (Way::Direct, None);
         }
         let workers = &mut self.nodes[part.node as usize].workers;
-        let goes = bytes <= BLOCK_BYTES && self.policy.block_goes(workers.waiting(kind, bytes));
+        let goes =
+            bytes <= BLOCK_BYTES && self.policy.block_goes(kind, workers.waiting(kind, bytes));
         let access = Access {
             kind,
             bytes: part.bytes,

@@ -1,13 +1,15 @@
 //! How many threads copy from, or to, the memory of a node at one time, and how many may.
 
 use crate::bell::Bell;
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use placement::{SHORT_BYTES, Taken};
 use std::sync::Arc;
 
 /// Turns that are taken, and how many there are.
 #[derive(Debug)]
 pub struct Gauge {
-    active: AtomicU32,
+    /// By short accesses, and by long ones in the upper half.
+    taken: AtomicU64,
     limit: u32,
     /// Workers that sleep until there are some.
     wanted: AtomicU32,
@@ -24,12 +26,14 @@ pub struct Want<'g>(&'g Gauge);
 pub struct AtWork<'g> {
     gauge: &'g Gauge,
     turns: u32,
+    /// For so many bytes.
+    bytes: u64,
 }
 
 impl Gauge {
     /// With so many turns; at least one. Who wants some sleeps at the bell.
     pub fn new(limit: u32, bell: Arc<Bell>) -> Gauge {
-        Gauge { active: AtomicU32::new(0), limit: limit.max(1), wanted: AtomicU32::new(0), bell }
+        Gauge { taken: AtomicU64::new(0), limit: limit.max(1), wanted: AtomicU32::new(0), bell }
     }
 
     /// From now on who gives turns back rings the bell.
@@ -39,32 +43,35 @@ impl Gauge {
         Want(self)
     }
 
-    /// Takes so many turns, if they are there.
+    /// Takes so many turns for an access of so many bytes, if they are there.
     #[inline]
-    pub fn try_enter(&self, turns: u32) -> Option<AtWork<'_>> {
+    pub fn try_enter(&self, turns: u32, bytes: u64) -> Option<AtWork<'_>> {
         let turns = turns.min(self.limit);
-        self.take(turns).then(|| AtWork { gauge: self, turns })
+        self.take(turns, bytes).then(|| AtWork { gauge: self, turns, bytes })
     }
 
     /// Takes so many turns, whether they are there or not.
-    pub fn enter(&self, turns: u32) -> AtWork<'_> {
+    pub fn enter(&self, turns: u32, bytes: u64) -> AtWork<'_> {
         let turns = turns.min(self.limit);
-        self.active.fetch_add(turns, Ordering::SeqCst);
-        AtWork { gauge: self, turns }
+        self.taken.fetch_add(in_word(turns, bytes), Ordering::SeqCst);
+        AtWork { gauge: self, turns, bytes }
     }
 
     /// Who finds too few changes nothing, so that nobody else is refused for that.
     #[inline]
-    fn take(&self, turns: u32) -> bool {
-        let fits = |active: u32| placement::with_turns(active, turns, self.limit);
-        self.active.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_ok()
+    fn take(&self, turns: u32, bytes: u64) -> bool {
+        let fits = |word: u64| {
+            let fits = taken(word).with(turns, bytes, self.limit).is_some();
+            fits.then(|| word + in_word(turns, bytes))
+        };
+        self.taken.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).is_ok()
     }
 
-    /// Whether so many turns are there.
+    /// Whether so many turns are there for an access of so many bytes.
     #[inline]
-    pub fn has(&self, turns: u32) -> bool {
-        let active = self.active.load(Ordering::SeqCst);
-        active.saturating_add(turns.min(self.limit)) <= self.limit
+    pub fn has(&self, turns: u32, bytes: u64) -> bool {
+        let taken = taken(self.taken.load(Ordering::SeqCst));
+        taken.with(turns.min(self.limit), bytes, self.limit).is_some()
     }
 
     /// Whether a worker sleeps until there are turns.
@@ -73,9 +80,14 @@ impl Gauge {
     }
 
     /// Turns taken.
-    #[inline]
     pub fn active(&self) -> u32 {
-        self.active.load(Ordering::Relaxed)
+        taken(self.taken.load(Ordering::Relaxed)).all()
+    }
+
+    /// Those that count for an access of so many bytes.
+    #[inline]
+    pub fn before(&self, bytes: u64) -> u32 {
+        taken(self.taken.load(Ordering::Relaxed)).before(bytes)
     }
 
     /// How many there are.
@@ -84,11 +96,27 @@ impl Gauge {
     }
 }
 
+/// Turns of an access of so many bytes as they are counted.
+#[inline]
+fn in_word(turns: u32, bytes: u64) -> u64 {
+    if bytes > SHORT_BYTES { u64::from(turns) << 32 } else { u64::from(turns) }
+}
+
+#[inline]
+fn taken(word: u64) -> Taken {
+    Taken { short: word as u32, long: (word >> 32) as u32 }
+}
+
 impl AtWork<'_> {
     /// Gives its turns back without waking anybody: who calls this looks for work itself.
     pub fn leave(self) {
-        self.gauge.active.fetch_sub(self.turns, Ordering::SeqCst);
+        self.give_back(self.turns);
         std::mem::forget(self);
+    }
+
+    #[inline]
+    fn give_back(&self, turns: u32) {
+        self.gauge.taken.fetch_sub(in_word(turns, self.bytes), Ordering::SeqCst);
     }
 
     /// Has so many turns from now on: gives others back, or takes what is missing, whether it is
@@ -96,9 +124,10 @@ impl AtWork<'_> {
     pub fn set(&mut self, turns: u32) {
         let turns = turns.min(self.gauge.limit);
         if turns < self.turns {
-            self.gauge.active.fetch_sub(self.turns - turns, Ordering::SeqCst);
+            self.give_back(self.turns - turns);
         } else {
-            self.gauge.active.fetch_add(turns - self.turns, Ordering::SeqCst);
+            let more = in_word(turns - self.turns, self.bytes);
+            self.gauge.taken.fetch_add(more, Ordering::SeqCst);
         }
         self.turns = turns;
     }
@@ -107,7 +136,7 @@ impl AtWork<'_> {
 impl Drop for AtWork<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.gauge.active.fetch_sub(self.turns, Ordering::SeqCst);
+        self.give_back(self.turns);
         if self.gauge.wanted.load(Ordering::SeqCst) > 0 {
             self.gauge.bell.ring(1);
         }
@@ -125,6 +154,9 @@ mod tests {
     use super::*;
     use crate::bell::Sleep;
 
+    const SHORT: u64 = 4 << 10;
+    const LONG: u64 = 256 << 10;
+
     fn of(limit: u32) -> Gauge {
         Gauge::new(limit, Arc::default())
     }
@@ -132,15 +164,15 @@ mod tests {
     #[test]
     fn no_more_enter_than_may() {
         let gauge = of(2);
-        let one = gauge.try_enter(1).unwrap();
-        let two = gauge.try_enter(1).unwrap();
-        assert!(gauge.try_enter(1).is_none());
+        let one = gauge.try_enter(1, SHORT).unwrap();
+        let two = gauge.try_enter(1, SHORT).unwrap();
+        assert!(gauge.try_enter(1, SHORT).is_none());
         assert_eq!(gauge.active(), 2);
         drop(one);
-        let three = gauge.try_enter(1);
-        assert!(three.is_some() && gauge.try_enter(1).is_none());
+        let three = gauge.try_enter(1, SHORT);
+        assert!(three.is_some() && gauge.try_enter(1, SHORT).is_none());
         // who must go on does
-        let four = gauge.enter(1);
+        let four = gauge.enter(1, SHORT);
         assert_eq!(gauge.active(), 3);
         drop((two, three, four));
         assert_eq!((gauge.active(), gauge.limit()), (0, 2));
@@ -150,22 +182,37 @@ mod tests {
     #[test]
     fn large_ones_take_more_turns_and_never_more_than_there_are() {
         let gauge = of(4);
-        let mut large = gauge.try_enter(3).unwrap();
-        assert!(!gauge.has(2) && gauge.try_enter(2).is_none());
-        let small = gauge.try_enter(1).unwrap();
+        let mut large = gauge.try_enter(3, SHORT).unwrap();
+        assert!(!gauge.has(2, SHORT) && gauge.try_enter(2, SHORT).is_none());
+        let small = gauge.try_enter(1, SHORT).unwrap();
         large.set(1);
         assert_eq!(gauge.active(), 2);
-        assert!(gauge.has(2) && !gauge.has(3));
+        assert!(gauge.has(2, SHORT) && !gauge.has(3, SHORT));
         // nobody comes in before what is too much is paid back
         large.set(5);
         assert_eq!((large.turns, gauge.active()), (4, 5));
         drop(small);
-        assert!(gauge.try_enter(1).is_none());
+        assert!(gauge.try_enter(1, SHORT).is_none());
         large.set(3);
-        let small = gauge.try_enter(1).unwrap();
+        let small = gauge.try_enter(1, SHORT).unwrap();
         drop((large, small));
-        let all = gauge.try_enter(100).unwrap();
+        let all = gauge.try_enter(100, SHORT).unwrap();
         assert_eq!((gauge.active(), all.turns), (4, 4));
+    }
+
+    #[test]
+    fn short_ones_do_not_wait_for_long_ones() {
+        let gauge = of(2);
+        let long = gauge.try_enter(2, LONG).unwrap();
+        assert!(!gauge.has(1, LONG) && gauge.has(2, SHORT));
+        let short = gauge.try_enter(2, SHORT).unwrap();
+        assert!(gauge.try_enter(1, SHORT).is_none() && gauge.try_enter(1, LONG).is_none());
+        assert_eq!((gauge.active(), gauge.before(SHORT), gauge.before(LONG)), (4, 2, 4));
+        drop(long);
+        // one long one goes beside them
+        let long = gauge.try_enter(2, LONG).unwrap();
+        drop((short, long));
+        assert_eq!(gauge.active(), 0);
     }
 
     /// Who is woken finds turns: those who found none, and who give back what they look for
@@ -175,22 +222,22 @@ mod tests {
         let bell: Arc<Bell> = Arc::default();
         let gauge = Gauge::new(2, bell.clone());
         let _want = gauge.want();
-        let all = gauge.try_enter(2).unwrap();
+        let all = gauge.try_enter(2, SHORT).unwrap();
         std::thread::scope(|threads| {
             let sleeper = threads.spawn(|| bell.sleep(|| Sleep::UntilItRings));
             while bell.sleepers() == 0 {
                 std::thread::yield_now();
             }
             for _ in 0..100 {
-                assert!(gauge.try_enter(1).is_none());
+                assert!(gauge.try_enter(1, SHORT).is_none());
             }
             all.leave();
-            gauge.try_enter(1).unwrap().leave();
+            gauge.try_enter(1, SHORT).unwrap().leave();
             std::thread::sleep(std::time::Duration::from_millis(20));
             assert!(!sleeper.is_finished(), "it was woken for nothing");
             // it may be about to sleep still
             while !sleeper.is_finished() {
-                drop(gauge.try_enter(1));
+                drop(gauge.try_enter(1, SHORT));
                 std::thread::yield_now();
             }
         });

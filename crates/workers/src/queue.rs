@@ -50,7 +50,10 @@ impl Queue {
     /// Whether a worker may take a request. Where callers were left waiting, and copy whatever the
     /// limit says, it may in any case: else it never came to those that were left.
     pub fn can_work(&self) -> bool {
-        !self.rings.is_empty() && (self.gauge.has(self.next_turns()) || self.is_behind())
+        [false, true].into_iter().any(|is_long| {
+            let len = self.rings.len_of_next(is_long);
+            len.is_some_and(|len| self.gauge.has(self.side.turns(len), len) || self.is_behind())
+        })
     }
 
     /// A worker that is about to sleep wants turns here, if a request waits for some.
@@ -58,18 +61,19 @@ impl Queue {
         (!self.rings.is_empty()).then(|| self.gauge.want())
     }
 
-    /// Turns that the next request takes, as it seems.
-    fn next_turns(&self) -> u32 {
-        self.side.turns(self.rings.next_len())
-    }
-
-    /// The worker's turns, if it may take a request: as many as the next one seems to take.
-    pub fn turn(&self) -> Option<AtWork<'_>> {
-        let turns = self.next_turns();
-        match self.is_behind() {
-            true => Some(self.gauge.enter(turns)),
-            false => self.gauge.try_enter(turns),
-        }
+    /// The worker's turns, if it may take a request, and whether that is a long one: the one that is
+    /// next, or the other, if there are turns for that alone. As many as it seems to take.
+    pub fn turn(&self) -> Option<(AtWork<'_>, bool)> {
+        let is_long = self.rings.is_long_next();
+        [is_long, !is_long].into_iter().find_map(|is_long| {
+            let len = self.rings.len_of_next(is_long)?;
+            let turns = self.side.turns(len);
+            let at_work = match self.is_behind() {
+                true => Some(self.gauge.enter(turns, len)),
+                false => self.gauge.try_enter(turns, len),
+            };
+            at_work.map(|at_work| (at_work, is_long))
+        })
     }
 
     /// Whether nothing was served since callers were left waiting.

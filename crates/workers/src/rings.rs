@@ -15,7 +15,7 @@ pub(crate) struct Rings {
     short: Ring,
     long: Ring,
     /// Bytes of short requests that were served beyond those of long ones, while both waited.
-    /// Several workers that come to it at once may take one out of turn, and that is all.
+    /// Workers that come to it at once may take one out of turn, and that is all.
     ahead: CachePadded<AtomicI64>,
 }
 
@@ -32,34 +32,26 @@ impl Rings {
         ring.put(&request.encode())
     }
 
-    /// Takes the one out that is next, if there is one.
-    pub fn take(&self) -> Option<[u64; WORDS]> {
-        let is_long = self.is_long();
-        let [first, second] = match is_long {
-            true => [&self.long, &self.short],
-            false => [&self.short, &self.long],
-        };
-        // somebody else may have taken the last one of the first
-        let (words, was_first) = match first.take() {
-            Some(words) => (words, true),
-            None => (second.take()?, false),
-        };
+    /// Takes the oldest one out, of the long ones or of the others, if there is one.
+    pub fn take(&self, is_long: bool) -> Option<[u64; WORDS]> {
+        let words = self.of(is_long).take()?;
         let bytes = words[Request::LEN_WORD] as i64;
         // ordering: who is next is no more than a hint
-        match first.is_empty() || second.is_empty() {
+        match self.short.is_empty() || self.long.is_empty() {
             true => self.ahead.store(0, Ordering::Relaxed),
             false => {
-                let ahead = if is_long == was_first { -bytes } else { bytes };
+                let ahead = if is_long { -bytes } else { bytes };
                 self.ahead.fetch_add(ahead, Ordering::Relaxed);
             }
         }
         Some(words)
     }
 
-    /// The length of the next one, as it seems.
-    pub fn next_len(&self) -> u64 {
-        let ring = if self.is_long() { &self.long } else { &self.short };
-        ring.glance(Request::LEN_WORD)
+    /// The length of the oldest one, of the long ones or of the others, as it seems; none: there is
+    /// none.
+    pub fn len_of_next(&self, is_long: bool) -> Option<u64> {
+        let ring = self.of(is_long);
+        (!ring.is_empty()).then(|| ring.glance(Request::LEN_WORD))
     }
 
     /// Whether nothing waits: true at some moment of the call for each of the two.
@@ -67,16 +59,21 @@ impl Rings {
         self.short.is_empty() && self.long.is_empty()
     }
 
-    /// How many wait, about.
-    pub fn len(&self) -> u64 {
-        self.short.len() + self.long.len()
+    /// How many wait before one of so many bytes, about.
+    pub fn before(&self, bytes: u64) -> u64 {
+        match bytes > SHORT_BYTES {
+            true => self.short.len() + self.long.len(),
+            false => self.short.len(),
+        }
     }
 
-    fn is_long(&self) -> bool {
-        match (self.short.is_empty(), self.long.is_empty()) {
-            (false, false) => self.ahead.load(Ordering::Relaxed) > 0,
-            (has_no_short, _) => has_no_short,
-        }
+    /// Whether a long one is next, where both wait.
+    pub fn is_long_next(&self) -> bool {
+        self.ahead.load(Ordering::Relaxed) > 0
+    }
+
+    fn of(&self, is_long: bool) -> &Ring {
+        if is_long { &self.long } else { &self.short }
     }
 }
 
@@ -88,7 +85,11 @@ mod tests {
 
     fn taken(rings: &Rings) -> Vec<u64> {
         let kib = |words: [u64; WORDS]| words[Request::LEN_WORD] / KIB;
-        std::iter::from_fn(|| rings.take()).map(kib).collect()
+        let next = || {
+            let is_long = rings.is_long_next();
+            rings.take(is_long).or_else(|| rings.take(!is_long))
+        };
+        std::iter::from_fn(next).map(kib).collect()
     }
 
     fn asked(kib: &[u64]) -> Rings {
@@ -102,12 +103,16 @@ mod tests {
     #[test]
     fn a_short_one_waits_for_one_long_one_at_most() {
         let rings = asked(&[256, 256, 256, 16]);
-        assert_eq!((rings.len(), rings.next_len()), (4, 16 * KIB));
+        assert_eq!((rings.before(KIB), rings.before(64 * KIB)), (1, 4));
+        assert_eq!(
+            [true, false].map(|is_long| rings.len_of_next(is_long)),
+            [256, 16].map(|it| Some(it * KIB))
+        );
         assert_eq!(taken(&rings), [16, 256, 256, 256]);
         assert!(rings.is_empty());
         let rings = asked(&[256, 256, 256]);
         assert_eq!(taken(&rings)[0], 256);
-        assert!(rings.take().is_none());
+        assert!(rings.take(true).is_none() && rings.len_of_next(true).is_none());
     }
 
     #[test]
@@ -128,6 +133,6 @@ mod tests {
         let rings = asked(&[128; 32]);
         assert!(!rings.put(&Request::of_length(128 << 10)));
         assert!(rings.put(&Request::of_length(4 << 10)));
-        assert_eq!(rings.len(), 33);
+        assert_eq!(rings.before(64 << 10), 33);
     }
 }

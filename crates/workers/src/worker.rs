@@ -97,8 +97,8 @@ impl SliceWork {
         if queue.rings.is_empty() {
             return false;
         }
-        let Some(mut at_work) = queue.turn() else { return false };
-        let Some(words) = queue.rings.take() else { return false };
+        let Some((mut at_work, is_long)) = queue.turn() else { return false };
+        let Some(words) = queue.rings.take(is_long) else { return false };
         let seat = &self.seats[seat];
         seat.begin(shared.began);
         let request = Request::decode(&words);

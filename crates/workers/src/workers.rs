@@ -218,10 +218,11 @@ impl Workers {
         Some(&slice.queues[kind_index(kind)].gauge)
     }
 
-    /// Requests that wait there.
-    pub fn waiting(&self, slice: u8, kind: Kind) -> u64 {
+    /// Requests that wait there before one of so many bytes.
+    #[inline]
+    pub fn waiting(&self, slice: u8, kind: Kind, bytes: u64) -> u64 {
         let slice = self.shared.slices.get(usize::from(slice));
-        slice.map_or(0, |slice| slice.queues[kind_index(kind)].rings.len())
+        slice.map_or(0, |slice| slice.queues[kind_index(kind)].rings.before(bytes))
     }
 
     /// Whether callers were left waiting there, or nobody serves: then they had better copy for

@@ -32,8 +32,8 @@ fn no_more_work_at_one_time_than_may() {
     assert!(most.load(Ordering::SeqCst) <= SLICES as u32, "{most:?}");
     // who copies for himself counts
     let gauge = workers.gauge(0, Kind::Write).unwrap();
-    let at_work = gauge.try_enter(1).unwrap();
-    assert!(gauge.try_enter(1).is_none());
+    let at_work = gauge.try_enter(1, BLOCK_BYTES as u64).unwrap();
+    assert!(gauge.try_enter(1, BLOCK_BYTES as u64).is_none());
     drop(at_work);
     let mut read = vec![0; 60 * BLOCK_BYTES];
     let _ = workers.copy(&mut Task::read(&mut read), &pieces, &[], || ()).unwrap();
@@ -48,7 +48,8 @@ fn a_place_that_becomes_free_is_used() {
     for round in 0..30 {
         let gauges: Vec<_> =
             (0..SLICES as u8).map(|slice| workers.gauge(slice, Kind::Write).unwrap()).collect();
-        let at_work: Vec<_> = gauges.iter().map(|gauge| gauge.enter(1)).collect();
+        let at_work: Vec<_> =
+            gauges.iter().map(|gauge| gauge.enter(1, BLOCK_BYTES as u64)).collect();
         std::thread::scope(|threads| {
             let ended = Arc::new(AtomicBool::new(false));
             let (world, workers, end) = (&world, &workers, ended.clone());
@@ -77,7 +78,8 @@ fn who_waits_keeps_nobody_from_working() {
             for own in [0, 1] {
                 let (workers, all, meet) = (&workers, &all, &meet);
                 threads.spawn(move || {
-                    let turn = workers.gauge(own as u8, Kind::Write).unwrap().enter(1);
+                    let turn =
+                        workers.gauge(own as u8, Kind::Write).unwrap().enter(1, BLOCK_BYTES as u64);
                     meet.wait();
                     let data = pattern(7, 2 * SLICES * BLOCK_BYTES);
                     let mut sums = vec![0; 2 * SLICES];
