@@ -16,6 +16,7 @@ mod namespace;
 mod open;
 mod overwrite;
 mod pair;
+mod placement;
 mod read;
 mod region_tier;
 mod regions;
@@ -69,7 +70,10 @@ const ROWS: &[(&str, Measure)] = &[
     ("delegated_read_2m", delegate::delegated_read_2m),
     ("workers_on_one_node", delegate::workers_on_one_node),
     ("range_lock", pair::range_lock),
-    ("placement_decision", delegate::placement_decision),
+    ("placement_decision", placement::placement_decision),
+    ("placement_thread", placement::placement_thread),
+    ("placement_data", placement::placement_data),
+    ("placement_observation", placement::placement_observation),
     ("idle_workers", delegate::idle_workers),
     ("emulated_write_nodes", emulated::emulated_write_nodes),
     ("emulated_read_nodes", emulated::emulated_read_nodes),

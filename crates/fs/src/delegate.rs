@@ -15,8 +15,6 @@ use std::sync::{Arc, OnceLock};
 use workers::{AtWork, Piece, Settings, SliceSettings, SliceStats, Task, Workers};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
-/// Longest piece of a request: the workers of a node share what is longer.
-const PIECE_BYTES: usize = 256 << 10;
 
 /// Who copies, and the workers.
 #[derive(Debug)]
@@ -122,6 +120,13 @@ impl Delegation {
         self.thinks && self.policy.minds(kind, bytes as u64)
     }
 
+    /// Bytes of the longest piece of so many that workers of a slice get.
+    fn piece(&self, kind: Kind, slice: u8, bytes: u64) -> usize {
+        let (workers, of) = (self.workers(), self.settings.slices.get(usize::from(slice)));
+        let count = of.map_or(1, |slice| u32::from(slice.workers));
+        self.policy.piece(kind, bytes, count, workers.waiting(slice, kind, bytes)) as usize
+    }
+
     fn workers(&self) -> &Workers {
         self.workers.get_or_init(|| Workers::new(&self.settings))
     }
@@ -205,26 +210,27 @@ impl Core {
     fn plan_copy(&self, kind: Kind, runs: impl Iterator<Item = Run> + Clone) -> Plan<'_> {
         // a read may be the first that this thread does
         topology::refresh_cpu();
-        let mut slices: SmallVec<[(u8, u64, Way); 8]> = SmallVec::new();
+        // and the longest piece of each that workers get
+        let mut slices: SmallVec<[(u8, u64, Option<usize>); 8]> = SmallVec::new();
         for run in runs.clone() {
             let slice = run.addr.slice();
             match slices.iter_mut().find(|(known, ..)| *known == slice) {
                 Some((_, bytes, _)) => *bytes += run.len as u64,
-                None => slices.push((slice, run.len as u64, Way::Direct)),
+                None => slices.push((slice, run.len as u64, None)),
             }
         }
         let mut plan = Plan::default();
-        for (slice, bytes, way) in &mut slices {
-            let turn;
-            (*way, turn) = self.decide(kind, *slice, *bytes);
+        for (slice, bytes, piece) in &mut slices {
+            let (way, turn) = self.decide(kind, *slice, *bytes);
+            *piece = (way == Way::Delegate).then(|| self.delegation.piece(kind, *slice, *bytes));
             plan.turns.extend(turn);
         }
         for run in runs {
             let slice = run.addr.slice();
-            let way = slices.iter().find(|(known, ..)| *known == slice).map(|(_, _, way)| *way);
-            let (pieces, most) = match way {
-                Some(Way::Delegate) => (&mut plan.theirs, PIECE_BYTES),
-                _ => (&mut plan.own, run.len.max(1)),
+            let piece = slices.iter().find(|(known, ..)| *known == slice).and_then(|it| it.2);
+            let (pieces, most) = match piece {
+                Some(most) => (&mut plan.theirs, most),
+                None => (&mut plan.own, run.len.max(1)),
             };
             let mapping = &self.pool.slices()[usize::from(slice)].mapping;
             let at = run.addr.block() * BLOCK_BYTES + run.at as u64;

@@ -20,7 +20,7 @@ pub use calibration::{Calibration, Place, Point};
 pub use data::{Copying, DataRule, Heat, Rests, Weigh};
 pub use machine::{Class, Curve, Machine, MachineAccess};
 pub use policy::{
-    Access, BLOCK_BYTES, Decision, Kind, LARGE_BYTES, NO_LIMIT, Policy, Reason, SHORT_BYTES, Side,
-    THOUGHT_BYTES, Taken, Way,
+    Access, BLOCK_BYTES, Decision, Kind, LARGE_BYTES, NO_LIMIT, PIECE_BYTES, Policy, Reason,
+    SHORT_BYTES, Side, THOUGHT_BYTES, Taken, Way,
 };
 pub use thread::{Room, Stays, ThreadRule, Trail};

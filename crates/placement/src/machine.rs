@@ -1,15 +1,13 @@
 //! What the memory of a machine's nodes can do: bandwidth by threads and size of access, what
 //! remoteness costs.
 
-use crate::policy::{Kind, NO_LIMIT, Policy, Side, THOUGHT_BYTES};
+use crate::policy::{Kind, NO_LIMIT, PIECE_BYTES, Policy, SHARED_BYTES, Side, THOUGHT_BYTES};
 
 const MIB: f64 = 1048576.0;
 /// As much as this part of the peak is as good as it.
 const NEAR: f64 = 0.97;
 /// More threads hurt where the most of them move less than this part of it.
 const HURT: f64 = 0.9;
-/// Bytes of a piece, as workers get it.
-const PIECE_BYTES: u64 = 256 << 10;
 /// More threads, bytes or MiB/s than these are no machine's.
 const MOST: (u32, u64, f64) = (4096, 1 << 40, 1e9);
 /// The slowest that is any, MiB/s.
@@ -18,6 +16,9 @@ const SLOWEST: f64 = 1e-3;
 const SMALLEST_BYTES: u64 = 4 << 10;
 /// A large piece is handed over where copying it takes so many times as long.
 const HAND_OVERS: f64 = 2.0;
+/// Lengths of which it is asked whether sharing them pays: from twice the shortest piece on, each
+/// twice the one before it.
+const LENGTHS: u32 = 8;
 
 /// Bandwidth of a node's memory, MiB/s, by the number of threads that access it, for one size of
 /// access. In the order of threads.
@@ -113,13 +114,22 @@ impl Machine {
             let delegate_remote = sizes.find(|bytes| *bytes >= longest || takes_longer(bytes));
             // what nobody measured is not free
             let delegate_remote = delegate_remote.filter(|_| self.hand_off_ns > 0.0);
+            // one that is there shares it with workers where that saves more than handing over
+            let saves = |bytes: &u64| {
+                let turns = (limit / large_turns).min(most).min(self.cpus);
+                let parts = u64::from(turns).min(bytes / SHARED_BYTES).max(1) as u32;
+                let shared = access.local.rate(parts, SHARED_BYTES);
+                local(*bytes) - *bytes as f64 / (shared * MIB) * 1e9 > HAND_OVERS * self.hand_off_ns
+            };
+            let mut lengths = (1..LENGTHS).map(|power| SHARED_BYTES << power);
+            let delegate_local = lengths.find(saves).filter(|_| self.hand_off_ns > 0.0);
             let unmeasured = Side::default();
             Side {
                 limit,
                 large_turns,
                 harmless: most,
                 delegate_remote: delegate_remote.unwrap_or(unmeasured.delegate_remote),
-                ..unmeasured
+                delegate_local: delegate_local.unwrap_or(unmeasured.delegate_local),
             }
         };
         Policy { read: side(Kind::Read), write: side(Kind::Write) }

@@ -126,6 +126,10 @@ impl Taken {
 
 /// Bytes of a block.
 pub const BLOCK_BYTES: u64 = 4 << 10;
+/// Longest piece of a request: the workers of a node share what is longer.
+pub const PIECE_BYTES: u64 = 256 << 10;
+/// Shortest piece that is made for more of them to share it.
+pub(crate) const SHARED_BYTES: u64 = 64 << 10;
 /// Less than this is not worth a thought where nothing limits.
 pub const THOUGHT_BYTES: u64 = 64 << 10;
 /// Bytes from which an access is a large one: it goes to several modules of a node.
@@ -236,6 +240,18 @@ impl Policy {
         waiting == 0 && self.side(kind).asks_from() > BLOCK_BYTES
     }
 
+    /// Longest piece of what workers of a node are asked for, so many bytes in all: where nobody
+    /// waits, of so many workers each that may copy at one time gets some of it. Whole blocks.
+    pub fn piece(&self, kind: Kind, bytes: u64, workers: u32, waiting: u64) -> u64 {
+        let side = self.side(kind);
+        let at_once = u64::from(workers.min(side.limit / side.large_turns.max(1)).max(1));
+        let shared = bytes.div_ceil(at_once).next_multiple_of(BLOCK_BYTES);
+        match waiting {
+            0 => shared.clamp(SHARED_BYTES, PIECE_BYTES),
+            _ => PIECE_BYTES,
+        }
+    }
+
     /// Who copies.
     #[inline]
     pub fn decide(&self, access: &Access) -> Decision {
@@ -300,6 +316,20 @@ mod tests {
         assert_eq!(reason(&limited(3), read), (Way::Direct, Reason::Room));
         // where nothing limits, those who wait are in nobody's way
         assert_eq!(reason(&Policy::default(), queue), (Way::Direct, Reason::Room));
+    }
+
+    #[test]
+    fn what_is_long_is_shared_by_the_workers_that_may_copy_at_one_time() {
+        let side = Side { limit: 4, large_turns: 2, ..Side::default() };
+        let policy = Policy { read: Side::default(), write: side };
+        let piece = |kind, kib: u64, workers, waiting| {
+            policy.piece(kind, kib << 10, workers, waiting) >> 10
+        };
+        use Kind::{Read, Write};
+        assert_eq!([1, 2, 4, 12].map(|workers| piece(Read, 256, workers, 0)), [256, 128, 64, 64]);
+        assert_eq!([1, 2, 12].map(|workers| piece(Write, 256, workers, 0)), [256, 128, 128]);
+        assert_eq!((piece(Read, 4096, 28, 0), piece(Read, 4096, 4, 0)), (148, 256));
+        assert_eq!((piece(Read, 256, 12, 1), piece(Read, 10, 0, 0)), (256, 64));
     }
 
     #[test]

@@ -18,12 +18,12 @@ impl Run<'_> {
         let parts = std::mem::take(&mut self.parts);
         for part in &parts {
             let (way, turns) = self.way(thread, part);
+            let most = self.piece(thread, part);
             let it = &mut self.threads[thread as usize];
             it.turns.extend(turns.map(|turns| (part.node, turns, part.bytes)));
             match way {
                 Way::Direct => it.own.push(*part),
                 Way::Delegate => {
-                    let most = self.setting.system.piece_bytes.max(1);
                     for done in (0..part.bytes).step_by(most as usize) {
                         let bytes = most.min(part.bytes - done);
                         it.theirs.push(Part { bytes, ..*part });
@@ -76,6 +76,15 @@ impl Run<'_> {
             None => (way, Some(workers.enter(kind, part.bytes))),
             turns => (way, turns),
         }
+    }
+
+    /// Bytes of the longest piece of a part that workers get.
+    fn piece(&self, thread: u32, part: &Part) -> u64 {
+        let (kind, workers) =
+            (self.threads[thread as usize].call.kind, &self.nodes[part.node as usize].workers);
+        let waiting = workers.waiting(kind, part.bytes);
+        let by_policy = || self.policy.piece(kind, part.bytes, workers.count(), waiting);
+        self.setting.system.piece_bytes.unwrap_or_else(by_policy).max(1)
     }
 
     pub(super) fn ask(&mut self, thread: u32) {

@@ -159,3 +159,58 @@ fn system(name: &str) -> System {
 fn gib(_: &Setting, outcome: &Outcome) -> f64 {
     outcome.rate() / 1024.0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Workload;
+    use placement::Kind;
+
+    #[test]
+    fn lines_have_what_came_of_their_own_runs() {
+        let machine = machine("optane-2-sockets").unwrap();
+        let point = |kind, threads: u32| {
+            let setting = Setting {
+                machine: machine.clone(),
+                system: System::default(),
+                workload: Workload::fio(kind, 64 << 10, threads),
+                others: Vec::new(),
+                seed: 1,
+                time: [0.0, 1e6],
+            };
+            (f64::from(threads), setting)
+        };
+        let lines = [("reads", Kind::Read), ("writes", Kind::Write)]
+            .map(|(name, kind)| (name.to_owned(), [1, 2, 8].map(|it| point(kind, it)).into()));
+        let plan = Plan {
+            name: "a",
+            title: String::new(),
+            x: "threads",
+            y: "GiB/s",
+            places: Vec::new(),
+            lines: lines.into(),
+        };
+        let (figure, outcomes) = plan.draw(gib).unwrap();
+        for (name, kind) in [("reads", Kind::Read), ("writes", Kind::Write)] {
+            let line = figure.lines.iter().find(|line| line.0 == name).unwrap();
+            for (place, threads) in [1, 2, 8].into_iter().enumerate() {
+                let alone = run(&point(kind, threads).1).unwrap();
+                assert_eq!(line.1[place], (f64::from(threads), alone.rate() / 1024.0));
+                assert_eq!(outcomes.rate(name, place), alone.rate());
+            }
+        }
+        assert!(outcomes.rate("none", 0).is_nan() && paper("none").is_none());
+        let mut wrong = point(Kind::Read, 1).1;
+        wrong.workload.threads = 0;
+        assert!(run_all(&[point(Kind::Read, 1).1, wrong]).is_err());
+    }
+
+    #[test]
+    fn programs_and_machines_of_papers_are_fine() {
+        for name in ["optane-2-sockets", "optane-8-sockets", "opteron-4-sockets"] {
+            assert!(machine(name).is_ok(), "{name}");
+        }
+        let known = ["ext4-dax", "ext4-raid0", "nova", "nthread", "jericho", "dragonfly", "odinfs"];
+        assert!(known.into_iter().chain(["nearside"]).all(|name| System::known(name).is_some()));
+    }
+}

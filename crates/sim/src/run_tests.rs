@@ -71,7 +71,7 @@ fn workers_copy_the_stripes_of_one_call_at_once() {
             ..Policy::default()
         }),
         workers: Some(2),
-        piece_bytes: 32 << 10,
+        piece_bytes: Some(32 << 10),
         ..bare(Layout::Stripe(32 << 10))
     };
     let outcome = run(&setting(simple(4), striped, workload)).unwrap();
@@ -227,10 +227,10 @@ fn the_engine_on_emulated_machines_is_predicted() {
     let all = |kind| spread(calls(kind, large, 32), 8);
     let blocks = |threads| spread(calls(Write, block, threads), 2);
     let cases = [
-        ("write_nodes", machine(0, 4), &engine, calls(Write, large, 1), 14_900.0),
-        ("write_nodes, on one", machine(0, 1), &engine, calls(Write, large, 1), 3_830.0),
-        ("read_nodes", machine(0, 4), &engine, calls(Read, large, 1), 15_400.0),
-        ("read_nodes, on one", machine(0, 1), &engine, calls(Read, large, 1), 3_860.0),
+        ("write_nodes", machine(0, 4), &engine, calls(Write, large, 1), 29_289.0),
+        ("write_nodes, on one", machine(0, 1), &engine, calls(Write, large, 1), 7_563.0),
+        ("read_nodes", machine(0, 4), &engine, calls(Read, large, 1), 87_119.0),
+        ("read_nodes, on one", machine(0, 1), &engine, calls(Read, large, 1), 23_905.0),
         ("write_crowd of 16", machine(0, 1), &near_by, calls(Write, crowd, 16), 7_590.0),
         ("write_crowd of 64", machine(0, 1), &near_by, calls(Write, crowd, 64), 7_590.0),
         (

@@ -1,6 +1,6 @@
 //! What is run.
 
-use placement::Machine;
+use placement::{BLOCK_BYTES, Machine};
 
 use crate::system::{Layout, System};
 use crate::workload::Workload;
@@ -35,7 +35,7 @@ impl std::fmt::Display for Refused {
 impl std::error::Error for Refused {}
 
 /// Most threads, bytes of a call, nodes, and pieces of a call,
-const MOST: (u32, u64, u32, u64) = (16384, 1 << 30, 1024, 1 << 16);
+const MOST: (u32, u64, u32, u64) = (16384, 1 << 30, 1024, 1 << 18);
 /// files, bytes of one, and units of data that move.
 const MOST_DATA: (u32, u64, u64) = (1 << 22, 1 << 50, 1 << 26);
 
@@ -78,10 +78,7 @@ impl Setting {
     fn check_workload(&self, it: &Workload) -> Result<(), Refused> {
         let (threads, bytes, _, pieces) = MOST;
         let (files, file_bytes, _) = MOST_DATA;
-        let piece = match self.system.piece_bytes {
-            0 => u64::MAX,
-            piece => piece.min(self.unit_bytes()),
-        };
+        let piece = self.system.piece_bytes.unwrap_or(BLOCK_BYTES).min(self.unit_bytes()).max(1);
         let faults = [
             (it.steps.is_empty(), "a thread does something"),
             (!(1..=threads).contains(&it.threads), "there are 1 to 16384 threads"),
@@ -99,7 +96,7 @@ impl Setting {
                     .all(|it| it.is_finite() && *it >= 0.0),
                 "a time is some nanoseconds",
             ),
-            (it.longest().div_ceil(piece) > pieces, "a call has 65536 pieces at most"),
+            (it.longest().div_ceil(piece) > pieces, "a call has 262144 pieces at most"),
         ];
         faults.into_iter().find(|fault| fault.0).map_or(Ok(()), |(_, why)| Err(Refused(why)))
     }

@@ -52,8 +52,8 @@ pub struct System {
     pub workers: Option<u32>,
     /// Each worker has a ring of its own, and callers ask one of them.
     pub own_rings: bool,
-    /// Longest piece that a worker gets.
-    pub piece_bytes: u64,
+    /// Longest piece that a worker gets; none: what the policy says.
+    pub piece_bytes: Option<u64>,
     /// What a call takes beside moving its bytes, ns: to read, and to write.
     pub call_ns: [f64; 2],
     /// The part of that in which nobody else may be, on the whole machine.
@@ -100,7 +100,7 @@ const NONE: System = System {
     rule: Rule::Callers,
     workers: Some(0),
     own_rings: false,
-    piece_bytes: 0,
+    piece_bytes: None,
     call_ns: [0.0; 2],
     serial_ns: [0.0; 2],
     record_bytes: 0,
@@ -199,7 +199,7 @@ pub const SYSTEMS: [System; 8] = [
         rule: Rule::Fixed(asked_from(32 << 10, 256)),
         workers: Some(12),
         own_rings: true,
-        piece_bytes: 32 << 10,
+        piece_bytes: Some(32 << 10),
         serial_ns: [0.0, 880.0],
         ..NOVA
     },
@@ -212,7 +212,6 @@ pub const SYSTEMS: [System; 8] = [
         layout: Layout::Auto(256 << 10),
         rule: Rule::Machine,
         workers: None,
-        piece_bytes: 256 << 10,
         call_ns: [283.0, 474.0],
         record_bytes: 64,
         moves: Moves::Machine,

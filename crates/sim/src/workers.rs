@@ -99,6 +99,11 @@ impl Workers {
         !self.seats.is_empty()
     }
 
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.seats.len() as u32
+    }
+
     /// Turns that are taken, as far as they count for an access of so many bytes.
     pub fn active(&self, kind: Kind, bytes: u64) -> u32 {
         self.taken[index(kind)].before(bytes)

@@ -9,9 +9,7 @@ use crate::row::{Against, Row, Spread};
 use crate::scratch::Scratch;
 use crate::stats::{median, spread};
 use fs::{FileSystem, Handle, Ino, Layout, NewNode, Policy, Side};
-use placement::{Access, Kind};
 use pool::{FormatOptions, OpenOptions, SliceSpec};
-use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -219,30 +217,6 @@ pub fn workers_on_one_node(options: &Options) -> Result<Row> {
         row = row.note(format!("{what} {unit} B: {median:.2} ({min:.2} to {max:.2})"));
     }
     Ok(row)
-}
-
-/// One decision of the policy.
-pub fn placement_decision(options: &Options) -> Result<Row> {
-    const COUNT: u64 = 1 << 22;
-    let side = Side { limit: 4, delegate_remote: 64 << 10, ..Side::default() };
-    let policy = Policy { read: side, write: side };
-    let mut turns = Vec::new();
-    for round in 0..options.rounds() as u64 {
-        let began = Instant::now();
-        for count in 0..COUNT {
-            let access = Access {
-                kind: if count & 1 == 0 { Kind::Read } else { Kind::Write },
-                bytes: (count ^ round) << 6,
-                is_local: count & 2 == 0,
-                active: (count >> 3) as u32 & 7,
-                waiting: count & 4,
-                served: true,
-            };
-            black_box(policy.decide(&black_box(access)));
-        }
-        turns.push(began.elapsed().as_nanos() as f64 / COUNT as f64);
-    }
-    Ok(Row::new("placement_decision", "ns", median(&turns), Against::Limit(20.0)))
 }
 
 /// CPU time of workers that nobody asks, of a CPU.

@@ -78,7 +78,9 @@ fn nodes(options: &Options, name: &'static str, kind: Kind) -> Result<Row> {
     let machine = machine(options, 0, Some(4))?;
     let time = run_time(options);
     let rate = |slices| {
-        let stage = Stage::new(options, &play(machine.clone(), slices, 1))?;
+        // that many workers wake up takes time at hand, which is to be little beside a short piece
+        let stage = Play { stretch: 4000.0, ..play(machine.clone(), slices, 1) };
+        let stage = Stage::new(options, &stage)?;
         stage.run(1, kind, LARGE_UNIT, time)
     };
     let (four, alone) = (rate(4)?, rate(1)?);

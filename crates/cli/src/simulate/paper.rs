@@ -5,7 +5,7 @@ use std::path::Path;
 
 use nearside_bench::{Words, draw};
 use serde::Serialize;
-use sim::{Figure, Headline};
+use sim::{Figure, Headline, Paper};
 
 use crate::error::{Error, Result};
 use crate::output;
@@ -23,6 +23,13 @@ struct Said {
     /// None: the paper says nothing of it.
     published: Option<f64>,
     simulated: f64,
+}
+
+impl From<Headline> for Said {
+    fn from(it: Headline) -> Said {
+        let Headline { what, published, simulated } = it;
+        Said { what, published, simulated }
+    }
 }
 
 #[derive(Serialize)]
@@ -45,6 +52,10 @@ struct Line {
 pub fn run(name: &str, out: Option<&Path>, json: bool) -> Result<()> {
     let runs = sim::paper(name).unwrap_or(Err(sim::Refused("no such paper is known")));
     let paper = runs.map_err(|refused| Error::Usage(refused.to_string()))?;
+    show(name, paper, out, json)
+}
+
+fn show(name: &str, paper: Paper, out: Option<&Path>, json: bool) -> Result<()> {
     if let Some(dir) = out {
         std::fs::create_dir_all(dir).map_err(|source| io(dir, source))?;
         for figure in &paper.figures {
@@ -54,11 +65,7 @@ pub fn run(name: &str, out: Option<&Path>, json: bool) -> Result<()> {
             std::fs::write(&path, csv(figure)).map_err(|source| io(&path, source))?;
         }
     }
-    let said = |it: &Headline| {
-        let Headline { what, published, simulated } = it.clone();
-        Said { what, published, simulated }
-    };
-    let headlines: Vec<Said> = paper.headlines.iter().map(said).collect();
+    let headlines: Vec<Said> = paper.headlines.into_iter().map(Said::from).collect();
     if !json {
         return output::text(&text(&headlines, out, paper.figures.len()));
     }
@@ -126,6 +133,35 @@ fn csv(figure: &Figure) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_figure_is_a_picture_and_a_table_and_each_headline_a_line() {
+        let figure = |name: &str, places: &[&str]| Figure {
+            name: name.to_owned(),
+            title: "what it shows".to_owned(),
+            x: "%",
+            y: "GiB/s",
+            places: places.iter().map(|place| (*place).to_owned()).collect(),
+            lines: vec![("ours".to_owned(), vec![(0.0, 2.0), (1.0, 3.0)])],
+        };
+        let figures = vec![figure("lines", &[]), figure("bars", &["webserver", "webproxy"])];
+        let line =
+            |what: &str, published| Headline { what: what.to_owned(), published, simulated: 3.0 };
+        let headlines = vec![line("said", Some(4.0)), line("not said", None)];
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("new/figures");
+        show("test", Paper { figures, headlines: headlines.clone() }, Some(&out), true).unwrap();
+        let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
+        assert!(read("bars.svg").contains("webproxy") && read("lines.svg").contains("GiB/s"));
+        assert_eq!(read("bars.csv"), "\"%\",\"ours\"\n\"webserver\",2\n\"webproxy\",3\n");
+        assert_eq!(read("lines.csv"), "\"%\",\"ours\"\n0,2\n1,3\n");
+        let all: Vec<Said> = headlines.into_iter().map(Said::from).collect();
+        let text = text(&all, None, 2);
+        let lines: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[1], ["said", "4.00", "3.00", "0.75"]);
+        assert_eq!((&lines[2][..], lines.len()), (&["not", "said", "3.00"][..], 3));
+    }
 
     #[test]
     fn numbers_stand_in_columns_and_names_in_quotes() {

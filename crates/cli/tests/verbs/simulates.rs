@@ -18,7 +18,18 @@ fn each_system_has_a_column_and_each_number_of_threads_a_line() {
     let lines: Vec<Vec<&str>> =
         text.lines().map(|line| line.split_whitespace().collect()).collect();
     assert!(text.starts_with("eight sockets of Optane, writes of 4 KiB: MiB/s\n"), "{text}");
-    assert_eq!(lines[1], ["THREADS", "ext4-dax", "ext4-raid0", "nova", "odinfs", "nearside"]);
+    let systems = [
+        "THREADS",
+        "ext4-dax",
+        "ext4-raid0",
+        "nova",
+        "nthread",
+        "jericho",
+        "dragonfly",
+        "odinfs",
+        "nearside",
+    ];
+    assert_eq!(lines[1], systems);
     assert_eq!((lines.len(), lines[2][0], lines[3][0]), (4, "1", "4"));
     for (one, four) in lines[2][1..].iter().zip(&lines[3][1..]) {
         let [one, four] = [one, four].map(|rate| rate.parse::<u32>().unwrap());
@@ -60,6 +71,8 @@ fn what_is_not_known_and_makes_no_sense_is_refused() {
     std::fs::write(machine.path(), "nodes = \n").unwrap();
     let said = refused(&["--machine", machine.path().to_str().unwrap()]);
     assert!(said.contains("not a description of a machine") && said.contains("line 1"), "{said}");
+    assert!(refused(&["--paper", "zfs"]).contains("odinfs, jericho, dragonfly, nearside"));
+    assert!(refused(&["--out", "figures"]).contains("--paper"));
     assert!(refused(&["--threads", "0"]).contains("1 to 16384 threads"));
     assert!(refused(&["--bytes", "2G"]).contains("1 byte to 1 GiB"));
     assert!(refused(&["--on-nodes", "0"]).contains("one node at least"));
