@@ -99,6 +99,8 @@ struct Threshold {
     large_bytes: u64,
     /// Bytes from which a worker is asked from another node.
     delegate_remote_bytes: u64,
+    /// Bytes from which one is asked from the node itself; none: never.
+    delegate_local_bytes: Option<u64>,
 }
 
 impl Threshold {
@@ -108,6 +110,7 @@ impl Threshold {
             large_turns: side.large_turns,
             large_bytes: placement::LARGE_BYTES,
             delegate_remote_bytes: side.delegate_remote,
+            delegate_local_bytes: Some(side.delegate_local).filter(|bytes| *bytes != u64::MAX),
         }
     }
 
@@ -122,7 +125,10 @@ impl Threshold {
             ),
         };
         let from = show(self.delegate_remote_bytes);
-        format!("{limit}; from another node, workers are asked from {from} on\n")
+        let local =
+            self.delegate_local_bytes.map(|bytes| format!(", from the node from {}", show(bytes)));
+        let local = local.unwrap_or_default();
+        format!("{limit}; from another node, workers are asked from {from} on{local}\n")
     }
 }
 

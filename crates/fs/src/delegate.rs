@@ -7,14 +7,15 @@
 //! after.
 
 use crate::core::Core;
-use placement::{Access, Kind, Policy, Way};
+use placement::{Access, Kind, PIECE_BYTES, Policy, Way};
 use pmem::{Domain, InFlight};
 use pool::{BLOCK_BYTES, BlockAddr, Emulated, Pool};
 use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
-use workers::{AtWork, Piece, Settings, SliceSettings, SliceStats, Task, Workers};
+use workers::{AtWork, PIECES_MAX, Piece, Settings, SliceSettings, SliceStats, Task, Workers};
 
 const BLOCK: usize = BLOCK_BYTES as usize;
+const PIECE: usize = PIECE_BYTES as usize;
 
 /// Who copies, and the workers.
 #[derive(Debug)]
@@ -66,6 +67,8 @@ impl Delegation {
         let (options, nodes) = (pool.options(), pool.nodes());
         let measured = || pool.calibration().and_then(|measured| measured.policy());
         let policy = options.policy.or_else(measured).unwrap_or_default();
+        let policy = if nodes.are_apart() { policy } else { policy.on_one_node() };
+        let shares = [Kind::Read, Kind::Write].iter().any(|kind| policy.shares(*kind));
         let slices = 0..pool.slices().len() as u8;
         // in the `sync` domain stores go to the page cache, which is on no node in particular
         let works = pool.domain() != Domain::Sync && options.workers != Some(0);
@@ -76,7 +79,7 @@ impl Delegation {
             SliceSettings { cpus, workers, sides: [policy.read, policy.write] }
         };
         Delegation {
-            thinks: works && (nodes.are_apart() || policy.has_limits() || policy.minds_blocks()),
+            thinks: works && (nodes.are_apart() || policy.has_limits() || shares),
             limits: [Kind::Read, Kind::Write].map(|kind| works && policy.minds(kind, BLOCK_BYTES)),
             policy,
             settings: Settings {
@@ -225,11 +228,14 @@ impl Core {
             *piece = (way == Way::Delegate).then(|| self.delegation.piece(kind, *slice, *bytes));
             plan.turns.extend(turn);
         }
+        let of = |run: &Run| slices.iter().find(|it| it.0 == run.addr.slice()).and_then(|it| it.2);
+        let count: usize = runs.clone().filter_map(|run| Some(run.len.div_ceil(of(&run)?))).sum();
         for run in runs {
             let slice = run.addr.slice();
-            let piece = slices.iter().find(|(known, ..)| *known == slice).and_then(|it| it.2);
-            let (pieces, most) = match piece {
-                Some(most) => (&mut plan.theirs, most),
+            // more than go at one time are no faster for being short
+            let longest = |most: usize| if count > PIECES_MAX { PIECE } else { most };
+            let (pieces, most) = match of(&run).map(longest) {
+                Some(most) => (&mut plan.theirs, even(run.len, most)),
                 None => (&mut plan.own, run.len.max(1)),
             };
             let mapping = &self.pool.slices()[usize::from(slice)].mapping;
@@ -267,6 +273,12 @@ impl Core {
             None => (Way::Direct, Some(gauge.enter(turns, bytes))),
         }
     }
+}
+
+/// Bytes of pieces of so many, each of them about as long and none longer than `most`: whole blocks.
+fn even(bytes: usize, most: usize) -> usize {
+    let count = bytes.div_ceil(most.max(BLOCK)).max(1);
+    bytes.div_ceil(count).next_multiple_of(BLOCK).max(BLOCK)
 }
 
 /// Whole blocks that lie one behind the other, in a buffer and on a slice.

@@ -3,7 +3,7 @@
 //! Dragonfly moves a file where its node's memory is overloaded and its model says that within a
 //! window it pays. Here each extent keeps what accesses from one other node have lost for its being
 //! where it is, by what memories did at that time; it moves when that comes up to what copying
-//! costs: whatever comes then, it has cost at most twice what it had to.
+//! costs: if all goes on as it was, that is at most twice what it had to cost.
 
 /// When data moves.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -156,7 +156,7 @@ impl Heat {
 
     /// It has moved, or could not.
     pub fn moved(&mut self, rule: &DataRule, now: f64) {
-        (self.lost_ns, self.from) = (0.0, rule.window(now) + rule.stays);
+        (self.lost_ns, self.from) = (0.0, rule.window(now).saturating_add(rule.stays));
     }
 }
 

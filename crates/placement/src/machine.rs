@@ -251,6 +251,47 @@ mod tests {
         assert_eq!(curve.peak(1 << 20).0, 1);
     }
 
+    /// A small access is handed over for its way alone, and a large one for all of it; who is there
+    /// shares what is long.
+    #[test]
+    fn workers_are_asked_where_that_saves_more_than_handing_over() {
+        let class = |bytes, points: &[(u32, f64)]| Class { bytes, points: points.to_vec() };
+        let access = |points| MachineAccess {
+            local: Curve::new(vec![class(4096, points)]).unwrap(),
+            remote_factor: 0.9,
+            latency_ns: [0.0; 2],
+        };
+        let machine = Machine {
+            name: String::new(),
+            source: String::new(),
+            nodes: 2,
+            cpus: 28,
+            granule_bytes: 256,
+            hand_off_ns: 500.0,
+            move_thread_ns: 7500.0,
+            link: f64::INFINITY,
+            directory: 0.0,
+            read: access(&[(1, 3600.0), (8, 22500.0), (28, 24000.0)]),
+            write: access(&[(1, 3850.0), (2, 7650.0), (28, 4350.0)]),
+        };
+        let Policy { read, write } = machine.policy();
+        // the ninth part of what 32 KiB take is over half a us, and that of 16 KiB is not
+        assert_eq!((read.delegate_remote, write.delegate_remote), (32 << 10, 32 << 10));
+        assert_eq!((read.delegate_local, write.delegate_local), (128 << 10, 128 << 10));
+        assert_eq!((read.harmless, write.limit), (28, 2));
+        // each byte that is read from elsewhere is one that is written
+        let directory = Machine { directory: 1.0, ..machine.clone() }.policy();
+        assert_eq!((directory.read.delegate_remote, directory.write), (4096, write));
+        // where handing over takes longer, or nobody measured it
+        let slow = Machine { hand_off_ns: 20_000.0, ..machine.clone() }.policy();
+        assert_eq!((slow.read.delegate_remote, slow.read.delegate_local), (256 << 10, 256 << 10));
+        let alone = Machine { cpus: 1, ..machine.clone() }.policy();
+        assert_eq!((alone.read.delegate_local, alone.write.delegate_local), (u64::MAX, u64::MAX));
+        let nobody = Machine { hand_off_ns: 0.0, ..machine }.policy();
+        assert_eq!(nobody.read.delegate_remote, Side::default().delegate_remote);
+        assert_eq!(nobody.read.delegate_local, u64::MAX);
+    }
+
     #[test]
     fn what_is_no_curve_is_none() {
         let class = |bytes, points: &[(u32, f64)]| Class { bytes, points: points.to_vec() };

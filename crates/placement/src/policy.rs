@@ -241,15 +241,30 @@ impl Policy {
     }
 
     /// Longest piece of what workers of a node are asked for, so many bytes in all: where nobody
-    /// waits, of so many workers each that may copy at one time gets some of it. Whole blocks.
+    /// waits, of so many workers each that may copy at one time gets some of it, if it is known that
+    /// sharing pays. Whole blocks.
     pub fn piece(&self, kind: Kind, bytes: u64, workers: u32, waiting: u64) -> u64 {
         let side = self.side(kind);
         let at_once = u64::from(workers.min(side.limit / side.large_turns.max(1)).max(1));
         let shared = bytes.div_ceil(at_once).next_multiple_of(BLOCK_BYTES);
-        match waiting {
-            0 => shared.clamp(SHARED_BYTES, PIECE_BYTES),
-            _ => PIECE_BYTES,
+        match waiting == 0 && self.shares(kind) {
+            true => shared.clamp(SHARED_BYTES, PIECE_BYTES),
+            false => PIECE_BYTES,
         }
+    }
+
+    /// Whether a caller shares what is on its own node with workers, if that is long enough.
+    pub fn shares(&self, kind: Kind) -> bool {
+        self.side(kind).delegate_local != u64::MAX
+    }
+
+    /// The same where no memory is another node's.
+    #[must_use]
+    pub fn on_one_node(mut self) -> Policy {
+        for side in [&mut self.read, &mut self.write] {
+            side.delegate_remote = u64::MAX;
+        }
+        self
     }
 
     /// Who copies.
@@ -320,8 +335,8 @@ mod tests {
 
     #[test]
     fn what_is_long_is_shared_by_the_workers_that_may_copy_at_one_time() {
-        let side = Side { limit: 4, large_turns: 2, ..Side::default() };
-        let policy = Policy { read: Side::default(), write: side };
+        let read = Side { delegate_local: 128 << 10, ..Side::default() };
+        let policy = Policy { read, write: Side { limit: 4, large_turns: 2, ..read } };
         let piece = |kind, kib: u64, workers, waiting| {
             policy.piece(kind, kib << 10, workers, waiting) >> 10
         };
@@ -330,6 +345,7 @@ mod tests {
         assert_eq!([1, 2, 12].map(|workers| piece(Write, 256, workers, 0)), [256, 128, 128]);
         assert_eq!((piece(Read, 4096, 28, 0), piece(Read, 4096, 4, 0)), (148, 256));
         assert_eq!((piece(Read, 256, 12, 1), piece(Read, 10, 0, 0)), (256, 64));
+        assert_eq!(Policy::default().piece(Read, 256 << 10, 12, 0), PIECE_BYTES);
     }
 
     #[test]

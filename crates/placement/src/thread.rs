@@ -2,7 +2,7 @@
 //!
 //! Jericho moves it at the first access to another node, NThread where the node has room. Here it
 //! moves when what a run of accesses to one other node has lost for being remote comes up to what
-//! moving costs: whatever comes then, it has cost at most twice what it had to.
+//! moving costs: of that run it has cost at most twice what it had to.
 
 /// When threads move.
 #[derive(Clone, Copy, PartialEq, Debug)]

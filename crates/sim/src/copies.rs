@@ -83,7 +83,11 @@ impl Run<'_> {
         let (kind, workers) =
             (self.threads[thread as usize].call.kind, &self.nodes[part.node as usize].workers);
         let waiting = workers.waiting(kind, part.bytes);
-        let by_policy = || self.policy.piece(kind, part.bytes, workers.count(), waiting);
+        let by_policy = || {
+            let most = self.policy.piece(kind, part.bytes, workers.count(), waiting);
+            let pieces = part.bytes.div_ceil(most).max(1);
+            part.bytes.div_ceil(pieces).next_multiple_of(BLOCK_BYTES)
+        };
         self.setting.system.piece_bytes.unwrap_or_else(by_policy).max(1)
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use placement::{Kind, Policy, SHORT_BYTES, Taken};
+use placement::{Kind, PIECE_BYTES, Policy, SHORT_BYTES, Taken};
 
 use crate::memory::index;
 
@@ -49,11 +49,12 @@ impl Line {
 
     fn pop(&mut self, is_long: bool) -> Option<Piece> {
         let piece = self.pieces[usize::from(is_long)].pop_front()?;
-        match self.pieces.iter().any(VecDeque::is_empty) {
-            true => self.ahead = 0,
-            false if is_long => self.ahead -= piece.bytes as i64,
-            false => self.ahead += piece.bytes as i64,
-        }
+        let most = PIECE_BYTES as i64;
+        self.ahead = match self.pieces[usize::from(!is_long)].is_empty() {
+            true => 0,
+            false if is_long => (self.ahead - piece.bytes as i64).max(-most),
+            false => (self.ahead + piece.bytes as i64).min(most),
+        };
         Some(piece)
     }
 }

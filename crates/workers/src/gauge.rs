@@ -11,15 +11,15 @@ pub struct Gauge {
     /// By short accesses, and by long ones in the upper half.
     taken: AtomicU64,
     limit: u32,
-    /// Workers that sleep until there are some.
-    wanted: AtomicU32,
+    /// Workers that sleep until there are some for a short request, and for a long one.
+    wanted: [AtomicU32; 2],
     /// Where they do.
     bell: Arc<Bell>,
 }
 
 /// A worker wants turns, until this is dropped.
 #[derive(Debug)]
-pub struct Want<'g>(&'g Gauge);
+pub struct Want<'g>(&'g Gauge, bool);
 
 /// A thread at work, which has some turns, until it is dropped.
 #[derive(Debug)]
@@ -33,14 +33,14 @@ pub struct AtWork<'g> {
 impl Gauge {
     /// With so many turns; at least one. Who wants some sleeps at the bell.
     pub fn new(limit: u32, bell: Arc<Bell>) -> Gauge {
-        Gauge { taken: AtomicU64::new(0), limit: limit.max(1), wanted: AtomicU32::new(0), bell }
+        Gauge { taken: AtomicU64::new(0), limit: limit.max(1), wanted: Default::default(), bell }
     }
 
-    /// From now on who gives turns back rings the bell.
-    pub fn want(&self) -> Want<'_> {
+    /// From now on who gives turns back rings the bell, if there are some then for such a request.
+    pub fn want(&self, is_long: bool) -> Want<'_> {
         // ordering: SeqCst, here and where turns are given back: one of the two sees the other
-        self.wanted.fetch_add(1, Ordering::SeqCst);
-        Want(self)
+        self.wanted[usize::from(is_long)].fetch_add(1, Ordering::SeqCst);
+        Want(self, is_long)
     }
 
     /// Takes so many turns for an access of so many bytes, if they are there.
@@ -76,7 +76,7 @@ impl Gauge {
 
     /// Whether a worker sleeps until there are turns.
     pub fn is_wanted(&self) -> bool {
-        self.wanted.load(Ordering::SeqCst) > 0
+        self.wanted.iter().any(|wanted| wanted.load(Ordering::SeqCst) > 0)
     }
 
     /// Turns taken.
@@ -114,9 +114,11 @@ impl AtWork<'_> {
         std::mem::forget(self);
     }
 
+    /// What is taken then.
     #[inline]
-    fn give_back(&self, turns: u32) {
-        self.gauge.taken.fetch_sub(in_word(turns, self.bytes), Ordering::SeqCst);
+    fn give_back(&self, turns: u32) -> Taken {
+        let word = in_word(turns, self.bytes);
+        taken(self.gauge.taken.fetch_sub(word, Ordering::SeqCst) - word)
     }
 
     /// Has so many turns from now on: gives others back, or takes what is missing, whether it is
@@ -136,16 +138,21 @@ impl AtWork<'_> {
 impl Drop for AtWork<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.give_back(self.turns);
-        if self.gauge.wanted.load(Ordering::SeqCst) > 0 {
-            self.gauge.bell.ring(1);
+        let taken = self.give_back(self.turns);
+        let Gauge { wanted, limit, bell, .. } = self.gauge;
+        let comes = |is_long: bool| {
+            wanted[usize::from(is_long)].load(Ordering::SeqCst) > 0
+                && taken.with(1, if is_long { SHORT_BYTES + 1 } else { 0 }, *limit).is_some()
+        };
+        if comes(false) || comes(true) {
+            bell.ring(1);
         }
     }
 }
 
 impl Drop for Want<'_> {
     fn drop(&mut self) {
-        self.0.wanted.fetch_sub(1, Ordering::Relaxed);
+        self.0.wanted[usize::from(self.1)].fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -215,13 +222,36 @@ mod tests {
         assert_eq!(gauge.active(), 0);
     }
 
+    /// A short access that ends rings for a long request only if that finds turns.
+    #[test]
+    fn who_waits_for_turns_of_a_long_one_is_not_woken_by_every_short_one() {
+        let bell: Arc<Bell> = Arc::default();
+        let gauge = Gauge::new(2, bell.clone());
+        let _want = gauge.want(true);
+        let long = gauge.try_enter(2, LONG).unwrap();
+        std::thread::scope(|threads| {
+            let sleeper = threads.spawn(|| bell.sleep(|| Sleep::UntilItRings));
+            while bell.sleepers() == 0 {
+                std::thread::yield_now();
+            }
+            (0..100).for_each(|_| drop(gauge.try_enter(1, SHORT).unwrap()));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert!(!sleeper.is_finished(), "it was woken for nothing");
+            drop(long);
+            while !sleeper.is_finished() {
+                drop(gauge.try_enter(1, LONG));
+                std::thread::yield_now();
+            }
+        });
+    }
+
     /// Who is woken finds turns: those who found none, and who give back what they look for
     /// themselves, wake nobody.
     #[test]
     fn only_turns_that_come_back_ring() {
         let bell: Arc<Bell> = Arc::default();
         let gauge = Gauge::new(2, bell.clone());
-        let _want = gauge.want();
+        let _want = gauge.want(false);
         let all = gauge.try_enter(2, SHORT).unwrap();
         std::thread::scope(|threads| {
             let sleeper = threads.spawn(|| bell.sleep(|| Sleep::UntilItRings));

@@ -56,9 +56,11 @@ impl Queue {
         })
     }
 
-    /// A worker that is about to sleep wants turns here, if a request waits for some.
-    pub fn want(&self) -> Option<Want<'_>> {
-        (!self.rings.is_empty()).then(|| self.gauge.want())
+    /// A worker that is about to sleep wants turns here, for short requests and for long ones, if such
+    /// wait.
+    pub fn want(&self) -> [Option<Want<'_>>; 2] {
+        [false, true]
+            .map(|is_long| self.rings.len_of_next(is_long).map(|_| self.gauge.want(is_long)))
     }
 
     /// The worker's turns, if it may take a request, and whether that is a long one: the one that is

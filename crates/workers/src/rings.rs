@@ -7,7 +7,7 @@ use crate::request::Request;
 use crate::ring::{Ring, WORDS};
 use crate::sync::{AtomicI64, Ordering};
 use crossbeam_utils::CachePadded;
-use placement::SHORT_BYTES;
+use placement::{PIECE_BYTES, SHORT_BYTES};
 
 /// The two rings.
 #[derive(Debug)]
@@ -36,14 +36,17 @@ impl Rings {
     pub fn take(&self, is_long: bool) -> Option<[u64; WORDS]> {
         let words = self.of(is_long).take()?;
         let bytes = words[Request::LEN_WORD] as i64;
-        // ordering: who is next is no more than a hint
-        match self.short.is_empty() || self.long.is_empty() {
-            true => self.ahead.store(0, Ordering::Relaxed),
+        // what the others are owed is forgotten when none of them waits, and never more than a piece
+        let ahead = match self.of(!is_long).is_empty() {
+            true => 0,
             false => {
-                let ahead = if is_long { -bytes } else { bytes };
-                self.ahead.fetch_add(ahead, Ordering::Relaxed);
+                let more = if is_long { -bytes } else { bytes };
+                let ahead = self.ahead.load(Ordering::Relaxed).saturating_add(more);
+                ahead.clamp(-(PIECE_BYTES as i64), PIECE_BYTES as i64)
             }
-        }
+        };
+        // ordering: who is next is no more than a hint, and one of two who write at once wins
+        self.ahead.store(ahead, Ordering::Relaxed);
         Some(words)
     }
 
@@ -51,7 +54,12 @@ impl Rings {
     /// none.
     pub fn len_of_next(&self, is_long: bool) -> Option<u64> {
         let ring = self.of(is_long);
-        (!ring.is_empty()).then(|| ring.glance(Request::LEN_WORD))
+        // what is being put in says nothing so far
+        let as_its_kind = |len: u64| match is_long {
+            true => len.max(SHORT_BYTES + 1),
+            false => len.min(SHORT_BYTES),
+        };
+        (!ring.is_empty()).then(|| as_its_kind(ring.glance(Request::LEN_WORD)))
     }
 
     /// Whether nothing waits: true at some moment of the call for each of the two.
@@ -126,6 +134,35 @@ mod tests {
             rings.put(&Request::of_length(64 << 10)) && rings.put(&Request::of_length(4 << 10))
         );
         assert_eq!(taken(&rings), [4, 64]);
+    }
+
+    /// Each time a short one was taken there is another one.
+    #[test]
+    fn long_ones_come_though_there_are_always_short_ones() {
+        let rings = asked(&[256, 32, 32]);
+        let short = Request::of_length(32 << 10);
+        let is_long = || {
+            let is_long = rings.is_long_next();
+            rings.take(is_long).map(|words| words[Request::LEN_WORD] > SHORT_BYTES)
+        };
+        let before = (0..100).take_while(|_| {
+            let is_long = is_long();
+            rings.put(&short);
+            is_long == Some(false)
+        });
+        assert_eq!(before.count(), 1);
+        // so it is where the short ones are taken before another one comes
+        let rings = asked(&[256, 32]);
+        assert!(rings.take(false).is_some() && rings.put(&short) && rings.is_long_next());
+    }
+
+    #[test]
+    fn what_was_owed_is_paid_back_with_a_piece_at_most() {
+        let rings = asked(&[[256; 2].to_vec(), [32; 20].to_vec()].concat());
+        // the long ones have no turns for a while
+        (0..18).for_each(|_| assert!(rings.take(false).is_some()));
+        assert!(rings.is_long_next() && rings.take(true).is_some());
+        assert!(!rings.is_long_next());
     }
 
     #[test]
