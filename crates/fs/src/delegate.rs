@@ -90,24 +90,6 @@ impl Delegation {
         }
     }
 
-    /// The caller's turn to copy a little, where turns are counted: so many bytes of a slice that
-    /// has limits. `None`: it is to be thought about, for others are there, or wait.
-    #[inline]
-    pub fn turn(&self, slice: u8, kind: Kind) -> Option<Turn<'_>> {
-        match self.counts(kind) {
-            true => self.counted_turn(slice, kind),
-            false => Some(Turn(None)),
-        }
-    }
-
-    #[inline(never)]
-    fn counted_turn(&self, slice: u8, kind: Kind) -> Option<Turn<'_>> {
-        let workers = self.workers();
-        let goes = self.policy.block_goes(kind, workers.waiting(slice, kind, BLOCK_BYTES));
-        let turn = goes.then(|| workers.gauge(slice, kind)?.try_enter(1, BLOCK_BYTES)).flatten();
-        turn.map(|turn| Turn(Some(turn)))
-    }
-
     /// Whether turns are counted.
     #[inline]
     fn counts(&self, kind: Kind) -> bool {
@@ -154,6 +136,35 @@ pub fn played(emulated: &Arc<dyn Emulated>) -> Settings {
 }
 
 impl Core {
+    /// The caller's turn to copy a little, where turns are counted: so many bytes of a slice that
+    /// has limits. `None`: it is to be thought about, for others are there, or wait, or workers are
+    /// asked even for that.
+    #[inline]
+    pub fn turn(&self, slice: u8, kind: Kind) -> Option<Turn<'_>> {
+        match self.delegation.counts(kind) {
+            true => self.counted_turn(slice, kind),
+            false => Some(Turn(None)),
+        }
+    }
+
+    #[inline(never)]
+    fn counted_turn(&self, slice: u8, kind: Kind) -> Option<Turn<'_>> {
+        let workers = self.delegation.workers();
+        let waiting = workers.waiting(slice, kind, BLOCK_BYTES);
+        let is_local = || {
+            topology::refresh_cpu();
+            self.is_local(slice)
+        };
+        let goes = self.delegation.policy.block_goes(kind, waiting, is_local);
+        let enter = || workers.gauge(slice, kind)?.try_enter(1, BLOCK_BYTES);
+        goes.then(enter).flatten().map(|turn| Turn(Some(turn)))
+    }
+
+    /// Whether the caller runs on the node of a slice, as far as is known.
+    fn is_local(&self, slice: u8) -> bool {
+        self.pool.nodes().is_local(topology::recent_cpu() as usize, slice)
+    }
+
     /// Writes whole blocks, each to its place; gives their checksums. What workers wrote is fenced,
     /// the rest is in flight.
     pub fn copy_in(&self, addrs: &[BlockAddr], data: &[u8]) -> (InFlight, Vec<u32>) {
@@ -256,7 +267,7 @@ impl Core {
         let access = Access {
             kind,
             bytes,
-            is_local: self.pool.nodes().is_local(topology::recent_cpu() as usize, slice),
+            is_local: self.is_local(slice),
             active: gauge.before(bytes),
             waiting: workers.waiting(slice, kind, bytes),
             served: !workers.is_stalled(slice, kind),
@@ -275,7 +286,7 @@ impl Core {
     }
 }
 
-/// Bytes of pieces of so many, each of them about as long and none longer than `most`: whole blocks.
+/// Bytes of pieces of so many, all about as long and none longer than `most`: whole blocks.
 fn even(bytes: usize, most: usize) -> usize {
     let count = bytes.div_ceil(most.max(BLOCK)).max(1);
     bytes.div_ceil(count).next_multiple_of(BLOCK).max(BLOCK)

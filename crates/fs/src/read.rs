@@ -197,7 +197,7 @@ impl Core {
         let Some(addr) = leaf.plain(slot) else { return Ok(None) };
         let _turn = match len < COUNTED_BYTES {
             true => None,
-            false => match self.delegation.turn(addr.slice(), Kind::Read) {
+            false => match self.turn(addr.slice(), Kind::Read) {
                 None => return Ok(None),
                 turn => turn,
             },

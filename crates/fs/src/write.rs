@@ -115,7 +115,7 @@ impl Core {
         let time = now();
         let (addr, was_reserved) = self.take_one(inode, block)?;
         self.count_taken(&[addr]);
-        let Some(turn) = self.delegation.turn(addr.slice(), Kind::Write) else {
+        let Some(turn) = self.turn(addr.slice(), Kind::Write) else {
             if !was_reserved {
                 self.pool.reclaim().give_one(addr);
             }

@@ -210,7 +210,7 @@ fn what_is_copied_from_elsewhere_is_counted() {
 /// copied by them.
 fn copied_where_it_should_be(workers: u16, cpu: u32) -> bool {
     let mut pool = TestPool::new(2, 32 << 20);
-    pool.open = OpenOptions { workers: Some(workers), ..options(0, None) };
+    pool.open = OpenOptions { workers: Some(workers), ..options(2 * BLOCK, None) };
     let fs = pool.start_alone();
     let near = fs.near_slices();
     let own = near.iter().find(|slice| slice.cpus.contains(&cpu)).unwrap().slice;
@@ -239,6 +239,38 @@ fn copied_where_it_should_be(workers: u16, cpu: u32) -> bool {
     assert!(by_workers.0 <= MIB as u64 && by_workers.1 <= MIB as u64, "{by_workers:?}");
     assert!(workers > 0 || by_workers == (0, 0));
     by_workers == if workers == 0 { (0, 0) } else { (MIB as u64, MIB as u64) }
+}
+
+/// Where workers are asked for all that others write, they are for a block, too; but not by who is
+/// on the node himself.
+#[test]
+fn a_block_goes_the_long_way_from_elsewhere_alone() {
+    let cpus = topology::allowed_cpus().unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let mut pool = TestPool::new(2, 32 << 20);
+        pool.open = options(0, Some(3));
+        let fs = pool.start_alone();
+        let own = fs.near_slices().iter().find(|it| it.cpus.contains(&cpus[0])).unwrap().slice;
+        let before = topology::pin_current_thread(&[cpus[0]]).unwrap();
+        for slice in [own, 1 - own] {
+            let file = make(&fs, &format!("on{slice}"));
+            fs.set_layout(file.ino(), Layout::Node(u16::from(slice))).unwrap();
+            for block in 0..4 {
+                fs.write(&file, block * BLOCK, &pattern(block, 4096)).unwrap();
+                fs.write(&file, block * BLOCK, &pattern(block + 9, 4096)).unwrap();
+            }
+        }
+        topology::pin_current_thread(&before).unwrap();
+        let slices = fs.stats().slices;
+        let of = |slice: u8| slices[usize::from(slice)].workers.written_bytes;
+        assert_eq!(of(own), 0);
+        // callers copy for themselves where no worker came in time
+        if of(1 - own) == 8 * BLOCK {
+            return;
+        }
+        assert!(Instant::now() < until, "{} bytes", of(1 - own));
+    }
 }
 
 /// What is read first after an open is verified on the way, by its caller, wherever it lies.

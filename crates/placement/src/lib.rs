@@ -4,8 +4,8 @@
 //! does what it says. It does no I/O, has no clock and keeps no state but what its caller hands it,
 //! so that a simulator runs the very same code.
 //!
-//! Four ways: the caller copies, or a worker of the data's node ([`Policy`]); the thread goes to its
-//! data ([`ThreadRule`]), or the data to its readers ([`DataRule`]). The last two are the
+//! Four ways: the caller copies, or a worker of the data's node ([`Policy`]); the thread goes to
+//! its data ([`ThreadRule`]), or the data to its readers ([`DataRule`]). The last two are the
 //! simulator's so far.
 //!
 //! A *node* here is the memory that a slice lies on. What its memory likes is measured

@@ -73,8 +73,8 @@ const WORKERS_MAX: u32 = 64;
 /// Turns that are taken, of one kind: by accesses that are short, and by long ones.
 ///
 /// Short ones have as many turns as if there were no others: what they move is little beside what a
-/// long one moves meanwhile, and one that waited for it would take many times as long. Long ones have
-/// what those leave; one of them goes in any case.
+/// long one moves meanwhile, and one that waited for it would take many times as long. Long ones
+/// have what those leave; one of them goes in any case.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Taken {
     /// By short ones.
@@ -134,7 +134,8 @@ pub(crate) const SHARED_BYTES: u64 = 64 << 10;
 pub const THOUGHT_BYTES: u64 = 64 << 10;
 /// Bytes from which an access is a large one: it goes to several modules of a node.
 pub const LARGE_BYTES: u64 = 16 << 10;
-/// Requests of up to so many bytes do not wait for all longer ones: of both as many bytes are served.
+/// Requests of up to so many bytes do not wait for all longer ones: of both as many bytes are
+/// served.
 pub const SHORT_BYTES: u64 = 32 << 10;
 /// Bytes from which a piece on another node is delegated where nothing was measured: waking a
 /// worker takes as long as copying some tens of KiB.
@@ -221,11 +222,6 @@ impl Policy {
         self.limits(Kind::Read) || self.limits(Kind::Write)
     }
 
-    /// Whether a worker is asked even for a block.
-    pub fn minds_blocks(&self) -> bool {
-        [self.read, self.write].iter().any(|side| side.asks_from() <= BLOCK_BYTES)
-    }
-
     /// Whether an access of so many bytes is worth a thought: whoever copies it otherwise is its
     /// caller.
     #[inline]
@@ -234,15 +230,17 @@ impl Policy {
     }
 
     /// Whether the caller copies a block where it gets a turn, without another thought; so many
-    /// wait there.
+    /// wait there. Where it runs is asked only if that matters.
     #[inline]
-    pub fn block_goes(&self, kind: Kind, waiting: u64) -> bool {
-        waiting == 0 && self.side(kind).asks_from() > BLOCK_BYTES
+    pub fn block_goes(&self, kind: Kind, waiting: u64, is_local: impl FnOnce() -> bool) -> bool {
+        let side = self.side(kind);
+        let copies = || side.delegate_from(is_local()) > BLOCK_BYTES;
+        waiting == 0 && (side.asks_from() > BLOCK_BYTES || copies())
     }
 
     /// Longest piece of what workers of a node are asked for, so many bytes in all: where nobody
-    /// waits, of so many workers each that may copy at one time gets some of it, if it is known that
-    /// sharing pays. Whole blocks.
+    /// waits, of so many workers each that may copy at one time gets some of it, if it is known
+    /// that sharing pays. Whole blocks.
     pub fn piece(&self, kind: Kind, bytes: u64, workers: u32, waiting: u64) -> u64 {
         let side = self.side(kind);
         let at_once = u64::from(workers.min(side.limit / side.large_turns.max(1)).max(1));

@@ -76,8 +76,8 @@ pub enum Stays {
 }
 
 impl ThreadRule {
-    /// A rule that weighs: after two accesses in a row, when they have lost what moving costs, where
-    /// there is room.
+    /// A rule that weighs: after two accesses in a row, when they have lost what moving costs,
+    /// where there is room.
     pub const fn weighs(costs_ns: f32) -> ThreadRule {
         ThreadRule { after: 2, lost: 1.0, costs_ns, busy: 0.9, crowd: 1.0, stays_ns: 1e5 }
     }

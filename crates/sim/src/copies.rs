@@ -54,12 +54,13 @@ impl Run<'_> {
             return (Way::Direct, None);
         }
         let workers = &mut self.nodes[part.node as usize].workers;
-        let goes =
-            bytes <= BLOCK_BYTES && self.policy.block_goes(kind, workers.waiting(kind, bytes));
+        let is_local = part.node == it.node;
+        let waiting = workers.waiting(kind, bytes);
+        let goes = bytes <= BLOCK_BYTES && self.policy.block_goes(kind, waiting, || is_local);
         let access = Access {
             kind,
             bytes: part.bytes,
-            is_local: part.node == it.node,
+            is_local,
             active: workers.active(kind, part.bytes),
             waiting: workers.waiting(kind, part.bytes),
             served: workers.serve(),

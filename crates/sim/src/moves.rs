@@ -74,8 +74,8 @@ impl Run<'_> {
         true
     }
 
-    /// What it costs a thread to go to its data is remembered of that data: were it where the thread
-    /// is at home, nobody would go.
+    /// What it costs a thread to go to its data is remembered of that data: were it where the
+    /// thread is at home, nobody would go.
     fn charge(&mut self, home: u32, lost: f32) {
         if self.files.rule().is_none() {
             return;
@@ -89,8 +89,8 @@ impl Run<'_> {
         self.units = units;
     }
 
-    /// What a call has lost for where its data is is remembered of that data, which goes where it is
-    /// better when it has lost enough.
+    /// What a call has lost for where its data is is remembered of that data, which goes where it
+    /// is better when it has lost enough.
     pub(super) fn weigh_data(&mut self, thread: u32) {
         let Some(rule) = self.files.rule().copied() else { return };
         let it = &self.threads[thread as usize];

@@ -5,8 +5,8 @@
 //! the rings, copy with stores past the caches, checksum in the same pass, fence, and count down.
 //!
 //! - Rings for reads and for writes in each slice, and a limit for each on how many threads work
-//!   there at one time, those who copy for themselves included ([`Gauge`]). Short ones have a ring and
-//!   turns of their own, so that up to twice as many are at work where both are.
+//!   there at one time, those who copy for themselves included ([`Gauge`]). Short ones have a ring
+//!   and turns of their own, so that up to twice as many are at work where both are.
 //! - Nothing is allocated and no lock is taken on the way of a request.
 //! - Workers spin for as long as sleeping and waking takes, which is measured, and then sleep; they
 //!   are woken once for a burst.

@@ -56,15 +56,15 @@ impl Queue {
         })
     }
 
-    /// A worker that is about to sleep wants turns here, for short requests and for long ones, if such
-    /// wait.
+    /// A worker that is about to sleep wants turns here, for short requests and for long ones, if
+    /// such wait.
     pub fn want(&self) -> [Option<Want<'_>>; 2] {
         [false, true]
             .map(|is_long| self.rings.len_of_next(is_long).map(|_| self.gauge.want(is_long)))
     }
 
-    /// The worker's turns, if it may take a request, and whether that is a long one: the one that is
-    /// next, or the other, if there are turns for that alone. As many as it seems to take.
+    /// The worker's turns, if it may take a request, and whether that is a long one: the one that
+    /// is next, or the other, if there are turns for that alone. As many as it seems to take.
     pub fn turn(&self) -> Option<(AtWork<'_>, bool)> {
         let is_long = self.rings.is_long_next();
         [is_long, !is_long].into_iter().find_map(|is_long| {

@@ -36,7 +36,7 @@ impl Rings {
     pub fn take(&self, is_long: bool) -> Option<[u64; WORDS]> {
         let words = self.of(is_long).take()?;
         let bytes = words[Request::LEN_WORD] as i64;
-        // what the others are owed is forgotten when none of them waits, and never more than a piece
+        // what others are owed is forgotten when none of them waits, and never more than a piece
         let ahead = match self.of(!is_long).is_empty() {
             true => 0,
             false => {

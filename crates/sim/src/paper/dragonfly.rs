@@ -1,8 +1,8 @@
 //! Dragonfly (AMGCC'21): two sockets of Optane, Filebench.
 //!
-//! Threads of the program run on one node, its files were made on the other. Where that one's memory
-//! is *overloaded*, 14 threads there write 256 KiB at a time to files of their own; how it was
-//! overloaded the paper's deck does not say, and it is assumed, as is that runs are 10 s long.
+//! Threads of the program run on one node, its files were made on the other. Where that one's
+//! memory is *overloaded*, 14 threads there write 256 KiB at a time to files of their own; how it
+//! was overloaded the paper's deck does not say, and it is assumed, as is that runs are 10 s long.
 
 use placement::{DataRule, Kind, Machine, ThreadRule};
 

@@ -6,7 +6,7 @@
 
 use placement::Kind;
 
-use super::{Figure, Headline, Paper, Plan, machine, system};
+use super::{Figure, Headline, Outcomes, Paper, Plan, machine, system};
 use crate::outcome::Outcome;
 use crate::setting::{Refused, Setting};
 use crate::system::{Layout, System};
@@ -83,30 +83,7 @@ fn calls(
         lines: sides().into_iter().map(line).collect(),
     };
     let (figure, outcomes) = plan.draw(|_, it| it.rate() * 1.048576e6 / 1e9)?;
-    let derived = |suffix: &str, title: &str, y, of: &dyn Fn(f64, &Outcome) -> f64| Figure {
-        name: format!("jericho-{file}-{suffix}"),
-        title: format!("{name} of 4 KiB, {title}"),
-        y,
-        lines: sides()
-            .iter()
-            .map(|(side, ..)| {
-                let its = THREADS.iter().zip(outcomes.of(side));
-                let points =
-                    its.map(|(threads, it)| (f64::from(*threads), of(f64::from(*threads), it)));
-                ((*side).to_owned(), points.collect())
-            })
-            .collect(),
-        ..figure.clone()
-    };
-    let thousands = |it: &Outcome| it.latency.calls() as f64 / (it.time / 1e9) / 1e3;
-    let per_core = derived("core", "for each core", "thousands a second", &|threads, it| {
-        thousands(it) / threads
-    });
-    let per_node = derived("node", "for each node", "thousands a second", &|threads, it| {
-        thousands(it) / (threads / 8.0).ceil()
-    });
-    let local =
-        derived("local", "local bytes", "%", &|_, it: &Outcome| 100.0 * (1.0 - it.remote_part()));
+    let derived = derived(&format!("jericho-{file}"), name, &outcomes, &figure);
     let last = THREADS.len() - 1;
     let mut add = |what: String, published, simulated| {
         paper.headlines.push(Headline { what, published, simulated });
@@ -125,8 +102,36 @@ fn calls(
     add(format!("{name}, worst, % local"), Some(0.75), 100.0 * part("worst"));
     // the abstract: over 95
     add(format!("{name}, Jericho, % local"), Some(95.0), 100.0 * part("jericho"));
-    paper.figures.extend([figure, per_core, per_node, local]);
+    paper.figures.push(figure);
+    paper.figures.extend(derived);
     Ok(())
+}
+
+/// The same outcomes by core and by node, and how much of the bytes was local.
+fn derived(file: &str, name: &str, outcomes: &Outcomes, whole: &Figure) -> [Figure; 3] {
+    let figure = |suffix: &str, title: &str, y, of: &dyn Fn(f64, &Outcome) -> f64| Figure {
+        name: format!("{file}-{suffix}"),
+        title: format!("{name} of 4 KiB, {title}"),
+        y,
+        lines: sides()
+            .iter()
+            .map(|(side, ..)| {
+                let its = THREADS.iter().map(|threads| f64::from(*threads)).zip(outcomes.of(side));
+                let points = its.map(|(threads, it)| (threads, of(threads, it)));
+                ((*side).to_owned(), points.collect())
+            })
+            .collect(),
+        ..whole.clone()
+    };
+    let thousands = |it: &Outcome| it.latency.calls() as f64 / (it.time / 1e9) / 1e3;
+    let by_core = |threads, it: &Outcome| thousands(it) / threads;
+    let by_node = |threads: f64, it: &Outcome| thousands(it) / (threads / 8.0).ceil();
+    let local = |_, it: &Outcome| 100.0 * (1.0 - it.remote_part());
+    [
+        figure("core", "for each core", "thousands a second", &by_core),
+        figure("node", "for each node", "thousands a second", &by_node),
+        figure("local", "local bytes", "%", &local),
+    ]
 }
 
 /// Virtual machines with images of their own, in each eight threads that scan a table of 7 GB.

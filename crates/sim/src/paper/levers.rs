@@ -17,8 +17,8 @@ const SHORT_TIME: [f64; 2] = [2e8, 2e7];
 /// What is run: a name, on which machine, who counts, and who does not.
 type Case = (String, &'static str, Workload, Vec<Workload>);
 
-/// Ours, and the same with one lever: callers copy, workers copy, callers copy and move, callers copy
-/// and data moves.
+/// Ours, and the same with one lever: callers copy, workers copy, callers copy and move, callers
+/// copy and data moves.
 fn levers() -> Vec<(&'static str, System)> {
     let all = system("nearside");
     let callers = System {
