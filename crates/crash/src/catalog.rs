@@ -2,6 +2,7 @@
 
 use crate::attributes::attributes;
 use crate::images::Outcome;
+use crate::migrations::migrations;
 use crate::transactions::transactions;
 use crate::world::{World, pattern};
 use fs::{Fallocate, NewNode, RenameMode, Result};
@@ -93,6 +94,7 @@ pub fn catalog() -> Vec<Op> {
         shared(),
         attributes(),
         transactions(),
+        migrations(),
     ]
     .concat()
 }

@@ -9,7 +9,7 @@ pub fn core() -> &'static [Op] {
     CORE.get_or_init(|| CORE_NAMES.iter().filter_map(|name| find(name)).collect())
 }
 
-const CORE_NAMES: [&str; 58] = [
+const CORE_NAMES: [&str; 59] = [
     "create",
     "create-far",
     "mkdir",
@@ -66,6 +66,7 @@ const CORE_NAMES: [&str; 58] = [
     "setxattr",
     "setxattr-large",
     "removexattr",
+    "migrate",
     "checkpoint",
     SYNC,
 ];

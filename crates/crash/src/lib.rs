@@ -28,6 +28,7 @@ pub mod images;
 pub mod inside;
 pub mod memo;
 pub mod mended;
+pub mod migrations;
 pub mod model;
 pub mod moves;
 pub mod mutant;

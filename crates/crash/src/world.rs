@@ -106,6 +106,15 @@ impl World {
         self.fs.write(&*self.open(path)?, offset, data).map(|_| ())
     }
 
+    /// Moves what a file has to a slice.
+    pub fn migrate(&self, path: &str, to: u8) -> Result<()> {
+        let done = self.fs.migrate(self.open(path)?.ino(), 0..u64::MAX, to)?;
+        match done.moved {
+            0 => Err(Error::Invalid("there is nothing to be moved")),
+            _ => Ok(()),
+        }
+    }
+
     /// Writes what comes by and by: so many bytes at a time, from the beginning on.
     pub fn write_in_pieces(&self, path: &str, data: &[u8], piece: usize) -> Result<()> {
         let file = self.open(path)?;

@@ -71,6 +71,8 @@ pub struct Core {
     pub log_pace: LogPace,
     /// Who copied what.
     pub traffic: Traffic,
+    /// Bytes that moved to slices from others.
+    pub arrived: BySlice,
     /// How stripes lie over the slices.
     pub stripes: Stripes,
     /// Longest payload of a record, apart from the id of a request.
@@ -206,6 +208,7 @@ impl Core {
             hash_key: superblock.map(|s| s.pool_uuid).unwrap_or_default(),
             delegation: Delegation::new(&pool),
             traffic: Traffic::of(&pool),
+            arrived: BySlice::new(pool.slices().len()),
             tier: caches::tier_of(&pool),
             write_back: WriteBack::of(&pool),
             log_pace: LogPace::default(),

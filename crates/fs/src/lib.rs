@@ -74,6 +74,7 @@ mod long_record;
 mod map;
 mod mapped;
 pub mod meter;
+mod migrate;
 mod moves;
 mod namespace;
 mod pace;
@@ -144,6 +145,7 @@ pub use lock_types::{
 };
 pub use mapped::Mapped;
 pub use meter::{Call, CallCount, Meter};
+pub use migrate::Migrated;
 pub use placement::{Calibration, Kind, Place, Point, Policy, Side};
 pub use pmem::Process;
 pub use range_lock::{RangeGuard, RangeLock};

@@ -1,4 +1,5 @@
 //! Moving blocks from the slices to the capacity tier; within it those whose place is damaged.
+//! From slice to slice they move by the same record (`migrate.rs`).
 //!
 //! What is written in which order, and what a crash between leaves:
 //! 1. the block's bytes, to a place on a device that nobody names; the device is synced;
@@ -68,7 +69,7 @@ pub struct Plan {
 
 impl Plan {
     /// One more block gets another place.
-    fn push(&mut self, block: u64, addr: BlockAddr) {
+    pub fn push(&mut self, block: u64, addr: BlockAddr) {
         match self.runs.last_mut().filter(|run| run.goes_on(block, addr)) {
             Some(run) => run.blocks += 1,
             None => self.runs.push(BlockRun { block, addr, blocks: 1 }),
@@ -297,7 +298,8 @@ impl Core {
         let mut shared = Vec::new();
         let mut may = |addr: BlockAddr, view: &SlotView| {
             shared.extend(view.shared.then_some(addr));
-            addr.device().is_some() && !view.addr.is_none()
+            let is_own = view.addr.device().is_none() && !view.shared;
+            !view.addr.is_none() && (addr.device().is_some() || is_own)
         };
         let inode = self.replayed_runs(ino, runs, record, &mut may)?;
         shared.iter().try_for_each(|addr| self.refer(*addr, 1))?;

@@ -135,6 +135,8 @@ pub struct SliceStats {
     pub workers: WorkerStats,
     /// Bytes that callers copied themselves; of one node only what they wrote.
     pub copied: Copied,
+    /// Bytes of files that moved there from other slices.
+    pub arrived_bytes: u64,
     /// Calls that were served on CPUs near it; see [`Meter::counts`].
     pub calls: Vec<CallCount>,
 }
@@ -176,6 +178,7 @@ impl FileSystem {
                 cache,
                 workers: workers.unwrap_or_default(),
                 copied: core.traffic.copied(info.index as usize),
+                arrived_bytes: core.arrived.of(info.index as usize),
                 calls: core.meter.counts(near),
             }
         });

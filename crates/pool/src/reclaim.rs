@@ -201,6 +201,11 @@ impl Reclaim {
         extents.first().map(|extent| extent.addr).ok_or(Error::NoSpace)
     }
 
+    /// Up to so many blocks of this slice alone.
+    pub fn take_on(&self, slice: u8, count: u64, extents: &mut Vec<Extent>) -> u64 {
+        self.take(usize::from(slice), count, Purpose::Data, extents)
+    }
+
     fn allocate_for(
         &self,
         count: u64,
