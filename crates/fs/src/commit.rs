@@ -259,7 +259,10 @@ impl Core {
         all.iter_mut().flatten().for_each(|prepared| prepared.extents.clear());
         self.retire(&freed);
         for (part, pieces) in parts.iter().zip(joined) {
-            pieces.iter().for_each(|(offset, data)| part.inode.tell_written(*offset, data));
+            for (offset, data) in pieces {
+                part.inode.tell_written(*offset, data);
+                self.observe_write(part.inode, *offset, data.len());
+            }
         }
         self.published(published)
     }

@@ -18,6 +18,7 @@ use crate::leased::{AllRecalled, Lending, has_spare};
 use crate::locks::Locks;
 use crate::log_pace::LogPace;
 use crate::meter::Meter;
+use crate::observer::Observer;
 use crate::references::References;
 use crate::refused::Refusals;
 use crate::request;
@@ -73,6 +74,8 @@ pub struct Core {
     pub traffic: Traffic,
     /// Bytes that moved to slices from others.
     pub arrived: BySlice,
+    /// What accesses have lost for where their data is.
+    pub observer: Observer,
     /// How stripes lie over the slices.
     pub stripes: Stripes,
     /// Longest payload of a record, apart from the id of a request.
@@ -208,6 +211,7 @@ impl Core {
             hash_key: superblock.map(|s| s.pool_uuid).unwrap_or_default(),
             delegation: Delegation::new(&pool),
             traffic: Traffic::of(&pool),
+            observer: Observer::of(&pool),
             arrived: BySlice::new(pool.slices().len()),
             tier: caches::tier_of(&pool),
             write_back: WriteBack::of(&pool),

@@ -116,6 +116,11 @@ impl Delegation {
         self.workers.get_or_init(|| Workers::new(&self.settings))
     }
 
+    /// Bytes that workers have read and written of a slice.
+    pub fn moved(&self, slice: usize) -> [u64; 2] {
+        self.workers.get().map_or([0; 2], |workers| workers.moved(slice))
+    }
+
     /// What the workers of each slice did and do; nothing before there are any.
     pub fn stats(&self) -> Vec<SliceStats> {
         self.workers.get().map(Workers::stats).unwrap_or_default()

@@ -34,6 +34,9 @@ impl Drop for Handle {
             return std::mem::forget(self.core.clone());
         }
         self.unlock();
+        if let Some(known) = self.core.observer.known() {
+            known.movers.closed(self.inode.ino);
+        }
         if let Err(error) = self.core.release(&self.inode) {
             // the orphan stays on the medium's list, and the next open of the pool drops it
             tracing::warn!("closing inode {}: {error}", self.inode.ino.0);

@@ -80,6 +80,8 @@ pub struct Inode {
     pub stamp: AtomicU64,
     /// Where new blocks go: a layout's code (`layout.rs`).
     pub layout: AtomicU32,
+    /// Some of it has moved to its readers, and stays there when it is written anew.
+    pub moved: AtomicBool,
     /// Where its data is.
     pub map: BlockMap,
     /// Ranges that writers hold.
@@ -139,6 +141,7 @@ impl Inode {
             changed: AtomicI64::new(stored.changed.0),
             stamp: AtomicU64::new(stored.stamp),
             layout: AtomicU32::new(stored.layout.code()),
+            moved: AtomicBool::new(false),
             map: BlockMap::new(in_tree),
             ranges: RangeLock::default(),
             dirty: AtomicBool::new(false),

@@ -9,6 +9,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::keys::{counter_of, home};
+use crate::leaves::leaf_of;
 use crate::types::Ino;
 use pool::{BlockAddr, Extent, Pool};
 use std::fmt;
@@ -145,7 +146,7 @@ impl Core {
         let home = u64::from(home(ino));
         // ordering: whoever changed it meanwhile did so before or after this write
         match Layout::from_code(inode.layout.load(Ordering::Relaxed)) {
-            Some(Layout::Near) => near,
+            Some(Layout::Near) => self.unless_full(near),
             Some(Layout::Stripe) => stripes.slice(ino, home + counter_of(ino), block),
             Some(Layout::Node(node)) => match self.pool.nodes().slices_on(u32::from(node)) {
                 // the pool may have come from a machine with more nodes
@@ -153,9 +154,30 @@ impl Core {
                 [one] => *one,
                 many => many[(block >> stripes.shift) as usize % many.len()],
             },
-            Some(Layout::Auto) | None if block >> stripes.shift == 0 => near,
-            Some(Layout::Auto) | None => stripes.slice(ino, home, block),
+            Some(Layout::Auto) | None => match self.moved_to(inode, block) {
+                Some(slice) => slice,
+                None if block >> stripes.shift == 0 => self.unless_full(near),
+                None => stripes.slice(ino, home, block),
+            },
         }
+    }
+
+    /// Where a block is that has moved to its readers.
+    fn moved_to(&self, inode: &Inode, block: u64) -> Option<u8> {
+        // ordering: who comes just before writes where it is written without
+        if !inode.moved.load(Ordering::Relaxed) {
+            return None;
+        }
+        let (index, slot) = leaf_of(block);
+        let addr = inode.map.cached(index)?.view(slot).addr;
+        (!addr.is_none() && addr.device().is_none()).then(|| addr.slice())
+    }
+
+    /// This slice, or one that is idle beside it where its memory has no time left.
+    fn unless_full(&self, near: u8) -> u8 {
+        let known = self.observer.known().filter(|known| known.is_full(near));
+        let used = known.filter(|known| known.levers.data == placement::Lever::On);
+        used.and_then(|known| known.idler_than(near)).unwrap_or(near)
     }
 
     /// Blocks for these of a file, in their order; they are added to `extents`, too. All or

@@ -17,6 +17,7 @@ use crate::sequence::Sequence;
 use crate::slot::{Freed, SlotView};
 use crate::types::FILE_BYTES_MAX;
 use arc_swap::ArcSwapOption;
+use placement::Heat;
 use pool::{BlockAddr, Pool};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
@@ -75,6 +76,8 @@ pub struct Leaf {
     state: AtomicU8,
     /// Some slot may be reserved.
     reserves: AtomicBool,
+    /// Who has lost how much for its blocks being where they are: see `placement::Heat`.
+    heat: [AtomicU64; 2],
     slots: Box<[Slot]>,
 }
 
@@ -87,6 +90,7 @@ impl Leaf {
             in_place: AtomicU64::new(0),
             state: AtomicU8::new(0),
             reserves: AtomicBool::new(false),
+            heat: Default::default(),
             slots: (0..room).map(|_| Slot::default()).collect(),
         }
     }
@@ -240,6 +244,19 @@ impl Leaf {
         }
     }
 
+    /// What accesses have lost for its blocks being where they are.
+    #[inline]
+    pub fn lost(&self) -> Heat {
+        Heat::from_words([0, 1].map(|word: usize| self.heat[word].load(Ordering::Relaxed)))
+    }
+
+    /// Sets that: an account, in which one of two who come at one time is lost.
+    #[inline]
+    pub fn set_lost(&self, heat: Heat) {
+        let words = heat.to_words();
+        self.heat.iter().zip(words).for_each(|(own, word)| own.store(word, Ordering::Relaxed));
+    }
+
     /// Whether somebody used the block since the last such look, or it changes just now.
     pub fn cool(&self, slot: usize) -> bool {
         let Some(slot) = self.slots.get(slot) else { return false };
@@ -269,6 +286,7 @@ impl Leaf {
         }
         larger.state.store(self.state.load(Ordering::Relaxed), Ordering::Relaxed);
         larger.reserves.store(self.reserves(), Ordering::Relaxed);
+        larger.set_lost(self.lost());
         larger
     }
 

@@ -210,6 +210,9 @@ impl Core {
             leaf.heat(slot);
         }
         let same = leaf.still(sequence) && inode.size.load(Ordering::Acquire) == size;
+        if same {
+            self.observe_read(inode, offset / BLOCK_BYTES, (1, len), &|_| addr);
+        }
         Ok(same.then_some(len))
     }
 
@@ -348,6 +351,7 @@ impl Core {
             index += run;
             at = 0;
         }
+        self.observe_read(inode, first, (views.len(), buffer.len()), &|at| views[at].addr);
         Ok(())
     }
 

@@ -75,6 +75,7 @@ impl FileSystem {
                 let runner = core.clone();
                 threads.push(spawn("ns-checkpoint", move || runner.run_background())?);
                 threads.extend(core.start_writers()?);
+                threads.extend(core.start_migrator()?);
                 let runner = core.clone();
                 if !core.pool.stale_slices().is_empty() {
                     threads.push(spawn("ns-resilver", move || runner.resilver(None))?);
@@ -106,6 +107,10 @@ impl FileSystem {
     }
 
     fn end_background(&self) {
+        if let Some(known) = self.core.observer.known() {
+            known.migrator.stop();
+            known.movers.let_go();
+        }
         let threads = std::mem::take(&mut *self.background.lock());
         if !threads.is_empty() {
             self.core.resilvering.stop();

@@ -69,6 +69,7 @@ impl Core {
         self.count_unsynced(inode);
         self.write_many(inode, offset, data)?;
         inode.tell_written(offset, data);
+        self.observe_write(inode, offset, data.len());
         Ok(())
     }
 
@@ -89,6 +90,7 @@ impl Core {
             self.write_many(inode, offset, data)?;
         }
         inode.tell_written(offset, data);
+        self.observe_write(inode, offset, data.len());
         Ok(())
     }
 

@@ -154,12 +154,12 @@ impl Core {
     }
 
     /// Has the thread run on a slice's node; where that cannot be, it runs where it is.
-    fn move_near(&self, slice: u8) {
+    pub fn move_near(&self, slice: u8) {
         let cpus = self.pool.nodes().cpus_near(slice);
         if self.pool.options().emulated.is_some() {
             cpus.first().into_iter().for_each(|cpu| topology::assume_cpu(*cpu));
         } else if let Err(error) = topology::pin_current_thread(cpus) {
-            tracing::warn!("who writes back slice {slice} runs anywhere: {error}");
+            tracing::warn!("who works for slice {slice} runs anywhere: {error}");
         }
     }
 

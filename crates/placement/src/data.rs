@@ -5,6 +5,10 @@
 //! where it is, by what memories did at that time; it moves when that comes up to what copying
 //! costs: if all goes on as it was, that is at most twice what it had to cost.
 
+/// What was lost counts half after so long, where nobody says otherwise, ns: Dragonfly's best
+/// window, as its authors found it.
+pub const WINDOW_NS: f64 = 6e9;
+
 /// When data moves.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DataRule {
@@ -149,6 +153,26 @@ impl Heat {
         }
     }
 
+    /// As two words, for who keeps it in such.
+    #[inline]
+    pub fn to_words(&self) -> [u64; 2] {
+        let word = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+        [word(self.node, self.lost_ns.to_bits()), word(self.window, self.from)]
+    }
+
+    /// What these two words were made of.
+    #[inline]
+    pub fn from_words([one, other]: [u64; 2]) -> Heat {
+        let (high, low) = (|word: u64| (word >> 32) as u32, |word: u64| word as u32);
+        let lost_ns = f32::from_bits(low(one));
+        Heat { node: high(one), lost_ns, window: high(other), from: low(other) }
+    }
+
+    /// What that has lost, ns.
+    pub fn lost_ns(&self) -> f32 {
+        self.lost_ns
+    }
+
     /// The node that has lost most.
     pub fn node(&self) -> u32 {
         self.node
@@ -184,6 +208,16 @@ mod tests {
         let mut even = Heat::default();
         (0..1000).for_each(|n| even.lost(&RULE, n % 2, 900.0, 0.0));
         assert_eq!(RULE.moves(&even, &COPYING, 0.0), Err(Rests::Cheap));
+    }
+
+    #[test]
+    fn two_words_keep_all_of_it() {
+        let mut it = heat(&[(3, 5000.0)]);
+        it.moved(&RULE, 7e9);
+        it.lost(&RULE, 2, 123.0, 8e9);
+        assert_eq!(Heat::from_words(it.to_words()), it);
+        assert_eq!(Heat::from_words([0; 2]), Heat::default());
+        assert_eq!((it.node(), it.lost_ns()), (2, 123.0));
     }
 
     #[test]

@@ -103,6 +103,29 @@ impl ThreadRule {
 }
 
 impl Trail {
+    /// That of a thread that has done nothing.
+    pub const NEW: Trail = Trail {
+        node: 0,
+        run: 0,
+        lost_ns: 0.0,
+        gained_ns: 0.0,
+        each_ns: 0.0,
+        until: 0.0,
+        stays_ns: 0.0,
+    };
+
+    /// Whether it is time to ask whether the thread moves.
+    #[inline]
+    pub fn is_due(&self, rule: &ThreadRule) -> bool {
+        self.run >= rule.after.max(1) && self.lost_ns >= rule.lost * rule.costs_ns
+    }
+
+    /// It cannot move now, and does not ask before it has stayed for a while.
+    pub fn put_off(&mut self, rule: &ThreadRule, now: f64) {
+        self.until = self.until.max(now + f64::from(rule.stays_ns));
+        (self.run, self.lost_ns) = (0, 0.0);
+    }
+
     /// An access to data on this node took so much longer than it does there.
     #[inline]
     pub fn remote(&mut self, node: u32, lost_ns: f32) {

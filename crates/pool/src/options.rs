@@ -4,7 +4,7 @@ use crate::device::Device;
 use crate::emulated::Emulated;
 use crate::error::Result;
 use crate::state::boot_id;
-use placement::Policy;
+use placement::{Costs, Levers, Policy};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -97,6 +97,10 @@ pub struct OpenOptions {
     pub workers: Option<u16>,
     /// What the memory of the slices' nodes likes; `None`: nothing is known of it.
     pub policy: Option<Policy>,
+    /// What accesses take; `None`: as the pool's calibration says, if it has one.
+    pub costs: Option<Costs>,
+    /// What moves, where it is known what accesses take.
+    pub levers: Levers,
     /// Write tree pages once, for who measures what their second copies cost.
     pub single_pages: bool,
     /// Open what can be read of a damaged pool, with no idea of what is free: for who repairs it.

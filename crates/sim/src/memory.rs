@@ -39,9 +39,9 @@ pub struct Memory<O> {
     /// Bytes that it writes for each that they read.
     directory: f64,
     /// The part of the time for which it is busy; over 1 where more want it than it has time for.
-    busy: f64,
+    busy_now: f64,
     /// That as it was of late.
-    was_busy: f64,
+    busy: f64,
     now: f64,
     /// Threads at it, of each kind.
     threads: [usize; 2],
@@ -122,8 +122,8 @@ impl<O> Memory<O> {
             access: [machine.read.clone(), machine.write.clone()],
             link: machine.link * MIB_A_SECOND,
             directory: machine.directory,
+            busy_now: 0.0,
             busy: 0.0,
-            was_busy: 0.0,
             now: 0.0,
             threads: [0; 2],
             groups: Vec::new(),
@@ -183,7 +183,7 @@ impl<O> Memory<O> {
         if passed > 0.0 {
             let busy = self.groups.iter_mut().filter(|group| !group.passing.is_empty());
             busy.for_each(|group| group.clock += group.rate * passed);
-            self.was_busy += (self.busy.min(1.0) - self.was_busy) * passed / (LATELY + passed);
+            self.busy += (self.busy_now.min(1.0) - self.busy) * passed / (LATELY + passed);
             self.now = now;
         }
     }
@@ -236,7 +236,7 @@ impl<O> Memory<O> {
                 }
             }
         }
-        self.busy = busy;
+        self.busy_now = busy;
         // one kind alone is never busier than it can be
         let is_mixed = self.threads[READ] > 0 && self.threads[WRITE] > 0 || writes_for_reads;
         let slower = if is_mixed { busy.max(1.0) } else { 1.0 };
@@ -250,7 +250,7 @@ impl<O> Memory<O> {
 
     /// The part of the time for which it was busy of late.
     pub fn busy(&self) -> f64 {
-        self.was_busy
+        self.busy
     }
 
     /// What an access would take that came now, if all stayed as it is, ns.
@@ -260,7 +260,7 @@ impl<O> Memory<O> {
         let threads = self.threads[kind] + 1;
         let access = &self.access[kind];
         let share = self.groups[found].share(access, threads);
-        let mut busy = self.busy + self.groups[found].keeps_busy(share, threads);
+        let mut busy = self.busy_now + self.groups[found].keeps_busy(share, threads);
         let mut is_mixed = self.threads[1 - kind] > 0;
         if kind == READ && load.is_remote && self.directory > 0.0 {
             is_mixed = true;

@@ -1,6 +1,6 @@
 //! How a file system places data, and who copies.
 
-use placement::{DataRule, Machine, Policy, Side, ThreadRule, Weigh};
+use placement::{DataRule, Machine, Policy, Side, ThreadRule, WINDOW_NS, Weigh};
 
 /// Where the data of files is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,8 +130,6 @@ const NOVA: System = System {
     ..NONE
 };
 
-/// Dragonfly's best window, as its authors found it, ns.
-const WINDOW_NS: f64 = 6e9;
 /// From this part of the time on a memory is overloaded. Assumed: nobody says.
 const OVERLOADED: f32 = 0.9;
 

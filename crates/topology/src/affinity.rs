@@ -1,4 +1,4 @@
-//! Where the calling thread runs and may run: three system calls of the scheduler.
+//! Where a thread runs and may run: four system calls about threads.
 //!
 //! The only `unsafe` of this crate. Masks are buffers of our own that cover [`CPU_LIMIT`] CPUs,
 //! because the C library's `cpu_set_t` ends at 1024 and larger machines answer EINVAL to it.
@@ -18,10 +18,16 @@ const _: () = assert!(align_of::<u64>() >= align_of::<libc::cpu_set_t>());
 
 /// CPUs that the calling thread may run on, sorted: its own mask within its cpuset.
 pub fn allowed_cpus() -> Result<Vec<u32>> {
+    allowed_cpus_of(0)
+}
+
+/// The same of a thread of any process, by its number; 0: the calling one.
+pub fn allowed_cpus_of(thread: u32) -> Result<Vec<u32>> {
     let mut mask = [0u64; MASK_WORDS];
     // SAFETY: `mask` is writable for MASK_BYTES and aligned for a cpu_set_t (asserted above); the
-    // kernel writes at most that many bytes. Process 0 is the calling thread.
-    let rc = unsafe { libc::sched_getaffinity(0, MASK_BYTES, mask.as_mut_ptr().cast()) };
+    // kernel writes at most that many bytes. Number 0 is the calling thread.
+    let rc =
+        unsafe { libc::sched_getaffinity(thread as i32, MASK_BYTES, mask.as_mut_ptr().cast()) };
     if rc != 0 {
         return Err(Error::Affinity { what: "read", source: io::Error::last_os_error() });
     }
@@ -38,6 +44,11 @@ pub fn allowed_cpus() -> Result<Vec<u32>> {
 /// that to this function again undoes the call. CPUs that are offline or outside the cpuset are
 /// ignored by the kernel as long as one remains.
 pub fn pin_current_thread(cpus: &[u32]) -> Result<Vec<u32>> {
+    pin_thread(0, cpus)
+}
+
+/// The same of a thread of this user's, by its number; 0: the calling one.
+pub fn pin_thread(thread: u32, cpus: &[u32]) -> Result<Vec<u32>> {
     let mut mask = [0u64; MASK_WORDS];
     for &cpu in cpus {
         if cpu >= CPU_LIMIT {
@@ -48,14 +59,21 @@ pub fn pin_current_thread(cpus: &[u32]) -> Result<Vec<u32>> {
     if cpus.is_empty() {
         return Err(Error::NoCpus);
     }
-    let before = allowed_cpus()?;
+    let before = allowed_cpus_of(thread)?;
     // SAFETY: `mask` is readable for MASK_BYTES and aligned for a cpu_set_t (asserted above); the
-    // call only reads it. Process 0 is the calling thread.
-    let rc = unsafe { libc::sched_setaffinity(0, MASK_BYTES, mask.as_ptr().cast()) };
+    // call only reads it. Number 0 is the calling thread.
+    let rc = unsafe { libc::sched_setaffinity(thread as i32, MASK_BYTES, mask.as_ptr().cast()) };
     if rc != 0 {
         return Err(Error::Affinity { what: "set", source: io::Error::last_os_error() });
     }
     Ok(before)
+}
+
+/// The number that the kernel has for the calling thread.
+pub fn current_thread() -> u32 {
+    // SAFETY: takes no argument and touches no memory of ours.
+    let number = unsafe { libc::gettid() };
+    number as u32
 }
 
 /// The calling thread, held to some CPUs until this is dropped.

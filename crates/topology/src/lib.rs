@@ -17,6 +17,7 @@
 
 #[allow(unsafe_code)] // three system calls about the calling thread; see its head
 mod affinity;
+mod cpu_time;
 mod cpulist;
 mod devices;
 mod error;
@@ -25,9 +26,10 @@ mod sysfs;
 mod virtual_nodes;
 
 pub use affinity::{
-    Pinned, allowed_cpus, assume_cpu, current_cpu, pin_current_thread, place_of, recent_cpu,
-    refresh_cpu,
+    Pinned, allowed_cpus, allowed_cpus_of, assume_cpu, current_cpu, current_thread,
+    pin_current_thread, pin_thread, place_of, recent_cpu, refresh_cpu,
 };
+pub use cpu_time::{CpuTime, cpu_times};
 pub use cpulist::parse_cpulist;
 pub use devices::{PmDevice, block_node, interface_node, pm_devices};
 pub use error::{Error, Result};

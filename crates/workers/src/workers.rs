@@ -235,6 +235,13 @@ impl Workers {
         slice.is_none_or(|slice| slice.seats.is_empty() || stalled(slice))
     }
 
+    /// Bytes that they have read and written of a slice.
+    pub fn moved(&self, slice: usize) -> [u64; 2] {
+        let of =
+            |slice: &SliceWork| [0, 1].map(|kind| slice.queues[kind].bytes.load(Ordering::Relaxed));
+        self.shared.slices.get(slice).map_or([0; 2], of)
+    }
+
     /// What they did and do, by slice.
     pub fn stats(&self) -> Vec<SliceStats> {
         let slice = |slice: &SliceWork| SliceStats {

@@ -1,0 +1,181 @@
+//! Threads that go to their data: the calling thread is held to the CPUs of a slice's node, those
+//! of them on which its program lets it run. It is let go when it closes the file for which it
+//! went, and by who closes the pool; and never where its program has given it other CPUs since.
+
+use crate::core::Core;
+use crate::decided::{Decided, Moving, Outcome};
+use crate::observer::Known;
+use crate::pressure::Pressure;
+use crate::types::Ino;
+use parking_lot::Mutex;
+use placement::{Lever, Room, Trail};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// Threads that are held, by their numbers.
+type Threads = Arc<Mutex<HashMap<u32, Held>>>;
+
+/// Threads that have moved, and where they were let run before.
+#[derive(Debug, Default)]
+pub struct Movers {
+    threads: Threads,
+    /// What runs on CPUs.
+    pressure: Pressure,
+}
+
+/// A thread that is held to some CPUs.
+#[derive(Clone, Debug)]
+struct Held {
+    /// Where it was let run before,
+    before: Vec<u32>,
+    /// and is now.
+    to: Vec<u32>,
+    /// The slice that it was near at first.
+    home: u8,
+}
+
+/// What a thread knows of its having moved.
+struct Own {
+    movers: Threads,
+    home: u8,
+    /// The file for which it went last.
+    ino: Ino,
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        // the thread ends: its number may be another's soon
+        self.take();
+    }
+}
+
+thread_local! {
+    static OWN: RefCell<Option<Own>> = const { RefCell::new(None) };
+}
+
+impl Movers {
+    /// The slice where the calling thread would be, had it not moved; it is near this one.
+    pub fn home(&self, near: u8) -> u8 {
+        OWN.with_borrow(|own| match own {
+            Some(own) if Arc::ptr_eq(&own.movers, &self.threads) => own.home,
+            _ => near,
+        })
+    }
+
+    /// Lets the calling thread go, if it went for this file.
+    pub fn closed(&self, ino: Ino) {
+        let is_its = |own: &mut Own| Arc::ptr_eq(&own.movers, &self.threads) && own.ino == ino;
+        if let Some(own) = OWN.with_borrow_mut(|own| own.take_if(is_its)) {
+            own.take().into_iter().for_each(|held| held.let_go(topology::current_thread()));
+        }
+    }
+
+    /// Lets all go.
+    pub fn let_go(&self) {
+        for (thread, held) in self.threads.lock().drain() {
+            held.let_go(thread);
+        }
+    }
+
+    /// How many are held.
+    pub fn held(&self) -> usize {
+        self.threads.lock().len()
+    }
+
+    /// Holds the calling thread, which is near a slice, to those of these CPUs on which its program
+    /// lets it run; false if there are none.
+    fn hold(&self, ino: Ino, near: u8, cpus: &[u32]) -> topology::Result<bool> {
+        let thread = topology::current_thread();
+        // it may have come here for another file, or for one of another pool
+        let old = OWN.take();
+        let is_same = old.as_ref().is_some_and(|own| Arc::ptr_eq(&own.movers, &self.threads));
+        let held = old.and_then(|own| own.take());
+        let is = topology::allowed_cpus()?;
+        let held = held.filter(|held| held.to == is);
+        let home = held.as_ref().filter(|_| is_same).map_or(near, |held| held.home);
+        let before = held.map_or(is, |held| held.before);
+        let to: Vec<u32> = before.iter().copied().filter(|cpu| cpus.contains(cpu)).collect();
+        let goes = !to.is_empty();
+        if goes {
+            topology::pin_current_thread(&to)?;
+            self.threads.lock().insert(thread, Held { before, to, home });
+            OWN.set(Some(Own { movers: self.threads.clone(), home, ino }));
+        } else {
+            topology::pin_current_thread(&before)?;
+        }
+        Ok(goes)
+    }
+}
+
+impl Own {
+    /// What is noted of the calling thread.
+    fn take(&self) -> Option<Held> {
+        self.movers.lock().remove(&topology::current_thread())
+    }
+}
+
+impl Held {
+    /// Lets a thread run where it was let before, if nobody has changed that since.
+    fn let_go(self, thread: u32) {
+        let is = topology::allowed_cpus_of(thread);
+        if is.is_ok_and(|is| is == self.to)
+            && let Err(error) = topology::pin_thread(thread, &self.before)
+        {
+            tracing::warn!("a thread that went to its data stays there: {error}");
+        }
+    }
+}
+
+impl Core {
+    /// Whether the calling thread goes to where its last accesses were.
+    #[cold]
+    pub fn consider_going(&self, known: &Known, ino: Ino, cpu: u32, trail: &mut Trail) {
+        let (nodes, to) = (self.pool.nodes(), trail.node() as u8);
+        let near = nodes.near(cpu as usize);
+        let cpus = nodes.cpus_near(to);
+        let now = known.now();
+        let mut room = Room {
+            busy: known.busy(to),
+            busy_here: known.busy(near),
+            threads: 0,
+            cpus: cpus.len() as u32,
+            is_allowed: true,
+        };
+        // what costs a look at the system comes when all else is for it
+        if known.threads.moves(trail, &room, now).is_err() {
+            return;
+        }
+        room.threads = known.movers.pressure.running(cpus);
+        let (gain_ns, outcome) =
+            match (known.threads.moves(trail, &room, now), known.levers.threads) {
+                (Err(_), _) => return trail.put_off(&known.threads, now),
+                (Ok(gain_ns), Lever::Report) => (gain_ns, Outcome::Reported),
+                (Ok(gain_ns), _) if self.pool.options().emulated.is_some() => {
+                    cpus.first().into_iter().for_each(|cpu| topology::assume_cpu(*cpu));
+                    (gain_ns, Outcome::Moved)
+                }
+                (Ok(gain_ns), _) => match known.movers.hold(ino, near, cpus) {
+                    Ok(true) => (gain_ns, Outcome::Moved),
+                    Ok(false) | Err(_) => (gain_ns, Outcome::Refused),
+                },
+            };
+        trail.moved(&known.threads, now);
+        let decided = Decided {
+            at: SystemTime::now(),
+            ino,
+            moving: Moving::Thread,
+            from: near,
+            to,
+            gain_ns,
+            costs_ns: known.threads.costs_ns,
+            outcome,
+        };
+        match outcome {
+            Outcome::Moved => known.movers.pressure.comes(cpus),
+            _ => trail.put_off(&known.threads, now),
+        }
+        known.decisions.push(decided);
+    }
+}

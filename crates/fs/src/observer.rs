@@ -1,0 +1,404 @@
+//! What is remembered of accesses, so that threads go to their data (`mover.rs`) or data to its
+//! readers (`migrator.rs`): the policy's rules (`placement`) say when, by what accesses take on this
+//! machine. Where that is not known (`nearside calibrate`), or there is one node, nothing is
+//! remembered.
+//!
+//! - Each thread knows what its accesses to one other node have lost, one after the other.
+//! - Each leaf knows who has lost most for its blocks being where they are. One access in sixteen
+//!   is noted there, and counts for all: by chance, so that no order of accesses is missed.
+//! - How busy each slice's memory is, is reckoned by who comes by when the last look is 10 ms old:
+//!   from the bytes that callers and workers copied.
+
+use crate::core::Core;
+use crate::decided::Decisions;
+use crate::inode::Inode;
+use crate::layout::Layout;
+use crate::leaf::{LEAF_BLOCKS, Leaf};
+use crate::leaves::leaf_of;
+use crate::migrator::{Ask, Migrator};
+use crate::mover::Movers;
+use crate::write::blocks_of;
+use parking_lot::Mutex;
+use placement::{Copying, Costs, DataRule, Heat, Kind, Lever, Levers, ThreadRule, Trail};
+use pool::{BLOCK_BYTES, BlockAddr, Pool};
+use smallvec::SmallVec;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Of so many accesses one is noted of its data.
+pub const SAMPLE: u32 = 16;
+/// How often it is reckoned how busy memories are, ns.
+const LOOK_NS: f64 = 1e7;
+/// A memory is idle beside another one that is busy for so much more of the time.
+const IDLE: f32 = 0.7;
+/// No access takes longer than so many times what it takes alone.
+const LONGEST: f32 = 4.0;
+/// Blocks of a call at which it is looked where they are.
+const LOOKED_AT: usize = 16;
+
+/// What a pool remembers; nothing where there is nothing to gain.
+#[derive(Debug)]
+pub struct Observer(Option<Box<Known>>);
+
+/// What is known and remembered.
+#[derive(Debug)]
+pub struct Known {
+    /// What accesses take.
+    pub costs: Costs,
+    /// What is used.
+    pub levers: Levers,
+    /// When data moves,
+    pub data: DataRule,
+    /// and threads.
+    pub threads: ThreadRule,
+    began: Instant,
+    /// Seconds at hand for a second of the machine.
+    stretch: f64,
+    loads: Loads,
+    /// What was decided lately.
+    pub decisions: Decisions,
+    /// What is to move.
+    pub migrator: Migrator,
+    /// Who has moved.
+    pub movers: Movers,
+}
+
+/// How busy each slice's memory is.
+#[derive(Debug)]
+struct Loads {
+    /// The part of the time, as the bits of a float.
+    busy: Box<[AtomicU32]>,
+    /// Some memory has hardly any time left.
+    any_full: AtomicBool,
+    /// When that was reckoned last, ns, as the bits of a float.
+    at: AtomicU64,
+    /// What had been read and written of each then.
+    seen: Mutex<Vec<[u64; 2]>>,
+}
+
+/// What a thread remembers, of the pool that it used last.
+#[derive(Clone, Copy)]
+struct Traveller {
+    pool: usize,
+    trail: Trail,
+    /// Accesses until one is noted.
+    left: u32,
+    random: u32,
+}
+
+thread_local! {
+    static TRAVELLER: Cell<Traveller> = const {
+        Cell::new(Traveller { pool: 0, trail: Trail::NEW, left: 1, random: 0x9E37_79B9 })
+    };
+}
+
+/// An access: the slice on which most of it lies, and how much that is.
+#[derive(Clone, Copy)]
+struct Most {
+    slice: u8,
+    /// Of the blocks that were looked at.
+    part: f32,
+}
+
+impl Traveller {
+    /// Whether this access is one of those that are noted: one in SAMPLE, by chance.
+    #[inline]
+    fn is_next(&mut self) -> bool {
+        self.left -= 1;
+        if self.left == 0 {
+            // xorshift
+            self.random ^= self.random << 13;
+            self.random ^= self.random >> 17;
+            self.random ^= self.random << 5;
+            self.left = 1 + self.random % (2 * SAMPLE - 1);
+            return true;
+        }
+        false
+    }
+}
+
+impl Observer {
+    /// What is remembered of this pool.
+    pub fn of(pool: &Pool) -> Observer {
+        let options = pool.options();
+        let measured = || {
+            let machine = pool.calibration()?.machine()?;
+            let policy = options.policy.unwrap_or_else(|| machine.policy());
+            Some(Costs::of(&machine, &policy))
+        };
+        let is_of_use = pool.nodes().are_apart()
+            && options.levers.any()
+            && pool.slices().len() > 1
+            // stores go to the page cache, which is on no node in particular
+            && pool.domain() != pmem::Domain::Sync;
+        let costs = is_of_use.then(|| options.costs.clone().or_else(measured)).flatten();
+        Observer(costs.map(|costs| Box::new(Known::new(pool, costs))))
+    }
+
+    /// What is known, if it matters.
+    #[inline]
+    pub fn known(&self) -> Option<&Known> {
+        self.0.as_deref()
+    }
+}
+
+impl Known {
+    fn new(pool: &Pool, costs: Costs) -> Known {
+        let slices = pool.slices().len();
+        Known {
+            data: DataRule::weighs(placement::WINDOW_NS),
+            threads: ThreadRule::weighs(costs.move_thread_ns),
+            levers: pool.options().levers,
+            costs,
+            began: Instant::now(),
+            stretch: pool.options().emulated.as_ref().map_or(1.0, |it| it.stretch()),
+            loads: Loads {
+                busy: (0..slices).map(|_| AtomicU32::new(0)).collect(),
+                any_full: AtomicBool::new(false),
+                at: AtomicU64::new(0),
+                seen: Mutex::new(vec![[0; 2]; slices]),
+            },
+            decisions: Decisions::default(),
+            migrator: Migrator::default(),
+            movers: Movers::default(),
+        }
+    }
+
+    /// Time since the pool was opened, ns of the machine.
+    pub fn now(&self) -> f64 {
+        self.began.elapsed().as_secs_f64() / self.stretch * 1e9
+    }
+
+    /// The part of the time for which a slice's memory is busy.
+    pub fn busy(&self, slice: u8) -> f32 {
+        let busy = self.loads.busy.get(usize::from(slice));
+        busy.map_or(0.0, |busy| f32::from_bits(busy.load(Ordering::Relaxed)))
+    }
+
+    /// Whether a slice's memory has hardly any time left.
+    pub fn is_full(&self, slice: u8) -> bool {
+        self.loads.any_full.load(Ordering::Relaxed) && self.busy(slice) > self.data.full
+    }
+
+    /// A slice that is idle beside this one.
+    pub fn idler_than(&self, slice: u8) -> Option<u8> {
+        let all = 0..self.loads.busy.len() as u8;
+        let idlest = all.min_by(|one, other| self.busy(*one).total_cmp(&self.busy(*other)))?;
+        (self.busy(idlest) < IDLE * self.busy(slice)).then_some(idlest)
+    }
+
+    /// What an access takes where its memory is as busy as it is, ns.
+    pub fn takes(&self, kind: Kind, bytes: u64, slice: u8, is_local: bool) -> f32 {
+        let waits = 1.0 / (1.0 - self.busy(slice)).max(1.0 / LONGEST);
+        self.costs.takes(kind, bytes, is_local) * waits
+    }
+
+    /// What moving so many bytes from slice to slice is, where an access takes so long.
+    pub fn copying(&self, bytes: u64, [from, to]: [u8; 2], access_ns: [f32; 2]) -> Copying {
+        let read = self.takes(Kind::Read, bytes, from, false);
+        let write = self.takes(Kind::Write, bytes, to, true);
+        let [there, here] = [from, to].map(|slice| self.busy(slice).min(1.0));
+        Copying { ns: read + write, others_ns: there * read + here * write, access_ns, busy: there }
+    }
+
+    /// Looks how busy memories are, if nobody did for a while.
+    #[cold]
+    fn look(&self, core: &Core, now: f64) {
+        let at = f64::from_bits(self.loads.at.load(Ordering::Relaxed));
+        let Some(mut seen) = self.loads.seen.try_lock().filter(|_| now - at >= LOOK_NS) else {
+            return;
+        };
+        let seconds = (now - at) / 1e9;
+        self.loads.at.store(now.to_bits(), Ordering::Relaxed);
+        let mut any_full = false;
+        for (slice, seen) in seen.iter_mut().enumerate() {
+            let moved = core.moved_bytes(slice);
+            let rates = [0, 1].map(|kind| moved[kind].saturating_sub(seen[kind]) as f64 / seconds);
+            *seen = moved;
+            let busy = (self.costs.busy(rates[0], rates[1]) + self.busy(slice as u8)) / 2.0;
+            self.loads.busy[slice].store(busy.to_bits(), Ordering::Relaxed);
+            any_full |= busy > self.data.full;
+        }
+        self.loads.any_full.store(any_full, Ordering::Relaxed);
+    }
+}
+
+/// The slice on which most of these blocks lie, of some that are looked at.
+fn most_of(count: usize, addr: &dyn Fn(usize) -> BlockAddr) -> Option<Most> {
+    let mut slices: SmallVec<[(u8, u32); 8]> = SmallVec::new();
+    let mut looked = 0u32;
+    for at in (0..count).step_by(count.div_ceil(LOOKED_AT)) {
+        let addr = addr(at);
+        looked += 1;
+        if addr.is_none() || addr.device().is_some() {
+            continue;
+        }
+        match slices.iter_mut().find(|(slice, _)| *slice == addr.slice()) {
+            Some((_, blocks)) => *blocks += 1,
+            None => slices.push((addr.slice(), 1)),
+        }
+    }
+    let (slice, blocks) = slices.into_iter().max_by_key(|(_, blocks)| *blocks)?;
+    Some(Most { slice, part: blocks as f32 / looked as f32 })
+}
+
+impl Core {
+    /// A caller has read so many blocks of a file, from this one on, and so many bytes.
+    #[inline]
+    pub fn observe_read(
+        &self,
+        inode: &Inode,
+        first: u64,
+        size: (usize, usize),
+        addr: &dyn Fn(usize) -> BlockAddr,
+    ) {
+        if let Some(known) = self.observer.known() {
+            self.observe_known(known, inode, first, size, addr);
+        }
+    }
+
+    #[inline(never)]
+    fn observe_known(
+        &self,
+        known: &Known,
+        inode: &Inode,
+        first: u64,
+        (count, bytes): (usize, usize),
+        addr: &dyn Fn(usize) -> BlockAddr,
+    ) {
+        let Some(most) = most_of(count, addr) else { return };
+        let mut here = TRAVELLER.get();
+        let pool = std::ptr::from_ref(known) as usize;
+        if here.pool != pool {
+            here = Traveller { pool, trail: Trail::NEW, ..here };
+        }
+        let cpu = topology::recent_cpu();
+        let is_local = self.pool.nodes().is_local(cpu as usize, most.slice);
+        if is_local || most.part < 0.5 {
+            here.trail.local();
+        } else {
+            let bytes = (bytes as f32 * most.part) as u64;
+            here.trail.remote(u32::from(most.slice), known.costs.lost(Kind::Read, bytes));
+            if known.levers.threads != Lever::Off && here.trail.is_due(&known.threads) {
+                self.consider_going(known, inode.ino, cpu, &mut here.trail);
+            }
+        }
+        if here.is_next() {
+            self.look_now(known);
+            if known.levers.data != Lever::Off {
+                let each = bytes as f32 / count as f32;
+                self.note(known, inode, (first, count, each), cpu, addr);
+            }
+        }
+        TRAVELLER.set(here);
+    }
+
+    /// A caller has written so many bytes of a file: a copy of what was there would have been for
+    /// nothing.
+    #[inline]
+    pub fn observe_write(&self, inode: &Inode, offset: u64, bytes: usize) {
+        if let Some(known) = self.observer.known() {
+            self.observe_written(known, inode, offset, bytes);
+        }
+    }
+
+    #[inline(never)]
+    fn observe_written(&self, known: &Known, inode: &Inode, offset: u64, bytes: usize) {
+        let (first, last) = blocks_of(offset, bytes.max(1));
+        for index in leaf_of(first).0..=leaf_of(last).0 {
+            let lent = inode.map.lent(index);
+            let Some(leaf) = lent.as_ref().and_then(|lent| lent.as_ref()) else { continue };
+            let mut heat = leaf.lost();
+            if heat.lost_ns() != 0.0 {
+                heat.written(&known.data);
+                leaf.set_lost(heat);
+            }
+        }
+        let mut here = TRAVELLER.get();
+        if here.is_next() {
+            self.look_now(known);
+        }
+        TRAVELLER.set(here);
+    }
+
+    fn look_now(&self, known: &Known) {
+        let now = known.now();
+        if now - f64::from_bits(known.loads.at.load(Ordering::Relaxed)) >= LOOK_NS {
+            known.look(self, now);
+        }
+    }
+
+    /// Notes an access of the leaves that it was about, `each` bytes of a block.
+    fn note(
+        &self,
+        known: &Known,
+        inode: &Inode,
+        (first, count, each): (u64, usize, f32),
+        cpu: u32,
+        addr: &dyn Fn(usize) -> BlockAddr,
+    ) {
+        // where somebody said where it is to be, it stays
+        if !matches!(inode.layout(), Layout::Auto | Layout::Near) {
+            return;
+        }
+        let mut at = 0;
+        while at < count {
+            let (index, slot) = leaf_of(first + at as u64);
+            let end = count.min(at + LEAF_BLOCKS as usize - slot);
+            let most = most_of(end - at, &|block| addr(at + block));
+            if let (Some(most), Some(leaf)) = (most, inode.map.cached(index)) {
+                let bytes = (each * (end - at) as f32 * most.part) as u64;
+                let ask = Ask { ino: inode.ino, index, to: most.slice, bytes, gain_ns: 0.0 };
+                self.note_in(known, &leaf, ask, cpu);
+            }
+            at = end;
+        }
+    }
+
+    /// The same of one leaf, most of which lies on the slice to which it asks to go.
+    fn note_in(&self, known: &Known, leaf: &Leaf, ask: Ask, cpu: u32) {
+        let (now, is, bytes) = (known.now(), ask.to, ask.bytes);
+        let nodes = self.pool.nodes();
+        let mut heat = leaf.lost();
+        let is_local = nodes.is_local(cpu as usize, is);
+        let home = if is_local { is } else { known.movers.home(nodes.near(cpu as usize)) };
+        let takes = known.takes(Kind::Read, bytes, is, is_local);
+        let idle = known.is_full(is).then(|| known.idler_than(is)).flatten();
+        let there = |to: u8| known.takes(Kind::Read, bytes, to, nodes.is_local(cpu as usize, to));
+        let to = match idle {
+            Some(idle) if home == is || there(idle) < there(home) => idle,
+            _ => home,
+        };
+        // who uses it where it is would lose as much as others gain
+        let lost = match to == is {
+            true => known.costs.lost(Kind::Read, bytes),
+            false => (takes - there(to)).max(0.0),
+        };
+        heat.lost(&known.data, u32::from(to), lost * SAMPLE as f32, now);
+        let whole = leaf.room() as u64 * BLOCK_BYTES;
+        if heat.node() == u32::from(to) && to != is {
+            let copying = known.copying(whole, [is, to], [takes, there(to)]);
+            if let Ok(gain_ns) = known.data.moves(&heat, &copying, now) {
+                // who serves it has the last word of what is remembered
+                leaf.set_lost(heat);
+                if known.migrator.ask(Ask { to, gain_ns, ..ask }) {
+                    return;
+                }
+                // others are before it
+                heat = Heat::default();
+            }
+        }
+        leaf.set_lost(heat);
+    }
+
+    /// Bytes that callers and workers have read and written of a slice.
+    pub fn moved_bytes(&self, slice: usize) -> [u64; 2] {
+        let copied = self.traffic.copied(slice);
+        let [read, written] = self.delegation.moved(slice);
+        [
+            read + copied.local_read + copied.remote_read,
+            written + copied.local_written + copied.remote_written,
+        ]
+    }
+}

@@ -1,0 +1,241 @@
+//! Threads that go to their data, and data that goes to its readers, by what accesses take.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use common::{TestPool, content, find, make, pattern};
+use fs::{ExtentOn, FileSystem, Handle, Layout, Moving, Outcome};
+use placement::{Class, Costs, Curve, Lever, Levers, Machine, MachineAccess, Policy};
+use pool::{BLOCK_BYTES, OpenOptions};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const MIB: usize = 1 << 20;
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A memory that moves 4000 MiB/s for one thread, from elsewhere half of them, and that nobody
+/// here fills.
+fn costs() -> Costs {
+    let points = vec![(1, 4000.0), (28, 1e6)];
+    let access = || MachineAccess {
+        local: Curve::new(vec![Class { bytes: 4096, points: points.clone() }]).unwrap(),
+        remote_factor: 0.5,
+        latency_ns: [0.0; 2],
+    };
+    let machine = Machine {
+        name: String::new(),
+        source: String::new(),
+        nodes: 2,
+        cpus: 1,
+        granule_bytes: 64,
+        hand_off_ns: 0.0,
+        move_thread_ns: 7500.0,
+        link: f64::INFINITY,
+        directory: 0.0,
+        read: access(),
+        write: access(),
+    };
+    Costs::of(&machine, &Policy::default())
+}
+
+/// A pool on two virtual nodes, with what they say of its levers.
+fn pool(threads: Lever, data: Lever) -> TestPool {
+    let mut pool = TestPool::new(2, 64 << 20);
+    pool.open = OpenOptions {
+        workers: Some(0),
+        costs: Some(costs()),
+        levers: Levers { threads, data },
+        ..OpenOptions::default()
+    };
+    pool
+}
+
+/// A file on the slice that is not near these CPUs.
+fn far(fs: &FileSystem, cpus: &[u32], name: &str) -> (Arc<Handle>, u8) {
+    let near = fs.near_slices();
+    let is_far = |slice: &&fs::NearSlice| !slice.cpus.iter().any(|cpu| cpus.contains(cpu));
+    let slice = near.iter().find(is_far).unwrap().slice;
+    let file = make(fs, name);
+    fs.set_layout(file.ino(), Layout::Node(u16::from(slice))).unwrap();
+    fs.write(&file, 0, &pattern(1, 4 * MIB)).unwrap();
+    (file, slice)
+}
+
+fn bytes_on(fs: &FileSystem, file: &Handle, slice: u8) -> u64 {
+    let (extents, next) = fs.extents(file.ino(), 0, 10_000).unwrap();
+    assert_eq!(next, None);
+    let on = extents.iter().filter(|it| it.on == ExtentOn::Slice(slice));
+    on.map(|it| it.bytes).sum()
+}
+
+/// Reads all of a file in blocks, one after the other, until it is enough.
+fn read_until(fs: &FileSystem, file: &Handle, what: &str, is_enough: impl Fn() -> bool) {
+    let (until, mut block) = (Instant::now() + LIMIT, [0; 4096]);
+    while !is_enough() {
+        for at in (0..4 * MIB as u64).step_by(4096) {
+            fs.read(file, at, &mut block).unwrap();
+        }
+        assert!(Instant::now() < until, "{what}: {:?} {:?}", fs.moves(), fs.decisions(None));
+    }
+}
+
+/// Reads it so often.
+fn read_times(fs: &FileSystem, file: &Handle, times: u32) {
+    let rounds = std::cell::Cell::new(0);
+    read_until(fs, file, "a few times", || {
+        rounds.set(rounds.get() + 1);
+        rounds.get() > times
+    });
+}
+
+#[test]
+fn data_goes_to_who_reads_it_and_stays_there_when_it_is_written_anew() {
+    let cpu = topology::allowed_cpus().unwrap()[0];
+    let mut pool = pool(Lever::Off, Lever::On);
+    let fs = pool.start();
+    let _pinned = topology::Pinned::to(&[cpu]);
+    let (file, slice) = far(&fs, &[cpu], "file");
+    // where somebody said where it is to be, it stays
+    read_times(&fs, &file, 100);
+    assert_eq!(bytes_on(&fs, &file, slice), 4 * MIB as u64);
+    assert_eq!(fs.decisions(None), []);
+    fs.set_layout(file.ino(), Layout::Auto).unwrap();
+    read_until(&fs, &file, "it moves", || bytes_on(&fs, &file, slice) == 0);
+    assert_eq!(fs.moves().unwrap().data, 8, "leaves of 512 KiB");
+    let arrived = fs.stats().slices[usize::from(1 - slice)].arrived_bytes;
+    assert_eq!(arrived, 4 * MIB as u64);
+    for decided in fs.decisions(Some(file.ino())) {
+        assert_eq!((decided.from, decided.to, decided.outcome), (slice, 1 - slice, Outcome::Moved));
+        assert!(matches!(decided.moving, Moving::Data { bytes: 524_288, .. }), "{decided:?}");
+        assert!(decided.gain_ns >= 0.0 && decided.costs_ns > 1e4, "{decided:?}");
+    }
+    assert_eq!(fs.decisions(Some(fs::Ino::ROOT)), []);
+    fs.write(&file, MIB as u64, &pattern(2, MIB)).unwrap();
+    assert_eq!(bytes_on(&fs, &file, slice), 0);
+    drop(file);
+    let fs = pool.killed(fs);
+    let file = find(&fs, "file");
+    let bytes = content(&fs, &file);
+    assert!(bytes[..MIB] == pattern(1, 4 * MIB)[..MIB] && bytes[MIB..2 * MIB] == pattern(2, MIB));
+    assert_eq!(bytes_on(&fs, &file, slice), 0);
+}
+
+#[test]
+fn a_lever_that_only_reports_moves_nothing_and_one_that_is_off_says_nothing() {
+    let cpu = topology::allowed_cpus().unwrap()[0];
+    for lever in [Lever::Report, Lever::Off] {
+        let pool = pool(lever, lever);
+        let fs = pool.start();
+        let _pinned = topology::Pinned::to(&[cpu]);
+        let (file, slice) = far(&fs, &[cpu], "file");
+        fs.set_layout(file.ino(), Layout::Auto).unwrap();
+        if lever == Lever::Report {
+            let all = || fs.decisions(Some(file.ino()));
+            let is_data = |it: &fs::Decided| it.moving != Moving::Thread;
+            read_until(&fs, &file, "it is told", || {
+                all().iter().any(is_data) && !all().iter().all(is_data)
+            });
+            for it in all() {
+                let from = if is_data(&it) { slice } else { 1 - slice };
+                assert_eq!((it.outcome, it.from), (Outcome::Reported, from), "{it:?}");
+            }
+            let moves = fs.moves().unwrap();
+            assert_eq!((moves.threads, moves.data, moves.threads_held), (0, 0, 0));
+        } else {
+            read_times(&fs, &file, 100);
+            assert_eq!((fs.moves(), fs.decisions(None)), (None, Vec::new()));
+        }
+        assert_eq!(bytes_on(&fs, &file, slice), 4 * MIB as u64);
+    }
+}
+
+#[test]
+fn who_writes_makes_all_forgotten() {
+    let cpu = topology::allowed_cpus().unwrap()[0];
+    let pool = pool(Lever::Off, Lever::Report);
+    let fs = pool.start();
+    let _pinned = topology::Pinned::to(&[cpu]);
+    let (file, slice) = far(&fs, &[cpu], "file");
+    fs.set_layout(file.ino(), Layout::Auto).unwrap();
+    let heat = || fs.heat(file.ino(), 0).unwrap().0;
+    read_until(&fs, &file, "it is hot", || heat().len() == 8);
+    assert!(heat().iter().all(|it| it.slice == 1 - slice && it.lost_ns > 0.0), "{:?}", heat());
+    fs.write(&file, 0, &pattern(2, 4096)).unwrap();
+    fs.write(&file, 600 << 10, &pattern(2, 1000)).unwrap();
+    let offsets: Vec<u64> = heat().iter().map(|it| it.offset / 524_288).collect();
+    assert_eq!(offsets, [2, 3, 4, 5, 6, 7]);
+    assert_eq!(fs.heat(file.ino(), 7 * 524_288 + 1).unwrap().0.len(), 1);
+}
+
+#[test]
+fn a_thread_goes_to_its_data_and_is_let_go_when_it_closes_it() {
+    let all = topology::allowed_cpus().unwrap();
+    let pool = pool(Lever::On, Lever::Off);
+    let fs = pool.start();
+    let cpus = |slice: u8| fs.near_slices()[usize::from(slice)].cpus.clone();
+    let allowed = || topology::allowed_cpus().unwrap();
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            // it begins on the first CPU, and may run on all
+            topology::pin_current_thread(&all[..1]).unwrap();
+            let (file, slice) = far(&fs, &all[..1], "file");
+            topology::pin_current_thread(&all).unwrap();
+            read_until(&fs, &file, "it goes", || allowed() == cpus(slice));
+            let moves = fs.moves().unwrap();
+            assert_eq!((moves.threads, moves.threads_held, moves.data), (1, 1, 0));
+            let decided = fs.decisions(None)[0];
+            assert_eq!((decided.to, decided.moving), (slice, Moving::Thread));
+            let (other, _) = far(&fs, &all[..1], "other");
+            drop(other);
+            assert_eq!(allowed(), cpus(slice), "it went for another file");
+            drop(file);
+            assert_eq!((allowed(), fs.moves().unwrap().threads_held), (all.clone(), 0));
+        });
+    });
+    assert_eq!(bytes_on(&fs, &find(&fs, "file"), 0) % BLOCK_BYTES, 0);
+}
+
+/// Nobody goes where its program does not let it, and what the program says later stays.
+#[test]
+fn a_thread_stays_within_what_its_program_lets_it() {
+    let all = topology::allowed_cpus().unwrap();
+    let pool = pool(Lever::On, Lever::Off);
+    let fs = pool.start();
+    let allowed = || topology::allowed_cpus().unwrap();
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            topology::pin_current_thread(&all[..1]).unwrap();
+            let (file, _) = far(&fs, &all[..1], "file");
+            read_until(&fs, &file, "it cannot go", || !fs.decisions(None).is_empty());
+            assert!(fs.decisions(None).iter().all(|it| it.outcome == Outcome::Refused));
+            assert_eq!((allowed(), fs.moves().unwrap().threads), (all[..1].to_vec(), 0));
+            topology::pin_current_thread(&all).unwrap();
+            read_until(&fs, &file, "it goes", || fs.moves().unwrap().threads_held == 1);
+            topology::pin_current_thread(&all[..1]).unwrap();
+            drop(file);
+            assert_eq!((allowed(), fs.moves().unwrap().threads_held), (all[..1].to_vec(), 0));
+        });
+    });
+}
+
+#[test]
+fn who_closes_the_pool_lets_all_threads_go() {
+    let all = topology::allowed_cpus().unwrap();
+    let pool = pool(Lever::On, Lever::Off);
+    let fs = pool.start();
+    let (held, ends) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            topology::pin_current_thread(&all[..1]).unwrap();
+            let (file, _) = far(&fs, &all[..1], "file");
+            topology::pin_current_thread(&all).unwrap();
+            read_until(&fs, &file, "it goes", || fs.moves().unwrap().threads_held == 1);
+            held.wait();
+            ends.wait();
+            assert_eq!(topology::allowed_cpus().unwrap(), all);
+        });
+        held.wait();
+        fs.close().unwrap();
+        ends.wait();
+    });
+}
