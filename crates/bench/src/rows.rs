@@ -11,6 +11,7 @@ mod fuse_names;
 mod latency;
 mod memory;
 mod memory_settings;
+mod migrate;
 mod mirrors;
 mod namespace;
 mod open;
@@ -74,6 +75,8 @@ const ROWS: &[(&str, Measure)] = &[
     ("placement_thread", placement::placement_thread),
     ("placement_data", placement::placement_data),
     ("placement_observation", placement::placement_observation),
+    ("migrate_extents", migrate::migrate_extents),
+    ("migrate_beside", migrate::migrate_beside),
     ("idle_workers", delegate::idle_workers),
     ("emulated_write_nodes", emulated::emulated_write_nodes),
     ("emulated_read_nodes", emulated::emulated_read_nodes),

@@ -7,7 +7,7 @@ use nearside::SliceSpec;
 
 use crate::{
     bench, calibrate, cat, cert, check, cp, df, ls, manual, mkdir, mv, region, resilver, rm, scrub,
-    served, set, simulate, size, stat, stats, stop, tier, top, topology, tree, whereis,
+    served, set, simulate, size, stat, stats, stop, tier, top, topology, tree, whereis, why,
 };
 
 /// Files on persistent memory: a pool of slices, one for each NUMA node, mounted for every program.
@@ -77,6 +77,8 @@ pub enum Command {
     Cat(cat::CatArgs),
     /// Show on which slices a file lies, and how much of it is near.
     Where(whereis::WhereArgs),
+    /// Show why a file lies where it does: who loses by it, and what was decided.
+    Why(why::WhyArgs),
     /// Set where new blocks of a file go, and of what is made in a directory.
     Set(set::SetArgs),
     /// Copy into a pool, out of it, or within it.

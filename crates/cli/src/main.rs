@@ -36,6 +36,7 @@ mod manual;
 mod metrics;
 mod mkdir;
 mod mount;
+mod moves;
 mod mv;
 mod origin;
 mod output;
@@ -73,6 +74,7 @@ mod upgrade;
 mod verdict;
 mod whereabouts;
 mod whereis;
+mod why;
 mod xattrs;
 
 use std::process::ExitCode;
@@ -116,6 +118,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Tree(args) => tree::run(args),
         Command::Stat(args) => stat::run(args),
         Command::Where(args) => whereis::run(args),
+        Command::Why(args) => why::run(args),
         Command::Set(args) => set::run(args),
         Command::Cat(args) => cat::run(args),
         Command::Cp(args) => cp::run(args),

@@ -55,6 +55,7 @@ pub fn text(sample: &Sample) -> String {
     page.one("syncs_total", "counter", "Syncs that closed an epoch.", sample.syncs);
     caches(&mut page, sample);
     slices(&mut page, sample);
+    moves(&mut page, sample);
     tier(&mut page, sample);
     page.0
 }
@@ -106,7 +107,7 @@ fn caches(page: &mut Page, sample: &Sample) {
 
 fn slices(page: &mut Page, sample: &Sample) {
     type Value = fn(&SliceSample) -> u64;
-    let rows: [(&str, &str, &str, Value); 10] = [
+    let rows: [(&str, &str, &str, Value); 11] = [
         ("log_bytes", "gauge", "Size of a slice's log.", |it| it.log_bytes),
         ("log_used_bytes", "gauge", "Bytes of it in use.", |it| it.log_used_bytes),
         ("log_written_bytes_total", "counter", "Bytes of records.", |it| it.log_written_bytes),
@@ -116,6 +117,9 @@ fn slices(page: &mut Page, sample: &Sample) {
         ("cached_inodes", "gauge", "Inodes in DRAM.", |it| it.cache.inodes),
         ("workers", "gauge", "Workers of a slice.", |it| it.workers.count.into()),
         ("workers_stalled", "gauge", "Whether they serve nobody.", |it| it.workers.stalled.into()),
+        ("arrived_bytes_total", "counter", "Bytes that came from other slices.", |it| {
+            it.arrived_bytes
+        }),
         ("worker_deaths_total", "counter", "Requests that one died of.", |it| it.workers.deaths),
     ];
     for (name, kind, help, value) in rows {
@@ -154,6 +158,27 @@ fn slices(page: &mut Page, sample: &Sample) {
             }
         }
     }
+}
+
+fn moves(page: &mut Page, sample: &Sample) {
+    let Some(moves) = sample.moves else { return };
+    page.heads("slice_busy_ratio", "gauge", "Part of the time for which a memory is busy.");
+    for slice in &sample.slices {
+        if let Some(busy) = slice.busy_percent {
+            let labels = format!("slice=\"{}\"", slice.index);
+            page.line("slice_busy_ratio", &labels, f64::from(busy) / 100.0);
+        }
+    }
+    for (name, kind, help, value) in [
+        ("thread_moves_total", "counter", "Threads that went to their data.", moves.threads),
+        ("threads_held", "gauge", "Threads that are held there.", moves.threads_held),
+        ("data_moves_total", "counter", "Parts of files that went to readers.", moves.data),
+        ("data_moves_waiting", "gauge", "Those that wait.", moves.data_waiting),
+    ] {
+        page.one(name, kind, help, value);
+    }
+    let gain = "What moves were expected to gain beyond what they cost.";
+    page.one("move_gain_seconds_total", "counter", gain, moves.gain_ns as f64 / 1e9);
 }
 
 fn tier(page: &mut Page, sample: &Sample) {

@@ -2,10 +2,11 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use nearside::files::{FileExtent, FileExtras, Layout, NearSlice};
-use nearside_fuse::placed::{self, EXTENTS, EXTRAS, LAYOUT, SLICES};
+use nearside::files::{Decided, FileExtent, FileExtras, Heat, Ino, Layout, NearSlice};
+use nearside_fuse::placed::{self, DECISIONS, EXTENTS, EXTRAS, HEAT, LAYOUT, SLICES};
 
 use crate::xattrs;
 
@@ -27,6 +28,17 @@ pub fn extents(path: &Path, offset: u64) -> io::Result<(Vec<FileExtent>, Option<
 /// What a file has beside them from `offset` on, and where to go on.
 pub fn extras(path: &Path, offset: u64) -> io::Result<(FileExtras, Option<u64>)> {
     ask(path, &format!("{EXTRAS}{offset}"), placed::extras)
+}
+
+/// Who would gain by having parts of a file near, from `offset` on, and where to go on.
+pub fn heat(path: &Path, offset: u64) -> io::Result<(Vec<Heat>, Option<u64>)> {
+    ask(path, &format!("{HEAT}{offset}"), placed::heat)
+}
+
+/// What was decided about a file lately.
+pub fn decisions(path: &Path) -> io::Result<Vec<Decided>> {
+    let ino = Ino(std::fs::metadata(path)?.ino());
+    ask(path, DECISIONS, |value| placed::decisions(ino, value))
 }
 
 /// The pool's slices.

@@ -8,6 +8,7 @@ use nearside::files::{CallCount, SliceStats, Stats};
 use serde::{Deserialize, Serialize};
 
 use crate::facts::{CopiedFacts, WorkerFacts};
+use crate::moves::MoveFacts;
 use crate::tier::facts::TierFacts;
 
 /// What a server has done and holds.
@@ -35,6 +36,9 @@ pub struct Sample {
     /// The capacity tier, if the pool has one.
     #[serde(default)]
     pub tier: Option<TierFacts>,
+    /// What moved to be near, where it is known what accesses take.
+    #[serde(default)]
+    pub moves: Option<MoveFacts>,
     /// The slices.
     pub slices: Vec<SliceSample>,
 }
@@ -127,6 +131,12 @@ pub struct SliceSample {
     /// What callers copied themselves.
     #[serde(default)]
     pub copied: CopiedFacts,
+    /// Bytes of files that moved there from other slices.
+    #[serde(default)]
+    pub arrived_bytes: u64,
+    /// For how much of the time its memory is busy, where it is known what accesses take.
+    #[serde(default)]
+    pub busy_percent: Option<u32>,
     /// Calls that were served on CPUs near it, by name.
     #[serde(default)]
     pub calls: Vec<SliceCall>,
@@ -160,7 +170,10 @@ impl Sample {
 
     /// What an engine has counted, wherever it is.
     pub fn of(stats: &Stats) -> Sample {
-        let slices: Vec<_> = stats.slices.iter().map(SliceSample::new).collect();
+        let mut slices: Vec<_> = stats.slices.iter().map(SliceSample::new).collect();
+        for (slice, busy) in slices.iter_mut().zip(stats.moves.iter().flat_map(|it| &it.busy)) {
+            slice.busy_percent = Some((busy * 100.0).round() as u32);
+        }
         Sample {
             pool: String::new(),
             dir: String::new(),
@@ -183,6 +196,7 @@ impl Sample {
             },
             counts_copied: true,
             tier: stats.tier.map(TierFacts::from),
+            moves: stats.moves.as_ref().map(MoveFacts::from),
             slices,
         }
     }
@@ -209,6 +223,10 @@ impl Sample {
         now.waits = now.waits.saturating_sub(old.waits);
         new.syncs = new.syncs.saturating_sub(before.syncs);
         new.tier = match (self.tier, before.tier) {
+            (Some(now), Some(old)) => Some(now.since(old)),
+            (now, _) => now,
+        };
+        new.moves = match (self.moves, before.moves) {
             (Some(now), Some(old)) => Some(now.since(old)),
             (now, _) => now,
         };
@@ -276,6 +294,8 @@ impl SliceSample {
             },
             workers: WorkerFacts::of(&slice.workers),
             copied: CopiedFacts::of(slice.copied),
+            arrived_bytes: slice.arrived_bytes,
+            busy_percent: None,
             calls: calls.collect(),
         }
     }
@@ -283,6 +303,7 @@ impl SliceSample {
     fn subtract(&mut self, old: &SliceSample) {
         self.log_written_bytes = self.log_written_bytes.saturating_sub(old.log_written_bytes);
         self.copied = self.copied.since(old.copied);
+        self.arrived_bytes = self.arrived_bytes.saturating_sub(old.arrived_bytes);
         let (now, old_ones) = (&mut self.workers, &old.workers);
         now.read_bytes = now.read_bytes.saturating_sub(old_ones.read_bytes);
         now.written_bytes = now.written_bytes.saturating_sub(old_ones.written_bytes);
@@ -300,10 +321,27 @@ impl SliceSample {
     /// Bytes of records and blocks that were written to it.
     fn written_bytes(&self) -> u64 {
         let CopiedFacts { local_written_bytes, remote_written_bytes, .. } = self.copied;
+        let moved = self.arrived_bytes;
         // What a server says is not believed to fit.
-        [self.workers.written_bytes, local_written_bytes, remote_written_bytes]
+        [self.workers.written_bytes, local_written_bytes, remote_written_bytes, moved]
             .into_iter()
             .fold(self.log_written_bytes, u64::saturating_add)
+    }
+
+    /// Bytes that callers copied from other nodes, and all that were copied, by whom ever.
+    pub fn remote_and_all(&self) -> (u64, u64) {
+        let (own, workers) = (&self.copied, &self.workers);
+        let sum = |parts: &[u64]| parts.iter().fold(0, |sum: u64, it| sum.saturating_add(*it));
+        let remote = sum(&[own.remote_read_bytes, own.remote_written_bytes]);
+        let local = [own.local_read_bytes, own.local_written_bytes];
+        (remote, sum(&[remote, sum(&local), workers.read_bytes, workers.written_bytes]))
+    }
+
+    /// Bytes that were read from its memory, and written to it: blocks and records.
+    pub fn read_and_written(&self) -> (u64, u64) {
+        let own = &self.copied;
+        let read = own.local_read_bytes.saturating_add(own.remote_read_bytes);
+        (read.saturating_add(self.workers.read_bytes), self.written_bytes())
     }
 
     /// Calls near it, and the bytes that they moved.

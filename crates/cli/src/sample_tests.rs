@@ -28,6 +28,7 @@ pub fn sample(count: u64, seconds: f64) -> Sample {
         cache: Cache { limit_bytes: 1 << 30, held: held.clone() },
         counts_copied: true,
         tier: None,
+        moves: None,
         slices: vec![SliceSample {
             index: 0,
             log_bytes: 64 << 20,
@@ -39,6 +40,8 @@ pub fn sample(count: u64, seconds: f64) -> Sample {
             cache: held,
             workers: WorkerFacts::default(),
             copied: CopiedFacts::default(),
+            arrived_bytes: 0,
+            busy_percent: None,
             calls: vec![SliceCall {
                 call: "read".to_owned(),
                 count,

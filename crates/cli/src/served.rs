@@ -6,6 +6,7 @@ use clap::Args;
 
 use crate::listening::Listening;
 use crate::{origin, size};
+use nearside::files::Lever;
 
 /// What a keeper keeps and a server serves.
 #[derive(Clone, Debug)]
@@ -156,6 +157,14 @@ pub struct Serving {
     /// by the node's CPUs].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=256))]
     pub workers: Option<u16>,
+    /// Move parts of files to slices near their readers, where calibration says that it pays: off,
+    /// report (nearside why tells what would move) or on [default: on].
+    #[arg(long, value_name = "LEVER")]
+    pub move_data: Option<Lever>,
+    /// Move the threads that serve to the nodes of what they read: off, report or on [default:
+    /// off].
+    #[arg(long, value_name = "LEVER")]
+    pub move_threads: Option<Lever>,
     /// Write blocks back to the capacity tier when more than so many percent of a slice are in use
     /// [default: 30].
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(1..=90))]

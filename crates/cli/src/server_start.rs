@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Instant;
 
-use nearside::files::TakeOver;
+use nearside::files::{Levers, TakeOver};
 use nearside::{OpenOptions, Pool};
 use nearside_fuse::{Connection, MountOptions};
 
@@ -69,6 +69,10 @@ pub fn open(args: &Served, taken: Option<&Connection>) -> Result<Pool> {
         read_only: args.serving.read_only,
         memory_bytes: args.serving.memory,
         workers: args.serving.workers,
+        levers: Levers {
+            data: args.serving.move_data.unwrap_or(Levers::default().data),
+            threads: args.serving.move_threads.unwrap_or(Levers::default().threads),
+        },
         write_back_percent: args.serving.write_back_at,
         tier_cache_bytes: args.serving.tier_cache,
         ..OpenOptions::default()

@@ -193,7 +193,7 @@ pub fn pool_lines(sample: &Sample) -> String {
         cache.inodes,
         show(limit),
     );
-    lines + &write_line(sample) + &tier_line(sample)
+    lines + &write_line(sample) + &tier_line(sample) + &move_line(sample)
 }
 
 /// What writing costs the slices, where that is known.
@@ -206,6 +206,13 @@ fn write_line(sample: &Sample) -> String {
 fn tier_line(sample: &Sample) -> String {
     let Some(tier) = sample.tier else { return String::new() };
     format!("tier         {}\n", tier.line(sample.rate(tier.moved_bytes())))
+}
+
+/// What moved to be near, where it is known what accesses take.
+fn move_line(sample: &Sample) -> String {
+    let Some(moves) = sample.moves else { return String::new() };
+    let bytes = sample.slices.iter().fold(0, |sum: u64, it| sum.saturating_add(it.arrived_bytes));
+    format!("placement    {}\n", moves.line(bytes))
 }
 
 /// A part of a hundred, rounded up.

@@ -127,17 +127,20 @@ fn frame(sample: &Sample, missing: Option<&str>, size: Size) -> Vec<String> {
 }
 
 fn slice_table(sample: &Sample, most: usize) -> String {
-    let heads = ["SLICE", "CALLS/S", "BYTES/S", "LOG", "FILL", "WRITTEN/S", "FREE", "CACHE"];
+    let heads = ["SLICE", "CALLS/S", "READ/S", "WRITE/S", "REMOTE", "BUSY", "LOG", "FREE", "CACHE"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     for slice in sample.slices.iter().take(most) {
-        let (calls, bytes) = slice.calls_and_bytes();
+        let ((calls, _), (read, written)) = (slice.calls_and_bytes(), slice.read_and_written());
+        let (remote, all) = slice.remote_and_all();
+        let none = || "-".to_owned();
         rows.push(vec![
             slice.index.to_string(),
             format!("{:.0}", sample.rate(calls)),
-            show(sample.rate(bytes) as u64),
-            show(slice.log_bytes),
+            show(sample.rate(read) as u64),
+            show(sample.rate(written) as u64),
+            if all > 0 { stats::percent(remote, all) } else { none() },
+            slice.busy_percent.map_or_else(none, |busy| format!("{busy} %")),
             fill(slice),
-            show(sample.rate(slice.log_written_bytes) as u64),
             stats::percent(slice.blocks_free, slice.blocks),
             show(slice.cache.bytes()),
         ]);

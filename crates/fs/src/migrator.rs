@@ -154,6 +154,10 @@ impl Core {
         let access_ns = [takes(from, false), takes(ask.to, true)];
         let copying = known.copying(whole, [from, ask.to], access_ns);
         let now = known.now();
+        if heat.settles(&known.data, now) {
+            // it was asked for twice
+            return Ok(());
+        }
         let pays = heat.node() == u32::from(ask.to)
             && (known.is_full(from) || known.data.moves(&heat, &copying, now).is_ok());
         let (outcome, bytes) = match (pays, known.levers.data) {

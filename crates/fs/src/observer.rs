@@ -145,14 +145,14 @@ impl Observer {
 
 impl Known {
     fn new(pool: &Pool, costs: Costs) -> Known {
-        let slices = pool.slices().len();
+        let (slices, options) = (pool.slices().len(), pool.options());
         Known {
             data: DataRule::weighs(placement::WINDOW_NS),
-            threads: ThreadRule::weighs(costs.move_thread_ns),
-            levers: pool.options().levers,
+            threads: options.thread_rule.unwrap_or(ThreadRule::weighs(costs.move_thread_ns)),
+            levers: options.levers,
             costs,
             began: Instant::now(),
-            stretch: pool.options().emulated.as_ref().map_or(1.0, |it| it.stretch()),
+            stretch: options.emulated.as_ref().map_or(1.0, |it| it.stretch()),
             loads: Loads {
                 busy: (0..slices).map(|_| AtomicU32::new(0)).collect(),
                 any_full: AtomicBool::new(false),

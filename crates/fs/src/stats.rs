@@ -1,5 +1,6 @@
 //! What the engine has done and holds, in numbers: for those who watch it.
 
+use crate::decided::Moves;
 use crate::meter::{CallCount, Meter};
 use crate::system::FileSystem;
 use crate::tier_stats::TierStats;
@@ -56,6 +57,8 @@ pub struct Stats {
     pub cache_limit_bytes: u64,
     /// The capacity tier, if the pool has one.
     pub tier: Option<TierStats>,
+    /// What moved to be near; `None` where nothing is known of what accesses take.
+    pub moves: Option<Moves>,
     /// The slices.
     pub slices: Vec<SliceStats>,
 }
@@ -194,6 +197,7 @@ impl FileSystem {
             syncs: core.pool.syncs(),
             cache_limit_bytes: core.pool.options().memory(),
             tier: core.tier_stats(),
+            moves: self.moves(),
             slices: slices.collect(),
         }
     }

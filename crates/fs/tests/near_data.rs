@@ -5,7 +5,7 @@ mod common;
 
 use common::{TestPool, content, find, make, pattern};
 use fs::{ExtentOn, FileSystem, Handle, Layout, Moving, Outcome};
-use placement::{Class, Costs, Curve, Lever, Levers, Machine, MachineAccess, Policy};
+use placement::{Class, Costs, Curve, Lever, Levers, Machine, MachineAccess, Policy, ThreadRule};
 use pool::{BLOCK_BYTES, OpenOptions};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -44,6 +44,8 @@ fn pool(threads: Lever, data: Lever) -> TestPool {
     pool.open = OpenOptions {
         workers: Some(0),
         costs: Some(costs()),
+        // other tests keep the CPUs busy
+        thread_rule: Some(ThreadRule { crowd: f32::INFINITY, ..ThreadRule::weighs(7500.0) }),
         levers: Levers { threads, data },
         ..OpenOptions::default()
     };
@@ -238,4 +240,19 @@ fn who_closes_the_pool_lets_all_threads_go() {
         fs.close().unwrap();
         ends.wait();
     });
+}
+
+/// Where CPUs have enough to do nobody goes.
+#[test]
+fn nobody_goes_where_there_is_no_room() {
+    let all = topology::allowed_cpus().unwrap();
+    let mut pool = pool(Lever::On, Lever::Off);
+    pool.open.thread_rule = Some(ThreadRule { crowd: 0.5, ..ThreadRule::weighs(7500.0) });
+    let fs = pool.start();
+    let near = topology::Pinned::to(&all[..1]);
+    let (file, _) = far(&fs, &all[..1], "file");
+    drop(near);
+    read_times(&fs, &file, 50);
+    assert_eq!(fs.moves().unwrap().threads, 0);
+    assert_eq!(topology::allowed_cpus().unwrap(), all);
 }

@@ -9,10 +9,19 @@
 //!                           is `device:K` where it lies on a device of the capacity tier
 //! nearside.extras.OFFSET    bytes from there on that are reserved for holes, and clean copies in
 //!                           slices of what lies on devices; `more OFFSET` as above
+//! nearside.heat.OFFSET      a line for each part of a file, from there on, of which somebody would
+//!                           gain by having it near: where it begins, near which slice they are,
+//!                           what they have lost, ns; `more OFFSET` as above
+//! nearside.decisions        a line for each of the last decisions to move a part of the file, or a
+//!                           thread to it: when (ns since 1970), `data` or `thread`, offset, bytes,
+//!                           from which slice, to which, gain and costs in ns, what became of it
 //! ```
 
-use nearside::files::{ExtentOn, FileExtent, FileExtras, Layout, NearSlice};
+use nearside::files::{
+    Decided, ExtentOn, FileExtent, FileExtras, Heat, Ino, Layout, Moving, NearSlice, Outcome,
+};
 use std::str::FromStr;
+use std::time::{Duration, SystemTime};
 
 /// Where new blocks go.
 pub const LAYOUT: &str = "nearside.layout";
@@ -22,6 +31,10 @@ pub const SLICES: &str = "nearside.slices";
 pub const EXTENTS: &str = "nearside.extents.";
 /// Begins the name of what asks for what a file has beside them.
 pub const EXTRAS: &str = "nearside.extras.";
+/// Begins the name of what asks who would gain by having its parts near.
+pub const HEAT: &str = "nearside.heat.";
+/// What was decided about it.
+pub const DECISIONS: &str = "nearside.decisions";
 /// What they all begin with.
 pub(crate) const PREFIX: &[u8] = b"nearside.";
 
@@ -40,6 +53,8 @@ pub(crate) enum Asked {
     Slices,
     Extents(u64),
     Extras(u64),
+    Heat(u64),
+    Decisions,
 }
 
 impl Asked {
@@ -49,10 +64,15 @@ impl Asked {
         match name {
             LAYOUT => Some(Asked::Layout),
             SLICES => Some(Asked::Slices),
-            _ => match name.strip_prefix(EXTRAS) {
-                Some(offset) => offset.parse().ok().map(Asked::Extras),
-                None => name.strip_prefix(EXTENTS)?.parse().ok().map(Asked::Extents),
-            },
+            DECISIONS => Some(Asked::Decisions),
+            _ => {
+                type From = fn(u64) -> Asked;
+                let kinds: [(&str, From); 3] =
+                    [(EXTENTS, Asked::Extents), (EXTRAS, Asked::Extras), (HEAT, Asked::Heat)];
+                let is_of = |kind: &&(&str, From)| name.starts_with(kind.0);
+                let (prefix, asked) = kinds.iter().find(is_of)?;
+                name[prefix.len()..].parse().ok().map(asked)
+            }
         }
     }
 }
@@ -111,6 +131,70 @@ pub fn extras(value: &[u8]) -> Option<(FileExtras, Option<u64>)> {
         Some(FileExtras { reserved: number(words)?, clean: number(words)? })
     })?;
     (extras.len() == 1).then(|| (extras[0], next))
+}
+
+pub(crate) fn encode_heat((heat, next): &(Vec<Heat>, Option<u64>)) -> String {
+    let line = |it: &Heat| format!("{} {} {}\n", it.offset, it.slice, it.lost_ns as u64);
+    heat.iter().map(line).chain(encode_more(*next)).collect()
+}
+
+/// Who would gain, as a value says, and where to go on.
+pub fn heat(value: &[u8]) -> Option<(Vec<Heat>, Option<u64>)> {
+    let (text, next) = split_more(value)?;
+    let heat = lines(text.as_bytes(), |words| {
+        let (offset, slice, lost) = (number(words)?, number(words)?, number::<u64>(words)?);
+        Some(Heat { offset, slice, lost_ns: lost as f32 })
+    })?;
+    Some((heat, next))
+}
+
+const OUTCOMES: [(Outcome, &str); 4] = [
+    (Outcome::Moved, "moved"),
+    (Outcome::Reported, "reported"),
+    (Outcome::Cancelled, "cancelled"),
+    (Outcome::Refused, "refused"),
+];
+
+pub(crate) fn encode_decisions(decisions: &[Decided]) -> String {
+    let line = |it: &Decided| {
+        let at = it.at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let (what, offset, bytes) = match it.moving {
+            Moving::Thread => ("thread", 0, 0),
+            Moving::Data { offset, bytes } => ("data", offset, bytes),
+        };
+        let outcome = OUTCOMES.iter().find(|(outcome, _)| *outcome == it.outcome);
+        let outcome = outcome.map_or("", |(_, name)| name);
+        let (gain, costs) = (it.gain_ns as i64, it.costs_ns as i64);
+        format!("{at} {what} {offset} {bytes} {} {} {gain} {costs} {outcome}\n", it.from, it.to)
+    };
+    decisions.iter().map(line).collect()
+}
+
+/// The decisions about a file that a value says.
+pub fn decisions(ino: Ino, value: &[u8]) -> Option<Vec<Decided>> {
+    lines(value, |words| {
+        let at = Duration::from_nanos(number(words)?);
+        let (what, offset, bytes) = (words.next()?, number(words)?, number(words)?);
+        let moving = match what {
+            "thread" => Moving::Thread,
+            "data" => Moving::Data { offset, bytes },
+            _ => return None,
+        };
+        let (from, to) = (number(words)?, number(words)?);
+        let (gain, costs) = (number::<i64>(words)?, number::<i64>(words)?);
+        let outcome = words.next()?;
+        let (outcome, _) = OUTCOMES.iter().find(|(_, name)| *name == outcome)?;
+        Some(Decided {
+            at: SystemTime::UNIX_EPOCH.checked_add(at)?,
+            ino,
+            moving,
+            from,
+            to,
+            gain_ns: gain as f32,
+            costs_ns: costs as f32,
+            outcome: *outcome,
+        })
+    })
 }
 
 fn lies_on(word: &str) -> Option<ExtentOn> {
@@ -176,6 +260,19 @@ mod tests {
             let told = (FileExtras { reserved: u64::MAX, clean: 4096 }, next);
             assert_eq!(extras(encode_extras(&told).as_bytes()), Some(told));
         }
+        let hot = |offset| Heat { offset, slice: 191, lost_ns: 1e6 };
+        let told = (vec![hot(0), hot(u64::MAX)], Some(1 << 30));
+        assert_eq!(heat(encode_heat(&told).as_bytes()), Some(told));
+        let at = SystemTime::UNIX_EPOCH + Duration::from_nanos(1_764_000_000_123_456_789);
+        let decided = |moving, outcome| {
+            let (ino, gain_ns, costs_ns) = (Ino(7), -5000.0, 250_000.0);
+            Decided { at, ino, moving, from: 1, to: 0, gain_ns, costs_ns, outcome }
+        };
+        let data = Moving::Data { offset: u64::MAX, bytes: 524_288 };
+        let mut told: Vec<Decided> =
+            OUTCOMES.iter().map(|(outcome, _)| decided(data, *outcome)).collect();
+        told.push(decided(Moving::Thread, Outcome::Moved));
+        assert_eq!(decisions(Ino(7), encode_decisions(&told).as_bytes()), Some(told));
         let slice = |slice, cpus: &[u32]| NearSlice { slice, node: 3, cpus: cpus.to_vec() };
         let told = vec![slice(0, &[0, 2]), slice(1, &[])];
         assert_eq!(slices(encode_slices(&told).as_bytes()), Some(told));
@@ -204,10 +301,31 @@ mod tests {
         for value in [&b""[..], b"1", b"1 2 3", b"1 2\n3 4", b"more 7", b"1 2\nmore x"] {
             assert_eq!(extras(value), None, "{value:?}");
         }
-        for name in ["nearside.", "nearside.extents", "nearside.extents.", "nearside.extents.-1"] {
+        for value in [
+            &b"1 data 0 0 0 1 5 5 gone"[..],
+            b"1 file 0 0 0 1 5 5 moved",
+            b"1 data 0 0 0 256 5 5 moved",
+            b"1 data 0 0 0 1 5 5",
+            b"99999999999999999999 data 0 0 0 1 5 5 moved",
+            b"1 data 0 0 0 1 5 5 moved x",
+        ] {
+            assert_eq!(decisions(Ino(7), value), None, "{value:?}");
+        }
+        for value in [&b"1 2"[..], b"1 256 3", b"1 2 -3", b"1 2 3 4"] {
+            assert_eq!(heat(value), None, "{value:?}");
+        }
+        for name in [
+            "nearside.",
+            "nearside.heat.",
+            "nearside.extents",
+            "nearside.extents.",
+            "nearside.extents.-1",
+        ] {
             assert_eq!(Asked::of(name.as_bytes()), None, "{name}");
         }
         assert_eq!(Asked::of(b"nearside.extents.7"), Some(Asked::Extents(7)));
         assert_eq!(Asked::of(b"nearside.extras.7"), Some(Asked::Extras(7)));
+        assert_eq!(Asked::of(b"nearside.heat.7"), Some(Asked::Heat(7)));
+        assert_eq!(Asked::of(b"nearside.decisions"), Some(Asked::Decisions));
     }
 }

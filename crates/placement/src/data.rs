@@ -120,7 +120,7 @@ impl DataRule {
             () if !pays => Rests::Cheap,
             () if would_be > self.part * is => Rests::Alike,
             () if copying.busy < self.busy => Rests::Idle,
-            () if self.window(now) < heat.from => Rests::Settling,
+            () if heat.settles(self, now) => Rests::Settling,
             () => return Ok(heat.lost_ns - costs),
         };
         Err(rests)
@@ -176,6 +176,12 @@ impl Heat {
     /// The node that has lost most.
     pub fn node(&self) -> u32 {
         self.node
+    }
+
+    /// Whether it has moved not long ago.
+    #[inline]
+    pub fn settles(&self, rule: &DataRule, now: f64) -> bool {
+        rule.window(now) < self.from
     }
 
     /// It has moved, or could not.

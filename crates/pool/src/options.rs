@@ -4,7 +4,7 @@ use crate::device::Device;
 use crate::emulated::Emulated;
 use crate::error::Result;
 use crate::state::boot_id;
-use placement::{Costs, Levers, Policy};
+use placement::{Costs, Levers, Policy, ThreadRule};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -101,6 +101,8 @@ pub struct OpenOptions {
     pub costs: Option<Costs>,
     /// What moves, where it is known what accesses take.
     pub levers: Levers,
+    /// When threads move; `None`: as what they take says.
+    pub thread_rule: Option<ThreadRule>,
     /// Write tree pages once, for who measures what their second copies cost.
     pub single_pages: bool,
     /// Open what can be read of a damaged pool, with no idea of what is free: for who repairs it.

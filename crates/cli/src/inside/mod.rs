@@ -15,7 +15,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use nearside::files::{FileExtent, FileExtras, Layout, NearSlice, SetAttr, Timestamp};
+use nearside::files::{
+    Decided, FileExtent, FileExtras, Heat, Layout, NearSlice, SetAttr, Timestamp,
+};
 use nearside::{FileKind, Metadata, Pool, XattrMode};
 
 pub use failure::Failure;
@@ -211,6 +213,16 @@ impl Inside {
     /// What a file has beside them from `offset` on, and where to go on.
     pub fn extras(&self, path: &Path, offset: u64) -> Result<(FileExtras, Option<u64>)> {
         either!(self, way => way.extras(path, offset))
+    }
+
+    /// Who would gain by having parts of a file near, from `offset` on, and where to go on.
+    pub fn heat(&self, path: &Path, offset: u64) -> Result<(Vec<Heat>, Option<u64>)> {
+        either!(self, way => way.heat(path, offset))
+    }
+
+    /// What was decided about a file lately.
+    pub fn decisions(&self, path: &Path) -> Result<Vec<Decided>> {
+        either!(self, way => way.decisions(path))
     }
 
     /// The pool's slices, and who is near them.

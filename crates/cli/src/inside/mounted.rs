@@ -13,7 +13,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use nearside::files::{
-    Attr, Error as FsError, FileExtent, FileExtras, Ino, Layout, NearSlice, SetAttr, Timestamp,
+    Attr, Decided, Error as FsError, FileExtent, FileExtras, Heat, Ino, Layout, NearSlice, SetAttr,
+    Timestamp,
 };
 use nearside::{FileKind, Metadata, XattrMode};
 use nearside_fuse::mounts::MountEntry;
@@ -287,6 +288,18 @@ impl Mounted {
     pub fn extras(&self, path: &Path, offset: u64) -> Result<(FileExtras, Option<u64>)> {
         let found = self.walk(path, OFlags::PATH, 0)?;
         placed::extras(&by_descriptor(&found), offset).map_err(kernel(path))
+    }
+
+    /// Who would gain by having parts of a file near, and where to go on.
+    pub fn heat(&self, path: &Path, offset: u64) -> Result<(Vec<Heat>, Option<u64>)> {
+        let found = self.walk(path, OFlags::PATH, 0)?;
+        placed::heat(&by_descriptor(&found), offset).map_err(kernel(path))
+    }
+
+    /// What was decided about a file lately.
+    pub fn decisions(&self, path: &Path) -> Result<Vec<Decided>> {
+        let found = self.walk(path, OFlags::PATH, 0)?;
+        placed::decisions(&by_descriptor(&found)).map_err(kernel(path))
     }
 
     /// The pool's slices.

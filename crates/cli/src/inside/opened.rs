@@ -3,7 +3,9 @@
 
 use std::path::Path;
 
-use nearside::files::{Error as FsError, FileExtent, FileExtras, Ino, Layout, NearSlice};
+use nearside::files::{
+    Decided, Error as FsError, FileExtent, FileExtras, Heat, Ino, Layout, NearSlice,
+};
 use nearside::{Error, FileSystem, OpenFlags, Pool, Result};
 use nearside_fuse::placed::EXTENTS_MAX;
 
@@ -24,6 +26,10 @@ pub trait Opened {
     fn extents(&self, path: &Path, offset: u64) -> Result<(Vec<FileExtent>, Option<u64>)>;
     /// What a file has beside them, and where to go on.
     fn extras(&self, path: &Path, offset: u64) -> Result<(FileExtras, Option<u64>)>;
+    /// Who would gain by having parts of a file near, and where to go on.
+    fn heat(&self, path: &Path, offset: u64) -> Result<(Vec<Heat>, Option<u64>)>;
+    /// What was decided about a file lately.
+    fn decisions(&self, path: &Path) -> Result<Vec<Decided>>;
     /// The pool's slices.
     fn near_slices(&self) -> Result<Vec<NearSlice>>;
 }
@@ -61,6 +67,16 @@ impl Opened for Pool {
     fn extras(&self, path: &Path, offset: u64) -> Result<(FileExtras, Option<u64>)> {
         let ino = Ino(self.metadata(path)?.ino());
         engine(self, path)?.extras(ino, offset).map_err(at(path))
+    }
+
+    fn heat(&self, path: &Path, offset: u64) -> Result<(Vec<Heat>, Option<u64>)> {
+        let ino = Ino(self.metadata(path)?.ino());
+        engine(self, path)?.heat(ino, offset).map_err(at(path))
+    }
+
+    fn decisions(&self, path: &Path) -> Result<Vec<Decided>> {
+        let ino = Ino(self.metadata(path)?.ino());
+        Ok(engine(self, path)?.decisions(Some(ino)))
     }
 
     fn near_slices(&self) -> Result<Vec<NearSlice>> {

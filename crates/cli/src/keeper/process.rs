@@ -113,6 +113,12 @@ pub fn arguments(served: &Served) -> Vec<std::ffi::OsString> {
     if let Some(workers) = args.workers {
         list.push(format!("--workers={workers}").into());
     }
+    if let Some(lever) = args.move_data {
+        list.push(format!("--move-data={lever}").into());
+    }
+    if let Some(lever) = args.move_threads {
+        list.push(format!("--move-threads={lever}").into());
+    }
     if let Some(percent) = args.write_back_at {
         list.push(format!("--write-back-at={percent}").into());
     }
@@ -134,6 +140,7 @@ mod tests {
     #[test]
     fn a_server_gets_the_arguments_that_the_command_got() {
         let shared = "--read-only --allow-other --threads=3 --memory=1048576 --workers=0 \
+                      --move-data=report --move-threads=on \
                       --write-back-at=45 --tier-cache=4096 --metrics=[::1]:9";
         let lines = [
             "mount /a/pool /b/dir",

@@ -129,6 +129,13 @@ impl Service {
                 let extras = self.fs.extras(ino, from).map_err(stale)?;
                 Ok(placed::encode_extras(&extras).into())
             }
+            Some(Asked::Heat(from)) => {
+                let heat = self.fs.heat(ino, from).map_err(stale)?;
+                Ok(placed::encode_heat(&heat).into())
+            }
+            Some(Asked::Decisions) => {
+                Ok(placed::encode_decisions(&self.fs.decisions(Some(ino))).into())
+            }
             None => {
                 supported(name)?;
                 self.checked(|fs| fs.getxattr(ino, name)).map_err(stale)
