@@ -91,10 +91,10 @@ impl Migrator {
 
     /// Rests, unless it is to end.
     fn rest(&self, time: Duration) {
+        let until = Instant::now() + time;
         let mut state = self.state.lock();
-        if !state.stop {
-            self.asked.wait_for(&mut state, time);
-        }
+        // who asks wakes him, too
+        while !state.stop && !self.asked.wait_until(&mut state, until).timed_out() {}
     }
 
     /// Ends who serves.
