@@ -28,9 +28,8 @@ pub fn migrations() -> Vec<Op> {
         op!("migrated-patch", there, |w| w.write("/file", 4196, &pattern(9, 77))),
         op!("migrated-checkpoint", there, |w| w.fs.checkpoint()),
         // the places that it left are used again
-        op!("migrated-reuse", there, |w| {
-            w.fs.checkpoint()?;
-            w.file("/new", &pattern(8, 30_000))
+        op!("migrated-reuse", there, |w| w.fs.checkpoint(), |w| {
+            w.write("/heavy", 0, &pattern(8, 30_000))
         }),
     ]
 }
