@@ -52,6 +52,9 @@ pub enum Error {
     /// The machine to be played is none.
     #[error(transparent)]
     Emulated(#[from] sim::Error),
+    /// What was to be simulated makes no sense.
+    #[error(transparent)]
+    Simulated(#[from] sim::Refused),
     /// A caller on an emulated machine made no two calls while they were counted.
     #[error("the machine at hand is too slow for the emulated one: no call ended in time")]
     TooShort,
@@ -72,7 +75,7 @@ impl Error {
     /// The errno nearest to it.
     pub fn errno(&self) -> i32 {
         match self {
-            Error::UnknownRow { .. } | Error::Emulated(_) => libc::EINVAL,
+            Error::UnknownRow { .. } | Error::Emulated(_) | Error::Simulated(_) => libc::EINVAL,
             Error::Engine(error) => error.errno(),
             Error::Region(error) => error.errno(),
             Error::Pool(error) => error.errno(),

@@ -78,6 +78,7 @@ const ROWS: &[(&str, Measure)] = &[
     ("migrate_extents", migrate::migrate_extents),
     ("migrate_beside", migrate::migrate_beside),
     ("idle_workers", delegate::idle_workers),
+    ("emulated_levers", emulated::emulated_levers),
     ("emulated_write_nodes", emulated::emulated_write_nodes),
     ("emulated_read_nodes", emulated::emulated_read_nodes),
     ("emulated_write_crowd", emulated::emulated_write_crowd),

@@ -6,7 +6,7 @@ use crate::options::Options;
 use crate::scratch::Scratch;
 use emulate::Emulation;
 use fs::{FileSystem, Handle, Ino, Layout, NewNode, Policy};
-use placement::{Kind, Machine};
+use placement::{Costs, Kind, Levers, Machine};
 use pool::{FormatOptions, OpenOptions, SliceSpec};
 use std::path::Path;
 use std::sync::Arc;
@@ -57,6 +57,12 @@ pub struct Play {
     pub policy: Policy,
     /// Workers of a slice; none: as the policy says.
     pub workers: Option<u16>,
+    /// What moves.
+    pub levers: Levers,
+    /// The first node that callers are on.
+    pub from_node: u32,
+    /// The files are made on this node, and laid nowhere in particular afterwards.
+    pub made_on: Option<u16>,
 }
 
 /// A pool on an emulated machine.
@@ -89,6 +95,8 @@ impl Stage {
             emulated: Some(emulation.clone()),
             policy: Some(play.policy),
             workers: play.workers,
+            costs: Some(Costs::of(&play.machine, &play.policy)),
+            levers: play.levers,
             ..OpenOptions::default()
         };
         let fs = FileSystem::open_pool(&dir, &open)?;
@@ -96,11 +104,14 @@ impl Stage {
         let file = |index: u32| {
             let name = format!("file {index}");
             let ino = fs.create(Ino::ROOT, name.as_bytes(), NewNode::File, OWNER)?.ino;
-            fs.set_layout(ino, play.layout)?;
+            fs.set_layout(ino, play.made_on.map_or(play.layout, Layout::Node))?;
             let file = fs.open(ino)?;
             // twice: nothing is verified first, or has its first place, later
             for _ in 0..2 {
                 fs.write(&file, 0, &data)?;
+            }
+            if play.made_on.is_some() {
+                fs.set_layout(ino, play.layout)?;
             }
             Ok(file)
         };
@@ -138,7 +149,8 @@ impl Stage {
     /// One caller; what it moved from its first call that counts to its last one, MiB/s.
     fn call(&self, index: u32, kind: Kind, unit: u64, stage: &AtomicU8) -> Result<f64> {
         let (nodes, cpus) = (self.play.on_nodes, self.play.machine.cpus);
-        topology::assume_cpu(index % nodes * cpus + index / nodes % cpus);
+        let node = (self.play.from_node + index % nodes) % self.play.machine.nodes;
+        topology::assume_cpu(node * cpus + index / nodes % cpus);
         let file = &self.files[index as usize % self.files.len()];
         let mut data = vec![index as u8; unit as usize];
         let (mut at, mut calls, mut first, mut last) = (0, 0u64, None, None);
@@ -158,6 +170,11 @@ impl Stage {
         let Some((first, last)) = first.zip(last) else { return Err(Error::TooShort) };
         let took = self.emulation.machine_time(last - first);
         Ok((calls * unit) as f64 / MIB / took.as_secs_f64())
+    }
+
+    /// What moved.
+    pub fn moves(&self) -> Option<fs::Moves> {
+        self.fs.moves()
     }
 
     /// Bytes that workers wrote in runs.

@@ -1,7 +1,8 @@
 //! Moving blocks from slice to slice: data goes to who uses it.
 //!
 //! What is written in which order, and what a crash between leaves:
-//! 1. the blocks' bytes, to free blocks of the other slice, which nobody names; one fence;
+//! 1. the blocks' bytes, to free blocks of the other slice, which nobody names; one fence, and in
+//!    the `sync` domain a sync of that slice;
 //! 2. one record that names the blocks of a leaf and their new places; one fence;
 //! 3. in DRAM: the slots name the new places, and the old ones are retired.
 //!
@@ -123,7 +124,11 @@ impl Core {
         for at in unlike.into_iter().rev() {
             unused.push(going.remove(at).to);
         }
-        let moved = self.change_unpaid(|| self.name_over(inode, &looked, &going));
+        // where a fence is not enough: the record has no checksums to tell what a crash tore
+        let synced = self.pool.slices()[usize::from(to)].mapping.sync();
+        let moved = synced
+            .map_err(|error| Error::from(pool::Error::from(error)))
+            .and_then(|()| self.change_unpaid(|| self.name_over(inode, &looked, &going)));
         let gone = moved.as_ref().map_or(&[][..], Vec::as_slice);
         unused.extend(going.iter().map(|it| it.to).filter(|to| !gone.contains(to)));
         for addr in &unused {

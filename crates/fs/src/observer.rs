@@ -17,6 +17,7 @@ use crate::leaf::{LEAF_BLOCKS, Leaf};
 use crate::leaves::leaf_of;
 use crate::migrator::{Ask, Migrator};
 use crate::mover::Movers;
+use crate::types::Ino;
 use crate::write::blocks_of;
 use parking_lot::Mutex;
 use placement::{Copying, Costs, DataRule, Heat, Kind, Lever, Levers, ThreadRule, Trail};
@@ -268,30 +269,12 @@ impl Core {
         addr: &dyn Fn(usize) -> BlockAddr,
     ) {
         let Some(most) = most_of(count, addr) else { return };
-        let mut here = TRAVELLER.get();
-        let pool = std::ptr::from_ref(known) as usize;
-        if here.pool != pool {
-            here = Traveller { pool, trail: Trail::NEW, ..here };
-        }
         let cpu = topology::recent_cpu();
-        let is_local = self.pool.nodes().is_local(cpu as usize, most.slice);
-        if is_local || most.part < 0.5 {
-            here.trail.local();
-        } else {
-            let bytes = (bytes as f32 * most.part) as u64;
-            here.trail.remote(u32::from(most.slice), known.costs.lost(Kind::Read, bytes));
-            if known.levers.threads != Lever::Off && here.trail.is_due(&known.threads) {
-                self.consider_going(known, inode.ino, cpu, &mut here.trail);
-            }
+        let is_noted = self.travel(known, inode.ino, (Kind::Read, bytes), most, cpu);
+        if is_noted && known.levers.data != Lever::Off {
+            let each = bytes as f32 / count as f32;
+            self.note(known, inode, (first, count, each), cpu, addr);
         }
-        if here.is_next() {
-            self.look_now(known);
-            if known.levers.data != Lever::Off {
-                let each = bytes as f32 / count as f32;
-                self.note(known, inode, (first, count, each), cpu, addr);
-            }
-        }
-        TRAVELLER.set(here);
     }
 
     /// A caller has written so many bytes of a file: a copy of what was there would have been for
@@ -315,11 +298,49 @@ impl Core {
                 leaf.set_lost(heat);
             }
         }
+        let addr = |at: usize| {
+            let (index, slot) = leaf_of(first + at as u64);
+            let lent = inode.map.lent(index);
+            let leaf = lent.as_ref().and_then(|lent| lent.as_ref());
+            leaf.map_or(BlockAddr::NONE, |leaf| leaf.view(slot).addr)
+        };
+        if let Some(most) = most_of((last - first + 1) as usize, &addr) {
+            let cpu = topology::recent_cpu();
+            self.travel(known, inode.ino, (Kind::Write, bytes), most, cpu);
+        }
+    }
+
+    /// The calling thread has accessed this, and may go there now; whether it is one of those
+    /// accesses that are noted.
+    #[inline]
+    fn travel(
+        &self,
+        known: &Known,
+        ino: Ino,
+        (kind, bytes): (Kind, usize),
+        most: Most,
+        cpu: u32,
+    ) -> bool {
         let mut here = TRAVELLER.get();
-        if here.is_next() {
+        let pool = std::ptr::from_ref(known) as usize;
+        if here.pool != pool {
+            here = Traveller { pool, trail: Trail::NEW, ..here };
+        }
+        if self.pool.nodes().is_local(cpu as usize, most.slice) || most.part < 0.5 {
+            here.trail.local();
+        } else {
+            let bytes = (bytes as f32 * most.part) as u64;
+            here.trail.remote(u32::from(most.slice), known.costs.lost(kind, bytes));
+            if known.levers.threads != Lever::Off && here.trail.is_due(&known.threads) {
+                self.consider_going(known, ino, cpu, &mut here.trail);
+            }
+        }
+        let is_noted = here.is_next();
+        TRAVELLER.set(here);
+        if is_noted {
             self.look_now(known);
         }
-        TRAVELLER.set(here);
+        is_noted
     }
 
     fn look_now(&self, known: &Known) {

@@ -6,8 +6,8 @@ use crate::picture::{Words, draw};
 use crate::row::{Against, Row, Spread};
 use crate::stage::{Play, Stage};
 use fs::{Layout, Policy, Side};
-use placement::{Kind, Machine};
-use sim::{KNOWN, parse};
+use placement::{Kind, Lever, Levers, Machine, ThreadRule};
+use sim::{KNOWN, Made, Moves, Rule, Setting, System, Workload, parse};
 use std::time::Duration;
 
 /// Callers that crowd one node.
@@ -45,6 +45,9 @@ fn play(machine: Machine, slices: u32, callers: u32) -> Play {
         file_bytes: 8 << 20,
         policy: machine.policy(),
         workers: None,
+        levers: Levers { threads: Lever::Off, data: Lever::Off },
+        from_node: 0,
+        made_on: None,
         machine,
     }
 }
@@ -231,4 +234,97 @@ pub fn emulated_blocks_32(options: &Options) -> Result<Row> {
 
 pub fn emulated_blocks_1(options: &Options) -> Result<Row> {
     blocks(options, "emulated_blocks_1", 1, 1.0)
+}
+
+/// Callers that read what lies on the other node, each a file of its own, of this many bytes.
+const FAR_CALLERS: u32 = 4;
+const FAR_BYTES: u64 = 512 << 10;
+
+/// Reads of 4 KiB of files on the other node, with each lever alone, beside the same on one's own
+/// node; and what the simulator says of each.
+pub fn emulated_levers(options: &Options) -> Result<Row> {
+    let machine = machine(options, 0, Some(2))?;
+    let on = |threads, data| Levers { threads, data };
+    let callers = Policy::default();
+    let far = Play {
+        stretch: 1000.0,
+        layout: Layout::Auto,
+        file_bytes: FAR_BYTES,
+        policy: callers,
+        workers: Some(0),
+        from_node: 1,
+        made_on: Some(0),
+        ..play(machine.clone(), 2, FAR_CALLERS)
+    };
+    let asked = Side { delegate_remote: 1, ..Side::default() };
+    let workers = Policy { read: asked, write: asked };
+    let near = Play { from_node: 0, ..far.clone() };
+    let cases = [
+        ("near", near),
+        ("far", far.clone()),
+        ("workers copy", Play { policy: workers, workers: Some(8), ..far.clone() }),
+        ("threads move", Play { levers: on(Lever::On, Lever::Off), ..far.clone() }),
+        ("data moves", Play { levers: on(Lever::Off, Lever::On), ..far }),
+    ];
+    let mut rates = Vec::new();
+    let mut notes = Vec::new();
+    for (name, play) in &cases {
+        let stage = Stage::new(options, play)?;
+        // what moves has moved when it counts
+        stage.run(FAR_CALLERS, Kind::Read, 4 << 10, run_time(options))?;
+        let rate = stage.run(FAR_CALLERS, Kind::Read, 4 << 10, run_time(options))?;
+        let simulated = simulated(&machine, name)?;
+        let moves = stage.moves().unwrap_or_default();
+        notes.push(format!(
+            "{name}: {rate:.0} MiB/s, simulated {simulated:.0} ({:.2}); {} threads and {} parts \
+             moved",
+            rate / simulated,
+            moves.threads,
+            moves.data
+        ));
+        rates.push(rate);
+    }
+    let best = rates[2..].iter().copied().fold(0.0, f64::max);
+    let ratios = Spread { min: rates[1] / rates[0], median: best / rates[0], max: best / rates[0] };
+    let against = Against::Floor(rates[0]);
+    let row = row("emulated_levers", best, against, 0.95, &machine, ratios);
+    Ok(notes.into_iter().fold(row, Row::note))
+}
+
+/// What the simulator says of one of these cases, MiB/s.
+fn simulated(machine: &Machine, case: &str) -> Result<f64> {
+    let ours = System::known("nearside").unwrap_or_default();
+    let asked = Side { delegate_remote: 1, ..Side::default() };
+    let callers = System {
+        rule: Rule::Callers,
+        workers: Some(0),
+        moves: Moves::None,
+        spills: false,
+        // the machine at hand makes calls in no time of the other one's
+        call_ns: [0.0; 2],
+        ..ours.clone()
+    };
+    let costs = machine.move_thread_ns as f32;
+    let system = match case {
+        "workers copy" => System {
+            rule: Rule::Fixed(Policy { read: asked, write: asked }),
+            workers: Some(8),
+            ..callers
+        },
+        "threads move" => {
+            System { moves: Moves::Fixed(Some(ThreadRule::weighs(costs)), None), ..callers }
+        }
+        "data moves" => System { moves: Moves::Fixed(None, ours.data_rule()), ..callers },
+        _ => callers,
+    };
+    let workload = Workload {
+        from_node: u32::from(case != "near"),
+        on_nodes: 1,
+        made: Made::On(0),
+        file_bytes: FAR_BYTES,
+        ..Workload::fio(Kind::Read, 4 << 10, FAR_CALLERS)
+    };
+    let (machine, others) = (machine.clone(), Vec::new());
+    let setting = Setting { machine, system, workload, others, seed: 1, time: [2e8, 2e7] };
+    Ok(sim::run(&setting)?.rate())
 }
