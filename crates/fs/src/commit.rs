@@ -259,10 +259,7 @@ impl Core {
         all.iter_mut().flatten().for_each(|prepared| prepared.extents.clear());
         self.retire(&freed);
         for (part, pieces) in parts.iter().zip(joined) {
-            for (offset, data) in pieces {
-                part.inode.tell_written(*offset, data);
-                self.observe_write(part.inode, *offset, data.len());
-            }
+            pieces.iter().for_each(|(offset, data)| self.was_written(part.inode, *offset, data));
         }
         self.published(published)
     }

@@ -55,6 +55,7 @@ mod item_decode;
 #[cfg(test)]
 mod item_tests;
 mod keys;
+mod known;
 mod layout;
 mod leaf;
 mod leaf_value;

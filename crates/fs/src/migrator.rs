@@ -5,8 +5,8 @@
 
 use crate::core::Core;
 use crate::decided::{Decided, Moving, Outcome};
+use crate::known::Known;
 use crate::leaf::{LEAF_BLOCKS, Leaf};
-use crate::observer::Known;
 use crate::types::Ino;
 use parking_lot::{Condvar, Mutex};
 use placement::{Kind, Lever};
@@ -118,6 +118,14 @@ impl Core {
         known.migrator.state.lock().serves = true;
         let core = self.clone();
         crate::system::spawn("ns-mover", move || core.run_migrator()).map(Some)
+    }
+
+    /// Ends that thread, and lets all threads go that have moved.
+    pub fn end_moves(&self) {
+        if let Some(known) = self.observer.known() {
+            known.migrator.stop();
+            known.movers.let_go();
+        }
     }
 
     fn run_migrator(&self) {

@@ -4,7 +4,7 @@
 
 use crate::core::Core;
 use crate::decided::{Decided, Moving, Outcome};
-use crate::observer::Known;
+use crate::known::Known;
 use crate::pressure::Pressure;
 use crate::types::Ino;
 use parking_lot::Mutex;

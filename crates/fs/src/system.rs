@@ -74,8 +74,7 @@ impl FileSystem {
                 core.background.store(true, Ordering::Relaxed);
                 let runner = core.clone();
                 threads.push(spawn("ns-checkpoint", move || runner.run_background())?);
-                threads.extend(core.start_writers()?);
-                threads.extend(core.start_migrator()?);
+                threads.extend(core.start_writers()?.into_iter().chain(core.start_migrator()?));
                 let runner = core.clone();
                 if !core.pool.stale_slices().is_empty() {
                     threads.push(spawn("ns-resilver", move || runner.resilver(None))?);
@@ -107,10 +106,7 @@ impl FileSystem {
     }
 
     fn end_background(&self) {
-        if let Some(known) = self.core.observer.known() {
-            known.migrator.stop();
-            known.movers.let_go();
-        }
+        self.core.end_moves();
         let threads = std::mem::take(&mut *self.background.lock());
         if !threads.is_empty() {
             self.core.resilvering.stop();

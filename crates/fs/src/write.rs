@@ -68,8 +68,7 @@ impl Core {
     pub fn write_asked(&self, inode: &Arc<Inode>, offset: u64, data: &[u8]) -> Result<()> {
         self.count_unsynced(inode);
         self.write_many(inode, offset, data)?;
-        inode.tell_written(offset, data);
-        self.observe_write(inode, offset, data.len());
+        self.was_written(inode, offset, data);
         Ok(())
     }
 
@@ -89,8 +88,7 @@ impl Core {
         } else if data.len() > IN_PLACE_BYTES_MAX || !self.write_small(inode, offset, data)? {
             self.write_many(inode, offset, data)?;
         }
-        inode.tell_written(offset, data);
-        self.observe_write(inode, offset, data.len());
+        self.was_written(inode, offset, data);
         Ok(())
     }
 

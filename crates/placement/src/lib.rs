@@ -5,8 +5,8 @@
 //! so that a simulator runs the very same code.
 //!
 //! Four ways: the caller copies, or a worker of the data's node ([`Policy`]); the thread goes to
-//! its data ([`ThreadRule`]), or the data to its readers ([`DataRule`]). [`Costs`] says what accesses
-//! take where that is weighed, [`Levers`] what of it is carried out.
+//! its data ([`ThreadRule`]), or the data to its readers ([`DataRule`]). [`Costs`] says what
+//! accesses take where that is weighed, [`Levers`] what of it is carried out.
 //!
 //! A *node* here is the memory that a slice lies on. What its memory likes is measured
 //! (`nearside calibrate`), never taken from a table; without a measurement a node has no limit, and

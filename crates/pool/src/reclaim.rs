@@ -78,6 +78,20 @@ impl Extent {
     }
 }
 
+/// Takes up to so many blocks, each of which has the address that its number says.
+fn take_from(
+    space: &Space,
+    want: u64,
+    purpose: Purpose,
+    addr: impl Fn(u64) -> BlockAddr,
+    extents: &mut Vec<Extent>,
+) -> u64 {
+    let mut runs: Vec<Run> = Vec::new();
+    let taken = space.take(want, purpose, &mut runs);
+    extents.extend(runs.iter().map(|run| Extent { addr: addr(run.first), count: run.count }));
+    taken
+}
+
 impl Reclaim {
     pub(crate) fn new(
         spaces: Vec<Arc<Space>>,
@@ -121,15 +135,13 @@ impl Reclaim {
     pub fn take_below(&self, device: usize, count: u64, extents: &mut Vec<Extent>) -> u64 {
         let Some(space) = self.below.get(device) else { return 0 };
         space.settle();
-        let mut runs: Vec<Run> = Vec::new();
-        let taken = space.take(count, Purpose::Data, &mut runs);
-        extents.extend(
-            runs.iter().map(|run| Extent {
-                addr: BlockAddr::on_device(device, run.first),
-                count: run.count,
-            }),
-        );
-        taken
+        let addr = |block| BlockAddr::on_device(device, block);
+        take_from(space, count, Purpose::Data, addr, extents)
+    }
+
+    /// Up to so many blocks of this slice alone.
+    pub fn take_on(&self, slice: u8, count: u64, extents: &mut Vec<Extent>) -> u64 {
+        self.take(usize::from(slice), count, Purpose::Data, extents)
     }
 
     /// One block, on slice `near` if it has any.
@@ -201,11 +213,6 @@ impl Reclaim {
         extents.first().map(|extent| extent.addr).ok_or(Error::NoSpace)
     }
 
-    /// Up to so many blocks of this slice alone.
-    pub fn take_on(&self, slice: u8, count: u64, extents: &mut Vec<Extent>) -> u64 {
-        self.take(usize::from(slice), count, Purpose::Data, extents)
-    }
-
     fn allocate_for(
         &self,
         count: u64,
@@ -232,15 +239,7 @@ impl Reclaim {
     }
 
     fn take(&self, slice: usize, want: u64, purpose: Purpose, extents: &mut Vec<Extent>) -> u64 {
-        let mut runs: Vec<Run> = Vec::new();
-        let taken = self.spaces[slice].take(want, purpose, &mut runs);
-        extents.extend(
-            runs.iter().map(|run| Extent {
-                addr: BlockAddr::new(slice as u8, run.first),
-                count: run.count,
-            }),
-        );
-        taken
+        take_from(&self.spaces[slice], want, purpose, |it| BlockAddr::new(slice as u8, it), extents)
     }
 
     /// Gives back blocks that nothing on the medium names: a change that did not happen.

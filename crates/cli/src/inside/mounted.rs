@@ -76,6 +76,10 @@ impl Mounted {
         rustix::fs::openat2(&self.root, path, flags, mode, resolve).map_err(kernel(path))
     }
 
+    fn at(&self, path: &Path) -> Result<OwnedFd> {
+        self.walk(path, OFlags::PATH, 0)
+    }
+
     /// The directory that `path` lies in, and its last name with the slashes that end it.
     fn parent<'p>(&self, path: &'p Path) -> Result<(OwnedFd, &'p OsStr)> {
         let (above, name) = split(path);
@@ -142,7 +146,7 @@ impl Mounted {
     pub fn open_content(&self, path: &Path, how: Opening) -> Result<Content> {
         if !matches!(how, Opening::New(_)) {
             // Opening a pipe would wait, opening a device may do anything.
-            let found = rustix::fs::fstat(self.walk(path, OFlags::PATH, 0)?);
+            let found = rustix::fs::fstat(self.at(path)?);
             match kind(FileType::from_raw_mode(found.map_err(kernel(path))?.st_mode)) {
                 FileKind::File => {}
                 FileKind::Directory => return Err(Failure::of_engine(path, &FsError::IsDirectory)),
@@ -251,61 +255,53 @@ impl Mounted {
 
     /// The names of the extended attributes.
     pub fn list_xattrs(&self, path: &Path) -> Result<Vec<OsString>> {
-        let found = self.walk(path, OFlags::PATH, 0)?;
-        xattrs::list(&by_descriptor(&found)).map_err(kernel(path))
+        xattrs::list(&by_descriptor(&self.at(path)?)).map_err(kernel(path))
     }
 
     /// An extended attribute, if it is there.
     pub fn xattr(&self, path: &Path, name: &OsStr) -> Result<Option<Vec<u8>>> {
-        let found = self.walk(path, OFlags::PATH, 0)?;
-        xattrs::get(&by_descriptor(&found), name).map_err(kernel(path))
+        xattrs::get(&by_descriptor(&self.at(path)?), name).map_err(kernel(path))
     }
 
     /// Sets an extended attribute.
     pub fn set_xattr(&self, path: &Path, name: &OsStr, value: &[u8], _: XattrMode) -> Result<()> {
-        let found = self.walk(path, OFlags::PATH, 0)?;
-        xattrs::set(&by_descriptor(&found), name, value).map_err(kernel(path))
+        xattrs::set(&by_descriptor(&self.at(path)?), name, value).map_err(kernel(path))
     }
 
     /// Where new blocks go.
     pub fn layout(&self, path: &Path) -> Result<Layout> {
-        placed::layout(&by_descriptor(&self.walk(path, OFlags::PATH, 0)?)).map_err(kernel(path))
+        placed::layout(&by_descriptor(&self.at(path)?)).map_err(kernel(path))
     }
 
     /// Sets that.
     pub fn set_layout(&self, path: &Path, layout: Layout) -> Result<()> {
-        let found = self.walk(path, OFlags::PATH, 0)?;
-        placed::set_layout(&by_descriptor(&found), layout).map_err(kernel(path))
+        placed::set_layout(&by_descriptor(&self.at(path)?), layout).map_err(kernel(path))
     }
 
     /// Some extents of a file, and where to go on.
     pub fn extents(&self, path: &Path, offset: u64) -> Result<(Vec<FileExtent>, Option<u64>)> {
-        let found = self.walk(path, OFlags::PATH, 0)?;
-        placed::extents(&by_descriptor(&found), offset).map_err(kernel(path))
+        placed::extents(&by_descriptor(&self.at(path)?), offset).map_err(kernel(path))
     }
 
     /// What a file has beside them, and where to go on.
     pub fn extras(&self, path: &Path, offset: u64) -> Result<(FileExtras, Option<u64>)> {
-        let found = self.walk(path, OFlags::PATH, 0)?;
-        placed::extras(&by_descriptor(&found), offset).map_err(kernel(path))
+        placed::extras(&by_descriptor(&self.at(path)?), offset).map_err(kernel(path))
     }
 
     /// Who would gain by having parts of a file near, and where to go on.
     pub fn heat(&self, path: &Path, offset: u64) -> Result<(Vec<Heat>, Option<u64>)> {
-        let found = self.walk(path, OFlags::PATH, 0)?;
-        placed::heat(&by_descriptor(&found), offset).map_err(kernel(path))
+        placed::heat(&by_descriptor(&self.at(path)?), offset).map_err(kernel(path))
     }
 
     /// What was decided about a file lately.
     pub fn decisions(&self, path: &Path) -> Result<Vec<Decided>> {
-        let found = self.walk(path, OFlags::PATH, 0)?;
-        placed::decisions(&by_descriptor(&found)).map_err(kernel(path))
+        placed::decisions(&by_descriptor(&self.at(path)?)).map_err(kernel(path))
     }
 
     /// The pool's slices.
     pub fn near_slices(&self) -> Result<Vec<NearSlice>> {
-        let (root, found) = (Path::new("/"), self.walk(Path::new("/"), OFlags::PATH, 0)?);
-        placed::slices(&by_descriptor(&found)).map_err(kernel(root))
+        let root = Path::new("/");
+        placed::slices(&by_descriptor(&self.at(root)?)).map_err(kernel(root))
     }
 }
 
