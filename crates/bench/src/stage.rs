@@ -53,6 +53,9 @@ pub struct Play {
     pub on_nodes: u32,
     /// Bytes of a file.
     pub file_bytes: u64,
+    /// From call to call a caller goes on by so many units: what lies behind each other is one
+    /// access for an emulated memory.
+    pub step: u64,
     /// Who copies.
     pub policy: Policy,
     /// Workers of a slice; none: as the policy says.
@@ -159,7 +162,7 @@ impl Stage {
                 Kind::Read => drop(self.fs.read(file, at, &mut data)?),
                 Kind::Write => drop(self.fs.write(file, at, &data)?),
             }
-            at = (at + unit) % (self.play.file_bytes / unit * unit);
+            at = (at + unit * self.play.step) % (self.play.file_bytes / unit * unit);
             match stage.load(Ordering::Relaxed) {
                 BEGINS => (),
                 COUNTS if first.is_none() => first = Some(Instant::now()),

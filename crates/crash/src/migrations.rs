@@ -13,7 +13,7 @@ pub fn migrations() -> Vec<Op> {
     vec![
         op!("migrate", there),
         op!("migrate-new", |w| w.file("/new", &pattern(8, 30_000)), |w| {
-            w.migrate("/new", HERE).or_else(|_| w.migrate("/new", THERE))
+            to_the_other(w, "/new")
         }),
         op!("migrate-patched", |w| w.write("/file", 4196, &pattern(9, 77)), there),
         op!("migrate-and-patch", |w| {
@@ -35,10 +35,17 @@ pub fn migrations() -> Vec<Op> {
 }
 
 /// Wherever it was, it is on the other slice then.
+fn to_the_other(world: &mut World, path: &str) -> Result<()> {
+    if !world.migrate(path, THERE)? {
+        world.migrate(path, HERE)?;
+    }
+    Ok(())
+}
+
 fn there(world: &mut World) -> Result<()> {
-    world.migrate("/file", THERE).or_else(|_| back(world))
+    to_the_other(world, "/file")
 }
 
 fn back(world: &mut World) -> Result<()> {
-    world.migrate("/file", HERE)
+    there(world)
 }

@@ -28,9 +28,8 @@ use pool::{BLOCK_BYTES, BlockAddr, Extent};
 use std::ops::Range;
 use std::sync::Arc;
 
-const BLOCK: usize = BLOCK_BYTES as usize;
-/// Bytes that are on their way at one time: they stay in a CPU's own cache.
-const PIECE_BYTES: usize = 64 << 10;
+/// Blocks that are copied at one time.
+const PIECE_BLOCKS: usize = 64;
 /// The part of a slice that stays free for those who write near it.
 const FREE_PART: u64 = 16;
 /// How often a leaf is looked at that changes all the time.
@@ -61,6 +60,16 @@ struct Going {
     block: u64,
     view: SlotView,
     to: BlockAddr,
+}
+
+/// How many of these, from the first on, lie one behind the other where they are and where they go.
+fn run_of(going: &[Going]) -> usize {
+    let goes_on = |pair: &[Going]| {
+        let follows = |one: BlockAddr, next: BlockAddr| next.bits() == one.bits() + 1;
+        follows(pair[0].to, pair[1].to) && follows(pair[0].view.addr, pair[1].view.addr)
+    };
+    let rest = going.windows(2).take(PIECE_BLOCKS - 1);
+    1 + rest.take_while(|pair| goes_on(pair)).count()
 }
 
 /// A leaf, as it was when it was looked at.
@@ -125,10 +134,9 @@ impl Core {
             unused.push(going.remove(at).to);
         }
         // where a fence is not enough: the record has no checksums to tell what a crash tore
-        let synced = self.pool.slices()[usize::from(to)].mapping.sync();
-        let moved = synced
-            .map_err(|error| Error::from(pool::Error::from(error)))
-            .and_then(|()| self.change_unpaid(|| self.name_over(inode, &looked, &going)));
+        let synced = self.pool.sync_slices(usize::from(to)..usize::from(to) + 1);
+        let name = || self.change_unpaid(|| self.name_over(inode, &looked, &going));
+        let moved = synced.map_err(Error::from).and_then(|()| name());
         let gone = moved.as_ref().map_or(&[][..], Vec::as_slice);
         unused.extend(going.iter().map(|it| it.to).filter(|to| !gone.contains(to)));
         for addr in &unused {
@@ -182,47 +190,24 @@ impl Core {
     /// Copies blocks to where they are to go; gives which of them are not there what their
     /// checksums say: they change just now, or are damaged, and then stay for those who mend them.
     fn copy_over(&self, going: &[Going]) -> (InFlight, Vec<usize>) {
-        let mut room = vec![0; PIECE_BYTES.min(going.len() * BLOCK)];
-        let mut sums = [0; PIECE_BYTES / BLOCK];
+        let mut sums = [0; PIECE_BLOCKS];
         let (mut in_flight, mut unlike, mut at) = (InFlight::none(), Vec::new(), 0);
-        while let Some(first) = going.get(at) {
-            let rest = going[at..].windows(2).take(PIECE_BYTES / BLOCK - 1);
-            let follows = |one: BlockAddr, next: BlockAddr| next.bits() == one.bits() + 1;
-            let count = 1 + rest.take_while(|pair| follows(pair[0].to, pair[1].to)).count();
-            let bytes = &mut room[..count * BLOCK];
-            let is_read = {
-                // keeps the blocks from being used again while they are copied
-                let _pin = crossbeam_epoch::pin();
-                self.read_going(&going[at..at + count], bytes)
-            };
-            if is_read {
-                let written = self.pool.write_blocks(first.to, bytes, &mut sums[..count]);
-                in_flight = in_flight.and(written);
-                let is_like =
-                    |index: &usize| pmem::crc_fits(sums[index - at], going[*index].view.crc);
-                unlike.extend((at..at + count).filter(|index| !is_like(index)));
-            } else {
-                unlike.extend(at..at + count);
+        while at < going.len() {
+            let count = run_of(&going[at..]);
+            // keeps the blocks from being used again while they are copied
+            let _pin = crossbeam_epoch::pin();
+            let first = &going[at];
+            match self.pool.copy_blocks(first.to, first.view.addr, &mut sums[..count]) {
+                Ok(copied) => {
+                    in_flight = in_flight.and(copied);
+                    let is_like = |it: &usize| sums[it - at] == going[*it].view.crc;
+                    unlike.extend((at..at + count).filter(|it| !is_like(it)));
+                }
+                Err(_) => unlike.extend(at..at + count),
             }
             at += count;
         }
         (in_flight, unlike)
-    }
-
-    /// Reads blocks, those at one time that lie one behind the other.
-    fn read_going(&self, going: &[Going], bytes: &mut [u8]) -> bool {
-        let mut first = 0;
-        while first < going.len() {
-            let from = going[first].view.addr;
-            let lies =
-                |(step, it): (usize, &Going)| it.view.addr.bits() == from.bits() + step as u64;
-            let run = going[first..].iter().enumerate().take_while(|it| lies(*it)).count();
-            if self.pool.read(from, 0, &mut bytes[first * BLOCK..(first + run) * BLOCK]).is_err() {
-                return false;
-            }
-            first += run;
-        }
-        true
     }
 
     /// Has a file name blocks in their new places, those that are as they were copied; gives these

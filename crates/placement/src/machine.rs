@@ -101,8 +101,8 @@ impl Machine {
                 // a turn is a thread: where small ones hurt each other sooner, that is for all
                 (small, large) => (small.min(large), 1),
             };
-            let remote = |bytes: u64| self.takes(kind, bytes, false);
-            let local = |bytes: u64| self.takes(kind, bytes, true);
+            let remote = |bytes: u64| self.passes(kind, bytes, false);
+            let local = |bytes: u64| self.passes(kind, bytes, true);
             // a small one, where its way takes longer than handing over; a larger one, which may be
             // copied on several nodes at once, where all of it does
             let takes_longer = |bytes: &u64| match *bytes < THOUGHT_BYTES {
@@ -138,6 +138,12 @@ impl Machine {
     /// What one access of so many bytes takes, of which there are no others, from its own node or
     /// from another one, ns.
     pub fn takes(&self, kind: Kind, bytes: u64, is_local: bool) -> f64 {
+        let latency = self.access(kind).latency_ns[usize::from(!is_local)];
+        latency + self.passes(kind, bytes, is_local)
+    }
+
+    /// What its bytes take.
+    fn passes(&self, kind: Kind, bytes: u64, is_local: bool) -> f64 {
         let rate = match is_local {
             true => self.access(kind).local.rate(1, bytes),
             false => self.remote_rate(kind, bytes),

@@ -32,7 +32,7 @@ impl Mapping {
     }
 
     #[inline(always)]
-    fn copy_out(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+    pub(crate) fn copy_out(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let source = self.readable(offset, buffer.len())?;
         // SAFETY: the range is mapped, and no buffer of safe code lies in the mapping. Bytes that
         // change meanwhile arrive old or new; the caller's protocol finds that out.
@@ -143,7 +143,7 @@ impl Mapping {
 
     /// Where the range begins, if all of it is mapped; it will be read.
     #[inline(always)]
-    fn readable(&self, offset: u64, len: usize) -> Result<*const u8> {
+    pub(crate) fn readable(&self, offset: u64, len: usize) -> Result<*const u8> {
         let source = self.source(offset, len)?;
         #[cfg(feature = "recorder")]
         self.record_read(offset, len);

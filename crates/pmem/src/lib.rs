@@ -38,6 +38,7 @@
 mod access;
 mod broken;
 mod charge;
+mod copy;
 mod cpu;
 mod crc;
 mod domain;

@@ -217,7 +217,7 @@ impl Mapping {
     /// Where the range begins, if it lies inside what is stored to straight away: one question for
     /// both on the way of every write.
     #[inline(always)]
-    fn direct(&self, offset: u64, len: usize) -> Option<*mut u8> {
+    pub(crate) fn direct(&self, offset: u64, len: usize) -> Option<*mut u8> {
         // SAFETY: offset <= the bytes mapped.
         within(offset, len, self.direct_len)
             .then(|| unsafe { self.addresses.base().add(offset as usize) })
@@ -266,7 +266,7 @@ impl Mapping {
     /// After whole lines: needed where they were written through the caches.
     #[inline(always)]
     #[cfg_attr(feature = "recorder", track_caller)]
-    fn flush_lines(&self, target: *mut u8, offset: u64, len: usize) {
+    pub(crate) fn flush_lines(&self, target: *mut u8, offset: u64, len: usize) {
         if !self.kernels.streams {
             self.flush_range(target, offset, len);
         }
@@ -348,7 +348,7 @@ impl Mapping {
 
     #[cfg(feature = "recorder")]
     #[track_caller]
-    fn record_lines(&self, offset: u64, data: &[u8]) {
+    pub(crate) fn record_lines(&self, offset: u64, data: &[u8]) {
         if !data.is_empty() {
             self.record(if self.kernels.streams {
                 EventKind::NtStore { offset, data }

@@ -291,7 +291,12 @@ impl Pool {
 
     /// Everything stored before is on the medium when this returns.
     pub fn sync(&self) -> Result<()> {
-        pmem::sync_all(self.slices.iter().map(|slice| &slice.mapping)).map_err(|error| {
+        self.sync_slices(0..self.slices.len())
+    }
+
+    /// The same of what was stored to these slices.
+    pub fn sync_slices(&self, slices: std::ops::Range<usize>) -> Result<()> {
+        pmem::sync_all(self.slices[slices].iter().map(|slice| &slice.mapping)).map_err(|error| {
             self.poison(&error.to_string());
             error.into()
         })

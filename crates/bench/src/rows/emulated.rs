@@ -43,6 +43,7 @@ fn play(machine: Machine, slices: u32, callers: u32) -> Play {
         callers,
         on_nodes: 1,
         file_bytes: 8 << 20,
+        step: 1,
         policy: machine.policy(),
         workers: None,
         levers: Levers { threads: Lever::Off, data: Lever::Off },
@@ -243,13 +244,15 @@ const FAR_BYTES: u64 = 512 << 10;
 /// Reads of 4 KiB of files on the other node, with each lever alone, beside the same on one's own
 /// node; and what the simulator says of each.
 pub fn emulated_levers(options: &Options) -> Result<Row> {
-    let machine = machine(options, 0, Some(2))?;
+    let machine = machine(options, 2, Some(2))?;
     let on = |threads, data| Levers { threads, data };
     let callers = Policy::default();
     let far = Play {
         stretch: 1000.0,
         layout: Layout::Auto,
         file_bytes: FAR_BYTES,
+        // another block each time, and all of them
+        step: 37,
         policy: callers,
         workers: Some(0),
         from_node: 1,
@@ -271,7 +274,7 @@ pub fn emulated_levers(options: &Options) -> Result<Row> {
     for (name, play) in &cases {
         let stage = Stage::new(options, play)?;
         // what moves has moved when it counts
-        stage.run(FAR_CALLERS, Kind::Read, 4 << 10, run_time(options))?;
+        stage.run(FAR_CALLERS, Kind::Read, 4 << 10, 2 * run_time(options))?;
         let rate = stage.run(FAR_CALLERS, Kind::Read, 4 << 10, run_time(options))?;
         let simulated = simulated(&machine, name)?;
         let moves = stage.moves().unwrap_or_default();
