@@ -1,4 +1,4 @@
-//! Reading and writing blocks.
+//! Reading and writing blocks, and syncing them.
 
 use crate::addr::BlockAddr;
 use crate::error::Result;
@@ -68,5 +68,18 @@ impl Pool {
     ) -> Result<InFlight> {
         let ((slice, offset), (source, at)) = (self.place(first), self.memory_of(from)?);
         Ok(slice.mapping.copy_blocks(offset, &source.mapping, at, sums)?)
+    }
+
+    /// Everything stored before is on the medium when this returns.
+    pub fn sync(&self) -> Result<()> {
+        self.sync_slices(0..self.slices.len())
+    }
+
+    /// The same of what was stored to these slices.
+    pub fn sync_slices(&self, slices: std::ops::Range<usize>) -> Result<()> {
+        pmem::sync_all(self.slices[slices].iter().map(|slice| &slice.mapping)).map_err(|error| {
+            self.poison(&error.to_string());
+            error.into()
+        })
     }
 }

@@ -289,19 +289,6 @@ impl Pool {
         self.roots.load_full()
     }
 
-    /// Everything stored before is on the medium when this returns.
-    pub fn sync(&self) -> Result<()> {
-        self.sync_slices(0..self.slices.len())
-    }
-
-    /// The same of what was stored to these slices.
-    pub fn sync_slices(&self, slices: std::ops::Range<usize>) -> Result<()> {
-        pmem::sync_all(self.slices[slices].iter().map(|slice| &slice.mapping)).map_err(|error| {
-            self.poison(&error.to_string());
-            error.into()
-        })
-    }
-
     /// Whether some slice has more free blocks than its reserve. A hint, cheap.
     #[inline]
     pub fn has_room(&self) -> bool {
