@@ -1,6 +1,6 @@
 //! What is remembered of accesses, so that threads go to their data (`mover.rs`) or data to its
-//! readers (`migrator.rs`): the policy's rules (`placement`) say when, by what accesses take on this
-//! machine. Where that is not known (`nearside calibrate`), or there is one node, nothing is
+//! readers (`migrator.rs`): the policy's rules (`placement`) say when, by what accesses take on
+//! this machine. Where that is not known (`nearside calibrate`), or there is one node, nothing is
 //! remembered.
 //!
 //! - Each thread knows what its accesses to one other node have lost, one after the other.
