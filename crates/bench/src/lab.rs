@@ -63,12 +63,7 @@ impl Shape {
 
     /// Opens the pool in `dir` with all pages of its mapping touched.
     fn open(&self, dir: &Path) -> Result<Arc<FileSystem>> {
-        let path = dir.join("slice.0");
-        let mapping = mapped(&path, self.process)?;
-        if self.process {
-            touch(&mapping)?;
-        }
-        let candidate = Candidate::from_mapping(&path, mapping, false)?;
+        let candidate = opened_slice(&dir.join("slice.0"), self.process)?;
         let (memory_bytes, single_pages) = (self.memory_bytes, self.single_pages);
         let options = OpenOptions { memory_bytes, single_pages, ..OpenOptions::default() };
         Ok(Arc::new(FileSystem::open_candidates(vec![candidate], &options, self.background)?))
@@ -77,6 +72,15 @@ impl Shape {
 
 fn mapped(path: &Path, process: bool) -> Result<Mapping> {
     Ok(Mapping::open(path, &MapOptions { process, ..MapOptions::default() })?)
+}
+
+/// A slice, opened; in the domain `process` with all pages of its mapping touched.
+pub fn opened_slice(path: &Path, process: bool) -> Result<Candidate> {
+    let mapping = mapped(path, process)?;
+    if process {
+        touch(&mapping)?;
+    }
+    Ok(Candidate::from_mapping(path, mapping, false)?)
 }
 
 /// Touches all pages of a slice that nobody has open: the kernel gives it their memory now.

@@ -303,6 +303,8 @@ fn simulated(machine: &Machine, case: &str) -> Result<f64> {
         workers: Some(0),
         moves: Moves::None,
         spills: false,
+        // files lie whole on the node where they were made
+        layout: sim::Layout::Near,
         // the machine at hand makes calls in no time of the other one's
         call_ns: [0.0; 2],
         ..ours.clone()
@@ -320,6 +322,7 @@ fn simulated(machine: &Machine, case: &str) -> Result<f64> {
         "data moves" => System { moves: Moves::Fixed(None, ours.data_rule()), ..callers },
         _ => callers,
     };
+    let system = System { extent_bytes: FAR_BYTES, ..system };
     let workload = Workload {
         from_node: u32::from(case != "near"),
         on_nodes: 1,

@@ -9,7 +9,7 @@ use pool::{FormatOptions, OpenOptions, SliceSpec};
 
 use crate::dice::Dice;
 use crate::error::Result;
-use crate::lab::{OWNER, touch_slice};
+use crate::lab::{OWNER, opened_slice};
 use crate::options::Options;
 use crate::row::{Against, Row};
 use crate::scratch::Scratch;
@@ -46,8 +46,9 @@ impl Pool {
             ..FormatOptions::default()
         };
         fs::format(&dir, &format)?;
-        ["slice.0", "slice.1"].iter().try_for_each(|name| touch_slice(&dir.join(name)))?;
-        let fs = Arc::new(FileSystem::open_pool(&dir, &OpenOptions::default())?);
+        let slices = ["slice.0", "slice.1"].map(|name| opened_slice(&dir.join(name), true));
+        let slices = slices.into_iter().collect::<Result<Vec<_>>>()?;
+        let fs = Arc::new(FileSystem::open_candidates(slices, &OpenOptions::default(), true)?);
         let file = Pool::file(&fs, "file", bytes)?;
         Ok(Pool { fs, file, bytes, _scratch: scratch })
     }
