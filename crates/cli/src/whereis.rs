@@ -131,19 +131,20 @@ pub fn run(args: &WhereArgs) -> Result<()> {
     if args.json { output::json(&report) } else { output::text(&text(&report, args.extents)) }
 }
 
-/// Some extents, and where to go on.
-type Part = (Vec<FileExtent>, Option<u64>);
+/// Some of what is told of a file's parts, and where to go on.
+type Part<T> = (Vec<T>, Option<u64>);
 
-/// All extents; a directory has none. What says to go on where it was is not believed.
-pub fn all(is_dir: bool, some: &mut dyn FnMut(u64) -> Result<Part>) -> Result<Vec<FileExtent>> {
-    let mut extents: Vec<FileExtent> = Vec::new();
+/// All that is told of a file's parts; a directory has none. What says to go on where it was is not
+/// believed.
+pub fn all<T>(is_dir: bool, some: &mut dyn FnMut(u64) -> Result<Part<T>>) -> Result<Vec<T>> {
+    let mut parts = Vec::new();
     let mut from = if is_dir { None } else { Some(0) };
     while let Some(offset) = from {
         let (more, next) = some(offset)?;
-        extents.extend(more);
+        parts.extend(more);
         from = next.filter(|next| *next > offset);
     }
-    Ok(extents)
+    Ok(parts)
 }
 
 fn report(seen: &Seen, cpu: u32) -> Report {

@@ -11,6 +11,7 @@ use crate::error::{self, Result};
 use crate::pool_path::Operand;
 use crate::size::show;
 use crate::stats::nanos;
+use crate::whereis::all;
 use crate::{access, output, placed};
 
 /// Arguments of `why`.
@@ -111,7 +112,7 @@ pub fn run(args: &WhyArgs) -> Result<()> {
                 shown: at.shown(),
                 layout: pool.layout(&at.path).map_err(said)?,
                 slices: pool.near_slices().map_err(said)?,
-                heat: all(&mut |from| pool.heat(&at.path, from).map_err(said))?,
+                heat: all(false, &mut |from| pool.heat(&at.path, from).map_err(said))?,
                 decisions: pool.decisions(&at.path).map_err(said)?,
             }
         }
@@ -121,27 +122,13 @@ pub fn run(args: &WhyArgs) -> Result<()> {
                 shown: path.clone(),
                 layout: placed::layout(path).map_err(&said)?,
                 slices: placed::slices(path).map_err(&said)?,
-                heat: all(&mut |from| placed::heat(path, from).map_err(&said))?,
+                heat: all(false, &mut |from| placed::heat(path, from).map_err(&said))?,
                 decisions: placed::decisions(path).map_err(&said)?,
             }
         }
     };
     let report = report(&seen, SystemTime::now());
     if args.json { output::json(&report) } else { output::text(&text(&report)) }
-}
-
-/// Some parts, and where to go on.
-type Found = (Vec<Heat>, Option<u64>);
-
-/// All parts. What says to go on where it was is not believed.
-fn all(some: &mut dyn FnMut(u64) -> Result<Found>) -> Result<Vec<Heat>> {
-    let (mut parts, mut from) = (Vec::new(), Some(0));
-    while let Some(offset) = from {
-        let (more, next) = some(offset)?;
-        parts.extend(more);
-        from = next.filter(|next| *next > offset);
-    }
-    Ok(parts)
 }
 
 fn report(seen: &Seen, now: SystemTime) -> Report {
@@ -257,7 +244,7 @@ mod tests {
     #[test]
     fn who_says_to_go_on_where_it_was_is_not_believed() {
         let mut calls = 0;
-        let parts = all(&mut |from| {
+        let parts = all(false, &mut |from| {
             calls += 1;
             Ok((vec![Heat { offset: from, slice: 0, lost_ns: 1.0 }], Some(10)))
         });
