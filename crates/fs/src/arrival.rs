@@ -71,6 +71,7 @@ impl FileSystem {
             core.count_unsynced(&inode);
             core.write_arrived(&mut arrival)?;
             inode.tell_changed(arrival.offset, len as u64);
+            core.observe_write(&inode, arrival.offset, len);
             Ok(len)
         })
     }

@@ -125,14 +125,23 @@ impl FileSystem {
     /// DRAM, and where to go on; nowhere at its end.
     pub fn heat(&self, ino: Ino, offset: u64) -> Result<(Vec<Heat>, Option<u64>)> {
         let inode = self.core.inode(ino)?;
+        let Some(known) = self.core.observer.known() else { return Ok((Vec::new(), None)) };
+        let now = known.now();
         let leaf_bytes = LEAF_BLOCKS * BLOCK_BYTES;
         let end = inode.size.load(Ordering::Relaxed).div_ceil(leaf_bytes);
         let first = offset / leaf_bytes;
         let until = end.min(first.saturating_add(LEAVES_MAX));
         let heat = |index: u64| {
-            let heat = inode.map.cached(index)?.lost();
+            let leaf = inode.map.cached(index)?;
+            let heat = leaf.lost().at(&known.data, now);
             let (slice, lost_ns) = (heat.node() as u8, heat.lost_ns());
-            (lost_ns > 0.0).then_some(Heat { offset: index * leaf_bytes, slice, lost_ns })
+            // who uses it where it is loses nothing
+            let is_there = leaf.slices().all(|it| it == slice);
+            (lost_ns > 0.0 && !is_there).then_some(Heat {
+                offset: index * leaf_bytes,
+                slice,
+                lost_ns,
+            })
         };
         let found = (first..until).filter_map(heat).collect();
         Ok((found, (until < end).then_some(until * leaf_bytes)))

@@ -34,7 +34,9 @@ impl Drop for Handle {
             return std::mem::forget(self.core.clone());
         }
         self.unlock();
-        if let Some(known) = self.core.observer.known() {
+        if let Some(known) = self.core.observer.known()
+            && self.inode.opens.load(Ordering::Relaxed) == 1
+        {
             known.movers.closed(self.inode.ino);
         }
         if let Err(error) = self.core.release(&self.inode) {

@@ -21,6 +21,8 @@ const LONGEST: f32 = 4.0;
 /// What is known and remembered.
 #[derive(Debug)]
 pub struct Known {
+    /// Tells it from all others of this process.
+    pub id: u64,
     /// What accesses take.
     pub costs: Costs,
     /// What is used.
@@ -58,7 +60,9 @@ impl Known {
     /// Nothing yet, but what accesses take.
     pub fn new(pool: &Pool, costs: Costs) -> Known {
         let (slices, options) = (pool.slices().len(), pool.options());
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         Known {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
             data: DataRule::weighs(placement::WINDOW_NS),
             threads: options.thread_rule.unwrap_or(ThreadRule::weighs(costs.move_thread_ns)),
             levers: options.levers,
@@ -104,6 +108,17 @@ impl Known {
     pub fn takes(&self, kind: Kind, bytes: u64, slice: u8, is_local: bool) -> f32 {
         let waits = 1.0 / (1.0 - self.busy(slice)).max(1.0 / LONGEST);
         self.costs.takes(kind, bytes, is_local) * waits
+    }
+
+    /// What an access from elsewhere loses by that, as busy as the memory is, ns.
+    pub fn loses(&self, kind: Kind, bytes: u64, slice: u8) -> f32 {
+        let takes = |is_local| self.takes(kind, bytes, slice, is_local);
+        (takes(false) - takes(true)).max(0.0)
+    }
+
+    /// Whether this slice's memory has no time left, and that one's has.
+    pub fn balances(&self, [from, to]: [u8; 2]) -> bool {
+        self.is_full(from) && self.busy(to) < IDLE * self.busy(from)
     }
 
     /// What moving so many bytes from slice to slice is, where an access takes so long.

@@ -3,7 +3,8 @@
 //! A stripe's slice follows from the file's number and the stripe's place in the file, never from
 //! what was written when: a file that is written backwards, or has holes, lies as one that was
 //! written in order. What lies near its writer (small files, layout `near`) follows the writer.
-//! Only a full slice spills. What is there already stays where it is until it is written anew.
+//! Only a full slice spills. What is there already stays where it is until it is written anew, or
+//! moves to its readers (`migrator.rs`); then it stays there when it is written anew.
 
 use crate::core::Core;
 use crate::error::{Error, Result};

@@ -127,10 +127,10 @@ impl Core {
         let mut going: Vec<Going> = going
             .map(|((block, view), to)| Going { block: *block, view: view.clone(), to: *to })
             .collect();
-        let (in_flight, unlike) = self.copy_over(&going);
+        let (in_flight, unread) = self.copy_over(&going);
         let _ = pmem::fence(in_flight);
         let mut unused: Vec<BlockAddr> = Vec::new();
-        for at in unlike.into_iter().rev() {
+        for at in unread.into_iter().rev() {
             unused.push(going.remove(at).to);
         }
         // where a fence is not enough: the record has no checksums to tell what a crash tore
@@ -187,27 +187,22 @@ impl Core {
         Ok(None)
     }
 
-    /// Copies blocks to where they are to go; gives which of them are not there what their
-    /// checksums say: they change just now, or are damaged, and then stay for those who mend them.
+    /// Copies blocks to where they are to go; gives which of them could not be read: they stay for
+    /// those who mend them. Their checksums go along, and tell of what was damaged before.
     fn copy_over(&self, going: &[Going]) -> (InFlight, Vec<usize>) {
-        let mut sums = [0; PIECE_BLOCKS];
-        let (mut in_flight, mut unlike, mut at) = (InFlight::none(), Vec::new(), 0);
+        let (mut in_flight, mut unread, mut at) = (InFlight::none(), Vec::new(), 0);
         while at < going.len() {
             let count = run_of(&going[at..]);
             // keeps the blocks from being used again while they are copied
             let _pin = crossbeam_epoch::pin();
             let first = &going[at];
-            match self.pool.copy_blocks(first.to, first.view.addr, &mut sums[..count]) {
-                Ok(copied) => {
-                    in_flight = in_flight.and(copied);
-                    let is_like = |it: &usize| sums[it - at] == going[*it].view.crc;
-                    unlike.extend((at..at + count).filter(|it| !is_like(it)));
-                }
-                Err(_) => unlike.extend(at..at + count),
+            match self.pool.copy_blocks(first.to, first.view.addr, count) {
+                Ok(copied) => in_flight = in_flight.and(copied),
+                Err(_) => unread.extend(at..at + count),
             }
             at += count;
         }
-        (in_flight, unlike)
+        (in_flight, unread)
     }
 
     /// Has a file name blocks in their new places, those that are as they were copied; gives these
@@ -239,9 +234,9 @@ impl Core {
             }
         }
         self.log_moves(&alive, plan, Ok(()))?;
-        // they were written just now, with their checksums
-        if let Some(leaf) = self.leaf(inode, index)? {
-            for it in going {
+        // what was verified since the pool was opened is trusted, as it would be where it was
+        if let Ok(Some(leaf)) = self.leaf(inode, index) {
+            for it in going.iter().filter(|it| it.view.verified) {
                 leaf.set_verified(leaf_of(it.block).1, it.to);
             }
         }

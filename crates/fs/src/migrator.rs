@@ -1,12 +1,13 @@
 //! The thread that moves data to its readers (`observer.rs` says which), a leaf at a time.
 //!
 //! While others use the pool it rests for most of the time, so that what it takes from them is a
-//! twentieth at most. Before each leaf it looks whether moving still pays.
+//! twentieth, or little more. Before each leaf it looks whether moving still pays.
 
 use crate::core::Core;
 use crate::decided::{Decided, Moving, Outcome};
 use crate::known::Known;
 use crate::leaf::{LEAF_BLOCKS, Leaf};
+use crate::migrate::Migrated;
 use crate::types::Ino;
 use parking_lot::{Condvar, Mutex};
 use placement::{Kind, Lever};
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant, SystemTime};
 const ASKS_MAX: usize = 1024;
 /// While others are at work it rests so many times as long as it worked.
 const RESTS: u32 = 19;
-/// Longest rest.
+/// Longest rest, also after what took long, as one that waited for a checkpoint.
 const REST_MAX: Duration = Duration::from_millis(500);
 
 /// A leaf that is to move.
@@ -37,6 +38,8 @@ pub struct Ask {
     pub bytes: u64,
     /// What that gains, ns.
     pub gain_ns: f32,
+    /// It goes there because the memory where it is has no time left.
+    pub balances: bool,
 }
 
 /// What is to move.
@@ -131,9 +134,15 @@ impl Core {
     fn run_migrator(&self) {
         let Some(known) = self.observer.known() else { return };
         let mut moved_before = self.all_moved_bytes();
+        let mut last_error: Option<String> = None;
         while let Some(ask) = known.migrator.next() {
             let began = Instant::now();
-            if let Err(error) = self.migrate_asked(known, &ask) {
+            let done = self.migrate_asked(known, &ask);
+            // once for each reason: as long as it is there, others fail for it, too
+            if let Err(error) = done
+                && last_error.as_ref() != Some(&error.to_string())
+            {
+                last_error = Some(error.to_string());
                 tracing::warn!("moving data of inode {} to slice {}: {error}", ask.ino.0, ask.to);
             }
             known.migrator.done(&ask);
@@ -166,17 +175,27 @@ impl Core {
             // it was asked for twice
             return Ok(());
         }
-        let pays = heat.node() == u32::from(ask.to)
-            && (known.is_full(from) || known.data.moves(&heat, &copying, now).is_ok());
+        let pays = match ask.balances {
+            true => known.balances([from, ask.to]),
+            false => known.data.moves(&heat, &copying, now).is_ok(),
+        };
+        let pays = pays && heat.node() == u32::from(ask.to);
+        let mut failed = Ok(());
         let (outcome, bytes) = match (pays, known.levers.data) {
             (false, _) => (Outcome::Cancelled, whole),
             (true, Lever::On) => {
                 self.move_near(ask.to);
                 let all = ask.index * LEAF_BLOCKS..(ask.index + 1) * LEAF_BLOCKS;
-                inode.moved.store(true, Ordering::Relaxed);
-                match self.migrate_leaf(&inode, ask.index, &all, ask.to)?.moved {
-                    0 => (Outcome::Refused, whole),
-                    moved => (Outcome::Moved, moved * BLOCK_BYTES),
+                match self.migrate_leaf(&inode, ask.index, &all, ask.to) {
+                    Ok(Migrated { moved: 0, .. }) => (Outcome::Refused, whole),
+                    Ok(Migrated { moved, .. }) => {
+                        inode.moved.store(true, Ordering::Relaxed);
+                        (Outcome::Moved, moved * BLOCK_BYTES)
+                    }
+                    Err(error) => {
+                        failed = Err(error);
+                        (Outcome::Refused, whole)
+                    }
                 }
             }
             (true, _) => (Outcome::Reported, whole),
@@ -197,6 +216,6 @@ impl Core {
             costs_ns: copying.ns + copying.others_ns,
             outcome,
         });
-        Ok(())
+        failed
     }
 }

@@ -1,6 +1,7 @@
 //! Threads that go to their data: the calling thread is held to the CPUs of a slice's node, those
-//! of them on which its program lets it run. It is let go when it closes the file for which it
-//! went, and by who closes the pool; and never where its program has given it other CPUs since.
+//! of them on which its program lets it run. It is let go when nobody has the file open any more
+//! for which it went, and by who closes the pool; and never where its program has given it other
+//! CPUs since. Threads that it starts meanwhile begin where it is held, and are not known here.
 
 use crate::core::Core;
 use crate::decided::{Decided, Moving, Outcome};
@@ -9,6 +10,7 @@ use crate::pressure::Pressure;
 use crate::types::Ino;
 use parking_lot::Mutex;
 use placement::{Lever, Room, Trail};
+use pmem::Process;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,20 +36,24 @@ struct Held {
     to: Vec<u32>,
     /// The slice that it was near at first.
     home: u8,
+    /// The file for which it went last.
+    ino: Ino,
 }
 
 /// What a thread knows of its having moved.
 struct Own {
     movers: Threads,
     home: u8,
-    /// The file for which it went last.
-    ino: Ino,
+    /// A child of this process has no such thread.
+    process: Process,
 }
 
 impl Drop for Own {
     fn drop(&mut self) {
         // the thread ends: its number may be another's soon
-        self.take();
+        if self.process.is_here() {
+            self.take();
+        }
     }
 }
 
@@ -55,20 +61,28 @@ thread_local! {
     static OWN: RefCell<Option<Own>> = const { RefCell::new(None) };
 }
 
+/// What a thread knows, unless it ends just now and knows nothing any more.
+fn with_own<T>(act: impl FnOnce(&mut Option<Own>) -> T) -> Option<T> {
+    OWN.try_with(|own| act(&mut own.borrow_mut())).ok()
+}
+
 impl Movers {
     /// The slice where the calling thread would be, had it not moved; it is near this one.
     pub fn home(&self, near: u8) -> u8 {
-        OWN.with_borrow(|own| match own {
-            Some(own) if Arc::ptr_eq(&own.movers, &self.threads) => own.home,
-            _ => near,
-        })
+        let home = with_own(|own| {
+            own.as_ref().filter(|own| Arc::ptr_eq(&own.movers, &self.threads)).map(|own| own.home)
+        });
+        home.flatten().unwrap_or(near)
     }
 
-    /// Lets the calling thread go, if it went for this file.
+    /// Lets those threads go that went for this file: nobody has it open any more.
     pub fn closed(&self, ino: Ino) {
-        let is_its = |own: &mut Own| Arc::ptr_eq(&own.movers, &self.threads) && own.ino == ino;
-        if let Some(own) = OWN.with_borrow_mut(|own| own.take_if(is_its)) {
-            own.take().into_iter().for_each(|held| held.let_go(topology::current_thread()));
+        let mut threads = self.threads.lock();
+        if threads.is_empty() {
+            return;
+        }
+        for (thread, held) in threads.extract_if(|_, held| held.ino == ino) {
+            held.let_go(thread);
         }
     }
 
@@ -86,26 +100,27 @@ impl Movers {
 
     /// Holds the calling thread, which is near a slice, to those of these CPUs on which its program
     /// lets it run; false if there are none.
-    fn hold(&self, ino: Ino, near: u8, cpus: &[u32]) -> topology::Result<bool> {
+    fn hold(&self, process: Process, ino: Ino, near: u8, cpus: &[u32]) -> topology::Result<bool> {
         let thread = topology::current_thread();
-        // it may have come here for another file, or for one of another pool
-        let old = OWN.take();
-        let is_same = old.as_ref().is_some_and(|own| Arc::ptr_eq(&own.movers, &self.threads));
-        let held = old.and_then(|own| own.take());
         let is = topology::allowed_cpus()?;
-        let held = held.filter(|held| held.to == is);
+        // it may have come here for another file, or for one of another pool
+        let Some(old) = with_own(Option::take) else { return Ok(false) };
+        let is_same = old.as_ref().is_some_and(|own| Arc::ptr_eq(&own.movers, &self.threads));
+        let held = old.and_then(|own| own.take()).filter(|held| held.to == is);
         let home = held.as_ref().filter(|_| is_same).map_or(near, |held| held.home);
         let before = held.map_or(is, |held| held.before);
         let to: Vec<u32> = before.iter().copied().filter(|cpu| cpus.contains(cpu)).collect();
-        let goes = !to.is_empty();
-        if goes {
-            topology::pin_current_thread(&to)?;
-            self.threads.lock().insert(thread, Held { before, to, home });
-            OWN.set(Some(Own { movers: self.threads.clone(), home, ino }));
-        } else {
+        if to.is_empty() {
             topology::pin_current_thread(&before)?;
+            return Ok(false);
         }
-        Ok(goes)
+        if let Err(error) = topology::pin_current_thread(&to) {
+            topology::pin_current_thread(&before)?;
+            return Err(error);
+        }
+        self.threads.lock().insert(thread, Held { before, to, home, ino });
+        with_own(|own| *own = Some(Own { movers: self.threads.clone(), home, process }));
+        Ok(true)
     }
 }
 
@@ -156,7 +171,7 @@ impl Core {
                     cpus.first().into_iter().for_each(|cpu| topology::assume_cpu(*cpu));
                     (gain_ns, Outcome::Moved)
                 }
-                (Ok(gain_ns), _) => match known.movers.hold(ino, near, cpus) {
+                (Ok(gain_ns), _) => match known.movers.hold(self.process, ino, near, cpus) {
                     Ok(true) => (gain_ns, Outcome::Moved),
                     Ok(false) | Err(_) => (gain_ns, Outcome::Refused),
                 },

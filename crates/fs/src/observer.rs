@@ -35,7 +35,8 @@ pub struct Observer(Option<Box<Known>>);
 /// What a thread remembers, of the pool that it used last.
 #[derive(Clone, Copy)]
 struct Traveller {
-    pool: usize,
+    /// By its number; 0: none.
+    pool: u64,
     trail: Trail,
     /// Accesses until one is noted.
     left: u32,
@@ -155,8 +156,14 @@ impl Core {
     #[inline]
     pub fn was_written(&self, inode: &Inode, offset: u64, data: &[u8]) {
         inode.tell_written(offset, data);
+        self.observe_write(inode, offset, data.len());
+    }
+
+    /// The same where those who keep copies were told.
+    #[inline]
+    pub fn observe_write(&self, inode: &Inode, offset: u64, bytes: usize) {
         if let Some(known) = self.observer.known() {
-            self.observe_written(known, inode, offset, data.len());
+            self.observe_written(known, inode, offset, bytes);
         }
     }
 
@@ -196,9 +203,8 @@ impl Core {
         cpu: u32,
     ) -> bool {
         let mut here = TRAVELLER.get();
-        let pool = std::ptr::from_ref(known) as usize;
-        if here.pool != pool {
-            here = Traveller { pool, trail: Trail::NEW, ..here };
+        if here.pool != known.id {
+            here = Traveller { pool: known.id, trail: Trail::NEW, ..here };
         }
         if self.pool.nodes().is_local(cpu as usize, most.slice) || most.part < 0.5 {
             here.trail.local();
@@ -237,7 +243,14 @@ impl Core {
             let most = most_of(end - at, &|block| addr(at + block));
             if let (Some(most), Some(leaf)) = (most, inode.map.cached(index)) {
                 let bytes = (each * (end - at) as f32 * most.part) as u64;
-                let ask = Ask { ino: inode.ino, index, to: most.slice, bytes, gain_ns: 0.0 };
+                let ask = Ask {
+                    ino: inode.ino,
+                    index,
+                    to: most.slice,
+                    bytes,
+                    gain_ns: 0.0,
+                    balances: false,
+                };
                 self.note_in(known, &leaf, ask, cpu);
             }
             at = end;
@@ -260,7 +273,7 @@ impl Core {
         };
         // who uses it where it is would lose as much as others gain
         let lost = match to == is {
-            true => known.costs.lost(Kind::Read, bytes),
+            true => known.loses(Kind::Read, bytes, is),
             false => (takes - there(to)).max(0.0),
         };
         heat.lost(&known.data, u32::from(to), lost * SAMPLE as f32, now);
@@ -270,7 +283,8 @@ impl Core {
             if let Ok(gain_ns) = known.data.moves(&heat, &copying, now) {
                 // who serves it has the last word of what is remembered
                 leaf.set_lost(heat);
-                if known.migrator.ask(Ask { to, gain_ns, ..ask }) {
+                let balances = idle == Some(to);
+                if known.migrator.ask(Ask { to, gain_ns, balances, ..ask }) {
                     return;
                 }
                 // others are before it

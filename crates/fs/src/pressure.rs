@@ -25,15 +25,17 @@ struct State {
 }
 
 impl Pressure {
-    /// About how many threads run on these CPUs, or want to.
+    /// About how many threads run on these CPUs, or want to; too many where somebody else asks
+    /// just now.
     pub fn running(&self, cpus: &[u32]) -> u32 {
-        let mut state = self.0.lock();
+        // who looks just now is not waited for: what is held meanwhile others wait for
+        let Some(mut state) = self.0.try_lock() else { return u32::MAX };
         if state.looked.is_none_or(|looked| looked.elapsed() >= OLD) {
             state.look();
         }
         let busy: f32 = cpus.iter().filter_map(|cpu| state.busy.get(cpu)).sum();
         let came = cpus.first().and_then(|cpu| state.came.get(cpu)).copied();
-        busy.round() as u32 + came.unwrap_or(0)
+        (busy.round() as u32).saturating_add(came.unwrap_or(0))
     }
 
     /// One more has come to these CPUs.

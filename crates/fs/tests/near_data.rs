@@ -256,3 +256,45 @@ fn nobody_goes_where_there_is_no_room() {
     assert_eq!(fs.moves().unwrap().threads, 0);
     assert_eq!(topology::allowed_cpus().unwrap(), all);
 }
+
+thread_local! {
+    static KEPT: std::cell::RefCell<Option<Arc<Handle>>> = const { std::cell::RefCell::new(None) };
+}
+
+/// A thread that ends with a file of its own still open, which is closed when nothing of the thread
+/// is there any more; and files that others close.
+#[test]
+fn files_that_are_closed_late_or_by_others_let_threads_go() {
+    let all = topology::allowed_cpus().unwrap();
+    let pool = pool(Lever::On, Lever::Off);
+    let fs = pool.start();
+    std::thread::scope(|threads| {
+        let ended = threads.spawn(|| {
+            KEPT.with_borrow(|kept| assert!(kept.is_none()));
+            topology::pin_current_thread(&all[..1]).unwrap();
+            let (file, _) = far(&fs, &all[..1], "kept");
+            topology::pin_current_thread(&all).unwrap();
+            KEPT.set(Some(file.clone()));
+            read_until(&fs, &file, "it goes", || fs.moves().unwrap().threads_held == 1);
+        });
+        ended.join().unwrap();
+    });
+    assert_eq!(fs.moves().unwrap().threads_held, 0);
+    let (held, closed) = (std::sync::mpsc::channel(), std::sync::mpsc::channel());
+    std::thread::scope(|threads| {
+        let (fs, all) = (&fs, &all);
+        let (give, until) = (held.0, closed.1);
+        threads.spawn(move || {
+            topology::pin_current_thread(&all[..1]).unwrap();
+            let (file, _) = far(fs, &all[..1], "given");
+            topology::pin_current_thread(all).unwrap();
+            read_until(fs, &file, "it goes", || fs.moves().unwrap().threads_held == 1);
+            give.send(file).unwrap();
+            until.recv_timeout(LIMIT).unwrap();
+            assert_eq!(&topology::allowed_cpus().unwrap(), all);
+        });
+        drop(held.1.recv_timeout(LIMIT).unwrap());
+        assert_eq!(fs.moves().unwrap().threads_held, 0);
+        closed.0.send(()).unwrap();
+    });
+}

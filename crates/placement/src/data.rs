@@ -131,12 +131,7 @@ impl Heat {
     /// An access from this node has lost so much.
     #[inline]
     pub fn lost(&mut self, rule: &DataRule, node: u32, ns: f32, now: f64) {
-        let window = rule.window(now);
-        if window != self.window {
-            let passed = window.wrapping_sub(self.window).min(64) as i32;
-            self.lost_ns *= 0.5f32.powi(passed);
-            self.window = window;
-        }
+        self.forget(rule.window(now));
         // who loses more than all others stays, whatever their order
         match (self.node == node, self.lost_ns >= ns) {
             (true, _) => self.lost_ns += ns,
@@ -166,6 +161,22 @@ impl Heat {
         let (high, low) = (|word: u64| (word >> 32) as u32, |word: u64| word as u32);
         let lost_ns = f32::from_bits(low(one));
         Heat { node: high(one), lost_ns, window: high(other), from: low(other) }
+    }
+
+    /// As it is at this time: half of what was lost is forgotten in each window.
+    #[must_use]
+    pub fn at(mut self, rule: &DataRule, now: f64) -> Heat {
+        self.forget(rule.window(now));
+        self
+    }
+
+    #[inline]
+    fn forget(&mut self, window: u32) {
+        if window != self.window {
+            let passed = window.wrapping_sub(self.window).min(64) as i32;
+            self.lost_ns *= 0.5f32.powi(passed);
+            self.window = window;
+        }
     }
 
     /// What that has lost, ns.

@@ -95,7 +95,7 @@ impl ThreadRule {
             () if now < trail.until => Stays::Settling,
             () if !room.is_allowed => Stays::Forbidden,
             () if room.busy > self.busy && room.busy_here <= self.busy => Stays::Busy,
-            () if (room.threads + 1) as f32 > self.crowd * room.cpus as f32 => Stays::Crowded,
+            () if (room.threads as f32 + 1.0) > self.crowd * room.cpus as f32 => Stays::Crowded,
             () => return Ok(trail.lost_ns - self.costs_ns),
         };
         Err(stays)

@@ -242,7 +242,7 @@ impl Mapping {
 
     #[inline(always)]
     #[cfg_attr(feature = "recorder", track_caller)]
-    fn write_lines(&self, target: *mut u8, offset: u64, data: &[u8]) {
+    pub(crate) fn write_lines(&self, target: *mut u8, offset: u64, data: &[u8]) {
         #[cfg(feature = "recorder")]
         self.record_lines(offset, data);
         // SAFETY: `target` came from the range's check and lies on a line, as the mapping's base
@@ -348,7 +348,7 @@ impl Mapping {
 
     #[cfg(feature = "recorder")]
     #[track_caller]
-    pub(crate) fn record_lines(&self, offset: u64, data: &[u8]) {
+    fn record_lines(&self, offset: u64, data: &[u8]) {
         if !data.is_empty() {
             self.record(if self.kernels.streams {
                 EventKind::NtStore { offset, data }

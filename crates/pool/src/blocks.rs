@@ -57,17 +57,11 @@ impl Pool {
         slice.mapping.write_blocks(offset, data, sums)
     }
 
-    /// Copies as many blocks that lie one behind the other as there are sums, to others that do,
-    /// of another slice; gives the checksums of what arrived, which bytes that change meanwhile
-    /// may not fit.
-    pub fn copy_blocks(
-        &self,
-        first: BlockAddr,
-        from: BlockAddr,
-        sums: &mut [u32],
-    ) -> Result<InFlight> {
+    /// Copies so many blocks that lie one behind the other to others that do, of another slice.
+    /// Bytes that change meanwhile arrive old or new.
+    pub fn copy_blocks(&self, first: BlockAddr, from: BlockAddr, count: usize) -> Result<InFlight> {
         let ((slice, offset), (source, at)) = (self.place(first), self.memory_of(from)?);
-        Ok(slice.mapping.copy_blocks(offset, &source.mapping, at, sums)?)
+        Ok(slice.mapping.copy_blocks(offset, &source.mapping, at, count)?)
     }
 
     /// Everything stored before is on the medium when this returns.

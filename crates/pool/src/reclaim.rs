@@ -141,7 +141,12 @@ impl Reclaim {
 
     /// Up to so many blocks of this slice alone.
     pub fn take_on(&self, slice: u8, count: u64, extents: &mut Vec<Extent>) -> u64 {
-        self.take(usize::from(slice), count, Purpose::Data, extents)
+        let taken = self.take(usize::from(slice), count, Purpose::Data, extents);
+        if taken == count {
+            return taken;
+        }
+        self.spaces[usize::from(slice)].settle();
+        taken + self.take(usize::from(slice), count - taken, Purpose::Data, extents)
     }
 
     /// One block, on slice `near` if it has any.
