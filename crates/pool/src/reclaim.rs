@@ -135,18 +135,13 @@ impl Reclaim {
     pub fn take_below(&self, device: usize, count: u64, extents: &mut Vec<Extent>) -> u64 {
         let Some(space) = self.below.get(device) else { return 0 };
         space.settle();
-        let addr = |block| BlockAddr::on_device(device, block);
-        take_from(space, count, Purpose::Data, addr, extents)
+        take_from(space, count, Purpose::Data, |it| BlockAddr::on_device(device, it), extents)
     }
 
     /// Up to so many blocks of this slice alone.
     pub fn take_on(&self, slice: u8, count: u64, extents: &mut Vec<Extent>) -> u64 {
-        let taken = self.take(usize::from(slice), count, Purpose::Data, extents);
-        if taken == count {
-            return taken;
-        }
         self.spaces[usize::from(slice)].settle();
-        taken + self.take(usize::from(slice), count - taken, Purpose::Data, extents)
+        self.take(usize::from(slice), count, Purpose::Data, extents)
     }
 
     /// One block, on slice `near` if it has any.
