@@ -103,6 +103,23 @@ impl fmt::Debug for BlockAddr {
     }
 }
 
+/// A run of blocks on one slice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// Its first block.
+    pub addr: BlockAddr,
+    /// How many.
+    pub count: u64,
+}
+
+impl Extent {
+    /// The addresses of its blocks.
+    pub fn blocks(&self) -> impl Iterator<Item = BlockAddr> + use<> {
+        let (slice, first) = (self.addr.slice(), self.addr.block());
+        (0..self.count).map(move |i| BlockAddr::new(slice, first + i))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::BlockAddr;

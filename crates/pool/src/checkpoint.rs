@@ -10,12 +10,11 @@
 //! untouched until step 4. What it leaves of the roots may lack only bytes that the next checkpoint
 //! writes there, too: it must be gone before that writes any, as its pages have other owners then.
 
-use crate::addr::BlockAddr;
+use crate::addr::{BlockAddr, Extent};
 use crate::error::{Error, Result};
 use crate::fold::{DataBlocks, Folded, Pages, SliceBatch};
 use crate::gate::Closed;
 use crate::pool::{Pool, Roots};
-use crate::reclaim::Extent;
 use crate::root::{self, SliceRoot};
 use crate::superblock::BLOCK_BYTES;
 use pmem::{Deferred, InFlight};

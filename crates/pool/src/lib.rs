@@ -49,7 +49,7 @@ pub mod tree;
 mod used;
 mod withdrawn;
 
-pub use addr::BlockAddr;
+pub use addr::{BlockAddr, Extent};
 pub use bitmap::GROUP_BLOCKS;
 pub use checkpoint::{Cut, Written};
 pub use copies::Which;
@@ -70,7 +70,7 @@ pub use options::{
 };
 pub use plain_device::PlainDevice;
 pub use pool::{Pool, Roots};
-pub use reclaim::{Extent, Reclaim};
+pub use reclaim::Reclaim;
 pub use record::{
     FLAG_SPILLED, KIND_CHANGE, KIND_EPOCH, PAYLOAD_BYTES_MAX, Record, RecordBuffer,
     STAMP_AT_OPEN_MAX,

@@ -11,7 +11,7 @@
 //!
 //! Checked by loom: `tests/loom_reclaim.rs`.
 
-use crate::addr::BlockAddr;
+use crate::addr::{BlockAddr, Extent};
 use crate::error::{Error, Result};
 use crate::space::{Purpose, Run, Space};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, epoch, recent_cpu, sleep, yield_now};
@@ -59,23 +59,6 @@ pub struct Reclaim {
 fn are_together(blocks: &[BlockAddr]) -> bool {
     let slice = blocks.first().map_or(0, |addr| addr.slice());
     blocks.iter().fold(true, |all, addr| all & (addr.slice() == slice))
-}
-
-/// A run of blocks on one slice.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Extent {
-    /// Its first block.
-    pub addr: BlockAddr,
-    /// How many.
-    pub count: u64,
-}
-
-impl Extent {
-    /// The addresses of its blocks.
-    pub fn blocks(&self) -> impl Iterator<Item = BlockAddr> + use<> {
-        let (slice, first) = (self.addr.slice(), self.addr.block());
-        (0..self.count).map(move |i| BlockAddr::new(slice, first + i))
-    }
 }
 
 /// Takes up to so many blocks, each of which has the address that its number says.
@@ -140,8 +123,18 @@ impl Reclaim {
 
     /// Up to so many blocks of this slice alone.
     pub fn take_on(&self, slice: u8, count: u64, extents: &mut Vec<Extent>) -> u64 {
-        self.spaces[usize::from(slice)].settle();
-        self.take(usize::from(slice), count, Purpose::Data, extents)
+        self.take_all(usize::from(slice), count, Purpose::Data, extents)
+    }
+
+    /// The same for any purpose.
+    fn take_all(&self, slice: usize, want: u64, purpose: Purpose, to: &mut Vec<Extent>) -> u64 {
+        let taken = self.take(slice, want, purpose, to);
+        if taken == want {
+            return taken;
+        }
+        // what came back lies ready for single blocks: better that than another slice
+        self.spaces[slice].settle();
+        taken + self.take(slice, want - taken, purpose, to)
     }
 
     /// One block, on slice `near` if it has any.
@@ -224,12 +217,10 @@ impl Reclaim {
         let slices = self.spaces.len();
         for step in 0..slices {
             let slice = (usize::from(near) + step) % slices;
-            left -= self.take(slice, left, purpose, extents);
-            if left > 0 && step == 0 && slices > 1 {
-                // what came back lies ready for single blocks: better that than another slice
-                self.spaces[slice].settle();
-                left -= self.take(slice, left, purpose, extents);
-            }
+            left -= match step == 0 && slices > 1 {
+                true => self.take_all(slice, left, purpose, extents),
+                false => self.take(slice, left, purpose, extents),
+            };
             if left == 0 {
                 return true;
             }

@@ -18,11 +18,10 @@
 //! - between two checkpoints no more is spilled than `SPILLED_BYTES_MAX`, so that recovery knows
 //!   how much it may have to read.
 
-use crate::addr::BlockAddr;
+use crate::addr::{BlockAddr, Extent};
 use crate::copies::Which;
 use crate::error::{Error, Result};
 use crate::pool::Pool;
-use crate::reclaim::Extent;
 use crate::record::{FLAG_SPILLED, Record, RecordBuffer};
 use crate::superblock::BLOCK_BYTES;
 use parking_lot::Mutex;
