@@ -22,7 +22,7 @@ pub fn migrations() -> Vec<Op> {
         op!("migrate-and-write", |w| {
             there(w).and_then(|()| w.write("/file", BLOCK, &pattern(8, 4096)))
         }),
-        op!("migrate-and-back", |w| there(w).and_then(|()| back(w))),
+        op!("migrate-and-back", |w| there(w).and_then(|()| there(w))),
         op!("migrate-and-unlink", |w| there(w).and_then(|()| w.unlink("/file"))),
         op!("migrate-and-checkpoint", |w| there(w).and_then(|()| w.fs.checkpoint())),
         op!("migrated-patch", there, |w| w.write("/file", 4196, &pattern(9, 77))),
@@ -44,8 +44,4 @@ fn to_the_other(world: &mut World, path: &str) -> Result<()> {
 
 fn there(world: &mut World) -> Result<()> {
     to_the_other(world, "/file")
-}
-
-fn back(world: &mut World) -> Result<()> {
-    there(world)
 }

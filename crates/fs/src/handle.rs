@@ -3,6 +3,7 @@
 use crate::core::Core;
 use crate::inode::Inode;
 use crate::types::Ino;
+use placement::Lever;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -35,6 +36,7 @@ impl Drop for Handle {
         }
         self.unlock();
         if let Some(known) = self.core.observer.known()
+            && known.levers.threads == Lever::On
             && self.inode.opens.load(Ordering::Relaxed) == 1
         {
             known.movers.closed(self.inode.ino);
