@@ -1,6 +1,8 @@
 //! `nearside simulate`: what threads would get of a machine that is not here.
 
+mod fit;
 mod paper;
+mod published;
 
 use std::path::PathBuf;
 
@@ -32,6 +34,7 @@ Examples:
   nearside simulate --system odinfs --system nearside --kind read --bytes 4K --pictures /tmp
   nearside simulate --list
   nearside simulate --published
+  nearside simulate --fit
   nearside simulate --paper odinfs --out figures
 
 Threads with a file each read or write one call after the other, on a machine of which a file says
@@ -75,10 +78,14 @@ pub struct SimulateArgs {
     /// off it is.
     #[arg(long, conflicts_with_all = ["list", "pictures"])]
     pub published: bool,
+    /// Fit the machine's numbers to that anew, and print them, where each is from, how far off each
+    /// row is, and how far with the numbers that follow without its table.
+    #[arg(long, conflicts_with_all = ["list", "published", "pictures"])]
+    pub fit: bool,
     /// Run what a paper shows (odinfs, jericho, dragonfly), with ours beside it, and print what it
     /// says in numbers and what the runs say; up to some minutes.
     #[arg(long, value_name = "PAPER", value_parser = PossibleValuesParser::new(sim::PAPERS))]
-    #[arg(conflicts_with_all = ["list", "published", "pictures"])]
+    #[arg(conflicts_with_all = ["list", "published", "fit", "pictures"])]
     pub paper: Option<String>,
     /// Put each figure of the paper into this directory, as SVG, and its numbers as CSV.
     #[arg(long, value_name = "DIR", requires = "paper")]
@@ -165,7 +172,10 @@ pub fn run(args: &SimulateArgs) -> Result<()> {
         return paper::run(name, args.out.as_deref(), args.json);
     }
     if args.published {
-        return published(args.json);
+        return published::run(args.json);
+    }
+    if args.fit {
+        return fit::run(args.json);
     }
     let machine = nearside_bench::machine(&args.machine)?;
     let systems = match args.systems.is_empty() {
@@ -263,80 +273,6 @@ fn text(report: &Report, threads: &[u32]) -> String {
         text.push('\n');
     }
     text
-}
-
-/// A measurement of others, and what is said of it.
-#[derive(Serialize)]
-struct Beside {
-    table: &'static str,
-    /// Workers a node; none: callers copied.
-    workers: Option<u32>,
-    /// Without a file system.
-    bare: bool,
-    calls: &'static str,
-    bytes: u64,
-    threads: u32,
-    simulated_mib_per_s: f64,
-    measured_mib_per_s: f64,
-    ratio: f64,
-    /// A number of the model follows from it.
-    fitted: bool,
-}
-
-fn published(json: bool) -> Result<()> {
-    let machine = nearside_bench::machine("optane-2-sockets".as_ref())?;
-    let compared = sim::compare(&machine).map_err(|refused| Error::Usage(refused.to_string()))?;
-    let beside = |it: &sim::Compared| Beside {
-        table: it.published.table,
-        workers: if let sim::By::Workers(workers) = it.published.by { Some(workers) } else { None },
-        bare: it.published.by == sim::By::Threads,
-        calls: if it.published.kind == Kind::Read { "reads" } else { "writes" },
-        bytes: it.published.bytes,
-        threads: it.published.threads,
-        simulated_mib_per_s: it.rate,
-        measured_mib_per_s: it.published.rate,
-        ratio: it.ratio(),
-        fitted: it.published.is_fitted,
-    };
-    let all: Vec<Beside> = compared.iter().map(beside).collect();
-    if json {
-        return output::json(&all);
-    }
-    let mut text = format!(
-        "{:<20}{:<13}{:<17}{:>7}{:>11}{:>10}{:>7}\n",
-        "TABLE", "COPIED BY", "CALLS", "THREADS", "SIMULATED", "MEASURED", "RATIO"
-    );
-    for it in &all {
-        let by = match it.workers {
-            Some(workers) => format!("{workers} workers"),
-            None if it.bare => "threads".to_owned(),
-            None => "callers".to_owned(),
-        };
-        let calls = format!("{} {}", it.calls, show(it.bytes));
-        let rates = (it.simulated_mib_per_s, it.measured_mib_per_s);
-        text.push_str(&format!(
-            "{:<20}{by:<13}{calls:<17}{:>7}{:>11.0}{:>10.0}{:>7.2}{}\n",
-            it.table,
-            it.threads,
-            rates.0,
-            rates.1,
-            it.ratio,
-            if it.fitted { "  fitted" } else { "" },
-        ));
-    }
-    for (what, fitted) in [("fitted", true), ("held out", false)] {
-        let its = compared.iter().filter(|it| it.published.is_fitted == fitted);
-        let mut errors: Vec<f64> = its.map(sim::Compared::error).collect();
-        errors.sort_by(f64::total_cmp);
-        let part = |at: usize| errors.get(at).copied().unwrap_or(0.0) * 100.0;
-        text.push_str(&format!(
-            "{what}: {} rows, off by {:.0} % (median), {:.0} % (most)\n",
-            errors.len(),
-            part(errors.len() / 2),
-            part(errors.len().saturating_sub(1)),
-        ));
-    }
-    output::text(&text)
 }
 
 fn list(json: bool) -> Result<()> {

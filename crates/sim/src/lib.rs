@@ -14,9 +14,11 @@
 //! events     what is to happen, in its order
 //! run        all of that, event by event
 //! outcome    what came of it
+//! runs       many of them at once
 //! personality  programs that file systems are measured with
 //! paper      what three papers show
 //! published  what others have measured, and what a run says of it
+//! fit        a machine's numbers from that
 //! latency    how long calls took
 //! random     numbers that follow from a seed
 //! ```
@@ -31,6 +33,7 @@ mod cpus;
 mod description;
 mod events;
 mod files;
+mod fit;
 mod latency;
 mod memory;
 mod movers;
@@ -40,6 +43,7 @@ mod personality;
 mod published;
 mod random;
 mod run;
+mod runs;
 mod setting;
 mod system;
 mod threads;
@@ -47,11 +51,12 @@ mod workers;
 mod workload;
 
 pub use description::{Error, KNOWN, parse};
+pub use fit::{Fit, LeftOut, Number, fit, leave_one_out};
 pub use latency::Latency;
 pub use outcome::{NodeOutcome, Outcome};
 pub use paper::{Figure, Headline, PAPERS, Paper, paper};
 pub use personality::Personality;
-pub use published::{By, Compared, Published, compare, published};
+pub use published::{By, Compared, Model, Published, compare, published};
 pub use run::run;
 pub use setting::{Refused, Setting};
 pub use system::{Layout, Moves, Rule, SYSTEMS, System};

@@ -9,12 +9,9 @@ mod jericho;
 mod levers;
 mod odinfs;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-
 use crate::description::{KNOWN, parse};
 use crate::outcome::Outcome;
-use crate::run::run;
+use crate::runs::run_all;
 use crate::setting::{Refused, Setting};
 use crate::system::System;
 use placement::Machine;
@@ -71,29 +68,6 @@ pub fn paper(name: &str) -> Option<Result<Paper, Refused>> {
         "nearside" => Some(levers::paper()),
         _ => None,
     }
-}
-
-/// Runs all of these, on as many CPUs as there are; what came of each, in their order.
-fn run_all(settings: &[Setting]) -> Result<Vec<Outcome>, Refused> {
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(vec![None; settings.len()]);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        let work = || {
-            loop {
-                // ordering: each number is for one of them, and that is all
-                let number = next.fetch_add(1, Ordering::Relaxed);
-                let Some(setting) = settings.get(number) else { return };
-                let outcome = run(setting);
-                done.lock().unwrap_or_else(PoisonError::into_inner)[number] = Some(outcome);
-            }
-        };
-        (0..threads).for_each(|_| {
-            scope.spawn(work);
-        });
-    });
-    let done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-    done.into_iter().flatten().collect()
 }
 
 /// Lines of a figure: each a name, and a setting for each place.
@@ -163,6 +137,7 @@ fn gib(_: &Setting, outcome: &Outcome) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::run;
     use crate::workload::Workload;
     use placement::Kind;
 

@@ -73,6 +73,7 @@ fn what_is_not_known_and_makes_no_sense_is_refused() {
     assert!(said.contains("not a description of a machine") && said.contains("line 1"), "{said}");
     assert!(refused(&["--paper", "zfs"]).contains("odinfs, jericho, dragonfly, nearside"));
     assert!(refused(&["--out", "figures"]).contains("--paper"));
+    assert!(refused(&["--fit", "--published"]).contains("cannot be used with"));
     assert!(refused(&["--threads", "0"]).contains("1 to 16384 threads"));
     assert!(refused(&["--bytes", "2G"]).contains("1 byte to 1 GiB"));
     assert!(refused(&["--on-nodes", "0"]).contains("one node at least"));
@@ -86,11 +87,11 @@ fn what_is_not_known_and_makes_no_sense_is_refused() {
 fn what_others_measured_stands_beside_it() {
     let text = String::from_utf8(ok(run(["simulate", "--published"]))).unwrap();
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines.len(), 1 + 45 + 2, "{text}");
+    assert_eq!(lines.len(), 1 + 50 + 2, "{text}");
     let fitted = lines.iter().filter(|line| line.ends_with("  fitted")).count();
-    assert_eq!(fitted, 9, "{text}");
-    assert!(lines[46].starts_with("fitted: 9 rows, off by "), "{text}");
-    assert!(lines[47].starts_with("held out: 36 rows, off by "), "{text}");
+    assert_eq!(fitted, 18, "{text}");
+    assert!(lines[51].starts_with("fitted: 18 rows, off by "), "{text}");
+    assert!(lines[52].starts_with("held out: 32 rows, off by "), "{text}");
     let told: Value =
         serde_json::from_slice(&ok(run(["simulate", "--published", "--json"]))).unwrap();
     for row in told.as_array().unwrap() {
@@ -98,4 +99,48 @@ fn what_others_measured_stands_beside_it() {
         let ratio = number("simulated_mib_per_s") / number("measured_mib_per_s");
         assert!((number("ratio") - ratio).abs() < 1e-9 && ratio > 0.4, "{row}");
     }
+}
+
+#[test]
+fn the_fit_says_its_numbers_and_every_error() {
+    let text = String::from_utf8(ok(run(["simulate", "--fit"]))).unwrap();
+    let told: Value = serde_json::from_slice(&ok(run(["simulate", "--fit", "--json"]))).unwrap();
+    let array = |name: &str| told[name].as_array().unwrap().clone();
+    let number = |it: &Value, name: &str| it[name].as_f64().unwrap();
+    // what is in the machine's file, and from where
+    let numbers = array("numbers");
+    let of = |name: &str| numbers.iter().find(|it| it["name"] == name).unwrap();
+    let lock = of("OdinFS's journal, locked for a write");
+    assert_eq!((number(lock, "value"), &lock["fitted"]), (880.0, &true.into()));
+    let point = of("writes of 32 KiB by 2");
+    assert_eq!((number(point, "value"), &point["from"]), (7650.0, &"one node: 32K writes".into()));
+    let alone = of("writes of 4 KiB by 1");
+    assert_eq!((&alone["fitted"], &alone["from"]), (&false.into(), &"assumed".into()));
+    // each row has both errors, and the medians are theirs
+    let rows = array("rows");
+    assert_eq!(rows.len(), 50, "{text}");
+    for (of, fitted, name) in [
+        ("fitted", true, "error"),
+        ("fitted_without_their_tables", true, "error_without_its_table"),
+        ("held_out", false, "error"),
+    ] {
+        let its = rows.iter().filter(|row| row["fitted"] == fitted);
+        let mut errors: Vec<f64> = its.map(|row| number(row, name)).collect();
+        errors.sort_by(f64::total_cmp);
+        assert_eq!(told[of]["rows"], errors.len());
+        assert_eq!(number(&told[of], "median"), errors[errors.len() / 2], "{of}");
+    }
+    assert!(number(&told["fitted"], "median") < 0.15, "{text}");
+    for row in &rows {
+        let off = (number(row, "ratio") - 1.0).abs();
+        assert!((number(row, "error") - off).abs() < 1e-9, "{row}");
+    }
+    for table in array("tables") {
+        let is_same = table["with"] == table["without"];
+        assert!(is_same || table["used"] == true, "{table}");
+        let name = table["table"].as_str().unwrap();
+        let line = text.lines().rfind(|line| line.starts_with(name)).unwrap();
+        assert_eq!(line.ends_with("  nothing follows from it"), table["used"] == false, "{line}");
+    }
+    assert!(text.contains("\nfitted: 18 rows, off by ") && text.contains("\nheld out: 32 rows"));
 }
