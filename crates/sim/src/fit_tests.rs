@@ -30,7 +30,7 @@ fn the_machine_and_the_lock_that_come_along_follow_from_the_tables() {
     }
 }
 
-/// Tables that are the runs of a machine say its numbers, and not those of the one that comes along.
+/// Tables that are the runs of a machine say its numbers, not those of the one that comes along.
 #[test]
 fn a_machine_is_found_again_in_what_its_runs_say() {
     let slower = |access: &MachineAccess, remote_factor: f64| {
@@ -93,7 +93,7 @@ fn what_only_a_left_out_table_says_is_not_known_and_other_tables_change_nothing(
     for table in ["one node: 32K reads", "remote: 2M writes"] {
         assert_ne!(off(table).0, off(table).1, "{table}");
     }
-    // without the curve of small writes that of large ones answers, and without a lock there is none
+    // without the curve of small writes that of large ones answers; without the lock there is none
     let without = |table: &str| {
         let others: Vec<Published> = rows.iter().filter(|it| it.table != table).copied().collect();
         fit(&others, &base).unwrap().model
