@@ -4,7 +4,7 @@
 //! data is on the next node, *best* where it is on the thread's own. Jericho and ours begin where
 //! default does. What a thread does between two pages of a scan, 8 us, is assumed.
 
-use placement::Kind;
+use placement::{Kind, Machine};
 
 use super::{Figure, Headline, Outcomes, Paper, Plan, machine, system};
 use crate::outcome::Outcome;
@@ -21,6 +21,8 @@ const FILE: u64 = 16 << 20;
 const TIME: [f64; 2] = [5e8, 1e8];
 /// Of a page of a scan, ns.
 const SCAN_NS: f64 = 8000.0;
+
+const KINDS: [(Kind, &str); 2] = [(Kind::Read, "reads"), (Kind::Write, "writes")];
 
 /// Who is compared: a name, the system, and where files were made.
 fn sides() -> Vec<(&'static str, System, Made)> {
@@ -44,6 +46,10 @@ pub fn paper() -> Result<Paper, Refused> {
     ] {
         calls(&mut paper, (kind, name, step), published)?;
     }
+    for (kind, name) in KINDS {
+        paper.figures.push(nodes(kind, name)?);
+    }
+    paper.figures.push(devices()?);
     paper.figures.push(machines()?);
     Ok(paper)
 }
@@ -82,7 +88,7 @@ fn calls(
         places: Vec::new(),
         lines: sides().into_iter().map(line).collect(),
     };
-    let (figure, outcomes) = plan.draw(|_, it| it.rate() * 1.048576e6 / 1e9)?;
+    let (figure, outcomes) = plan.draw(gb)?;
     let derived = derived(&format!("jericho-{file}"), name, &outcomes, &figure);
     let last = THREADS.len() - 1;
     let mut add = |what: String, published, simulated| {
@@ -105,6 +111,67 @@ fn calls(
     paper.figures.push(figure);
     paper.figures.extend(derived);
     Ok(())
+}
+
+/// MiB/s as GB/s.
+fn gb(_: &Setting, outcome: &Outcome) -> f64 {
+    outcome.rate() * 1.048576e6 / 1e9
+}
+
+/// By the nodes that there are, a thread on each of their CPUs.
+fn nodes(kind: Kind, name: &str) -> Result<Figure, Refused> {
+    let machine = machine(MACHINE)?;
+    let line = |(side, system, made): (&str, System, Made)| {
+        let of = |nodes: u32| {
+            let workload = workload(Step::Round(kind, BLOCK), kind, machine.cpus * nodes, made);
+            let (machine, system) = (Machine { nodes, ..machine.clone() }, system.clone());
+            let setting =
+                Setting { machine, system, workload, others: Vec::new(), seed: 1, time: TIME };
+            (f64::from(nodes), setting)
+        };
+        (side.to_owned(), [1, 2, 4, 8].map(of).into())
+    };
+    let plan = Plan {
+        name: &format!("jericho-nodes-{name}"),
+        title: format!("sequential {name} of 4 KiB, 8 threads a node"),
+        x: "nodes",
+        y: "GB/s",
+        places: Vec::new(),
+        lines: sides().into_iter().map(line).collect(),
+    };
+    Ok(plan.draw(gb)?.0)
+}
+
+/// Eight threads of one node, and all that they use is on one device: theirs, or that of a node of
+/// another socket. A device is a node's memory here; there are no disks.
+fn devices() -> Result<Figure, Refused> {
+    let machine = machine(MACHINE)?;
+    let line = |(side, system, _): (&str, System, Made)| {
+        let of = |(place, (kind, node)): (usize, (Kind, u32))| {
+            let workload = workload(Step::Round(kind, BLOCK), kind, 8, Made::On(node));
+            let workload = Workload { on_nodes: 1, ..workload };
+            let (machine, system) = (machine.clone(), system.clone());
+            let setting =
+                Setting { machine, system, workload, others: Vec::new(), seed: 1, time: TIME };
+            (place as f64, setting)
+        };
+        let points = KINDS.iter().flat_map(|(kind, _)| [0, 4].map(|node| (*kind, node)));
+        (side.to_owned(), points.enumerate().map(of).collect())
+    };
+    // one of each system, and of ours the one that does not spread a file over all nodes
+    let sides = sides()
+        .into_iter()
+        .filter(|(side, _, made)| *made == Made::Anywhere && *side != "nearside, auto");
+    let place = |(_, name): &(Kind, &str)| ["good", "bad"].map(|is| format!("{name}, {is}"));
+    let plan = Plan {
+        name: "jericho-devices",
+        title: "calls of 4 KiB by 8 threads of a node, the device on it or on another".to_owned(),
+        x: "",
+        y: "GB/s",
+        places: KINDS.iter().flat_map(place).collect(),
+        lines: sides.map(line).collect(),
+    };
+    Ok(plan.draw(gb)?.0)
 }
 
 /// The same outcomes by core and by node, and how much of the bytes was local.
