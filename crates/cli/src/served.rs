@@ -56,15 +56,15 @@ Examples:
   nearside mount /data/pool /mnt/near
   nearside mount /data/pool /mnt/near --foreground    until Ctrl-C
   nearside mount /data/pool /mnt/near --read-only --memory 2G
-  nearside mount /data/pool /mnt/near --metrics 127.0.0.1:9399    for Prometheus
+  nearside mount /data/pool /mnt/near --http 127.0.0.1:9399    for browsers and Prometheus
   nearside mount near://host/projects /mnt/near    of a pool that another machine serves
 
 The log goes to POOL/nearside.log, the process ids of the keeper and of its server to
 POOL/nearside.pid. SIGTERM to either unmounts cleanly. NEARSIDE_LOG=debug tells of each call
 that is refused, too, NEARSIDE_LOG=trace of every call. Over
 POOL/nearside.sock the server answers the pool's owner and root: nearside stats, top, info, df and
-check ask there. With --metrics it answers GET /metrics of everybody who can reach the address,
-without a password.")]
+check ask there. With --http it shows what the pool does to everybody who can reach the address,
+without a password: at / a page with charts, at /metrics and /sample.json the numbers.")]
 pub struct MountArgs {
     /// Directory of the pool; or near://HOST[:PORT][/PATH], one that another machine serves.
     #[arg(value_name = "POOL|ADDRESS")]
@@ -173,9 +173,10 @@ pub struct Serving {
     /// by the nodes].
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub tier_cache: Option<u64>,
-    /// Answer GET /metrics there, in the text format of Prometheus.
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub metrics: Option<std::net::SocketAddr>,
+    /// Show there what the pool does: at / a page with charts for a browser, at /metrics the text
+    /// format of Prometheus, at /sample.json the numbers; --metrics is the older name.
+    #[arg(long, alias = "metrics", value_name = "ADDR:PORT")]
+    pub http: Option<std::net::SocketAddr>,
     /// This is the keeper in the background, started by the command; it reports on stdout.
     #[arg(long, hide = true, conflicts_with = "foreground")]
     pub as_keeper: bool,

@@ -28,7 +28,7 @@ pub fn options(args: &Served) -> MountOptions {
 }
 
 /// Answers questions about the pool while it is mounted. `may_listen`: nobody else can be the
-/// pool's server. `may_wait`: the port of the metrics may come later.
+/// pool's server. `may_wait`: the port of `--http` may come later.
 pub fn answer(
     pool: &Pool,
     args: &Served,
@@ -40,10 +40,9 @@ pub fn answer(
         args.pool.clone(),
         args.dir.clone().unwrap_or_default(),
     );
-    control::Server::start(&args.pool, subject, args.serving.metrics, may_listen, may_wait).map_err(
+    control::Server::start(&args.pool, subject, args.serving.http, may_listen, may_wait).map_err(
         |error| {
-            let asked =
-                args.serving.metrics.map_or_else(String::new, |it| format!(" (--metrics {it})"));
+            let asked = args.serving.http.map_or_else(String::new, |it| format!(" (--http {it})"));
             Error::Server(format!("cannot answer questions about the pool{asked}: {error}"))
         },
     )

@@ -12,7 +12,6 @@ use nearside::files::Ino;
 
 use super::{Ask, Progress, Say, line};
 use crate::facts::Facts;
-use crate::metrics;
 use crate::sample::Sample;
 use crate::scrub::{self, Scrubbed};
 use crate::tier::{Evicted, Flushed};
@@ -106,12 +105,8 @@ impl Subject {
         }
     }
 
-    /// All numbers, in the text format of Prometheus.
-    pub fn metrics(&self) -> String {
-        metrics::text(&self.sample())
-    }
-
-    fn sample(&self) -> Sample {
+    /// What the server has done and holds.
+    pub(super) fn sample(&self) -> Sample {
         Sample::new(&self.fs.stats(), &self.pool, &self.dir, self.began.elapsed())
     }
 

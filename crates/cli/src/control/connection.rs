@@ -16,8 +16,8 @@ const PIECE_BYTES: usize = 4096;
 pub enum Stream {
     /// The control socket.
     Control(UnixStream),
-    /// The port for metrics.
-    Metrics(TcpStream),
+    /// The port of `--http`.
+    Http(TcpStream),
 }
 
 /// One connection.
@@ -37,7 +37,7 @@ impl AsFd for Connection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match &self.stream {
             Stream::Control(stream) => stream.as_fd(),
-            Stream::Metrics(stream) => stream.as_fd(),
+            Stream::Http(stream) => stream.as_fd(),
         }
     }
 }
@@ -46,7 +46,7 @@ impl Connection {
     pub fn new(stream: Stream, now: Instant) -> io::Result<Connection> {
         match &stream {
             Stream::Control(stream) => stream.set_nonblocking(true)?,
-            Stream::Metrics(stream) => stream.set_nonblocking(true)?,
+            Stream::Http(stream) => stream.set_nonblocking(true)?,
         }
         let (input, output) = (Vec::new(), Vec::new());
         Ok(Connection { stream, input, output, written: 0, last: false, moved: now })
@@ -64,7 +64,7 @@ impl Connection {
             let room = (most - self.input.len()).min(PIECE_BYTES);
             let read = match &mut self.stream {
                 Stream::Control(stream) => stream.read(&mut piece[..room]),
-                Stream::Metrics(stream) => stream.read(&mut piece[..room]),
+                Stream::Http(stream) => stream.read(&mut piece[..room]),
             };
             match read {
                 Ok(0) => return Ok(false),
@@ -107,7 +107,7 @@ impl Connection {
             let rest = &self.output[self.written..];
             let written = match &mut self.stream {
                 Stream::Control(stream) => stream.write(rest),
-                Stream::Metrics(stream) => stream.write(rest),
+                Stream::Http(stream) => stream.write(rest),
             };
             match written {
                 Ok(0) => return Ok(false),

@@ -7,11 +7,14 @@
 //! Only the pool's owner and root may ask: the socket's mode says so, and the server looks at who
 //! is at the other end. What comes over it is never trusted: lines are bounded, and what makes no
 //! sense ends the connection.
+//!
+//! The same server shows numbers, and a page with charts of them, where `--http` says.
 
 mod answer;
 mod client;
 mod connection;
 mod http;
+mod page;
 mod port;
 mod server;
 mod socket;

@@ -1,5 +1,5 @@
-//! The port of the metrics: a new mount has it at once or fails, a server that takes over goes on
-//! without it and tries again, for its mount is worth more than its metrics.
+//! The port of `--http`: a new mount has it at once or fails, a server that takes over goes on
+//! without it and tries again, for its mount is worth more than what is shown of it.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Pause between two tries.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// The port of the metrics, if any are asked for.
+/// The port, if one is asked for.
 #[derive(Debug)]
 pub(super) struct Port {
     listener: Option<TcpListener>,
@@ -24,7 +24,7 @@ impl Port {
         match listen(address) {
             Ok(listener) => port.listener = Some(listener),
             Err(error) if may_wait => {
-                tracing::warn!("--metrics {address}: {error}; going on, and trying again");
+                tracing::warn!("--http {address}: {error}; going on, and trying again");
                 port.wanted = Some((address, Instant::now() + RETRY_PAUSE));
             }
             Err(error) => return Err(error),
@@ -62,6 +62,6 @@ impl Port {
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
-    tracing::info!(address = %listener.local_addr()?, "metrics");
+    tracing::info!(address = %listener.local_addr()?, "http");
     Ok(listener)
 }

@@ -1,4 +1,4 @@
-//! The answering side: one thread beside the mount, for the control socket and for metrics.
+//! The answering side: one thread beside the mount, for the control socket and for `--http`.
 //!
 //! It waits for all connections at once, and holds a bounded number of them: a new one takes the
 //! place of the one that was silent for longest. So whoever asks is heard, however many others
@@ -40,7 +40,7 @@ pub struct Server {
 struct Loop {
     subject: Subject,
     control: Option<UnixListener>,
-    metrics: Port,
+    http: Port,
     /// Whom the control socket lets in, besides root.
     owner: u32,
     connections: Vec<Connection>,
@@ -50,17 +50,17 @@ struct Loop {
 }
 
 impl Server {
-    /// Answers questions about `subject`, the pool in `pool`; on `metrics`, if that is given, too.
+    /// Answers questions about `subject`, the pool in `pool`; on `address`, if that is given, too.
     /// Without a control socket it goes on, with a warning in the log; without the port only if
     /// it `may_wait` for that.
     pub fn start(
         pool: &Path,
         subject: Subject,
-        metrics: Option<SocketAddr>,
+        address: Option<SocketAddr>,
         may_listen: bool,
         may_wait: bool,
     ) -> io::Result<Server> {
-        let metrics = Port::open(metrics, may_wait)?;
+        let http = Port::open(address, may_wait)?;
         let control = match may_listen.then(|| socket::listen(pool)).transpose() {
             Ok(listener) => listener,
             Err(error) => {
@@ -72,8 +72,7 @@ impl Server {
         let (alive, end) = UnixStream::pair()?;
         let listens = control.is_some();
         let connections = Vec::new();
-        let mut all =
-            Loop { subject, control, metrics, owner, connections, end, paused_until: None };
+        let mut all = Loop { subject, control, http, owner, connections, end, paused_until: None };
         let thread = std::thread::Builder::new().name("control".to_owned()).spawn(move || {
             if let Err(error) = all.run() {
                 tracing::error!("control socket: {error}");
@@ -103,7 +102,7 @@ impl Loop {
         loop {
             let ready = self.wait()?;
             let now = Instant::now();
-            let [end, control, metrics, connections @ ..] = ready.as_slice() else {
+            let [end, control, http, connections @ ..] = ready.as_slice() else {
                 return Ok(());
             };
             if !end.is_empty() {
@@ -124,10 +123,10 @@ impl Loop {
             if !control.is_empty() {
                 self.let_in_control(now);
             }
-            if !metrics.is_empty() {
-                self.let_in_metrics(now);
+            if !http.is_empty() {
+                self.let_in_http(now);
             }
-            self.metrics.retry(now);
+            self.http.retry(now);
         }
     }
 
@@ -139,9 +138,9 @@ impl Loop {
         let listening = if paused.is_some() { PollFlags::empty() } else { PollFlags::IN };
         let end = self.end.as_fd();
         let control = self.control.as_ref().map(AsFd::as_fd);
-        let metrics = self.metrics.listener().map(AsFd::as_fd);
+        let http = self.http.listener().map(AsFd::as_fd);
         let mut polled = vec![PollFd::from_borrowed_fd(end, PollFlags::IN)];
-        for listener in [control, metrics] {
+        for listener in [control, http] {
             // Where there is none, the end stands in for it and is asked for nothing.
             let flags = if listener.is_some() { listening } else { PollFlags::empty() };
             polled.push(PollFd::from_borrowed_fd(listener.unwrap_or(end), flags));
@@ -150,7 +149,7 @@ impl Loop {
             polled.push(PollFd::new(connection, connection.wanted()));
         }
         let silent = self.connections.iter().map(|it| it.moved + SILENCE_MAX).min();
-        let until = silent.into_iter().chain(paused).chain(self.metrics.due()).min();
+        let until = silent.into_iter().chain(paused).chain(self.http.due()).min();
         // A little later, so that what is due then is.
         let timeout = until.map(|at| at.saturating_duration_since(now) + Duration::from_millis(1));
         let timeout = timeout.and_then(|left| Timespec::try_from(left).ok());
@@ -178,10 +177,10 @@ impl Loop {
         }
     }
 
-    fn let_in_metrics(&mut self, now: Instant) {
-        let Some(listener) = self.metrics.listener() else { return };
+    fn let_in_http(&mut self, now: Instant) {
+        let Some(listener) = self.http.listener() else { return };
         match listener.accept() {
-            Ok((stream, _)) => self.hold(Stream::Metrics(stream), now),
+            Ok((stream, _)) => self.hold(Stream::Http(stream), now),
             Err(error) => self.not_let_in(&error, now),
         }
     }
@@ -227,13 +226,13 @@ fn serve(connection: &mut Connection, subject: &Subject, now: Instant) -> io::Re
     }
     let most = match connection.stream {
         Stream::Control(_) => QUESTION_BYTES_MAX,
-        Stream::Metrics(_) => http::HEAD_BYTES_MAX,
+        Stream::Http(_) => http::HEAD_BYTES_MAX,
     };
     let open = connection.fill(most, now)?;
     while !connection.is_answering() {
         let end = match connection.stream {
             Stream::Control(_) => b"\n",
-            Stream::Metrics(_) => http::HEAD_END,
+            Stream::Http(_) => http::HEAD_END,
         };
         let Some(asked) = connection.take(end) else { break };
         if !reply(connection, subject, &asked)? {
@@ -246,7 +245,7 @@ fn serve(connection: &mut Connection, subject: &Subject, now: Instant) -> io::Re
     if connection.pending() >= most && !connection.is_answering() {
         let refusal = match connection.stream {
             Stream::Control(_) => line(Say::<()>::Failed("a question this long is none".into())),
-            Stream::Metrics(_) => http::too_long(),
+            Stream::Http(_) => http::too_long(),
         };
         connection.put(refusal, true);
         return connection.flush(now);
@@ -258,8 +257,9 @@ fn serve(connection: &mut Connection, subject: &Subject, now: Instant) -> io::Re
 /// Answers one question; false when somebody else answers it.
 fn reply(connection: &mut Connection, subject: &Subject, asked: &[u8]) -> io::Result<bool> {
     let stream = match &connection.stream {
-        Stream::Metrics(_) => {
-            connection.put(http::answer(asked, || subject.metrics()), true);
+        Stream::Http(stream) => {
+            let at = stream.local_addr()?;
+            connection.put(http::answer(asked, at, || subject.sample()), true);
             return Ok(true);
         }
         Stream::Control(stream) => stream,

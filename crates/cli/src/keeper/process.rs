@@ -125,8 +125,9 @@ pub fn arguments(served: &Served) -> Vec<std::ffi::OsString> {
     if let Some(cache) = args.tier_cache {
         list.push(format!("--tier-cache={cache}").into());
     }
-    if let Some(metrics) = args.metrics {
-        list.push(format!("--metrics={metrics}").into());
+    if let Some(address) = args.http {
+        // by the name that it had first: the program may be an older one, that knows no other
+        list.push(format!("--metrics={address}").into());
     }
     list
 }
@@ -152,14 +153,23 @@ mod tests {
             "serve /a/pool --socket-mode=666 --listen=10.0.0.1:80 --credentials=/c --access=/a",
         ];
         for line in lines.map(|line| format!("{line} {shared}")) {
-            let cli = Cli::parse_from(std::iter::once("nearside").chain(line.split(' ')));
-            let served = match cli.command {
-                Command::Mount(args) => Served::mounted(args),
-                Command::Serve(args) => Served::attached(args),
-                other => panic!("{other:?}"),
-            };
-            let again = arguments(&served).into_iter().map(|word| word.into_string().unwrap());
-            assert_eq!(again.collect::<Vec<_>>().join(" "), line);
+            assert_eq!(handed_on(&line), line);
         }
+    }
+
+    fn handed_on(line: &str) -> String {
+        let cli = Cli::parse_from(std::iter::once("nearside").chain(line.split(' ')));
+        let served = match cli.command {
+            Command::Mount(args) => Served::mounted(args),
+            Command::Serve(args) => Served::attached(args),
+            other => panic!("{other:?}"),
+        };
+        let again = arguments(&served).into_iter().map(|word| word.into_string().unwrap());
+        again.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_program_from_before_http_knows_what_it_is_handed() {
+        assert_eq!(handed_on("mount /a /b --http=[::1]:9"), "mount /a /b --metrics=[::1]:9");
     }
 }

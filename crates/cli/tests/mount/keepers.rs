@@ -33,7 +33,7 @@ fn a_mount_outlives_its_metrics_and_gets_them_back() {
     let Some(scratch) = Scratch::formatted() else { return };
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (pool, mnt) = (scratch.pool().display().to_string(), scratch.mnt().display().to_string());
-    scratch.run_ok(["mount", &pool, &mnt, "--metrics", &address.to_string()]);
+    scratch.run_ok(["mount", &pool, &mnt, "--http", &address.to_string()]);
     // Nobody follows the server until its port has been taken.
     let (keeper, server) = (scratch.keeper(), scratch.server());
     kill(keeper, Signal::SIGSTOP).unwrap();

@@ -37,7 +37,7 @@ pub fn both(test: impl Fn(&Scratch)) {
 }
 
 /// Whether this machine lets the test mount; says why not.
-fn can_mount() -> bool {
+pub fn can_mount() -> bool {
     if !nix::unistd::geteuid().is_root() {
         println!("skipped: mounting takes root");
         return false;
@@ -163,6 +163,18 @@ impl Scratch {
     /// Has a service serve the pool, with more arguments.
     pub fn serve(&self, more: &[&str]) {
         self.ok(&[&["serve", "@pool"], more].concat());
+    }
+
+    /// Where a server answers that has `--http`, with whatever port.
+    pub fn http_address(&self) -> std::net::SocketAddr {
+        self.http_address_of(&self.pool())
+    }
+
+    /// The same of another pool.
+    pub fn http_address_of(&self, pool: &Path) -> std::net::SocketAddr {
+        let log = std::fs::read_to_string(pool.join("nearside.log")).unwrap();
+        let mut lines = log.lines().filter_map(|line| line.rsplit_once("http address="));
+        lines.next_back().unwrap().1.trim().parse().unwrap()
     }
 
     /// The server's process.

@@ -107,12 +107,6 @@ fn looks_are_repeated_as_often_as_asked() {
     }
 }
 
-fn metrics_address(scratch: &Scratch) -> SocketAddr {
-    let log = std::fs::read_to_string(scratch.pool().join("nearside.log")).unwrap();
-    let line = log.lines().find(|line| line.contains("metrics address=")).unwrap().to_owned();
-    line.rsplit('=').next().unwrap().trim().parse().unwrap()
-}
-
 fn asked(address: SocketAddr, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -126,7 +120,7 @@ fn asked(address: SocketAddr, request: &[u8]) -> String {
 #[test]
 fn prometheus_reads_the_metrics() {
     let Some(scratch) = Scratch::mounted_with(&["--metrics=127.0.0.1:0"]) else { return };
-    let address = metrics_address(&scratch);
+    let address = scratch.http_address();
     std::fs::write(scratch.mnt().join("file"), binary(2 << 20)).unwrap();
     let page = asked(address, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     let (head, body) = page.split_once("\r\n\r\n").unwrap();
@@ -135,10 +129,15 @@ fn prometheus_reads_the_metrics() {
     assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head}");
     assert!(body.contains("nearside_call_bytes_total{call=\"write\"} 2097152\n"), "{body}");
     assert!(body.contains("nearside_log_used_bytes{slice=\"1\"} "), "{body}");
+    let said = asked(address, b"GET /sample.json HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let sample: Value = serde_json::from_str(said.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!(sample["process"], scratch.server().as_raw());
+    assert_eq!(number(call(&sample, "write"), "bytes"), 2 << 20);
     let bytes = binary(100_000);
     let idle: Vec<TcpStream> = (0..200).map(|_| TcpStream::connect(address).unwrap()).collect();
     for (request, status) in [
         (b"GET /other HTTP/1.1\r\n\r\n".as_slice(), "404"),
+        (b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n", "403"),
         (b"PUT /metrics HTTP/1.1\r\n\r\n", "405"),
         (b"nonsense\r\n\r\n", "400"),
     ] {
@@ -170,7 +169,7 @@ fn a_port_that_is_taken_fails_the_mount() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let (pool, mnt) = (scratch.pool().display().to_string(), scratch.mnt().display().to_string());
-    scratch.fails(&["mount", &pool, &mnt, "--metrics", &address], 1, &["--metrics", &address]);
+    scratch.fails(&["mount", &pool, &mnt, "--http", &address], 1, &["--http", &address]);
     assert!(nearside_fuse::mounts::at(scratch.mnt()).unwrap().is_none());
     scratch.check();
 }
