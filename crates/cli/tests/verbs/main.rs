@@ -4,6 +4,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod benches;
+mod browser;
 mod calibrates;
 mod control;
 mod copies;
@@ -13,6 +14,7 @@ mod live_check;
 mod manual;
 mod names;
 mod networks;
+mod page;
 mod places;
 mod regions;
 mod removals;
