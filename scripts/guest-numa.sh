@@ -25,6 +25,7 @@ put_numa() {
     put "${tests[nodes]}" tests/nodes
     put "${tests[thread]}" tests/thread
     put "${tests[caches]}" tests/caches
+    put "${tests[levers]}" tests/levers
     # Direct reads and writes want aligned buffers, which the shell's own dd does not have.
     rm -f "$root/bin/dd"
     put "$(command -v dd)" bin/dd

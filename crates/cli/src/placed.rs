@@ -5,19 +5,64 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use nearside::files::{Decided, FileExtent, FileExtras, Heat, Ino, Layout, NearSlice};
-use nearside_fuse::placed::{self, DECISIONS, EXTENTS, EXTRAS, HEAT, LAYOUT, SLICES};
+use nearside::files::{
+    Decided, FileExtent, FileExtras, Heat, Ino, Layout, Lever, Levers, NearSlice, Placing, SetAttr,
+};
+use nearside_fuse::placed::{
+    self, DECISIONS, EXTENTS, EXTRAS, HEAT, LAYOUT, MOVE_DATA, MOVE_THREADS, SLICES,
+};
 
 use crate::xattrs;
 
-/// Where new blocks go.
-pub fn layout(path: &Path) -> io::Result<Layout> {
-    ask(path, LAYOUT, placed::layout)
+/// What can be set of where a file lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Setting {
+    /// Where new blocks go.
+    Layout(Layout),
+    /// How far its data may move to its readers,
+    MoveData(Lever),
+    /// and its readers to it.
+    MoveThreads(Lever),
 }
 
-/// Sets that.
-pub fn set_layout(path: &Path, layout: Layout) -> io::Result<()> {
-    xattrs::set(path, OsStr::new(LAYOUT), layout.to_string().as_bytes())
+impl Setting {
+    /// As a change of attributes.
+    pub fn change(self) -> SetAttr {
+        let none = SetAttr::default();
+        match self {
+            Setting::Layout(layout) => SetAttr { layout: Some(layout), ..none },
+            Setting::MoveData(lever) => SetAttr { move_data: Some(lever), ..none },
+            Setting::MoveThreads(lever) => SetAttr { move_threads: Some(lever), ..none },
+        }
+    }
+}
+
+/// Where new blocks go, and how far data and threads may move.
+pub fn placing(path: &Path) -> io::Result<Placing> {
+    let lever = |name| ask(path, name, placed::lever);
+    let levers = Levers { threads: lever(MOVE_THREADS)?, data: lever(MOVE_DATA)? };
+    Ok(Placing { layout: ask(path, LAYOUT, placed::layout)?, levers })
+}
+
+/// Sets something of that.
+pub fn set(path: &Path, setting: Setting) -> io::Result<()> {
+    let (name, value) = match setting {
+        Setting::Layout(layout) => (LAYOUT, layout.to_string()),
+        Setting::MoveData(lever) => (MOVE_DATA, lever.to_string()),
+        Setting::MoveThreads(lever) => (MOVE_THREADS, lever.to_string()),
+    };
+    xattrs::set(path, OsStr::new(name), value.as_bytes())
+}
+
+/// That in a line.
+pub fn said(placing: &Placing) -> String {
+    let Placing { layout, levers } = placing;
+    let held = |what: &str, lever: Lever| match lever {
+        Lever::On => String::new(),
+        less => format!(", {what} {less}"),
+    };
+    let (data, threads) = (held("move-data", levers.data), held("move-threads", levers.threads));
+    format!("layout {layout}{data}{threads}")
 }
 
 /// Some extents of a file from `offset` on, and where to go on.

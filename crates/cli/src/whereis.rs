@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
-use nearside::files::{ExtentOn, FileExtent, Layout, NearSlice};
+use nearside::files::{ExtentOn, FileExtent, Heat, NearSlice, Placing};
 use serde::Serialize;
 
 use crate::error::{self, Result};
 use crate::pool_path::Operand;
 use crate::size::show;
+use crate::stats::nanos;
 use crate::{access, output, placed};
 
 /// Arguments of `where`.
@@ -22,7 +23,8 @@ Examples:
 
 Local is what lies on the node of the CPU that this runs on. Blocks count as a whole; what a small
 file holds may lie in a log or a tree, and counts nowhere. What lies on a device of the capacity
-tier is local to nobody. nearside set says where new blocks go.")]
+tier is local to nobody. Heat is what readers near a slice have lost lately by what is not there;
+nearside why says more. nearside set says where new blocks go.")]
 pub struct WhereArgs {
     /// A file or directory: in a pool, or of a mount.
     #[arg(value_name = "PATH|POOL:/PATH", value_parser = Operand::parser())]
@@ -40,6 +42,12 @@ pub struct WhereArgs {
 struct Report {
     path: String,
     layout: String,
+    /// How far it, and threads to it, may move, as it was set there.
+    move_data: String,
+    move_threads: String,
+    /// These three in words.
+    #[serde(skip)]
+    placing: String,
     /// Bytes of blocks.
     bytes: u64,
     /// The node that this runs on, if a slice is near it.
@@ -58,6 +66,8 @@ struct Share {
     node: u32,
     bytes: u64,
     local: bool,
+    /// What callers near it have lost lately by parts of the file that are not there, ns.
+    heat_ns: u64,
 }
 
 #[derive(Serialize)]
@@ -96,9 +106,10 @@ impl Extent {
 /// What was asked of the pool.
 struct Seen {
     shown: PathBuf,
-    layout: Layout,
+    placing: Placing,
     slices: Vec<NearSlice>,
     extents: Vec<FileExtent>,
+    heat: Vec<Heat>,
 }
 
 /// Shows where a file lies.
@@ -110,20 +121,21 @@ pub fn run(args: &WhereArgs) -> Result<()> {
             let is_dir = pool.metadata(&at.path).map_err(said)?.is_dir();
             Seen {
                 shown: at.shown(),
-                layout: pool.layout(&at.path).map_err(said)?,
+                placing: pool.placing(&at.path).map_err(said)?,
                 slices: pool.near_slices().map_err(said)?,
                 extents: all(is_dir, &mut |from| pool.extents(&at.path, from).map_err(said))?,
+                heat: all(is_dir, &mut |from| pool.heat(&at.path, from).map_err(said))?,
             }
         }
         Operand::Outside(path) => {
             let said = error::of_mount(path);
+            let is_dir = path.is_dir();
             Seen {
                 shown: path.clone(),
-                layout: placed::layout(path).map_err(&said)?,
+                placing: placed::placing(path).map_err(&said)?,
                 slices: placed::slices(path).map_err(&said)?,
-                extents: all(path.is_dir(), &mut |from| {
-                    placed::extents(path, from).map_err(&said)
-                })?,
+                extents: all(is_dir, &mut |from| placed::extents(path, from).map_err(&said))?,
+                heat: all(is_dir, &mut |from| placed::heat(path, from).map_err(&said))?,
             }
         }
     };
@@ -159,6 +171,10 @@ fn report(seen: &Seen, cpu: u32) -> Report {
         node: slice.node,
         bytes: bytes_on(ExtentOn::Slice(slice.slice)),
         local: slice.cpus.contains(&cpu),
+        heat_ns: {
+            let its = seen.heat.iter().filter(|heat| heat.slice == slice.slice);
+            its.map(|heat| heat.lost_ns as u64).fold(0, u64::saturating_add)
+        },
     };
     let slices: Vec<Share> = seen.slices.iter().map(share).collect();
     let named: BTreeSet<u8> = seen.extents.iter().filter_map(|it| device_of(it.on)).collect();
@@ -169,7 +185,10 @@ fn report(seen: &Seen, cpu: u32) -> Report {
     let local: u64 = slices.iter().filter(|share| share.local).map(|share| share.bytes).sum();
     Report {
         path: seen.shown.display().to_string(),
-        layout: seen.layout.to_string(),
+        layout: seen.placing.layout.to_string(),
+        move_data: seen.placing.levers.data.to_string(),
+        move_threads: seen.placing.levers.threads.to_string(),
+        placing: placed::said(&seen.placing),
         bytes,
         node,
         local_percent: (bytes > 0 && node.is_some()).then(|| percent(local, bytes)),
@@ -200,13 +219,14 @@ fn text(report: &Report, with_extents: bool) -> String {
         _ => String::new(),
     };
     let mut text = format!(
-        "{}\nlayout {}; {} in {} extents{local}\n\n",
+        "{}\n{}; {} in {} extents{local}\n\n",
         output::shown(report.path.as_bytes()),
-        report.layout,
+        report.placing,
         show(report.bytes),
         report.extents.len(),
     );
-    let mut rows = vec![["SLICE", "NODE", "BYTES", "SHARE", "LOCAL"].map(str::to_owned).to_vec()];
+    let mut rows =
+        vec![["SLICE", "NODE", "BYTES", "SHARE", "LOCAL", "HEAT"].map(str::to_owned).to_vec()];
     for share in &report.slices {
         rows.push(vec![
             share.slice.to_string(),
@@ -214,12 +234,13 @@ fn text(report: &Report, with_extents: bool) -> String {
             show(share.bytes),
             format!("{} %", percent(share.bytes, report.bytes.max(1))),
             if share.local { "yes" } else { "-" }.to_owned(),
+            if share.heat_ns > 0 { nanos(share.heat_ns) } else { "-".to_owned() },
         ]);
     }
     for Below { device, bytes } in &report.devices {
         let share = format!("{} %", percent(*bytes, report.bytes.max(1)));
         let none = || "-".to_owned();
-        rows.push(vec![device_name(*device), none(), show(*bytes), share, none()]);
+        rows.push(vec![device_name(*device), none(), show(*bytes), share, none(), none()]);
     }
     text.push_str(&output::table(&rows));
     if with_extents {
@@ -247,9 +268,13 @@ mod tests {
         };
         Seen {
             shown: "/mnt/file".into(),
-            layout: Layout::Auto,
+            placing: Placing::default(),
             slices: vec![near(0, 0, &[0, 2]), near(1, 1, &[1]), near(2, 0, &[0, 2])],
             extents: vec![extent(0, 8192, 0), extent(8192, 4096, 1), extent(20480, 12288, 2)],
+            heat: vec![
+                Heat { offset: 0, slice: 1, lost_ns: 70_000.0 },
+                Heat { offset: 524_288, slice: 1, lost_ns: 20_000.0 },
+            ],
         }
     }
 
@@ -262,6 +287,7 @@ mod tests {
         assert_eq!(shares, [(0, 8192, true), (1, 4096, false), (2, 12288, true)]);
         let text = text(&found, true);
         assert!(text.contains("83.3 % of it local to node 0"), "{text}");
+        assert!(text.contains("\n1      1     4 KiB   16.7 %  -      90 us\n"), "{text}");
         assert!(text.ends_with("20480   12288  2      4096\n"), "{text}");
     }
 
@@ -279,7 +305,7 @@ mod tests {
         let last = &found.extents[5];
         assert_eq!((last.slice, last.device), (None, Some(1)));
         let text = text(&found, true);
-        assert!(text.contains("\ndevice 1  -     16 KiB  33.3 %  -\n"), "{text}");
+        assert!(text.contains("\ndevice 1  -     16 KiB  33.3 %  -      -\n"), "{text}");
         assert!(text.ends_with("262144  8192   device 1  65536\n"), "{text}");
     }
 

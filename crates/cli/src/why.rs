@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use clap::Args;
-use nearside::files::{Decided, Heat, Layout, Moving, NearSlice, Outcome};
+use nearside::files::{Decided, Heat, Moving, NearSlice, Outcome, Placing};
 use serde::Serialize;
 
 use crate::error::{self, Result};
@@ -40,6 +40,12 @@ pub struct WhyArgs {
 struct Report {
     path: String,
     layout: String,
+    /// How far it, and threads to it, may move, as it was set there.
+    move_data: String,
+    move_threads: String,
+    /// These three in words.
+    #[serde(skip)]
+    placing: String,
     parts: Vec<Part>,
     decisions: Vec<Decision>,
 }
@@ -96,7 +102,7 @@ impl Decision {
 /// What was asked of the pool.
 struct Seen {
     shown: PathBuf,
-    layout: Layout,
+    placing: Placing,
     slices: Vec<NearSlice>,
     heat: Vec<Heat>,
     decisions: Vec<Decided>,
@@ -110,7 +116,7 @@ pub fn run(args: &WhyArgs) -> Result<()> {
             let said = |failure| error::inside(&at.pool)(failure);
             Seen {
                 shown: at.shown(),
-                layout: pool.layout(&at.path).map_err(said)?,
+                placing: pool.placing(&at.path).map_err(said)?,
                 slices: pool.near_slices().map_err(said)?,
                 heat: all(false, &mut |from| pool.heat(&at.path, from).map_err(said))?,
                 decisions: pool.decisions(&at.path).map_err(said)?,
@@ -120,7 +126,7 @@ pub fn run(args: &WhyArgs) -> Result<()> {
             let said = error::of_mount(path);
             Seen {
                 shown: path.clone(),
-                layout: placed::layout(path).map_err(&said)?,
+                placing: placed::placing(path).map_err(&said)?,
                 slices: placed::slices(path).map_err(&said)?,
                 heat: all(false, &mut |from| placed::heat(path, from).map_err(&said))?,
                 decisions: placed::decisions(path).map_err(&said)?,
@@ -141,15 +147,17 @@ fn report(seen: &Seen, now: SystemTime) -> Report {
     };
     Report {
         path: seen.shown.display().to_string(),
-        layout: seen.layout.to_string(),
+        layout: seen.placing.layout.to_string(),
+        move_data: seen.placing.levers.data.to_string(),
+        move_threads: seen.placing.levers.threads.to_string(),
+        placing: placed::said(&seen.placing),
         parts: seen.heat.iter().map(part).collect(),
         decisions: seen.decisions.iter().map(|it| Decision::new(it, now)).collect(),
     }
 }
 
 fn text(report: &Report) -> String {
-    let mut text =
-        format!("{}\nlayout {}\n\n", output::shown(report.path.as_bytes()), report.layout);
+    let mut text = format!("{}\n{}\n\n", output::shown(report.path.as_bytes()), report.placing);
     if report.parts.is_empty() {
         text.push_str("nobody is known to lose by where it is\n");
     } else {
@@ -207,7 +215,7 @@ mod tests {
         };
         Seen {
             shown: "/mnt/file".into(),
-            layout: Layout::Auto,
+            placing: Placing::default(),
             slices: vec![NearSlice { slice: 0, node: 3, cpus: vec![0] }],
             heat: vec![
                 Heat { offset: 0, slice: 0, lost_ns: 90_000.0 },

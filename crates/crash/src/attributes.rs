@@ -2,7 +2,7 @@
 
 use crate::catalog::{Op, op};
 use crate::world::pattern;
-use fs::{Layout, NewNode, SetAttr, XattrMode};
+use fs::{Layout, Lever, NewNode, SetAttr, XattrMode};
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
@@ -18,7 +18,10 @@ pub fn attributes() -> Vec<Op> {
     vec![
         op!("setattr", |w| {
             let layout = Some(Layout::Stripe);
-            let change = SetAttr { mode: Some(0o600), uid: Some(1), layout, ..SetAttr::default() };
+            let (move_data, move_threads) = (Some(Lever::Off), Some(Lever::Report));
+            let (mode, uid) = (Some(0o600), Some(1));
+            let placed = SetAttr { layout, move_data, move_threads, ..SetAttr::default() };
+            let change = SetAttr { mode, uid, ..placed };
             w.fs.setattr(w.ino("/file")?, &change).map(|_| ())
         }),
         op!("setattr-size", |w| {

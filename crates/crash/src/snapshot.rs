@@ -1,7 +1,7 @@
 //! Everything that a program can see of a file system, timestamps left out.
 
 use crate::images::{Outcome, failed};
-use fs::{Attr, FileKind, FileSystem, Ino, Layout};
+use fs::{Attr, FileKind, FileSystem, Ino, Layout, Levers};
 use std::collections::{BTreeMap, HashMap};
 
 /// One name.
@@ -21,6 +21,7 @@ pub struct Entry {
     target: Vec<u8>,
     xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
     layout: Layout,
+    levers: Levers,
 }
 
 /// All names, by path.
@@ -154,6 +155,7 @@ impl Walk<'_> {
             target,
             xattrs,
             layout: self.fs.layout(attr.ino).map_err(|e| of(&e))?,
+            levers: self.fs.levers(attr.ino).map_err(|e| of(&e))?,
         };
         self.snapshot.entries.insert(path.to_owned(), entry);
         Ok(())

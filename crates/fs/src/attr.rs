@@ -4,13 +4,13 @@
 //!  0  u8   kind          8  u32  uid          24  u64  size (directories: entries)
 //!  1  u8   flags        12  u32  gid          32  u64  blocks of data
 //!  2  u16  mode         16  u32  rdev         40  i64  accessed   48  i64  modified
-//!  4  u32  links        20  u32  layout           56  i64  changed    64  i64  created
+//!  4  u32  links        20  u32  placing          56  i64  changed    64  i64  created
 //!                                             72  u64  parent (directories)
 //!                                             80  u64  stamp
 //! ```
 
 use crate::bytes::Bytes;
-use crate::layout::Layout;
+use crate::placing::Placing;
 use crate::types::{FILE_BYTES_MAX, FileKind, Ino, Timestamp};
 use pool::STAMP_AT_OPEN_MAX;
 
@@ -46,8 +46,8 @@ pub struct Stored {
     pub created: Timestamp,
     /// Of a directory: the directory that holds it.
     pub parent: Ino,
-    /// Where new blocks go; a directory's is inherited.
-    pub layout: Layout,
+    /// Where new blocks go, and what may move; a directory's is inherited.
+    pub placing: Placing,
     /// The highest stamp among the changes to it.
     pub stamp: u64,
     /// In a record: `modified` is what the change is about (flag 1). Otherwise it, like `size` and
@@ -74,7 +74,7 @@ impl Stored {
             changed: time,
             created: time,
             parent: Ino::ROOT,
-            layout: Layout::Auto,
+            placing: Placing::default(),
             stamp: 0,
             sets_modified: false,
         }
@@ -90,7 +90,7 @@ impl Stored {
         out[8..12].copy_from_slice(&self.uid.to_le_bytes());
         out[12..16].copy_from_slice(&self.gid.to_le_bytes());
         out[16..20].copy_from_slice(&self.rdev.to_le_bytes());
-        out[20..24].copy_from_slice(&self.layout.code().to_le_bytes());
+        out[20..24].copy_from_slice(&self.placing.code().to_le_bytes());
         let words = [
             self.size,
             self.blocks,
@@ -117,7 +117,7 @@ impl Stored {
         let flags = bytes.u8()?;
         let mode = bytes.u16()?;
         let (links, uid, gid, rdev) = (bytes.u32()?, bytes.u32()?, bytes.u32()?, bytes.u32()?);
-        let layout = Layout::from_code(bytes.u32()?)?;
+        let placing = Placing::from_code(bytes.u32()?)?;
         if flags > SETS_MODIFIED || mode > 0o7777 {
             return None;
         }
@@ -135,7 +135,7 @@ impl Stored {
             changed: Timestamp(bytes.i64()?),
             created: Timestamp(bytes.i64()?),
             parent: Ino(bytes.u64()?),
-            layout,
+            placing,
             stamp: bytes.u64()?,
             sets_modified: flags == SETS_MODIFIED,
         };
@@ -152,6 +152,7 @@ impl Stored {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::Layout;
 
     #[test]
     fn attributes_round_trip() {
@@ -169,7 +170,7 @@ mod tests {
             changed: Timestamp(9),
             created: Timestamp(10),
             parent: Ino(11),
-            layout: Layout::Node(300),
+            placing: Placing { layout: Layout::Node(300), ..Placing::default() },
             stamp: 12,
             sets_modified: true,
         };

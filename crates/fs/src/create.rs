@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, Meta};
 use crate::item;
 use crate::keys;
-use crate::layout::Layout;
 use crate::namespace::{Touched, check_directory, check_name};
+use crate::placing::Placing;
 use crate::request::{self, Answer};
 use crate::rights::{self, Access, Caller, Owned};
 use crate::short_name::ShortName;
@@ -21,6 +21,7 @@ use crate::types::{
     Attr, Creation, DIRECTORY_LINKS_MAX, FileKind, Ino, NewNode, SYMLINK_BYTES_MAX, Timestamp,
 };
 use crate::xattr::XattrChange;
+use placement::Levers;
 use pool::tree::Change;
 use pool::{KIND_CHANGE, RecordBuffer};
 use std::sync::Arc;
@@ -244,8 +245,16 @@ impl New<'_> {
             rdev: if let NewNode::Special(_, rdev) = self.node { rdev } else { 0 },
             size,
             parent: if is_dir { parent.ino } else { Ino(0) },
-            layout: if holds_data { parent.layout() } else { Layout::Auto },
+            placing: if holds_data { inherited(parent) } else { Placing::default() },
             ..Stored::new(self.kind, mode, time)
         }
     }
+}
+
+/// What is made in a directory begins with. What is said of levers at the root counts anyway, for
+/// as long as it is said there.
+fn inherited(parent: &Inode) -> Placing {
+    let placing = parent.placing();
+    let levers = if parent.ino == Ino::ROOT { Levers::ALL } else { placing.levers };
+    Placing { levers, ..placing }
 }

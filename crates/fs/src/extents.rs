@@ -5,9 +5,11 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::layout::Layout;
 use crate::leaf::{LEAF_BLOCKS, LEAF_INDEX_MAX};
+use crate::placing::Placing;
 use crate::slot::SlotView;
 use crate::system::FileSystem;
 use crate::types::{FileKind, Ino, SetAttr};
+use placement::Levers;
 use pool::{BLOCK_BYTES, BlockAddr};
 
 /// Leaves that one call looks at (512 MiB of a file): it is over soon, whatever the file is like.
@@ -75,6 +77,26 @@ impl FileSystem {
     /// written anew.
     pub fn set_layout(&self, ino: Ino, layout: Layout) -> Result<()> {
         let change = SetAttr { layout: Some(layout), ..SetAttr::default() };
+        self.core.setattr(ino, &change, None).map(drop)
+    }
+
+    /// Both that and [`levers`](FileSystem::levers).
+    pub fn placing(&self, ino: Ino) -> Result<Placing> {
+        Ok(self.core.inode(ino)?.placing())
+    }
+
+    /// How far a file's data may move, and threads to it, as somebody said of it; what is made in a
+    /// directory begins with that, and what is said of the root directory counts for the whole pool.
+    pub fn levers(&self, ino: Ino) -> Result<Levers> {
+        Ok(self.core.inode(ino)?.placing().levers)
+    }
+
+    /// Says that. Nothing moves further than this pool's [`OpenOptions::levers`] let it.
+    ///
+    /// [`OpenOptions::levers`]: pool::OpenOptions::levers
+    pub fn set_levers(&self, ino: Ino, Levers { threads, data }: Levers) -> Result<()> {
+        let (move_threads, move_data) = (Some(threads), Some(data));
+        let change = SetAttr { move_threads, move_data, ..SetAttr::default() };
         self.core.setattr(ino, &change, None).map(drop)
     }
 

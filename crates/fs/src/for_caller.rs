@@ -104,7 +104,7 @@ impl ForCaller<'_> {
     /// [`FileSystem::setattr`]. As Linux does it, a change of the owner, the group or the size may
     /// take set-id bits away, and who is not in the group cannot set set-group-id.
     pub fn setattr(&self, ino: Ino, change: &SetAttr) -> Result<Attr> {
-        if change.size.is_some() || change.layout.is_some() {
+        if change.size.is_some() || change.places() {
             self.permit(ino, Access::WRITE)?;
         }
         self.fs.core.setattr(ino, change, self.caller)

@@ -36,7 +36,7 @@ impl Drop for Handle {
         }
         self.unlock();
         if let Some(known) = self.core.observer.known()
-            && known.levers.threads == Lever::On
+            && known.process.threads == Lever::On
             && self.inode.opens.load(Ordering::Relaxed) == 1
         {
             known.movers.closed(self.inode.ino);

@@ -11,6 +11,7 @@ use crate::layout::Layout;
 use crate::leased::Leased;
 use crate::map::BlockMap;
 use crate::mapped::Mappings;
+use crate::placing::Placing;
 use crate::range_lock::RangeLock;
 use crate::read_ahead::ReadAhead;
 use crate::types::{Attr, FileKind, Ino, Timestamp};
@@ -78,8 +79,8 @@ pub struct Inode {
     pub changed: AtomicI64,
     /// Highest stamp of a change to it.
     pub stamp: AtomicU64,
-    /// Where new blocks go: a layout's code (`layout.rs`).
-    pub layout: AtomicU32,
+    /// Where new blocks go, and what may move: the code of that (`placing.rs`).
+    pub placing: AtomicU32,
     /// Some of it has moved to its readers, and stays there when it is written anew.
     pub moved: AtomicBool,
     /// Where its data is.
@@ -140,7 +141,7 @@ impl Inode {
             modified: AtomicI64::new(stored.modified.0),
             changed: AtomicI64::new(stored.changed.0),
             stamp: AtomicU64::new(stored.stamp),
-            layout: AtomicU32::new(stored.layout.code()),
+            placing: AtomicU32::new(stored.placing.code()),
             moved: AtomicBool::new(false),
             map: BlockMap::new(in_tree),
             ranges: RangeLock::default(),
@@ -175,15 +176,23 @@ impl Inode {
             changed: Timestamp(self.changed.load(Ordering::Relaxed)),
             created: meta.created,
             parent: meta.parent,
-            layout: self.layout(),
+            placing: self.placing(),
             stamp: self.stamp.load(Ordering::Relaxed),
             sets_modified: false,
         }
     }
 
     /// Where new blocks go.
+    #[inline]
     pub fn layout(&self) -> Layout {
-        Layout::from_code(self.layout.load(Ordering::Relaxed)).unwrap_or_default()
+        self.placing().layout
+    }
+
+    /// That, and what may move.
+    #[inline]
+    pub fn placing(&self) -> Placing {
+        // ordering: whoever changed it meanwhile did so before or after what is done by it
+        Placing::from_code(self.placing.load(Ordering::Relaxed)).unwrap_or_default()
     }
 
     /// Takes over attributes that replay found in a record that changed them. Not the size and the
@@ -199,7 +208,7 @@ impl Inode {
         self.accessed.store(stored.accessed.0, Ordering::Relaxed);
         meta.created = stored.created;
         meta.parent = stored.parent;
-        self.layout.store(stored.layout.code(), Ordering::Relaxed);
+        self.placing.store(stored.placing.code(), Ordering::Relaxed);
         if stored.sets_modified {
             self.modified.store(stored.modified.0, Ordering::Relaxed);
         }

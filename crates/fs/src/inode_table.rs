@@ -45,6 +45,16 @@ impl Core {
         if inode.meta.read().gone { Err(Error::NotFound) } else { Ok(inode) }
     }
 
+    /// The root directory, of a pool that is opened.
+    pub fn root(&self) -> Result<Arc<Inode>> {
+        match self.inode(Ino::ROOT) {
+            Ok(root) if root.kind == FileKind::Directory => Ok(root),
+            Ok(_) => Err(Error::Damaged("the root directory is no directory".to_owned())),
+            Err(Error::NotFound) => Err(Error::Damaged("there is no root directory".to_owned())),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The same for who locks it then, and looks whether it is gone: where many change one
     /// directory, waiting for its lock once is enough.
     pub fn inode_to_lock(&self, ino: Ino) -> Result<Arc<Inode>> {

@@ -3,8 +3,10 @@
 
 use crate::core::Core;
 use crate::decided::Decisions;
+use crate::inode::Inode;
 use crate::migrator::Migrator;
 use crate::mover::Movers;
+use crate::placing::Placing;
 use parking_lot::Mutex;
 use placement::{Copying, Costs, DataRule, Kind, Levers, ThreadRule};
 use pool::Pool;
@@ -25,8 +27,10 @@ pub struct Known {
     pub id: u64,
     /// What accesses take.
     pub costs: Costs,
-    /// What is used.
-    pub levers: Levers,
+    /// What this process uses at most.
+    pub process: Levers,
+    /// What somebody said of the whole pool: the code of a placing.
+    pool: AtomicU32,
     /// When data moves,
     pub data: DataRule,
     /// and threads.
@@ -65,7 +69,8 @@ impl Known {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             data: DataRule::weighs(placement::WINDOW_NS),
             threads: options.thread_rule.unwrap_or(ThreadRule::weighs(costs.move_thread_ns)),
-            levers: options.levers,
+            process: options.levers,
+            pool: AtomicU32::new(0),
             costs,
             began: Instant::now(),
             stretch: options.emulated.as_ref().map_or(1.0, |it| it.stretch()),
@@ -79,6 +84,24 @@ impl Known {
             migrator: Migrator::default(),
             movers: Movers::default(),
         }
+    }
+
+    /// What is used of this pool, as far as nothing is said of a file.
+    pub fn levers(&self) -> Levers {
+        // ordering: whoever changed it meanwhile did so before or after what is decided now
+        let said = Placing::from_code(self.pool.load(Ordering::Relaxed)).unwrap_or_default();
+        self.process.least(said.levers)
+    }
+
+    /// What is used of this file.
+    pub fn levers_of(&self, inode: &Inode) -> Levers {
+        self.levers().least(inode.placing().levers)
+    }
+
+    /// Somebody says how far all may move.
+    pub fn let_levers(&self, levers: Levers) {
+        let said = Placing { levers, ..Placing::default() };
+        self.pool.store(said.code(), Ordering::Relaxed);
     }
 
     /// Time since the pool was opened, ns of the machine.

@@ -145,17 +145,16 @@ impl Core {
         let near = self.pool.near_slice();
         let (ino, stripes) = (inode.ino, &self.stripes);
         let home = u64::from(home(ino));
-        // ordering: whoever changed it meanwhile did so before or after this write
-        match Layout::from_code(inode.layout.load(Ordering::Relaxed)) {
-            Some(Layout::Near) => self.unless_full(near),
-            Some(Layout::Stripe) => stripes.slice(ino, home + counter_of(ino), block),
-            Some(Layout::Node(node)) => match self.pool.nodes().slices_on(u32::from(node)) {
+        match inode.layout() {
+            Layout::Near => self.unless_full(near),
+            Layout::Stripe => stripes.slice(ino, home + counter_of(ino), block),
+            Layout::Node(node) => match self.pool.nodes().slices_on(u32::from(node)) {
                 // the pool may have come from a machine with more nodes
                 [] => stripes.slice(ino, home, block),
                 [one] => *one,
                 many => many[(block >> stripes.shift) as usize % many.len()],
             },
-            Some(Layout::Auto) | None => match self.moved_to(inode, block) {
+            Layout::Auto => match self.moved_to(inode, block) {
                 Some(slice) => slice,
                 None if block >> stripes.shift == 0 => self.unless_full(near),
                 None => stripes.slice(ino, home, block),
@@ -177,7 +176,7 @@ impl Core {
     /// This slice, or one that is idle beside it where its memory has no time left.
     fn unless_full(&self, near: u8) -> u8 {
         let known = self.observer.known().filter(|known| known.is_full(near));
-        let used = known.filter(|known| known.levers.data == placement::Lever::On);
+        let used = known.filter(|known| known.levers().data == placement::Lever::On);
         used.and_then(|known| known.idler_than(near)).unwrap_or(near)
     }
 

@@ -86,6 +86,7 @@ mod pace;
 mod patches;
 mod permits;
 mod pieces;
+mod placing;
 mod pressure;
 mod range_lock;
 #[cfg(test)]
@@ -154,6 +155,7 @@ pub use mapped::Mapped;
 pub use meter::{Call, CallCount, Meter};
 pub use migrate::Migrated;
 pub use placement::{Calibration, Costs, Kind, Lever, Levers, Place, Point, Policy, Side};
+pub use placing::Placing;
 pub use pmem::Process;
 pub use range_lock::{RangeGuard, RangeLock};
 pub use region_memory::{RegionMemory, check_buffer, is_region_memory, outside};

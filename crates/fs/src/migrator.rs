@@ -115,7 +115,7 @@ impl Migrator {
 impl Core {
     /// Starts the thread that moves data, if data is to move.
     pub fn start_migrator(self: &Arc<Core>) -> crate::Result<Option<JoinHandle<()>>> {
-        let Some(known) = self.observer.known().filter(|it| it.levers.data != Lever::Off) else {
+        let Some(known) = self.observer.known().filter(|it| it.process.data != Lever::Off) else {
             return Ok(None);
         };
         known.migrator.state.lock().serves = true;
@@ -148,7 +148,7 @@ impl Core {
             known.migrator.done(&ask);
             let moved = self.all_moved_bytes();
             // what it moved itself is in no account
-            if moved != moved_before && known.levers.data == Lever::On {
+            if moved != moved_before && known.process.data == Lever::On {
                 known.migrator.rest((began.elapsed() * RESTS).min(REST_MAX));
             }
             moved_before = moved;
@@ -163,6 +163,10 @@ impl Core {
     fn migrate_asked(&self, known: &Known, ask: &Ask) -> crate::Result<()> {
         let Some(inode) = self.inode_to_cool(ask.ino)? else { return Ok(()) };
         let Some(leaf) = inode.map.cached(ask.index) else { return Ok(()) };
+        let lever = known.levers_of(&inode).data;
+        if lever == Lever::Off {
+            return Ok(());
+        }
         let heat = leaf.lost();
         let first = |leaf: &Leaf| leaf.slices().find(|slice| *slice != ask.to);
         let Some(from) = first(&leaf) else { return Ok(()) };
@@ -181,7 +185,7 @@ impl Core {
         };
         let pays = pays && heat.node() == u32::from(ask.to);
         let mut failed = Ok(());
-        let (outcome, bytes) = match (pays, known.levers.data) {
+        let (outcome, bytes) = match (pays, lever) {
             (false, _) => (Outcome::Cancelled, whole),
             (true, Lever::On) => {
                 self.move_near(ask.to);

@@ -5,6 +5,7 @@
 
 use crate::core::Core;
 use crate::decided::{Decided, Moving, Outcome};
+use crate::inode::Inode;
 use crate::known::Known;
 use crate::pressure::Pressure;
 use crate::types::Ino;
@@ -146,11 +147,15 @@ impl Held {
 impl Core {
     /// Whether the calling thread goes to where its last accesses were.
     #[cold]
-    pub fn consider_going(&self, known: &Known, ino: Ino, cpu: u32, trail: &mut Trail) {
+    pub fn consider_going(&self, known: &Known, inode: &Inode, cpu: u32, trail: &mut Trail) {
+        let (ino, lever) = (inode.ino, known.levers_of(inode).threads);
         let (nodes, to) = (self.pool.nodes(), trail.node() as u8);
         let near = nodes.near(cpu as usize);
         let cpus = nodes.cpus_near(to);
         let now = known.now();
+        if lever == Lever::Off {
+            return trail.put_off(&known.threads, now);
+        }
         let mut room = Room {
             busy: known.busy(to),
             busy_here: known.busy(near),
@@ -163,19 +168,18 @@ impl Core {
             return;
         }
         room.threads = known.movers.pressure.running(cpus);
-        let (gain_ns, outcome) =
-            match (known.threads.moves(trail, &room, now), known.levers.threads) {
-                (Err(_), _) => return trail.put_off(&known.threads, now),
-                (Ok(gain_ns), Lever::Report) => (gain_ns, Outcome::Reported),
-                (Ok(gain_ns), _) if self.pool.options().emulated.is_some() => {
-                    cpus.first().into_iter().for_each(|cpu| topology::assume_cpu(*cpu));
-                    (gain_ns, Outcome::Moved)
-                }
-                (Ok(gain_ns), _) => match known.movers.hold(self.process, ino, near, cpus) {
-                    Ok(true) => (gain_ns, Outcome::Moved),
-                    Ok(false) | Err(_) => (gain_ns, Outcome::Refused),
-                },
-            };
+        let (gain_ns, outcome) = match (known.threads.moves(trail, &room, now), lever) {
+            (Err(_), _) => return trail.put_off(&known.threads, now),
+            (Ok(gain_ns), Lever::Report) => (gain_ns, Outcome::Reported),
+            (Ok(gain_ns), _) if self.pool.options().emulated.is_some() => {
+                cpus.first().into_iter().for_each(|cpu| topology::assume_cpu(*cpu));
+                (gain_ns, Outcome::Moved)
+            }
+            (Ok(gain_ns), _) => match known.movers.hold(self.process, ino, near, cpus) {
+                Ok(true) => (gain_ns, Outcome::Moved),
+                Ok(false) | Err(_) => (gain_ns, Outcome::Refused),
+            },
+        };
         trail.moved(&known.threads, now);
         let decided = Decided {
             at: SystemTime::now(),

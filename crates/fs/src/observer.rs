@@ -16,9 +16,8 @@ use crate::layout::Layout;
 use crate::leaf::{LEAF_BLOCKS, Leaf};
 use crate::leaves::leaf_of;
 use crate::migrator::Ask;
-use crate::types::Ino;
 use crate::write::blocks_of;
-use placement::{Costs, Heat, Kind, Lever, Trail};
+use placement::{Costs, Heat, Kind, Lever, Levers, Trail};
 use pool::{BLOCK_BYTES, BlockAddr, Pool};
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -92,6 +91,13 @@ impl Observer {
         Observer(costs.map(|costs| Box::new(Known::new(pool, costs))))
     }
 
+    /// Somebody says how far all of the pool may move.
+    pub fn let_levers(&self, levers: Levers) {
+        if let Some(known) = self.known() {
+            known.let_levers(levers);
+        }
+    }
+
     /// What is known, if it matters.
     #[inline]
     pub fn known(&self) -> Option<&Known> {
@@ -144,8 +150,8 @@ impl Core {
     ) {
         let Some(most) = most_of(count, addr) else { return };
         let cpu = topology::recent_cpu();
-        let is_noted = self.travel(known, inode.ino, (Kind::Read, bytes), most, cpu);
-        if is_noted && known.levers.data != Lever::Off {
+        let is_noted = self.travel(known, inode, (Kind::Read, bytes), most, cpu);
+        if is_noted && known.levers_of(inode).data != Lever::Off {
             let each = bytes as f32 / count as f32;
             self.note(known, inode, (first, count, each), cpu, addr);
         }
@@ -187,7 +193,7 @@ impl Core {
         };
         if let Some(most) = most_of((last - first + 1) as usize, &addr) {
             let cpu = topology::recent_cpu();
-            self.travel(known, inode.ino, (Kind::Write, bytes), most, cpu);
+            self.travel(known, inode, (Kind::Write, bytes), most, cpu);
         }
     }
 
@@ -197,7 +203,7 @@ impl Core {
     fn travel(
         &self,
         known: &Known,
-        ino: Ino,
+        inode: &Inode,
         (kind, bytes): (Kind, usize),
         most: Most,
         cpu: u32,
@@ -211,8 +217,8 @@ impl Core {
         } else {
             let bytes = (bytes as f32 * most.part) as u64;
             here.trail.remote(u32::from(most.slice), known.costs.lost(kind, bytes));
-            if known.levers.threads != Lever::Off && here.trail.is_due(&known.threads) {
-                self.consider_going(known, ino, cpu, &mut here.trail);
+            if known.process.threads != Lever::Off && here.trail.is_due(&known.threads) {
+                self.consider_going(known, inode, cpu, &mut here.trail);
             }
         }
         let is_noted = here.is_next();

@@ -218,7 +218,7 @@ pub(crate) fn birth(
 }
 
 /// What of a change of attributes happens when this caller asks for it. Whether it may change the
-/// size was asked before; `layout` goes with that.
+/// size was asked before; what says where blocks lie goes with that.
 pub(crate) fn settle(caller: &Caller, it: &Owned, asked: &SetAttr) -> Result<SetAttr> {
     let mut change = *asked;
     check_owner(caller, it, asked)?;

@@ -5,9 +5,11 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, Meta};
 use crate::item;
 use crate::keys;
+use crate::placing::Placing;
 use crate::request::{self, Answer};
 use crate::rights::{Caller, Owned, settle};
 use crate::types::{Attr, FileKind, Ino, SetAttr};
+use placement::Levers;
 use pool::{KIND_CHANGE, RecordBuffer};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,8 +24,10 @@ impl Core {
             (Some(_), FileKind::File) | (None, _) => {}
             (Some(_), _) => return Err(Error::Invalid("only a regular file has a size to set")),
         }
-        if let Some(layout) = change.layout {
+        if change.places() {
             check_kind(inode.kind)?;
+        }
+        if let Some(layout) = change.layout {
             self.check_layout(layout)?;
         }
         self.change(|| {
@@ -73,7 +77,14 @@ impl Core {
         stored.modified = change.modified.unwrap_or(stored.modified);
         stored.sets_modified = change.size.is_some() || change.modified.is_some();
         stored.changed.0 = time;
-        stored.layout = change.layout.unwrap_or(stored.layout);
+        let Placing { layout, levers } = stored.placing;
+        stored.placing = Placing {
+            layout: change.layout.unwrap_or(layout),
+            levers: Levers {
+                threads: change.move_threads.unwrap_or(levers.threads),
+                data: change.move_data.unwrap_or(levers.data),
+            },
+        };
         let acl = match change.mode {
             Some(_) if inode.kind != FileKind::Symlink => {
                 self.acl_with_mode(inode, meta, stored.mode)?
@@ -95,7 +106,10 @@ impl Core {
             if stored.sets_modified {
                 inode.modified.store(stored.modified.0, Ordering::Relaxed);
             }
-            inode.layout.store(stored.layout.code(), Ordering::Relaxed);
+            inode.placing.store(stored.placing.code(), Ordering::Relaxed);
+            if inode.ino == Ino::ROOT {
+                self.observer.let_levers(stored.placing.levers);
+            }
             inode.changed.store(time, Ordering::Relaxed);
             self.mark_dirty(inode);
             acl.into_iter().for_each(|acl| self.take_over(acl, meta));
@@ -114,6 +128,6 @@ impl Core {
 fn check_kind(kind: FileKind) -> Result<()> {
     match kind {
         FileKind::File | FileKind::Directory => Ok(()),
-        _ => Err(Error::Invalid("only files and directories have a layout")),
+        _ => Err(Error::Invalid("only files and directories have data to lay or move")),
     }
 }

@@ -52,13 +52,7 @@ impl FileSystem {
         let read_only = pool.read_only();
         let (core, replayed) = take_over::recover(pool, recovery, asked)?;
         let core = Arc::new(core);
-        let root = core.inode(Ino::ROOT).map_err(|error| match error {
-            Error::NotFound => Error::Damaged("there is no root directory".to_owned()),
-            error => error,
-        })?;
-        if root.kind != FileKind::Directory {
-            return Err(Error::Damaged("the root directory is no directory".to_owned()));
-        }
+        core.observer.let_levers(core.root()?.placing().levers);
         if background {
             core.start_evictors()?;
         }

@@ -1,6 +1,7 @@
 //! The words of the file system's interface: inode numbers, attributes, and what a call may ask.
 
 use crate::layout::Layout;
+use placement::Lever;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -159,6 +160,17 @@ pub struct SetAttr {
     pub modified: Option<Timestamp>,
     /// Where blocks that are written from now on go.
     pub layout: Option<Layout>,
+    /// How far its data may move to its readers,
+    pub move_data: Option<Lever>,
+    /// and its readers to its data.
+    pub move_threads: Option<Lever>,
+}
+
+impl SetAttr {
+    /// Whether it says where blocks lie, or whether they move.
+    pub(crate) fn places(&self) -> bool {
+        self.layout.is_some() || self.move_data.is_some() || self.move_threads.is_some()
+    }
 }
 
 /// What a new inode is to be.

@@ -3,40 +3,16 @@
 
 mod common;
 
+use common::costs::costs;
 use common::{TestPool, content, find, make, pattern};
-use fs::{ExtentOn, FileSystem, Handle, Layout, Moving, Outcome};
-use placement::{Class, Costs, Curve, Lever, Levers, Machine, MachineAccess, Policy, ThreadRule};
+use fs::{ExtentOn, FileSystem, Handle, Ino, Layout, Moving, NewNode, Outcome};
+use placement::{Lever, Levers, ThreadRule};
 use pool::{BLOCK_BYTES, OpenOptions};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const MIB: usize = 1 << 20;
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// A memory that moves 4000 MiB/s for one thread, from elsewhere half of them, and that nobody
-/// here fills.
-fn costs() -> Costs {
-    let points = vec![(1, 4000.0), (28, 1e6)];
-    let access = || MachineAccess {
-        local: Curve::new(vec![Class { bytes: 4096, points: points.clone() }]).unwrap(),
-        remote_factor: 0.5,
-        latency_ns: [0.0; 2],
-    };
-    let machine = Machine {
-        name: String::new(),
-        source: String::new(),
-        nodes: 2,
-        cpus: 1,
-        granule_bytes: 64,
-        hand_off_ns: 0.0,
-        move_thread_ns: 7500.0,
-        link: f64::INFINITY,
-        directory: 0.0,
-        read: access(),
-        write: access(),
-    };
-    Costs::of(&machine, &Policy::default())
-}
 
 /// A pool on two virtual nodes, with what they say of its levers.
 fn pool(threads: Lever, data: Lever) -> TestPool {
@@ -296,5 +272,82 @@ fn files_that_are_closed_late_or_by_others_let_threads_go() {
         drop(held.1.recv_timeout(LIMIT).unwrap());
         assert_eq!(fs.moves().unwrap().threads_held, 0);
         closed.0.send(()).unwrap();
+    });
+}
+
+/// What is said of a file, and at the root of the whole pool, is there after a kill, and nothing
+/// moves further than both let it.
+#[test]
+fn a_file_and_the_pool_withhold_levers() {
+    let cpu = topology::allowed_cpus().unwrap()[0];
+    let mut pool = pool(Lever::Off, Lever::On);
+    let data = |data| Levers { data, ..Levers::ALL };
+    let fs = pool.start();
+    let _pinned = topology::Pinned::to(&[cpu]);
+    let (file, slice) = far(&fs, &[cpu], "file");
+    fs.set_layout(file.ino(), Layout::Auto).unwrap();
+    let stays = |fs: &FileSystem, file: &Handle| {
+        read_times(fs, file, 100);
+        assert_eq!(bytes_on(fs, file, slice), 4 * MIB as u64);
+        fs.decisions(Some(file.ino()))
+    };
+    fs.set_levers(file.ino(), data(Lever::Off)).unwrap();
+    assert_eq!(stays(&fs, &file), []);
+    assert_eq!(fs.heat(file.ino(), 0).unwrap().0, []);
+    fs.set_levers(Ino::ROOT, data(Lever::Off)).unwrap();
+    fs.set_levers(file.ino(), Levers::ALL).unwrap();
+    assert_eq!(stays(&fs, &file), []);
+    drop(file);
+    let fs = pool.killed(fs);
+    let file = find(&fs, "file");
+    assert_eq!(fs.levers(Ino::ROOT).unwrap(), data(Lever::Off));
+    assert_eq!(stays(&fs, &file), []);
+    fs.set_levers(Ino::ROOT, data(Lever::Report)).unwrap();
+    read_until(&fs, &file, "it is told", || !fs.decisions(Some(file.ino())).is_empty());
+    assert!(stays(&fs, &file).iter().all(|it| it.outcome == Outcome::Reported));
+    fs.set_levers(Ino::ROOT, Levers::ALL).unwrap();
+    read_until(&fs, &file, "it moves", || bytes_on(&fs, &file, slice) == 0);
+}
+
+#[test]
+fn what_a_directory_withholds_what_is_made_in_it_begins_with() {
+    let pool = pool(Lever::Off, Lever::Off);
+    let fs = pool.start();
+    let off = Levers { threads: Lever::Report, data: Lever::Off };
+    let made = |parent, name: &[u8], node| fs.create(parent, name, node, common::BY).unwrap().ino;
+    let dir = made(Ino::ROOT, b"dir", NewNode::Directory);
+    fs.set_levers(dir, off).unwrap();
+    fs.set_layout(dir, Layout::Near).unwrap();
+    let below = made(dir, b"below", NewNode::Directory);
+    let file = made(below, b"file", NewNode::File);
+    assert_eq!((fs.levers(file).unwrap(), fs.layout(file).unwrap()), (off, Layout::Near));
+    // the whole pool's are no file's
+    fs.set_levers(Ino::ROOT, off).unwrap();
+    let file = made(Ino::ROOT, b"file", NewNode::File);
+    assert_eq!(fs.levers(file).unwrap(), Levers::ALL);
+    let link = made(Ino::ROOT, b"link", NewNode::Symlink(b"file"));
+    assert!(fs.set_levers(link, off).is_err(), "it has no data");
+}
+
+/// A thread stays where a file withholds that, and goes when it no longer does.
+#[test]
+fn a_thread_goes_only_where_the_file_lets_it() {
+    let all = topology::allowed_cpus().unwrap();
+    let pool = pool(Lever::On, Lever::Off);
+    let fs = pool.start();
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            topology::pin_current_thread(&all[..1]).unwrap();
+            let (file, _) = far(&fs, &all[..1], "file");
+            let threads = |threads| Levers { threads, ..Levers::ALL };
+            fs.set_levers(file.ino(), threads(Lever::Off)).unwrap();
+            read_times(&fs, &file, 50);
+            topology::pin_current_thread(&all).unwrap();
+            assert_eq!((fs.moves().unwrap().threads, fs.decisions(None)), (0, Vec::new()));
+            fs.set_levers(file.ino(), threads(Lever::On)).unwrap();
+            topology::pin_current_thread(&all[..1]).unwrap();
+            topology::pin_current_thread(&all).unwrap();
+            read_until(&fs, &file, "it goes", || fs.moves().unwrap().threads_held == 1);
+        });
     });
 }

@@ -3,6 +3,8 @@
 //!
 //! ```text
 //! nearside.layout           auto | near | stripe | node:K; of a directory, what is inherited
+//! nearside.move-data        on | report | off: how far it may move to its readers; inherited, too
+//! nearside.move-threads     the same of readers, that they move to it
 //! nearside.slices           a line for each slice: its number, its node, CPUs near it
 //! nearside.extents.OFFSET   a line for each extent from there on: offset, bytes, slice, place;
 //!                           `more OFFSET` where to go on, unless that is all; for the slice there
@@ -18,13 +20,20 @@
 //! ```
 
 use nearside::files::{
-    Decided, ExtentOn, FileExtent, FileExtras, Heat, Ino, Layout, Moving, NearSlice, Outcome,
+    Decided, ExtentOn, FileExtent, FileExtras, Heat, Ino, Layout, Lever, Moving, NearSlice,
+    Outcome, SetAttr,
 };
 use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
+use crate::service::Errno;
+
 /// Where new blocks go.
 pub const LAYOUT: &str = "nearside.layout";
+/// How far data may move to its readers,
+pub const MOVE_DATA: &str = "nearside.move-data";
+/// and readers to their data.
+pub const MOVE_THREADS: &str = "nearside.move-threads";
 /// The pool's slices.
 pub const SLICES: &str = "nearside.slices";
 /// Begins the name of what asks for extents.
@@ -50,6 +59,8 @@ pub const EXTENTS_MAX: usize = 800;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Asked {
     Layout,
+    MoveData,
+    MoveThreads,
     Slices,
     Extents(u64),
     Extras(u64),
@@ -63,6 +74,8 @@ impl Asked {
         let name = std::str::from_utf8(name).ok()?;
         match name {
             LAYOUT => Some(Asked::Layout),
+            MOVE_DATA => Some(Asked::MoveData),
+            MOVE_THREADS => Some(Asked::MoveThreads),
             SLICES => Some(Asked::Slices),
             DECISIONS => Some(Asked::Decisions),
             _ => {
@@ -79,7 +92,37 @@ impl Asked {
 
 /// The layout that a value says.
 pub fn layout(value: &[u8]) -> Option<Layout> {
+    said(value)
+}
+
+/// How far a lever is let, as a value says.
+pub fn lever(value: &[u8]) -> Option<Lever> {
+    said(value)
+}
+
+fn said<T: FromStr>(value: &[u8]) -> Option<T> {
     std::str::from_utf8(value).ok()?.trim_end().parse().ok()
+}
+
+/// What setting an attribute changes; taking it away (`None`) is as if it never had been set. None
+/// if it cannot be set, an error if not to that.
+pub(crate) fn change(asked: Asked, value: Option<&[u8]>) -> Option<Result<SetAttr, Errno>> {
+    let none = SetAttr::default();
+    let levered = |value: Option<&[u8]>| value.map_or(Some(Lever::On), lever);
+    let change = match asked {
+        Asked::Layout => {
+            let layout = value.map_or(Some(Layout::default()), layout);
+            layout.map(|it| SetAttr { layout: Some(it), ..none })
+        }
+        Asked::MoveData => levered(value).map(|it| SetAttr { move_data: Some(it), ..none }),
+        Asked::MoveThreads => levered(value).map(|it| SetAttr { move_threads: Some(it), ..none }),
+        Asked::Slices
+        | Asked::Extents(_)
+        | Asked::Extras(_)
+        | Asked::Heat(_)
+        | Asked::Decisions => return None,
+    };
+    Some(change.ok_or(Errno(libc::EINVAL)))
 }
 
 pub(crate) fn encode_extents((extents, next): &(Vec<FileExtent>, Option<u64>)) -> String {
@@ -277,6 +320,7 @@ mod tests {
         let told = vec![slice(0, &[0, 2]), slice(1, &[])];
         assert_eq!(slices(encode_slices(&told).as_bytes()), Some(told));
         assert_eq!(layout(b"node:7\n"), Some(Layout::Node(7)));
+        assert_eq!((lever(b"report\n"), lever(b"reports")), (Some(Lever::Report), None));
     }
 
     #[test]
@@ -327,5 +371,12 @@ mod tests {
         assert_eq!(Asked::of(b"nearside.extras.7"), Some(Asked::Extras(7)));
         assert_eq!(Asked::of(b"nearside.heat.7"), Some(Asked::Heat(7)));
         assert_eq!(Asked::of(b"nearside.decisions"), Some(Asked::Decisions));
+        let change = |name: &str, value| change(Asked::of(name.as_bytes()).unwrap(), value);
+        let set = |name: &str, value| change(name, value).unwrap().unwrap();
+        assert_eq!(set(MOVE_DATA, Some(&b"off"[..])).move_data, Some(Lever::Off));
+        assert_eq!(set(MOVE_THREADS, None).move_threads, Some(Lever::On));
+        assert_eq!(set(LAYOUT, None).layout, Some(Layout::Auto));
+        assert!(change(MOVE_DATA, Some(&b"of"[..])).unwrap().is_err());
+        assert!(change(DECISIONS, None).is_none());
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// Whether a lever is used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Lever {
     /// Nobody asks whether it would pay.
     #[default]
@@ -32,6 +32,15 @@ impl Default for Levers {
 }
 
 impl Levers {
+    /// Nothing is withheld.
+    pub const ALL: Levers = Levers { threads: Lever::On, data: Lever::On };
+
+    /// As far as both let it.
+    #[must_use]
+    pub fn least(self, other: Levers) -> Levers {
+        Levers { threads: self.threads.min(other.threads), data: self.data.min(other.data) }
+    }
+
     /// Whether any is used, or told of.
     pub fn any(&self) -> bool {
         self.threads != Lever::Off || self.data != Lever::Off

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use nearside::files::{
-    Decided, FileExtent, FileExtras, Heat, Layout, NearSlice, SetAttr, Timestamp,
+    Decided, FileExtent, FileExtras, Heat, NearSlice, Placing, SetAttr, Timestamp,
 };
 use nearside::{FileKind, Metadata, Pool, XattrMode};
 
@@ -24,6 +24,7 @@ pub use failure::Failure;
 pub use mounted::Mounted;
 
 use crate::content::Content;
+use crate::placed::Setting;
 use opened::Opened as _;
 
 /// Result of a question about a pool's files.
@@ -195,14 +196,14 @@ impl Inside {
         either!(self, way => way.set_xattr(path, name, value, XattrMode::Any))
     }
 
-    /// Where new blocks of a file go, and of what is made in a directory.
-    pub fn layout(&self, path: &Path) -> Result<Layout> {
-        either!(self, way => way.layout(path))
+    /// Where new blocks of a file go, and of what is made in a directory; and what may move.
+    pub fn placing(&self, path: &Path) -> Result<Placing> {
+        either!(self, way => way.placing(path))
     }
 
-    /// Sets that.
-    pub fn set_layout(&self, path: &Path, layout: Layout) -> Result<()> {
-        either!(self, way => way.set_layout(path, layout))
+    /// Sets something of that.
+    pub fn set_placed(&self, path: &Path, setting: Setting) -> Result<()> {
+        either!(self, way => way.set_placed(path, setting))
     }
 
     /// Some extents of a file from `offset` on, and where to go on.

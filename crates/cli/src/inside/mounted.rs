@@ -13,8 +13,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use nearside::files::{
-    Attr, Decided, Error as FsError, FileExtent, FileExtras, Heat, Ino, Layout, NearSlice, SetAttr,
-    Timestamp,
+    Attr, Decided, Error as FsError, FileExtent, FileExtras, Heat, Ino, NearSlice, Placing,
+    SetAttr, Timestamp,
 };
 use nearside::{FileKind, Metadata, XattrMode};
 use nearside_fuse::mounts::MountEntry;
@@ -26,7 +26,8 @@ use rustix::fs::{
 use super::{Entry, Failure, Opening, Result};
 use crate::content::Content;
 use crate::control::Client;
-use crate::{placed, xattrs};
+use crate::placed::{self, Setting};
+use crate::xattrs;
 
 const NANOS_OF_SECOND: i64 = 1_000_000_000;
 /// Permission bits of a new directory, as the library makes it.
@@ -268,14 +269,14 @@ impl Mounted {
         xattrs::set(&by_descriptor(&self.at(path)?), name, value).map_err(kernel(path))
     }
 
-    /// Where new blocks go.
-    pub fn layout(&self, path: &Path) -> Result<Layout> {
-        placed::layout(&by_descriptor(&self.at(path)?)).map_err(kernel(path))
+    /// Where new blocks go, and what may move.
+    pub fn placing(&self, path: &Path) -> Result<Placing> {
+        placed::placing(&by_descriptor(&self.at(path)?)).map_err(kernel(path))
     }
 
-    /// Sets that.
-    pub fn set_layout(&self, path: &Path, layout: Layout) -> Result<()> {
-        placed::set_layout(&by_descriptor(&self.at(path)?), layout).map_err(kernel(path))
+    /// Sets something of that.
+    pub fn set_placed(&self, path: &Path, setting: Setting) -> Result<()> {
+        placed::set(&by_descriptor(&self.at(path)?), setting).map_err(kernel(path))
     }
 
     /// Some extents of a file, and where to go on.

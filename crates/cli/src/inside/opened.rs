@@ -4,13 +4,14 @@
 use std::path::Path;
 
 use nearside::files::{
-    Decided, Error as FsError, FileExtent, FileExtras, Heat, Ino, Layout, NearSlice,
+    Decided, Error as FsError, FileExtent, FileExtras, Heat, Ino, NearSlice, Placing,
 };
 use nearside::{Error, FileSystem, OpenFlags, Pool, Result};
 use nearside_fuse::placed::EXTENTS_MAX;
 
 use super::{Entry, Opening};
 use crate::content::Content;
+use crate::placed::Setting;
 
 /// The library's calls in the words of [`super::Inside`].
 pub trait Opened {
@@ -18,10 +19,10 @@ pub trait Opened {
     fn entries(&self, path: &Path) -> Result<Vec<Entry>>;
     /// Opens a file.
     fn open_content(&self, path: &Path, how: Opening) -> Result<Content>;
-    /// Where new blocks go.
-    fn layout(&self, path: &Path) -> Result<Layout>;
-    /// Sets that.
-    fn set_layout(&self, path: &Path, layout: Layout) -> Result<()>;
+    /// Where new blocks go, and how far data and threads may move.
+    fn placing(&self, path: &Path) -> Result<Placing>;
+    /// Sets something of that.
+    fn set_placed(&self, path: &Path, setting: Setting) -> Result<()>;
     /// Some extents of a file, and where to go on.
     fn extents(&self, path: &Path, offset: u64) -> Result<(Vec<FileExtent>, Option<u64>)>;
     /// What a file has beside them, and where to go on.
@@ -51,12 +52,13 @@ impl Opened for Pool {
         self.open_file(path, &flags).map(Content::Inside)
     }
 
-    fn layout(&self, path: &Path) -> Result<Layout> {
-        engine(self, path)?.layout(Ino(self.metadata(path)?.ino())).map_err(at(path))
+    fn placing(&self, path: &Path) -> Result<Placing> {
+        engine(self, path)?.placing(Ino(self.metadata(path)?.ino())).map_err(at(path))
     }
 
-    fn set_layout(&self, path: &Path, layout: Layout) -> Result<()> {
-        engine(self, path)?.set_layout(Ino(self.metadata(path)?.ino()), layout).map_err(at(path))
+    fn set_placed(&self, path: &Path, setting: Setting) -> Result<()> {
+        let ino = Ino(self.metadata(path)?.ino());
+        engine(self, path)?.setattr(ino, &setting.change()).map(drop).map_err(at(path))
     }
 
     fn extents(&self, path: &Path, offset: u64) -> Result<(Vec<FileExtent>, Option<u64>)> {

@@ -1,6 +1,8 @@
 //! What the tests of the file system share: pools to play with, and ways to end them.
 #![allow(dead_code)]
 
+pub mod costs;
+
 use fs::{
     CheckReport, Creation, FileSystem, Handle, Ino, NewNode, Policy, SetAttr, Side, TakeOver,
 };

@@ -20,6 +20,7 @@ impl Harness {
             accessed: times.map(|times| Timestamp(times.0)),
             modified: times.map(|times| Timestamp(times.1)),
             layout,
+            ..SetAttr::default()
         };
         let done = self.fs().setattr(ino, &change);
         match (done, self.model.setattr(ino, &change)) {

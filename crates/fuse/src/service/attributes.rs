@@ -1,6 +1,6 @@
 //! Requests about attributes, extended ones, and the pool's space.
 
-use nearside::files::{Attr, Error as FsError, Ino, Layout, SetAttr, StatFs, Timestamp};
+use nearside::files::{Attr, Error as FsError, Ino, SetAttr, StatFs, Timestamp};
 use nearside::{FileKind, XattrMode};
 
 use super::{Caller, Errno, May, Served, Service, stale};
@@ -67,7 +67,7 @@ impl Service {
             size: change.size,
             accessed: change.accessed,
             modified: change.modified,
-            layout: None,
+            ..SetAttr::default()
         };
         self.fs.setattr(ino, &change).or_else(|error| {
             let left = self.remains.as_ref().and_then(|remains| remains.change(ino, &change));
@@ -80,7 +80,7 @@ impl Service {
     fn setattr_checked(&self, ino: Ino, change: Change, number: Option<u64>) -> Served<Attr> {
         let mode = change.mode.map(|mode| (mode & 0o7777) as u16);
         let Change { uid, gid, size, accessed, modified, .. } = change;
-        let asked = SetAttr { mode, uid, gid, size, accessed, modified, layout: None };
+        let asked = SetAttr { mode, uid, gid, size, accessed, modified, ..SetAttr::default() };
         let is_alone = mode.is_none() && uid.or(gid).is_none() && accessed.or(modified).is_none();
         if let (Some(bytes), Some(number), true) = (size, number, is_alone)
             && let Ok(handle) = self.handle((number, ino), May::WRITE)
@@ -120,6 +120,12 @@ impl Service {
     pub(crate) fn getxattr(&self, ino: Ino, name: &[u8]) -> Served<Vec<u8>> {
         match Asked::of(name) {
             Some(Asked::Layout) => Ok(self.fs.layout(ino).map_err(stale)?.to_string().into()),
+            Some(Asked::MoveData) => {
+                Ok(self.fs.levers(ino).map_err(stale)?.data.to_string().into())
+            }
+            Some(Asked::MoveThreads) => {
+                Ok(self.fs.levers(ino).map_err(stale)?.threads.to_string().into())
+            }
             Some(Asked::Slices) => Ok(placed::encode_slices(&self.fs.near_slices()).into()),
             Some(Asked::Extents(from)) => {
                 let extents = self.fs.extents(ino, from, placed::EXTENTS_MAX).map_err(stale)?;
@@ -154,7 +160,7 @@ impl Service {
     ) -> Served<()> {
         if name.starts_with(placed::PREFIX) {
             return match flags {
-                0 | libc::XATTR_REPLACE => self.set_layout(ino, name, Some(value)),
+                0 | libc::XATTR_REPLACE => self.set_placed(ino, name, Some(value)),
                 // it is always there
                 libc::XATTR_CREATE => Err(Errno(libc::EEXIST)),
                 _ => Err(Errno(libc::EINVAL)),
@@ -175,22 +181,18 @@ impl Service {
 
     pub(crate) fn removexattr(&self, ino: Ino, name: &[u8]) -> Served<()> {
         if name.starts_with(placed::PREFIX) {
-            return self.set_layout(ino, name, None);
+            return self.set_placed(ino, name, None);
         }
         supported(name)?;
         self.checked(|fs| fs.removexattr(ino, name)).map_err(stale)
     }
 
-    /// Sets the layout, or takes it back to what it is where nothing was set.
-    fn set_layout(&self, ino: Ino, name: &[u8], value: Option<&[u8]>) -> Served<()> {
-        if Asked::of(name) != Some(Asked::Layout) {
+    /// Sets where a file lies, or takes that back to what it is where nothing was set.
+    fn set_placed(&self, ino: Ino, name: &[u8], value: Option<&[u8]>) -> Served<()> {
+        let Some(change) = Asked::of(name).and_then(|asked| placed::change(asked, value)) else {
             return Err(FsError::NotPermitted("the attribute tells, and cannot be set").into());
-        }
-        let layout = match value {
-            Some(value) => placed::layout(value).ok_or(Errno(libc::EINVAL))?,
-            None => Layout::default(),
         };
-        let change = SetAttr { layout: Some(layout), ..SetAttr::default() };
+        let change = change?;
         self.checked(|fs| fs.setattr(ino, &change)).map(drop).map_err(stale)
     }
 

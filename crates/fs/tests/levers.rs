@@ -1,0 +1,287 @@
+//! How much of what a reader reads comes from another node, before and after each lever: by where
+//! the pages lie and on which CPUs it was read, not by what the pool counts alone.
+//!
+//! Here nodes are virtual, and a page lies where its slice does. In guests of several nodes
+//! (`scripts/guest numa`) NEARSIDE_LEVER_SLICES names a file on the memory of each: there the kernel
+//! says where a page lies, and what is read at that place is what the file holds.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use common::costs::costs;
+use common::{TestPool, delegated, make, options, pattern};
+use fs::{ExtentOn, FileSystem, Handle, Layout, NearSlice};
+use placement::{Lever, Levers, ThreadRule};
+use pool::{BLOCK_BYTES, FormatOptions, OpenOptions, SliceSpec};
+use std::fs::{File, read_dir, read_to_string};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+const FILE: usize = 2 << 20;
+const SLICE: u64 = 32 << 20;
+const LIMIT: Duration = Duration::from_secs(60);
+const PAGE: u64 = 4096;
+
+/// One at a time: in a guest they have the same slices.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// The slices' files on nodes that are there, if any.
+fn real_slices() -> Vec<PathBuf> {
+    let named = std::env::var("NEARSIDE_LEVER_SLICES").unwrap_or_default();
+    named.split_whitespace().map(PathBuf::from).collect()
+}
+
+fn pool(open: OpenOptions) -> TestPool {
+    let real = real_slices();
+    let slice = |path: &PathBuf| SliceSpec { path: Some(path.clone()), bytes: Some(SLICE) };
+    let asked = match real.is_empty() {
+        true => options(2, SLICE),
+        false => FormatOptions {
+            slices: real.iter().map(slice).collect(),
+            force: true,
+            ..FormatOptions::default()
+        },
+    };
+    let mut pool = TestPool::with(&asked);
+    pool.open = OpenOptions {
+        costs: Some(costs()),
+        // others keep the CPUs busy
+        thread_rule: Some(ThreadRule { crowd: f32::INFINITY, ..ThreadRule::weighs(7500.0) }),
+        ..open
+    };
+    pool
+}
+
+/// Nothing moves, and callers copy.
+fn none() -> OpenOptions {
+    let levers = Levers { threads: Lever::Off, data: Lever::Off };
+    OpenOptions { workers: Some(0), levers, ..OpenOptions::default() }
+}
+
+/// A reader on a CPU, and a file on a slice that is not near it.
+struct Far {
+    cpu: u32,
+    slice: NearSlice,
+    file: Arc<Handle>,
+    content: Vec<u8>,
+}
+
+/// All of them.
+fn all_far(fs: &FileSystem, layout: Layout) -> Vec<Far> {
+    let mut all = Vec::new();
+    for cpu in topology::allowed_cpus().unwrap() {
+        for slice in fs.near_slices() {
+            if slice.cpus.contains(&cpu) {
+                continue;
+            }
+            let file = make(fs, &format!("by{cpu}-on{}", slice.slice));
+            fs.set_layout(file.ino(), Layout::Node(u16::from(slice.slice))).unwrap();
+            let content = pattern(all.len() as u64, FILE);
+            fs.write(&file, 0, &content).unwrap();
+            fs.set_layout(file.ino(), layout).unwrap();
+            all.push(Far { cpu, slice, file, content });
+        }
+    }
+    assert!(!all.is_empty(), "one node is no machine for this");
+    all
+}
+
+/// Whether a CPU is on this node, or on the nearest one that has any.
+fn serves(fs: &FileSystem, node: u32, cpu: u32) -> bool {
+    fs.near_slices().iter().any(|slice| slice.node == node && slice.cpus.contains(&cpu))
+}
+
+/// What a file says, without its line's end.
+fn said(path: &Path) -> String {
+    read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())).trim().into()
+}
+
+/// Where this process has a place of a slice's file.
+fn mapped_at(path: &Path, at: u64) -> u64 {
+    let maps = read_to_string("/proc/self/maps").unwrap();
+    let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
+    let mut its = maps.lines().filter(|line| line.ends_with(path.to_str().unwrap()));
+    let found = its.find_map(|line| {
+        let mut words = line.split_whitespace();
+        let (begin, end) = words.next()?.split_once('-')?;
+        let offset = hex(words.nth(1)?);
+        let begin = hex(begin);
+        (at >= offset && at - offset < hex(end) - begin).then(|| begin + at - offset)
+    });
+    found.unwrap_or_else(|| panic!("{} is not mapped at {at:#x}: {maps}", path.display()))
+}
+
+/// The node of the memory that the kernel shows at an address, which holds these bytes.
+fn node_of(address: u64, bytes: &[u8]) -> u32 {
+    let mut held = vec![0; bytes.len()];
+    File::open("/proc/self/mem").unwrap().read_exact_at(&mut held, address).unwrap();
+    assert!(held == bytes, "another page is at {address:#x}");
+    // bit 63: it is there; bits 0 to 54: its frame
+    let mut entry = [0; 8];
+    let pages = File::open("/proc/self/pagemap").unwrap();
+    pages.read_exact_at(&mut entry, address / PAGE * 8).unwrap();
+    let entry = u64::from_le_bytes(entry);
+    assert!(entry >> 63 == 1, "no page is at {address:#x}");
+    let physical = (entry & ((1 << 55) - 1)) * PAGE;
+    for region in read_dir("/sys/bus/nd/devices").unwrap() {
+        let region = region.unwrap().path();
+        if !region.file_name().unwrap().to_str().unwrap().starts_with("region") {
+            continue;
+        }
+        let begin = said(&region.join("resource"));
+        let begin = u64::from_str_radix(begin.trim_start_matches("0x"), 16).unwrap();
+        let size: u64 = said(&region.join("size")).parse().unwrap();
+        if (begin..begin + size).contains(&physical) {
+            return said(&region.join("numa_node")).parse().unwrap();
+        }
+    }
+    panic!("{physical:#x} is of no region");
+}
+
+/// The node of each page of a file.
+fn pages(fs: &FileSystem, far: &Far) -> Vec<u32> {
+    let real = real_slices();
+    let (extents, next) = fs.extents(far.file.ino(), 0, 10_000).unwrap();
+    assert_eq!(next, None);
+    let mut nodes = Vec::new();
+    for extent in extents {
+        let ExtentOn::Slice(slice) = extent.on else { panic!("{extent:?}") };
+        for at in (0..extent.bytes).step_by(PAGE as usize) {
+            let offset = (extent.offset + at) as usize;
+            nodes.push(match real.get(usize::from(slice)) {
+                Some(path) => {
+                    let bytes = &far.content[offset..offset + PAGE as usize];
+                    node_of(mapped_at(path, extent.at + at), bytes)
+                }
+                None => fs.near_slices()[usize::from(slice)].node,
+            });
+        }
+    }
+    assert_eq!(nodes.len() as u64 * BLOCK_BYTES, FILE as u64);
+    nodes
+}
+
+/// Reads all of a file, so many bytes in a call: the part of it that came from another node than
+/// that of the CPU, before or after the call. None: it moved meanwhile.
+fn read_remote(fs: &FileSystem, far: &Far, call: usize) -> Option<f64> {
+    let before = pages(fs, far);
+    let mut remote = 0;
+    for at in (0..FILE).step_by(call) {
+        let mut bytes = vec![0; call];
+        let cpus = [topology::current_cpu(), {
+            fs.read(&far.file, at as u64, &mut bytes).unwrap();
+            topology::current_cpu()
+        }];
+        assert!(bytes == far.content[at..at + call]);
+        let its = &before[at / PAGE as usize..][..call / PAGE as usize];
+        let is_far = |node: &&u32| !cpus.iter().all(|cpu| serves(fs, **node, *cpu));
+        remote += its.iter().filter(is_far).count();
+    }
+    (pages(fs, far) == before).then(|| remote as f64 / before.len() as f64)
+}
+
+/// Reads it again and again, until less than a twentieth comes from another node, for a whole file.
+fn read_until_near(fs: &FileSystem, share: impl Fn() -> Option<f64>) -> f64 {
+    let until = Instant::now() + LIMIT;
+    loop {
+        match share() {
+            Some(share) if share < 0.05 => return share,
+            share => assert!(Instant::now() < until, "{share:?}: {:?}", fs.decisions(None)),
+        }
+    }
+}
+
+fn say(lever: &str, far: &Far, before: f64, after: f64) {
+    let (cpu, node) = (far.cpu, far.slice.node);
+    println!("levers: {lever}: CPU {cpu}, node {node}: remote {before:.2}, then {after:.2}");
+}
+
+/// Without a lever, what is far stays far.
+fn shares_without(layout: Layout, call: usize) -> Vec<f64> {
+    let pool = pool(none());
+    let fs = pool.start();
+    let share = |far: &Far| {
+        let _pinned = topology::Pinned::to(&[far.cpu]);
+        (0..20).for_each(|_| assert!(read_remote(&fs, far, call).is_some()));
+        read_remote(&fs, far, call).unwrap()
+    };
+    let shares: Vec<f64> = all_far(&fs, layout).iter().map(share).collect();
+    assert!(shares.iter().all(|share| *share > 0.9), "{shares:?}");
+    shares
+}
+
+#[test]
+fn data_goes_to_a_reader_who_stays() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = shares_without(Layout::Auto, 4096);
+    let levers = Levers { threads: Lever::Off, data: Lever::On };
+    let pool = pool(OpenOptions { levers, ..none() });
+    let fs = pool.start();
+    for (far, before) in all_far(&fs, Layout::Auto).iter().zip(before) {
+        let _pinned = topology::Pinned::to(&[far.cpu]);
+        let after = read_until_near(&fs, || read_remote(&fs, far, 4096));
+        say("data", far, before, after);
+    }
+}
+
+#[test]
+fn a_thread_goes_to_data_that_stays() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = shares_without(Layout::Auto, 4096);
+    let levers = Levers { threads: Lever::On, data: Lever::Off };
+    let pool = pool(OpenOptions { levers, ..none() });
+    let fs = pool.start();
+    let all = topology::allowed_cpus().unwrap();
+    for (far, before) in all_far(&fs, Layout::Auto).into_iter().zip(before) {
+        topology::pin_current_thread(&[far.cpu]).unwrap();
+        topology::refresh_cpu();
+        topology::pin_current_thread(&all).unwrap();
+        let was = pages(&fs, &far);
+        let after = read_until_near(&fs, || read_remote(&fs, &far, 4096));
+        assert_eq!(pages(&fs, &far), was);
+        say("threads", &far, before, after);
+        drop(far);
+        assert_eq!(topology::allowed_cpus().unwrap(), all);
+    }
+}
+
+/// The CPUs on which the workers of a slice were last.
+fn workers_ran_on(slice: u8) -> Vec<u32> {
+    let mut cpus = Vec::new();
+    for thread in read_dir("/proc/self/task").unwrap() {
+        let thread = thread.unwrap().path();
+        // the 39th field, of which the second may have blanks
+        let stat = said(&thread.join("stat"));
+        let (named, rest) = stat.rsplit_once(") ").unwrap();
+        if named.ends_with(&format!("(worker {slice}.0")) {
+            cpus.push(rest.split(' ').nth(36).unwrap().parse().unwrap());
+        }
+    }
+    cpus
+}
+
+#[test]
+fn workers_read_for_a_reader_who_stays() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = shares_without(Layout::Auto, FILE);
+    let policy = Some(delegated(placement::NO_LIMIT));
+    let pool = pool(OpenOptions { workers: Some(1), policy, ..none() });
+    let fs = pool.start();
+    for (far, before) in all_far(&fs, Layout::Auto).iter().zip(before) {
+        let _pinned = topology::Pinned::to(&[far.cpu]);
+        let read = || fs.stats().slices[usize::from(far.slice.slice)].workers.read_bytes;
+        // what the worker did not read the caller did
+        let share = || {
+            let (was, remote) = (read(), read_remote(&fs, far, FILE)?);
+            let near = (read() - was) as f64 / FILE as f64;
+            let ran_on = workers_ran_on(far.slice.slice);
+            let is_near = |cpu: &u32| serves(&fs, far.slice.node, *cpu);
+            assert!(ran_on.len() == 1 && ran_on.iter().all(is_near), "{ran_on:?}");
+            Some(remote - near)
+        };
+        let after = read_until_near(&fs, share);
+        say("workers", far, before, after);
+    }
+}
