@@ -7,7 +7,7 @@ use nearside::SliceSpec;
 
 use crate::{
     bench, calibrate, cat, cert, check, cp, df, ls, manual, mkdir, mv, region, resilver, rm, scrub,
-    served, set, simulate, size, stat, stats, stop, tier, top, topology, tree, whereis, why,
+    served, set, simulate, size, stat, stats, stop, tier, top, topology, trace, tree, whereis, why,
 };
 
 /// Files on persistent memory: a pool of slices, one for each NUMA node, mounted for every program.
@@ -101,6 +101,8 @@ pub enum Command {
     Man(manual::ManArgs),
     /// Measure what the memory of a pool's nodes can do, and keep it.
     Calibrate(calibrate::CalibrateArgs),
+    /// Record the calls on a pool in use, for the simulator.
+    Trace(trace::TraceArgs),
     /// Show what threads would get of a machine that is not here.
     Simulate(simulate::SimulateArgs),
     /// Measure what the engine costs, beside the floor of the same run.

@@ -68,6 +68,7 @@ mod stop;
 mod tier;
 mod top;
 mod topology;
+mod trace;
 mod tree;
 mod umount;
 mod upgrade;
@@ -127,6 +128,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Mkdir(args) => mkdir::run(args),
         Command::Stats(args) => stats::run(args),
         Command::Top(args) => top::run(args),
+        Command::Trace(args) => trace::run(args),
         Command::Topology(args) => topology::run(args),
         Command::Completions(args) => manual::completions(args),
         Command::Man(args) => manual::man(args),

@@ -4,18 +4,20 @@ mod fit;
 mod paper;
 mod published;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 use nearside_bench::{Words, draw};
 use placement::{Kind, Machine};
 use serde::Serialize;
-use sim::{Outcome, SYSTEMS, Setting, System, Workload, run as simulated};
+use sim::{Outcome, SYSTEMS, Setting, System, Trace, Workload, run as simulated};
 
 use crate::error::{Error, Result};
 use crate::output;
 use crate::size::{self, show};
+use crate::stats::nanos;
 
 /// Milliseconds of a run where nobody says.
 const MILLISECONDS: u32 = 50;
@@ -33,6 +35,7 @@ Examples:
   nearside simulate --machine my-machine.toml --system nearside --json
   nearside simulate --system odinfs --system nearside --kind read --bytes 4K --pictures /tmp
   nearside simulate --list
+  nearside simulate --trace calls --system nearside --system odinfs
   nearside simulate --published
   nearside simulate --fit
   nearside simulate --paper odinfs --out figures
@@ -71,6 +74,12 @@ pub struct SimulateArgs {
     /// What chance follows from.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// The calls that were recorded in this file (see nearside trace), again and again: of its
+    /// threads, with their pauses, on the nodes where they ran, about files that begin where they
+    /// do, and of which the rest lies as the file system lays it.
+    #[arg(long, value_name = "FILE")]
+    #[arg(conflicts_with_all = ["kind", "bytes", "threads", "on_nodes", "spread", "pictures"])]
+    pub trace: Option<PathBuf>,
     /// Put a picture into this directory, as SVG.
     #[arg(long, value_name = "DIR")]
     pub pictures: Option<PathBuf>,
@@ -127,6 +136,7 @@ impl Calls {
 struct Report {
     machine: String,
     source: String,
+    /// What calls did, and their bytes; of recorded ones the longest one's.
     calls: &'static str,
     bytes: u64,
     seed: u64,
@@ -182,10 +192,15 @@ pub fn run(args: &SimulateArgs) -> Result<()> {
         true => SYSTEMS.to_vec(),
         false => args.systems.iter().map(|name| known(name)).collect::<Result<_>>()?,
     };
+    let recorded = args.trace.as_deref().map(|path| recorded(path, &machine)).transpose()?;
+    let workloads = match &recorded {
+        Some(trace) => vec![Workload::traced(trace.clone())],
+        None => args.threads.iter().map(|threads| asked(args, *threads)).collect(),
+    };
     let mut runs = Vec::new();
     for system in &systems {
-        for threads in &args.threads {
-            runs.push(one(args, &machine, system, *threads)?);
+        for workload in &workloads {
+            runs.push(one(args, &machine, system, workload)?);
         }
     }
     if let Some(dir) = &args.pictures {
@@ -200,9 +215,17 @@ pub fn run(args: &SimulateArgs) -> Result<()> {
         draw(dir, &format!("simulate-{}-{}", args.kind.name(), args.bytes), words, &lines)?;
     }
     let Machine { name, source, .. } = machine;
-    let (calls, bytes, seed) = (args.kind.name(), args.bytes, args.seed);
-    let report = Report { machine: name, source, calls, bytes, seed, runs };
-    if args.json { output::json(&report) } else { output::text(&text(&report, &args.threads)) }
+    let (calls, bytes) = match &recorded {
+        Some(trace) => ("recorded calls", trace.longest()),
+        None => (args.kind.name(), args.bytes),
+    };
+    let report = Report { machine: name, source, calls, bytes, seed: args.seed, runs };
+    let threads: Vec<u32> = workloads.iter().map(|workload| workload.threads).collect();
+    match (args.json, recorded) {
+        (true, _) => output::json(&report),
+        (false, None) => output::text(&text(&report, &threads)),
+        (false, Some(trace)) => output::text(&text_of_trace(&report, &trace)),
+    }
 }
 
 fn known(name: &str) -> Result<System> {
@@ -212,18 +235,42 @@ fn known(name: &str) -> Result<System> {
     })
 }
 
-fn one(args: &SimulateArgs, machine: &Machine, system: &System, threads: u32) -> Result<Run> {
+/// So many threads that do what was asked for.
+fn asked(args: &SimulateArgs, threads: u32) -> Workload {
     let workload = Workload::fio(args.kind.kind(), args.bytes, threads);
+    Workload {
+        on_nodes: args.on_nodes.unwrap_or(workload.on_nodes),
+        is_spread: args.spread,
+        file_bytes: workload.file_bytes.max(args.bytes),
+        ..workload
+    }
+}
+
+/// What a file says that was recorded, for this machine.
+fn recorded(path: &Path, machine: &Machine) -> Result<Arc<Trace>> {
+    let wrong = |reason: String| Error::Path { shown: path.to_path_buf(), reason };
+    let source = |source| Error::Io { path: path.to_path_buf(), source };
+    let text = std::fs::read_to_string(path).map_err(source)?;
+    let trace = Trace::parse(&text).map_err(|error| wrong(error.to_string()))?;
+    if trace.nodes > machine.nodes {
+        let (has, nodes) = (trace.nodes, machine.nodes);
+        return Err(wrong(format!("it has {has} nodes, and {} {nodes}", machine.name)));
+    }
+    Ok(Arc::new(trace))
+}
+
+fn one(
+    args: &SimulateArgs,
+    machine: &Machine,
+    system: &System,
+    workload: &Workload,
+) -> Result<Run> {
+    let threads = workload.threads;
     let counted = f64::from(args.milliseconds.unwrap_or(MILLISECONDS)) * 1e6;
     let mut setting = Setting {
         machine: machine.clone(),
         system: system.clone(),
-        workload: Workload {
-            on_nodes: args.on_nodes.unwrap_or(workload.on_nodes),
-            is_spread: args.spread,
-            file_bytes: workload.file_bytes.max(args.bytes),
-            ..workload
-        },
+        workload: workload.clone(),
         others: Vec::new(),
         seed: args.seed,
         time: [counted / 10.0, counted],
@@ -272,6 +319,33 @@ fn text(report: &Report, threads: &[u32]) -> String {
         its.for_each(|run| text.push_str(&format!("{:>12.0}", run.mib_per_s)));
         text.push('\n');
     }
+    text
+}
+
+/// A line for each system.
+fn text_of_trace(report: &Report, trace: &Trace) -> String {
+    let mut text = format!(
+        "{}: {} recorded calls of {} threads about {} files; {} more were lost\n",
+        report.machine,
+        trace.calls(),
+        trace.threads.len(),
+        trace.files.len(),
+        trace.lost,
+    );
+    let heads = ["SYSTEM", "MIB/S", "MEAN", "P99", "REMOTE", "THREADS MOVED", "MOVED"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    rows.extend(report.runs.iter().map(|run| {
+        vec![
+            run.system.to_owned(),
+            format!("{:.0}", run.mib_per_s),
+            nanos(run.mean_ns as u64),
+            nanos(run.p99_ns as u64),
+            format!("{:.0} %", run.remote_part * 100.0),
+            run.thread_moves.to_string(),
+            show(run.moved_bytes),
+        ]
+    }));
+    text.push_str(&output::table(&rows));
     text
 }
 

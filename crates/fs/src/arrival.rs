@@ -14,6 +14,7 @@ use crate::slot::SlotChange;
 use crate::system::FileSystem;
 use crate::types::{ATOMIC_WRITE_BYTES_MAX, FileKind};
 use crate::write::{Piece, Prepared, blocks_of, check_write};
+use placement::Kind;
 use pmem::InFlight;
 use pool::{BLOCK_BYTES, BlockAddr, Extent, KIND_CHANGE, RecordBuffer};
 use std::sync::Arc;
@@ -64,8 +65,9 @@ impl FileSystem {
             return Err(Error::Invalid("a part of what is to be written has not come"));
         }
         let (first, last) = blocks_of(arrival.offset, len);
-        let core = &self.core;
-        core.change(|| {
+        let (core, tracing) = (&self.core, self.tracing(Kind::Write));
+        let (offset, written) = (arrival.offset, inode.clone());
+        let done = core.change(|| {
             let _range = inode.ranges.lock(first, last);
             core.may_change(&inode, first, last)?;
             core.count_unsynced(&inode);
@@ -73,7 +75,8 @@ impl FileSystem {
             inode.tell_changed(arrival.offset, len as u64);
             core.observe_write(&inode, arrival.offset, len);
             Ok(len)
-        })
+        });
+        tracing.done(&written, offset, done)
     }
 }
 

@@ -26,6 +26,7 @@ use crate::resilver::Resilvering;
 use crate::stats::CheckpointTimes;
 use crate::take_over::Inherited;
 use crate::tickets::Tickets;
+use crate::tracer::Tracer;
 use crate::traffic::Traffic;
 use crate::write_back::WriteBack;
 use ::locks::Mutex;
@@ -76,6 +77,8 @@ pub struct Core {
     pub arrived: BySlice,
     /// What accesses have lost for where their data is.
     pub observer: Observer,
+    /// Who records calls.
+    pub tracer: Tracer,
     /// How stripes lie over the slices.
     pub stripes: Stripes,
     /// Longest payload of a record, apart from the id of a request.
@@ -212,6 +215,7 @@ impl Core {
             delegation: Delegation::new(&pool),
             traffic: Traffic::of(&pool),
             observer: Observer::of(&pool),
+            tracer: Tracer::new(&pool),
             arrived: BySlice::new(pool.slices().len()),
             tier: caches::tier_of(&pool),
             write_back: WriteBack::of(&pool),

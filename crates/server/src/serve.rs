@@ -169,11 +169,11 @@ fn serve_now(
     answer: &mut Vec<u8>,
 ) {
     answer.clear();
+    session.trace_as(taken.slot());
     // A call that panics is this process's misfortune, and a fault to be found; the others go on.
     let call = Call { session, data, answer };
-    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        call.make_once((taken.slot(), count), request)
-    }));
+    let made = || call.make_once((taken.slot(), count), request);
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(made));
     let reply = match outcome {
         Ok(Ok(reply)) => reply,
         Ok(Err(error)) => Reply::Failed(failure(error)),

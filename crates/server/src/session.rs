@@ -161,6 +161,12 @@ impl Session {
         self.line.send(said, descriptors)
     }
 
+    /// What follows is done for a slot of this process, as recordings tell callers apart: not as
+    /// threads of this one have numbers.
+    pub fn trace_as(&self, slot: usize) {
+        nearside::files::trace_as(1 << 63 | self.number << 8 | slot as u64);
+    }
+
     /// A call of this count begins; the one before it in its slot is answered, therefore.
     pub fn turn(&self, slot: usize, count: u64) -> Turn {
         // ordering: a slot has one call at a time, and who takes it next comes after

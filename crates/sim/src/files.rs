@@ -24,10 +24,71 @@ pub struct Part {
 #[derive(Clone, Debug)]
 struct Set {
     layout: Layout,
-    file_bytes: u64,
+    /// The first one among all.
     first: usize,
+    /// The first unit of the first one among all.
     first_unit: usize,
-    units: usize,
+    lengths: Lengths,
+}
+
+/// How long files are.
+#[derive(Clone, Debug)]
+enum Lengths {
+    /// All have so many units, and bytes.
+    Same(usize, u64),
+    /// Each has so many bytes, and begins with this unit of theirs.
+    Own(Vec<(u64, usize)>),
+}
+
+impl Lengths {
+    fn of(workload: &Workload, unit_bytes: u64) -> Lengths {
+        let units = |bytes: u64| bytes.div_ceil(unit_bytes) as usize;
+        let Some(trace) = &workload.trace else {
+            return Lengths::Same(units(workload.file_bytes), workload.file_bytes);
+        };
+        let mut next = 0;
+        let own = trace.files.iter().map(|file| {
+            let first = next;
+            next += units(file.bytes);
+            (file.bytes, first)
+        });
+        Lengths::Own(own.collect())
+    }
+
+    /// Units of so many files.
+    fn units(&self, files: u32, unit_bytes: u64) -> usize {
+        match self {
+            Lengths::Same(units, _) => units * files as usize,
+            Lengths::Own(all) => {
+                all.last().map_or(0, |(bytes, first)| first + bytes.div_ceil(unit_bytes) as usize)
+            }
+        }
+    }
+
+    /// The first unit of a file.
+    fn first(&self, file: u32) -> usize {
+        match self {
+            Lengths::Same(units, _) => file as usize * units,
+            Lengths::Own(all) => all.get(file as usize).map_or(0, |own| own.1),
+        }
+    }
+
+    /// Bytes of a file.
+    fn bytes(&self, file: u32) -> u64 {
+        match self {
+            Lengths::Same(_, bytes) => *bytes,
+            Lengths::Own(all) => all.get(file as usize).map_or(0, |own| own.0),
+        }
+    }
+
+    /// The file of a unit.
+    fn file(&self, unit: usize) -> u32 {
+        match self {
+            Lengths::Same(units, _) => (unit / units) as u32,
+            // of those that begin there, all but the last one are empty
+            Lengths::Own(all) => all.partition_point(|own| own.1 <= unit).saturating_sub(1) as u32,
+        }
+    }
 }
 
 /// All files.
@@ -61,13 +122,18 @@ impl Files {
         let (mut sets, mut makers, mut first_unit) = (Vec::new(), Vec::new(), 0);
         for workload in workloads {
             let files = workload.all_files();
-            let units = workload.file_bytes.div_ceil(unit_bytes) as usize;
-            let (file_bytes, first) = (workload.file_bytes, makers.len());
             let layout = if workload.is_bare { Layout::Near } else { layout };
-            sets.push(Set { layout, file_bytes, first, first_unit, units });
-            first_unit += units * files as usize;
+            let (first, lengths) = (makers.len(), Lengths::of(workload, unit_bytes));
+            let units = lengths.units(files, unit_bytes);
+            sets.push(Set { layout, first, first_unit, lengths });
+            first_unit += units;
             for file in 0..files {
                 let user = workload.node(file % workload.threads, nodes, cpus);
+                let traced = workload.trace.as_ref().and_then(|it| it.files.get(file as usize));
+                if let Some(node) = traced.and_then(|it| it.node) {
+                    makers.push(node % nodes);
+                    continue;
+                }
                 makers.push(match workload.made {
                     Made::There => user,
                     Made::Beside => (user + 1) % nodes,
@@ -98,8 +164,11 @@ impl Files {
             let unit = at / self.unit_bytes;
             let next = (unit + 1).saturating_mul(self.unit_bytes).min(end);
             let node = self.node(set, file, unit);
-            let unit = set.first_unit + file as usize * set.units + unit as usize;
-            out.push(Part { node, bytes: next - at, unit });
+            out.push(Part {
+                node,
+                bytes: next - at,
+                unit: set.first_unit + set.lengths.first(file) + unit as usize,
+            });
             at = next;
         }
     }
@@ -107,7 +176,7 @@ impl Files {
     fn node(&self, set: &Set, file: u32, unit: u64) -> u32 {
         let nodes = u64::from(self.nodes);
         if !self.moved.is_empty() {
-            let moved = self.moved[set.first_unit + file as usize * set.units + unit as usize];
+            let moved = self.moved[set.first_unit + set.lengths.first(file) + unit as usize];
             if moved != AS_LAID {
                 return moved;
             }
@@ -135,8 +204,9 @@ impl Files {
         let set = &self.sets[set];
         self.makers[set.first + file as usize] = node;
         if !self.moved.is_empty() {
-            let first = set.first_unit + file as usize * set.units;
-            for unit in first..first + set.units {
+            let first = set.first_unit + set.lengths.first(file);
+            let units = set.lengths.bytes(file).div_ceil(self.unit_bytes) as usize;
+            for unit in first..first + units {
                 self.moved[unit] = AS_LAID;
                 self.heat[unit] = Heat::default();
                 self.writes[unit] += 1;
@@ -171,10 +241,11 @@ impl Files {
     pub fn unit(&self, unit: usize) -> (u32, u64) {
         let of = self.sets.iter().rev().find(|set| set.first_unit <= unit);
         let Some(set) = of else { return (0, 0) };
-        let file = (unit - set.first_unit) / set.units;
-        let index = ((unit - set.first_unit) % set.units) as u64;
+        let unit = unit - set.first_unit;
+        let file = set.lengths.file(unit);
+        let index = (unit - set.lengths.first(file)) as u64;
         let from = index * self.unit_bytes;
-        (self.node(set, file as u32, index), self.unit_bytes.min(set.file_bytes - from))
+        (self.node(set, file, index), self.unit_bytes.min(set.lengths.bytes(file) - from))
     }
 }
 

@@ -8,6 +8,7 @@
 //! movers     who moves data to a node
 //! system     how a file system places data, and who copies
 //! workload   what threads do
+//! trace      what threads of a real pool did
 //! threads    what each does next
 //! files      where the bytes of files are
 //! setting    what is run
@@ -47,6 +48,7 @@ mod runs;
 mod setting;
 mod system;
 mod threads;
+mod trace;
 mod workers;
 mod workload;
 
@@ -60,4 +62,5 @@ pub use published::{By, Compared, Model, Published, compare, published};
 pub use run::run;
 pub use setting::{Refused, Setting};
 pub use system::{Layout, Moves, Rule, SYSTEMS, System};
+pub use trace::{Trace, TraceError, TraceText, TracedCall, TracedFile, TracedThread};
 pub use workload::{Made, Step, Workload};

@@ -232,7 +232,7 @@ impl<'s> Run<'s> {
         it.next(workload, &mut self.random);
         let index = index(it.call.kind);
         let System { call_ns, serial_ns, .. } = &self.setting.system;
-        let begins = self.now + workload.thinks_ns;
+        let begins = self.now + it.thinks_ns;
         let mut ready = begins + call_ns[index];
         if it.call.opens {
             ready += workload.file_ns;

@@ -3,9 +3,11 @@
 use super::*;
 use crate::system::Rule;
 use crate::system::{Layout, Moves};
+use crate::trace::{Trace, TraceText};
 use crate::workload::{Made, Step};
 use crate::{KNOWN, parse};
-use placement::{Class, Curve, Machine, MachineAccess};
+use placement::{Class, Curve, DataRule, Machine, MachineAccess};
+use std::sync::Arc;
 
 /// A node moves 1000 MiB/s, and each thread half of that.
 fn simple(nodes: u32) -> Machine {
@@ -264,4 +266,55 @@ fn the_engine_on_emulated_machines_is_predicted() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+/// A recording of threads that read as a workload says, one call after the other.
+fn recording((threads, node): (u32, u32), bytes: u64, pause: u64) -> Arc<Trace> {
+    let mut text = TraceText::new(2);
+    (0..threads).for_each(|thread| text.file(thread as usize, 64 * bytes, Some(0)));
+    for call in 0..64 {
+        for thread in 0..threads {
+            let whose = (u64::from(thread), node);
+            let what = (thread as usize, call * bytes, bytes);
+            text.call([call * (1000 + pause), 1000], whose, Kind::Read, what);
+        }
+    }
+    Arc::new(Trace::parse(&text.end(0)).unwrap())
+}
+
+#[test]
+fn what_was_recorded_is_played_as_what_was_asked_for() {
+    for node in [0, 1] {
+        let made = Made::On(0);
+        let fio = Workload { file_bytes: 4 << 20, ..Workload::fio(Kind::Read, 64 << 10, 4) };
+        let asked = Workload { from_node: node, made, ..fio };
+        let asked = run(&setting(simple(2), bare(Layout::Near), asked)).unwrap();
+        let played = Workload::traced(recording((4, node), 64 << 10, 0));
+        let played = run(&setting(simple(2), bare(Layout::Near), played)).unwrap();
+        near(played.rate(), asked.rate());
+        assert_eq!((played.remote_part(), asked.remote_part()), (f64::from(node), f64::from(node)));
+    }
+    // who pauses for as long as a call takes moves half as much
+    let call = 64.0 / 1024.0 / 500.0 * 1e9;
+    let paused = Workload::traced(recording((1, 0), 64 << 10, call as u64));
+    near(run(&setting(simple(2), bare(Layout::Near), paused)).unwrap().rate(), 250.0);
+}
+
+#[test]
+fn recorded_files_of_any_length_move_as_wholes() {
+    let mut text = TraceText::new(2);
+    for (file, bytes) in [0, 10 << 20, 0, 4096, 3 << 20].into_iter().enumerate() {
+        text.file(file, bytes, Some(0));
+    }
+    for call in 0..100 {
+        text.call([call, 0], (1, 1), Kind::Read, (4, call % 48 << 16, 64 << 10));
+    }
+    let trace = Arc::new(Trace::parse(&text.end(0)).unwrap());
+    let rule = DataRule::weighs(placement::WINDOW_NS);
+    let moves = Moves::Fixed(None, Some(rule));
+    let system = System { moves, ..bare(Layout::Near) };
+    let outcome = run(&setting(simple(2), system, Workload::traced(trace))).unwrap();
+    // two units of 2 MiB, of which the last is half of one
+    assert_eq!(outcome.moved_bytes, 3 << 20);
+    assert!(outcome.nodes[1].local > outcome.nodes[0].remote, "{outcome:?}");
 }

@@ -55,8 +55,11 @@ impl Setting {
         let all = || std::iter::once(&self.workload).chain(&self.others);
         all().try_for_each(|workload| self.check_workload(workload))?;
         let threads: u64 = all().map(|workload| u64::from(workload.threads)).sum();
-        let units = |it: &Workload| it.file_bytes.div_ceil(self.unit_bytes());
-        let of = |it: &Workload| units(it).saturating_mul(u64::from(it.all_files()));
+        let units = |bytes: u64| bytes.div_ceil(self.unit_bytes());
+        let of = |it: &Workload| match &it.trace {
+            None => units(it.file_bytes).saturating_mul(u64::from(it.all_files())),
+            Some(trace) => trace.files.iter().map(|it| units(it.bytes)).sum(),
+        };
         let data: u64 = all().map(of).fold(0, u64::saturating_add);
         match () {
             () if threads > u64::from(MOST.0) => Err(Refused("there are 1 to 16384 threads")),
@@ -80,7 +83,7 @@ impl Setting {
         let (files, file_bytes, _) = MOST_DATA;
         let piece = self.system.piece_bytes.unwrap_or(BLOCK_BYTES).min(self.unit_bytes()).max(1);
         let faults = [
-            (it.steps.is_empty(), "a thread does something"),
+            (it.steps.is_empty() && it.trace.is_none(), "a thread does something"),
             (!(1..=threads).contains(&it.threads), "there are 1 to 16384 threads"),
             (
                 !it.steps.iter().all(|step| (1..=bytes).contains(&step.bytes())),

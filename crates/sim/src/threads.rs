@@ -4,6 +4,7 @@ use placement::{Kind, Trail};
 
 use crate::files::Part;
 use crate::random::Random;
+use crate::trace::Trace;
 use crate::workload::{Step, Workload};
 
 /// A call.
@@ -52,6 +53,10 @@ pub struct Thread {
     pub trail: Trail,
     /// Bytes of its log.
     pub logged: u64,
+    /// For how long it is at other things before its next call, ns.
+    pub thinks_ns: f64,
+    /// Which one it is.
+    number: u32,
     /// Its own file, and where in it the next call is.
     file: u32,
     round: u64,
@@ -88,6 +93,8 @@ impl Thread {
             has_record: false,
             trail: Trail::default(),
             logged: 0,
+            thinks_ns: workload.thinks_ns,
+            number,
             file: number % workload.all_files(),
             round,
             step: 0,
@@ -97,6 +104,9 @@ impl Thread {
 
     /// The next call becomes what it is at.
     pub fn next(&mut self, workload: &Workload, random: &mut Random) {
+        if let Some(trace) = &workload.trace {
+            return self.next_traced(trace);
+        }
         let length = workload.file_bytes;
         let mut any_file = || (random.draw() % u64::from(workload.all_files())) as u32;
         let step = workload.steps[self.step];
@@ -133,6 +143,16 @@ impl Thread {
         if is_over {
             self.step = (self.step + 1) % workload.steps.len();
         }
+    }
+
+    /// The next one that was recorded; after the last one comes the first again.
+    fn next_traced(&mut self, trace: &Trace) {
+        let calls = trace.threads.get(self.number as usize).map_or(&[][..], |it| &it.calls);
+        let Some(call) = calls.get(self.step) else { return };
+        let (kind, bytes, file) = (call.kind, call.bytes, Some((call.file, call.at)));
+        self.call = Call { kind, bytes, file, opens: false, makes: false };
+        self.thinks_ns = call.thinks_ns;
+        self.step = (self.step + 1) % calls.len();
     }
 }
 

@@ -1,12 +1,19 @@
 //! What threads do.
 
+use std::sync::Arc;
+
 use placement::Kind;
 
-/// All threads do the same, one call after the other.
+use crate::trace::Trace;
+
+/// All threads do the same, one call after the other, or each what was recorded of one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
     /// What a thread does, and then again.
     pub steps: Vec<Step>,
+    /// Calls that were recorded, which the threads make instead, again and again: of as many
+    /// threads and files.
+    pub trace: Option<Arc<Trace>>,
     /// Files that all threads use; 0: each has one of its own.
     pub files: u32,
     /// Bytes of a file.
@@ -70,6 +77,7 @@ impl Workload {
     pub fn fio(kind: Kind, bytes: u64, threads: u32) -> Workload {
         Workload {
             steps: vec![Step::Round(kind, bytes)],
+            trace: None,
             files: 0,
             file_bytes: 64 << 20,
             made: Made::There,
@@ -85,8 +93,24 @@ impl Workload {
         }
     }
 
+    /// What was recorded.
+    pub fn traced(trace: Arc<Trace>) -> Workload {
+        let length = trace.files.iter().map(|file| file.bytes).max();
+        Workload {
+            steps: Vec::new(),
+            files: trace.files.len() as u32,
+            file_bytes: length.unwrap_or(0),
+            threads: trace.threads.len() as u32,
+            trace: Some(trace),
+            ..Workload::fio(Kind::Read, 1, 1)
+        }
+    }
+
     /// The node of a thread on a machine of so many nodes, with so many CPUs each.
     pub fn node(&self, thread: u32, nodes: u32, cpus: u32) -> u32 {
+        if let Some(traced) = self.trace.as_ref().and_then(|it| it.threads.get(thread as usize)) {
+            return traced.node % nodes.max(1);
+        }
         let on_nodes = self.on_nodes.min(nodes).max(1);
         let step = match self.is_spread {
             true => thread % on_nodes,
@@ -102,7 +126,8 @@ impl Workload {
 
     /// The longest call, bytes.
     pub fn longest(&self) -> u64 {
-        self.steps.iter().map(Step::bytes).max().unwrap_or(0)
+        let traced = self.trace.as_ref().map_or(0, |trace| trace.longest());
+        self.steps.iter().map(Step::bytes).max().unwrap_or(0).max(traced)
     }
 }
 

@@ -16,6 +16,7 @@ use crate::sample::Sample;
 use crate::scrub::Scrubbed;
 use crate::server_lock::Watch;
 use crate::tier::{Evicted, Flushed};
+use crate::trace::{Recorded, RecordedFile};
 use crate::verdict::Verdict;
 
 /// Longest time without a word from the server.
@@ -98,6 +99,21 @@ impl Client {
     /// Lets go of what is cached of them.
     pub fn evict(&mut self) -> Result<Evicted> {
         self.ask(Ask::TierEvict, &mut |_| {})
+    }
+
+    /// What was recorded of calls since this was asked last; the first time it begins.
+    pub fn trace(&mut self) -> Result<Recorded> {
+        self.ask(Ask::Trace, &mut |_| {})
+    }
+
+    /// Where files lie; nothing of those that are gone.
+    pub fn traced_files(&mut self, inodes: &[u64]) -> Result<Vec<Option<RecordedFile>>> {
+        self.ask(Ask::TracedFiles { inodes: inodes.to_vec() }, &mut |_| {})
+    }
+
+    /// Ends the recording.
+    pub fn end_trace(&mut self) -> Result<()> {
+        self.ask(Ask::TraceEnd, &mut |_| {})
     }
 
     fn ask<T: DeserializeOwned>(&mut self, ask: Ask, each: &mut dyn FnMut(Progress)) -> Result<T> {

@@ -64,6 +64,15 @@ enum Ask {
     TierFlush,
     /// To let go of what is cached of them.
     TierEvict,
+    /// To record calls, from the first time this is asked on, and what was recorded since the last.
+    Trace,
+    /// Where these files lie.
+    TracedFiles {
+        /// Their inodes' numbers.
+        inodes: Vec<u64>,
+    },
+    /// To record no more.
+    TraceEnd,
 }
 
 /// An answer, or a part of one.

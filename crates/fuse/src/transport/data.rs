@@ -1,6 +1,6 @@
 //! Requests about open files and their bytes.
 
-use nearside::files::Ino;
+use nearside::files::{Ino, trace_as};
 
 use super::{Transport, answer_done, answer_size, caller, node};
 use crate::service::{Errno, May, Served};
@@ -15,6 +15,7 @@ impl Transport {
                 self.answer_opened(request, served, reply);
             }
             Operation::Read { handle, offset, size, .. } => {
+                trace_as(u64::from(request.head.pid));
                 self.read((*handle, ino), *offset, *size, reply);
             }
             Operation::Write { .. } => answer_size(self.write(request), reply),
@@ -73,6 +74,7 @@ impl Transport {
         else {
             return Ok(0);
         };
+        trace_as(u64::from(request.head.pid));
         let file = (*handle, node(request));
         if *kill_set_id {
             self.service.permit_use(file, May::WRITE)?;

@@ -1,0 +1,216 @@
+//! Calls as they happen, for who plays them again elsewhere (`nearside trace`).
+//!
+//! While nobody records, a call looks at one flag, and that is all. While somebody does, each read,
+//! write and append of an open file is noted when it is over, apart by CPU, as long as there is
+//! room; who records takes them away again and again, and where he does not for a while, the
+//! recording ends by itself. What attached processes read and write by themselves is no call.
+
+use crate::error::Result;
+use crate::extents::ExtentOn;
+use crate::inode::Inode;
+use crate::system::FileSystem;
+use crate::types::Ino;
+use crossbeam_utils::CachePadded;
+use parking_lot::Mutex;
+use placement::Kind;
+use pool::Pool;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use topology::place_of;
+
+/// Calls that wait to be taken, at most, of all shards.
+const CALLS_MAX: usize = 1 << 16;
+/// Shards at most.
+const SHARDS_MAX: usize = 64;
+/// A recording ends when nobody has taken anything for so long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TracedCall {
+    /// When it began, ns since the pool was opened.
+    pub began_ns: u64,
+    /// How long it took, ns.
+    pub took_ns: u64,
+    /// Who made it, as the door that served it tells callers apart; a thread's number else.
+    pub caller: u64,
+    /// The slice near the CPU on which it was served.
+    pub slice: u8,
+    /// What it did.
+    pub kind: Kind,
+    /// The file.
+    pub ino: Ino,
+    /// Where in it,
+    pub offset: u64,
+    /// and how many bytes.
+    pub bytes: u64,
+}
+
+/// What was recorded since it was taken last.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Traced {
+    /// Calls, by when they began.
+    pub calls: Vec<TracedCall>,
+    /// Calls for which there was no room.
+    pub lost: u64,
+}
+
+/// Where a file that was traced lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TracedFile {
+    /// Its size, bytes.
+    pub bytes: u64,
+    /// The slice on which it begins, if that is known.
+    pub first: Option<u8>,
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    calls: Vec<TracedCall>,
+    lost: u64,
+}
+
+/// Who records.
+#[derive(Debug)]
+pub struct Tracer {
+    is_on: AtomicBool,
+    began: Instant,
+    /// When something was taken last, ns after that.
+    taken_ns: AtomicU64,
+    shards: Box<[CachePadded<Mutex<Shard>>]>,
+}
+
+thread_local! {
+    static CALLER: Cell<u64> = const { Cell::new(0) };
+}
+
+/// What the calling thread does from now on it does for this caller (0: for itself), as far as a
+/// recording tells callers apart.
+#[inline]
+pub fn trace_as(caller: u64) {
+    CALLER.set(caller);
+}
+
+/// A call under way; nothing where nobody records.
+pub struct Tracing<'t>(Option<(&'t FileSystem, Kind, u64)>);
+
+impl Tracer {
+    /// Nobody records.
+    pub fn new(pool: &Pool) -> Tracer {
+        let shards = pool.nodes().cpus().clamp(1, SHARDS_MAX);
+        Tracer {
+            is_on: AtomicBool::new(false),
+            began: Instant::now(),
+            taken_ns: AtomicU64::new(0),
+            shards: (0..shards).map(|_| CachePadded::default()).collect(),
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
+    }
+
+    #[cold]
+    fn note(&self, call: TracedCall, cpu: usize) {
+        let waited = call.began_ns.saturating_sub(self.taken_ns.load(Ordering::Relaxed));
+        if waited > PATIENCE.as_nanos() as u64 {
+            return self.end();
+        }
+        let Some(shard) = self.shards.get(place_of(cpu, self.shards.len())) else { return };
+        let mut shard = shard.lock();
+        match shard.calls.len() < CALLS_MAX / self.shards.len() {
+            true => shard.calls.push(call),
+            false => shard.lost += 1,
+        }
+    }
+
+    fn take(&self) -> Traced {
+        self.taken_ns.store(self.now_ns(), Ordering::Relaxed);
+        // ordering: a call that began before is none of this recording
+        self.is_on.store(true, Ordering::Relaxed);
+        let mut all = Traced::default();
+        for shard in &self.shards {
+            let Shard { calls, lost } = std::mem::take(&mut *shard.lock());
+            all.calls.extend(calls);
+            all.lost += lost;
+        }
+        all.calls.sort_by_key(|call| call.began_ns);
+        all
+    }
+
+    fn end(&self) {
+        self.is_on.store(false, Ordering::Relaxed);
+        for shard in &self.shards {
+            *shard.lock() = Shard::default();
+        }
+    }
+}
+
+impl Tracing<'_> {
+    /// It is over, and was about so many bytes, or failed.
+    #[inline]
+    pub fn done(self, inode: &Inode, offset: u64, bytes: Result<usize>) -> Result<usize> {
+        if let (Some((fs, kind, began_ns)), Ok(bytes)) = (self.0, &bytes) {
+            fs.traced(began_ns, inode.ino, (kind, offset, *bytes));
+        }
+        bytes
+    }
+}
+
+impl FileSystem {
+    /// A call begins.
+    #[inline]
+    pub(crate) fn tracing(&self, kind: Kind) -> Tracing<'_> {
+        let tracer = &self.core.tracer;
+        match tracer.is_on.load(Ordering::Relaxed) {
+            true => Tracing(Some((self, kind, tracer.now_ns()))),
+            false => Tracing(None),
+        }
+    }
+
+    #[cold]
+    fn traced(&self, began_ns: u64, ino: Ino, (kind, offset, bytes): (Kind, u64, usize)) {
+        if bytes == 0 {
+            return;
+        }
+        let (tracer, cpu) = (&self.core.tracer, topology::current_cpu() as usize);
+        let caller = match CALLER.get() {
+            0 => u64::from(topology::current_thread()),
+            caller => caller,
+        };
+        let call = TracedCall {
+            began_ns,
+            took_ns: tracer.now_ns().saturating_sub(began_ns),
+            caller,
+            slice: self.core.pool.nodes().near(cpu),
+            kind,
+            ino,
+            offset,
+            bytes: bytes as u64,
+        };
+        tracer.note(call, cpu);
+    }
+
+    /// Records the reads, writes and appends of open files from now on; takes what was recorded
+    /// since the last time. A recording from which nobody takes for ten seconds ends by itself.
+    pub fn trace(&self) -> Traced {
+        self.core.tracer.take()
+    }
+
+    /// Ends the recording.
+    pub fn end_trace(&self) {
+        self.core.tracer.end();
+    }
+
+    /// Where a file lies, for who has calls about it; none if it is gone.
+    pub fn traced_file(&self, ino: Ino) -> Option<TracedFile> {
+        let bytes = self.getattr(ino).ok()?.size;
+        let (extents, _) = self.extents(ino, 0, 1).ok()?;
+        let first = extents.first().and_then(|extent| match extent.on {
+            ExtentOn::Slice(slice) => Some(slice),
+            ExtentOn::Device(_) => None,
+        });
+        Some(TracedFile { bytes, first })
+    }
+}
