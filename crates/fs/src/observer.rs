@@ -269,16 +269,23 @@ impl Core {
         let nodes = self.pool.nodes();
         let mut heat = leaf.lost();
         let is_local = nodes.is_local(cpu as usize, is);
-        let home = if is_local { is } else { known.movers.home(nodes.near(cpu as usize)) };
+        let near = nodes.near(cpu as usize);
+        // a thread that came for data would go back to where it was
+        let home = match known.movers.home(near) {
+            home if home == near && is_local => is,
+            home => home,
+        };
         let takes = known.takes(Kind::Read, bytes, is, is_local);
         let idle = known.is_full(is).then(|| known.idler_than(is)).flatten();
-        let there = |to: u8| known.takes(Kind::Read, bytes, to, nodes.is_local(cpu as usize, to));
+        let local_there = |to: u8| to == home || nodes.is_local(cpu as usize, to);
+        let there = |to: u8| known.takes(Kind::Read, bytes, to, local_there(to));
         let to = match idle {
             Some(idle) if home == is || there(idle) < there(home) => idle,
             _ => home,
         };
-        // who uses it where it is would lose as much as others gain
+        // who uses it where it is, and did not come for it, would lose as much as others gain
         let lost = match to == is {
+            true if !is_local => return,
             true => known.loses(Kind::Read, bytes, is),
             false => (takes - there(to)).max(0.0),
         };

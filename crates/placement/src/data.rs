@@ -24,6 +24,8 @@ pub struct DataRule {
     pub stays: u32,
     /// Who writes to it makes all forgotten: a copy would have been for nothing.
     pub writes_clear: bool,
+    /// Who uses it where it is would lose as much by a move as others gain, and counts.
+    pub stay_counts: bool,
     /// Where its memory has no time left it goes to the one that has most, whoever reads it,
     pub balances: bool,
     /// and that is so from this part of the time on.
@@ -89,6 +91,7 @@ impl DataRule {
             busy: 0.0,
             stays: 2,
             writes_clear: true,
+            stay_counts: true,
             balances: true,
             full: 0.9,
         }

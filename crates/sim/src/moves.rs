@@ -103,6 +103,11 @@ impl Run<'_> {
         for part in reads {
             let is_busy = |it: &Self| rule.balances && it.busy(part.node) > rule.full;
             if part.node == by && !is_busy(self) {
+                // who uses it where it is would lose as much as others gain; not who came for it
+                if rule.stay_counts && by == home {
+                    let lost = self.stay_loses(part);
+                    self.files.heat(part.unit).lost(&rule, by, lost, self.now);
+                }
                 continue;
             }
             let is = self.takes(call.kind, part.bytes, [part.node, by]);
@@ -118,6 +123,14 @@ impl Run<'_> {
             }
         }
         self.units = units;
+    }
+
+    /// What an access to a part loses that comes from another node and not from its own.
+    fn stay_loses(&mut self, part: &Part) -> f32 {
+        let of = |is_remote| self.load(Kind::Read, part.bytes, is_remote);
+        let (near, far) = (of(false), of(true));
+        let memory = &mut self.nodes[part.node as usize].memory;
+        (memory.would_take(far) - memory.would_take(near)).max(0.0) as f32
     }
 
     /// Where a thread puts what is new: on its node, or where there is more time for it.

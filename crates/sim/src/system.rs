@@ -179,6 +179,7 @@ pub const SYSTEMS: [System; 8] = [
                 busy: OVERLOADED,
                 stays: 0,
                 writes_clear: false,
+                stay_counts: false,
                 balances: false,
                 full: OVERLOADED,
             }),

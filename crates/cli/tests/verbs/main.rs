@@ -28,5 +28,6 @@ mod stops;
 mod support;
 mod terminal;
 mod tiers;
+mod traces;
 mod trees;
 mod watching;

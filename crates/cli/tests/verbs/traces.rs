@@ -1,0 +1,53 @@
+//! `trace`: the calls on a pool in use, which `simulate` plays.
+
+use nearside::Pool;
+
+use crate::support::{Scratch, command, ok, run};
+
+#[test]
+fn calls_on_a_pool_in_use_are_recorded_and_played() {
+    let scratch = Scratch::new();
+    scratch.fails(&["trace", "@pool"], 1, &["answers no questions"]);
+    scratch.serve(&[]);
+    scratch.fails(&["trace", "@pool", "--seconds", "1"], 1, &["nobody read or wrote"]);
+    let (pool, out) = (Pool::attach(scratch.pool()).unwrap(), scratch.outside("calls"));
+    let dir = scratch.pool();
+    let words = ["trace", dir.to_str().unwrap(), "--seconds", "60", "--calls", "50", "--out"];
+    let words = words.map(Into::into).into_iter().chain([out.clone()]);
+    let mut recording = command(words).spawn().unwrap();
+    // longer than what attached processes read and write by themselves
+    let bytes = vec![7; 300_000];
+    while recording.try_wait().unwrap().is_none() {
+        pool.write("/file", &bytes).unwrap();
+        assert_eq!(pool.read("/file").unwrap().len(), bytes.len());
+    }
+    assert!(recording.wait().unwrap().success());
+    let text = std::fs::read_to_string(&out).unwrap();
+    assert!(text.starts_with("nearside trace 1\nnodes 2\nfile 0 300000 "), "{text}");
+    assert!(text.contains(" read ") && text.contains(" write "), "{text}");
+    let out = out.to_str().unwrap();
+    let said = ok(run(["simulate", "--trace", out, "--machine", "optane-2-sockets"]));
+    let said = String::from_utf8(said).unwrap();
+    assert!(said.contains(": 50 recorded calls of 1 threads about 1 files; 0 more"), "{said}");
+    let of = |system: &str| {
+        let line = said.lines().find(|line| line.starts_with(system)).unwrap().to_owned();
+        line.split_whitespace().nth(1).unwrap().parse::<u32>().unwrap()
+    };
+    assert!(of("nearside") > 0 && of("ext4-dax") > 0, "{said}");
+    scratch.ok(&["stop", "@pool"]);
+    scratch.check();
+
+    let cut = scratch.outside("cut");
+    for (text, says) in [
+        (text[..text.len() - 5].to_owned(), "line 54, calls: it is missing"),
+        (text.replace("nodes 2", "nodes 9"), "it has 9 nodes, and eight sockets of Optane 8"),
+        (text.replace(" read ", " raed "), ", kind: \"raed\" is neither read nor write"),
+    ] {
+        std::fs::write(&cut, text).unwrap();
+        let failed = run(["simulate", "--trace", cut.to_str().unwrap()]);
+        let said = String::from_utf8(failed.stderr).unwrap();
+        assert!(failed.status.code() == Some(1) && said.contains(says), "{said}");
+    }
+    let failed = run(["simulate", "--trace", "/nowhere"]);
+    assert_eq!(failed.status.code(), Some(1));
+}
