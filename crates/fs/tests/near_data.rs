@@ -283,7 +283,7 @@ fn a_file_and_the_pool_withhold_levers() {
     let mut pool = pool(Lever::Off, Lever::On);
     let data = |data| Levers { data, ..Levers::ALL };
     let fs = pool.start();
-    let _pinned = topology::Pinned::to(&[cpu]);
+    let pinned = topology::Pinned::to(&[cpu]);
     let (file, slice) = far(&fs, &[cpu], "file");
     fs.set_layout(file.ino(), Layout::Auto).unwrap();
     let stays = |fs: &FileSystem, file: &Handle| {
@@ -297,8 +297,9 @@ fn a_file_and_the_pool_withhold_levers() {
     fs.set_levers(Ino::ROOT, data(Lever::Off)).unwrap();
     fs.set_levers(file.ino(), Levers::ALL).unwrap();
     assert_eq!(stays(&fs, &file), []);
-    drop(file);
+    drop((file, pinned));
     let fs = pool.killed(fs);
+    let _pinned = topology::Pinned::to(&[cpu]);
     let file = find(&fs, "file");
     assert_eq!(fs.levers(Ino::ROOT).unwrap(), data(Lever::Off));
     assert_eq!(stays(&fs, &file), []);

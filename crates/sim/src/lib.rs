@@ -17,6 +17,7 @@
 //! outcome    what came of it
 //! runs       many of them at once
 //! personality  programs that file systems are measured with
+//! program    programs as people describe them
 //! paper      what three papers show
 //! published  what others have measured, and what a run says of it
 //! fit        a machine's numbers from that
@@ -41,6 +42,7 @@ mod movers;
 mod outcome;
 mod paper;
 mod personality;
+mod program;
 mod published;
 mod random;
 mod run;
@@ -58,6 +60,7 @@ pub use latency::Latency;
 pub use outcome::{NodeOutcome, Outcome};
 pub use paper::{Figure, Headline, PAPERS, Paper, paper};
 pub use personality::Personality;
+pub use program::{known_workloads, parse_workload};
 pub use published::{By, Compared, Model, Published, compare, published};
 pub use run::run;
 pub use setting::{Refused, Setting};
