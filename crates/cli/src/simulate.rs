@@ -1,11 +1,11 @@
 //! `nearside simulate`: what threads would get of a machine that is not here.
 
+mod asked;
 mod fit;
 mod paper;
 mod published;
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::output;
 use crate::size::{self, show};
 use crate::stats::nanos;
+use asked::Asked;
 
 /// Milliseconds of a run where nobody says.
 const MILLISECONDS: u32 = 50;
@@ -34,6 +35,7 @@ Examples:
   nearside simulate --machine optane-8-sockets --kind write --bytes 2M --threads 1,8,28,224
   nearside simulate --machine my-machine.toml --system nearside --json
   nearside simulate --system odinfs --system nearside --kind read --bytes 4K --pictures /tmp
+  nearside simulate --workload fileserver --threads 28,224
   nearside simulate --list
   nearside simulate --trace calls --system nearside --system odinfs
   nearside simulate --published
@@ -57,9 +59,12 @@ pub struct SimulateArgs {
     /// Bytes of a call.
     #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "2M")]
     pub bytes: u64,
-    /// Numbers of threads.
+    /// A program instead: Filebench's or YCSB's by its name, or of a file that describes it (see
+    /// the manual).
+    #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["kind", "bytes"])]
+    pub workload: Option<PathBuf>,
+    /// Numbers of threads [default: 1 to 224; of a program as many as it has].
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
-    #[arg(default_values_t = [1, 2, 4, 8, 16, 28, 56, 112, 224])]
     pub threads: Vec<u32>,
     /// Nodes on which the threads run, the first ones [default: all, one after the other].
     #[arg(long, value_name = "N")]
@@ -78,7 +83,7 @@ pub struct SimulateArgs {
     /// threads, with their pauses, on the nodes where they ran, about files that begin where they
     /// do, and of which the rest lies as the file system lays it.
     #[arg(long, value_name = "FILE")]
-    #[arg(conflicts_with_all = ["kind", "bytes", "threads", "on_nodes", "spread", "pictures"])]
+    #[arg(conflicts_with_all = ["kind", "bytes", "workload", "threads", "on_nodes", "spread"])]
     pub trace: Option<PathBuf>,
     /// Put a picture into this directory, as SVG.
     #[arg(long, value_name = "DIR")]
@@ -137,7 +142,7 @@ struct Report {
     machine: String,
     source: String,
     /// What calls did, and their bytes; of recorded ones the longest one's.
-    calls: &'static str,
+    calls: String,
     bytes: u64,
     seed: u64,
     runs: Vec<Run>,
@@ -192,14 +197,10 @@ pub fn run(args: &SimulateArgs) -> Result<()> {
         true => SYSTEMS.to_vec(),
         false => args.systems.iter().map(|name| known(name)).collect::<Result<_>>()?,
     };
-    let recorded = args.trace.as_deref().map(|path| recorded(path, &machine)).transpose()?;
-    let workloads = match &recorded {
-        Some(trace) => vec![Workload::traced(trace.clone())],
-        None => args.threads.iter().map(|threads| asked(args, *threads)).collect(),
-    };
+    let asked = Asked::of(args, &machine)?;
     let mut runs = Vec::new();
     for system in &systems {
-        for workload in &workloads {
+        for workload in &asked.workloads {
             runs.push(one(args, &machine, system, workload)?);
         }
     }
@@ -210,18 +211,16 @@ pub fn run(args: &SimulateArgs) -> Result<()> {
             (system.name.to_owned(), points)
         };
         let lines: Vec<(String, Vec<(f64, f64)>)> = systems.iter().map(line).collect();
-        let title = format!("{}, {} of {}", machine.name, args.kind.name(), show(args.bytes));
+        let title = format!("{}, {}", machine.name, asked.title());
         let words = Words { title: &title, x: "threads", y: "MiB/s", places: &[] };
-        draw(dir, &format!("simulate-{}-{}", args.kind.name(), args.bytes), words, &lines)?;
+        let name: String = asked.calls.chars().filter(|it| it.is_alphanumeric()).collect();
+        draw(dir, &format!("simulate-{name}-{}", asked.bytes), words, &lines)?;
     }
     let Machine { name, source, .. } = machine;
-    let (calls, bytes) = match &recorded {
-        Some(trace) => ("recorded calls", trace.longest()),
-        None => (args.kind.name(), args.bytes),
-    };
+    let Asked { calls, bytes, workloads, trace } = asked;
     let report = Report { machine: name, source, calls, bytes, seed: args.seed, runs };
     let threads: Vec<u32> = workloads.iter().map(|workload| workload.threads).collect();
-    match (args.json, recorded) {
+    match (args.json, trace) {
         (true, _) => output::json(&report),
         (false, None) => output::text(&text(&report, &threads)),
         (false, Some(trace)) => output::text(&text_of_trace(&report, &trace)),
@@ -233,30 +232,6 @@ fn known(name: &str) -> Result<System> {
         let names: Vec<_> = SYSTEMS.iter().map(|system| system.name).collect();
         Error::Usage(format!("no file system {name} is known; there are {}", names.join(", ")))
     })
-}
-
-/// So many threads that do what was asked for.
-fn asked(args: &SimulateArgs, threads: u32) -> Workload {
-    let workload = Workload::fio(args.kind.kind(), args.bytes, threads);
-    Workload {
-        on_nodes: args.on_nodes.unwrap_or(workload.on_nodes),
-        is_spread: args.spread,
-        file_bytes: workload.file_bytes.max(args.bytes),
-        ..workload
-    }
-}
-
-/// What a file says that was recorded, for this machine.
-fn recorded(path: &Path, machine: &Machine) -> Result<Arc<Trace>> {
-    let wrong = |reason: String| Error::Path { shown: path.to_path_buf(), reason };
-    let source = |source| Error::Io { path: path.to_path_buf(), source };
-    let text = std::fs::read_to_string(path).map_err(source)?;
-    let trace = Trace::parse(&text).map_err(|error| wrong(error.to_string()))?;
-    if trace.nodes > machine.nodes {
-        let (has, nodes) = (trace.nodes, machine.nodes);
-        return Err(wrong(format!("it has {has} nodes, and {} {nodes}", machine.name)));
-    }
-    Ok(Arc::new(trace))
 }
 
 fn one(

@@ -144,3 +144,34 @@ fn the_fit_says_its_numbers_and_every_error() {
     }
     assert!(text.contains("\nfitted: 18 rows, off by ") && text.contains("\nheld out: 32 rows"));
 }
+
+#[test]
+fn programs_are_played_by_their_names_and_from_files() {
+    let few = ["simulate", "--milliseconds", "2", "--system", "nearside", "--json", "--workload"];
+    let json = |more: &[&str]| -> Value {
+        serde_json::from_slice(&ok(run(few.iter().chain(more)))).unwrap()
+    };
+    let threads = |told: &Value| -> Vec<u64> {
+        let runs = told["runs"].as_array().unwrap();
+        assert!(runs.iter().all(|run| run["mib_per_s"].as_f64().unwrap() > 0.0), "{told}");
+        runs.iter().map(|run| run["threads"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(threads(&json(&["webserver"])), [14]);
+    assert_eq!(threads(&json(&["ycsb-a", "--threads", "2,4"])), [2, 4]);
+    let scratch = tempfile::tempdir().unwrap();
+    let file = scratch.path().join("index");
+    let text = "threads = 3\nfile_bytes = 65536\n[[step]]\ndoes = \"whole\"\nkind = \"read\"\nbytes = 4096\n";
+    std::fs::write(&file, text).unwrap();
+    let told = json(&[file.to_str().unwrap()]);
+    assert_eq!((threads(&told), told["bytes"].as_u64()), (vec![3], Some(4096)));
+    std::fs::write(&file, text.replace("4096", "-4096")).unwrap();
+    for (name, says) in [
+        (file.to_str().unwrap(), "line 6, column 9"),
+        ("mailserver", "no program mailserver is known, and no file; there are webserver,"),
+        ("/nowhere/index", "No such file"),
+    ] {
+        let failed = run(few.iter().chain(&[name]));
+        let said = String::from_utf8(failed.stderr).unwrap();
+        assert!(failed.status.code() != Some(0) && said.contains(says), "{said}");
+    }
+}
