@@ -16,6 +16,7 @@ use pool::{BLOCK_BYTES, FormatOptions, OpenOptions, SliceSpec};
 use std::fs::{File, read_dir, read_to_string};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -284,4 +285,94 @@ fn workers_read_for_a_reader_who_stays() {
         let after = read_until_near(&fs, share);
         say("workers", far, before, after);
     }
+}
+
+/// All CPUs but the first are gone as long as this is there: in a guest they are offline, here no
+/// thread of this process may run on them, as where its cpuset shrinks.
+struct OneCpu(Vec<u32>);
+
+impl OneCpu {
+    fn begin() -> OneCpu {
+        let all = topology::allowed_cpus().unwrap();
+        let one = OneCpu(all);
+        one.set(false);
+        one
+    }
+
+    fn set(&self, is_there: bool) {
+        if !real_slices().is_empty() {
+            for cpu in &self.0[1..] {
+                let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+                std::fs::write(path, if is_there { "1" } else { "0" }).unwrap();
+            }
+            return;
+        }
+        for thread in read_dir("/proc/self/task").unwrap() {
+            let number = thread.unwrap().file_name().to_str().unwrap().parse().unwrap();
+            let cpus = if is_there { &self.0[..] } else { &self.0[..1] };
+            // it may have ended meanwhile
+            let _ = topology::pin_thread(number, cpus);
+        }
+    }
+}
+
+impl Drop for OneCpu {
+    fn drop(&mut self) {
+        self.set(true);
+    }
+}
+
+/// Readers, writers, workers, who moves threads and who moves data go on when CPUs go, and when
+/// they come back; nobody runs where he may not.
+#[test]
+fn all_go_on_when_cpus_go_and_come_back() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let levers = Levers { threads: Lever::On, data: Lever::On };
+    let policy = Some(delegated(placement::NO_LIMIT));
+    let pool = pool(OpenOptions { workers: Some(1), policy, levers, ..OpenOptions::default() });
+    let fs = pool.start();
+    let files = all_far(&fs, Layout::Auto);
+    let ends = AtomicBool::new(false);
+    let rounds: Vec<AtomicU64> = files.iter().map(|_| AtomicU64::new(0)).collect();
+    let go_on = |what: &str| {
+        let seen: Vec<u64> = rounds.iter().map(|it| it.load(Ordering::Relaxed)).collect();
+        let until = Instant::now() + LIMIT;
+        let is_behind = |(now, seen): (&AtomicU64, &u64)| now.load(Ordering::Relaxed) < seen + 5;
+        while rounds.iter().zip(&seen).any(is_behind) {
+            assert!(Instant::now() < until, "{what}: {rounds:?} after {seen:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    std::thread::scope(|threads| {
+        for (far, rounds) in files.iter().zip(&rounds) {
+            let (fs, ends) = (&fs, &ends);
+            threads.spawn(move || {
+                let mut bytes = vec![0; FILE];
+                while !ends.load(Ordering::Relaxed) {
+                    for at in (0..FILE / 2).step_by(4096) {
+                        let read = &mut bytes[at..at + 4096];
+                        fs.read(&far.file, at as u64, read).unwrap();
+                    }
+                    fs.read(&far.file, (FILE / 2) as u64, &mut bytes[FILE / 2..]).unwrap();
+                    assert!(bytes == far.content);
+                    fs.write(&far.file, 0, &far.content[..FILE / 4]).unwrap();
+                    rounds.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        go_on("with all CPUs");
+        let one = OneCpu::begin();
+        go_on("with one CPU");
+        // who went elsewhere before may have been on his way
+        let cpus: Vec<u32> = (0..1000).map(|_| topology::current_cpu()).collect();
+        assert!(cpus.iter().all(|cpu| *cpu == one.0[0]), "{cpus:?}");
+        drop(one);
+        go_on("with all CPUs again");
+        ends.store(true, Ordering::Relaxed);
+    });
+    let held = || fs.moves().unwrap().threads_held;
+    assert_eq!(held(), 0, "threads that have ended");
+    println!("levers: cpus: {} files, rounds {rounds:?}", files.len());
+    drop((files, fs));
+    pool.assert_clean();
 }

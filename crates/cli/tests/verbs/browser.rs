@@ -23,6 +23,17 @@ const FLAGS: [&str; 9] = [
     "--disable-component-update",
     "--disable-sync",
 ];
+/// The driver, and who has it end when a test is killed.
+const CONFINED: [&str; 8] = [
+    "setpriv",
+    "--pdeathsig=KILL",
+    "unshare",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+    "chromedriver",
+];
 /// Longest time for one command: a browser that begins, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -104,12 +115,17 @@ impl Drop for Browser {
 impl Driver {
     fn start() -> Driver {
         let home = tempfile::tempdir().unwrap();
-        let mut command = Command::new("chromedriver");
-        command.arg("--port=0").env("HOME", home.path()).process_group(0);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let process = command.spawn().unwrap_or_else(|error| {
-            panic!("chromedriver: {error}; scripts/setup tests installs it, and Chromium")
-        });
+        // where that is allowed: in a namespace of processes, which ends with this one, however
+        // that ends
+        let words: &[&str] = match nix::unistd::geteuid().is_root() {
+            true => &CONFINED,
+            false => &["chromedriver"],
+        };
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).arg("--port=0").env("HOME", home.path()).process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let why = "chromedriver does not start; scripts/setup tests installs it, and Chromium";
+        let process = command.spawn().expect(why);
         let mut driver = Driver { process, port: 0, home };
         let mut lines = BufReader::new(driver.process.stdout.take().unwrap()).lines();
         let port = lines.find_map(|line| {
@@ -117,7 +133,7 @@ impl Driver {
             let (_, port) = line.rsplit_once("started successfully on port ")?;
             port.trim_end_matches('.').parse().ok()
         });
-        driver.port = port.expect("the driver ended before it was there");
+        driver.port = port.expect(why);
         driver
     }
 
