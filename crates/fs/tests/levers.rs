@@ -99,46 +99,66 @@ fn said(path: &Path) -> String {
     read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display())).trim().into()
 }
 
-/// Where this process has a place of a slice's file.
-fn mapped_at(path: &Path, at: u64) -> u64 {
-    let maps = read_to_string("/proc/self/maps").unwrap();
-    let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
-    let mut its = maps.lines().filter(|line| line.ends_with(path.to_str().unwrap()));
-    let found = its.find_map(|line| {
-        let mut words = line.split_whitespace();
-        let (begin, end) = words.next()?.split_once('-')?;
-        let offset = hex(words.nth(1)?);
-        let begin = hex(begin);
-        (at >= offset && at - offset < hex(end) - begin).then(|| begin + at - offset)
-    });
-    found.unwrap_or_else(|| panic!("{} is not mapped at {at:#x}: {maps}", path.display()))
+/// What the kernel says of this process's memory.
+struct Memory {
+    /// A line for each mapping.
+    maps: String,
+    bytes: File,
+    pages: File,
+    /// Regions of NVDIMMs: where each begins and ends, and its node.
+    regions: Vec<(u64, u64, u32)>,
 }
 
-/// The node of the memory that the kernel shows at an address, which holds these bytes.
-fn node_of(address: u64, bytes: &[u8]) -> u32 {
-    let mut held = vec![0; bytes.len()];
-    File::open("/proc/self/mem").unwrap().read_exact_at(&mut held, address).unwrap();
-    assert!(held == bytes, "another page is at {address:#x}");
-    // bit 63: it is there; bits 0 to 54: its frame
-    let mut entry = [0; 8];
-    let pages = File::open("/proc/self/pagemap").unwrap();
-    pages.read_exact_at(&mut entry, address / PAGE * 8).unwrap();
-    let entry = u64::from_le_bytes(entry);
-    assert!(entry >> 63 == 1, "no page is at {address:#x}");
-    let physical = (entry & ((1 << 55) - 1)) * PAGE;
-    for region in read_dir("/sys/bus/nd/devices").unwrap() {
-        let region = region.unwrap().path();
-        if !region.file_name().unwrap().to_str().unwrap().starts_with("region") {
-            continue;
+fn hex(text: &str) -> u64 {
+    u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap()
+}
+
+impl Memory {
+    fn look() -> Memory {
+        let mut regions = Vec::new();
+        for region in read_dir("/sys/bus/nd/devices").unwrap() {
+            let region = region.unwrap().path();
+            if region.file_name().unwrap().to_str().unwrap().starts_with("region") {
+                let number = |name: &str| said(&region.join(name)).parse::<u64>().unwrap();
+                let begin = hex(&said(&region.join("resource")));
+                regions.push((begin, begin + number("size"), number("numa_node") as u32));
+            }
         }
-        let begin = said(&region.join("resource"));
-        let begin = u64::from_str_radix(begin.trim_start_matches("0x"), 16).unwrap();
-        let size: u64 = said(&region.join("size")).parse().unwrap();
-        if (begin..begin + size).contains(&physical) {
-            return said(&region.join("numa_node")).parse().unwrap();
+        Memory {
+            maps: said(Path::new("/proc/self/maps")),
+            bytes: File::open("/proc/self/mem").unwrap(),
+            pages: File::open("/proc/self/pagemap").unwrap(),
+            regions,
         }
     }
-    panic!("{physical:#x} is of no region");
+
+    /// Where this process has a place of a slice's file.
+    fn mapped_at(&self, path: &Path, at: u64) -> u64 {
+        let mut its = self.maps.lines().filter(|line| line.ends_with(path.to_str().unwrap()));
+        let found = its.find_map(|line| {
+            let mut words = line.split_whitespace();
+            let (begin, end) = words.next()?.split_once('-')?;
+            let (begin, end) = (hex(begin), hex(end));
+            let offset = hex(words.nth(1)?);
+            (at >= offset && at - offset < end - begin).then(|| begin + at - offset)
+        });
+        found.unwrap_or_else(|| panic!("{} is not mapped at {at:#x}", path.display()))
+    }
+
+    /// The node of the memory that the kernel shows at an address, which holds these bytes.
+    fn node_of(&self, address: u64, bytes: &[u8]) -> u32 {
+        let mut held = vec![0; bytes.len()];
+        self.bytes.read_exact_at(&mut held, address).unwrap();
+        assert!(held == bytes, "another page is at {address:#x}");
+        // bit 63: it is there; bits 0 to 54: its frame
+        let mut entry = [0; 8];
+        self.pages.read_exact_at(&mut entry, address / PAGE * 8).unwrap();
+        let entry = u64::from_le_bytes(entry);
+        assert!(entry >> 63 == 1, "no page is at {address:#x}");
+        let physical = (entry & ((1 << 55) - 1)) * PAGE;
+        let mut its = self.regions.iter().filter(|it| (it.0..it.1).contains(&physical));
+        its.next().unwrap_or_else(|| panic!("{physical:#x} is of no region")).2
+    }
 }
 
 /// The node of each page of a file.
@@ -146,15 +166,17 @@ fn pages(fs: &FileSystem, far: &Far) -> Vec<u32> {
     let real = real_slices();
     let (extents, next) = fs.extents(far.file.ino(), 0, 10_000).unwrap();
     assert_eq!(next, None);
+    let memory = (!real.is_empty()).then(Memory::look);
     let mut nodes = Vec::new();
     for extent in extents {
         let ExtentOn::Slice(slice) = extent.on else { panic!("{extent:?}") };
         for at in (0..extent.bytes).step_by(PAGE as usize) {
             let offset = (extent.offset + at) as usize;
-            nodes.push(match real.get(usize::from(slice)) {
-                Some(path) => {
+            nodes.push(match &memory {
+                Some(memory) => {
                     let bytes = &far.content[offset..offset + PAGE as usize];
-                    node_of(mapped_at(path, extent.at + at), bytes)
+                    let place = memory.mapped_at(&real[usize::from(slice)], extent.at + at);
+                    memory.node_of(place, bytes)
                 }
                 None => fs.near_slices()[usize::from(slice)].node,
             });
@@ -205,7 +227,10 @@ fn shares_without(layout: Layout, call: usize) -> Vec<f64> {
     let fs = pool.start();
     let share = |far: &Far| {
         let _pinned = topology::Pinned::to(&[far.cpu]);
-        (0..20).for_each(|_| assert!(read_remote(&fs, far, call).is_some()));
+        let mut bytes = vec![0; call];
+        for at in (0..20).flat_map(|_| (0..FILE).step_by(call)) {
+            fs.read(&far.file, at as u64, &mut bytes).unwrap();
+        }
         read_remote(&fs, far, call).unwrap()
     };
     let shares: Vec<f64> = all_far(&fs, layout).iter().map(share).collect();
