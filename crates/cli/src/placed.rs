@@ -26,32 +26,37 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// As a change of attributes.
-    pub fn change(self) -> SetAttr {
-        let none = SetAttr::default();
-        match self {
-            Setting::Layout(layout) => SetAttr { layout: Some(layout), ..none },
-            Setting::MoveData(lever) => SetAttr { move_data: Some(lever), ..none },
-            Setting::MoveThreads(lever) => SetAttr { move_threads: Some(lever), ..none },
-        }
+    /// All of these as a change of attributes; the last one of a kind counts.
+    pub fn change(all: &[Setting]) -> SetAttr {
+        all.iter().fold(SetAttr::default(), |change, setting| match *setting {
+            Setting::Layout(layout) => SetAttr { layout: Some(layout), ..change },
+            Setting::MoveData(lever) => SetAttr { move_data: Some(lever), ..change },
+            Setting::MoveThreads(lever) => SetAttr { move_threads: Some(lever), ..change },
+        })
     }
 }
 
 /// Where new blocks go, and how far data and threads may move.
 pub fn placing(path: &Path) -> io::Result<Placing> {
-    let lever = |name| ask(path, name, placed::lever);
+    let lever = |name| match ask(path, name, placed::lever) {
+        // a server from before there were any
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(Lever::On),
+        said => said,
+    };
     let levers = Levers { threads: lever(MOVE_THREADS)?, data: lever(MOVE_DATA)? };
     Ok(Placing { layout: ask(path, LAYOUT, placed::layout)?, levers })
 }
 
-/// Sets something of that.
-pub fn set(path: &Path, setting: Setting) -> io::Result<()> {
-    let (name, value) = match setting {
-        Setting::Layout(layout) => (LAYOUT, layout.to_string()),
-        Setting::MoveData(lever) => (MOVE_DATA, lever.to_string()),
-        Setting::MoveThreads(lever) => (MOVE_THREADS, lever.to_string()),
-    };
-    xattrs::set(path, OsStr::new(name), value.as_bytes())
+/// Sets these, one after the other.
+pub fn set(path: &Path, settings: &[Setting]) -> io::Result<()> {
+    settings.iter().try_for_each(|setting| {
+        let (name, value) = match setting {
+            Setting::Layout(layout) => (LAYOUT, layout.to_string()),
+            Setting::MoveData(lever) => (MOVE_DATA, lever.to_string()),
+            Setting::MoveThreads(lever) => (MOVE_THREADS, lever.to_string()),
+        };
+        xattrs::set(path, OsStr::new(name), value.as_bytes())
+    })
 }
 
 /// That in a line.

@@ -59,15 +59,15 @@ fn parse(text: &str) -> std::result::Result<Setting, String> {
 pub fn run(args: &SetArgs) -> Result<()> {
     match &args.at {
         Operand::Inside(at) => access::changing(&at.pool, |pool| {
-            let set = |setting: &Setting| pool.set_placed(&at.path, *setting);
-            args.settings.iter().try_for_each(set).map_err(error::inside(&at.pool))
+            pool.set_placed(&at.path, &args.settings).map_err(error::inside(&at.pool))
         }),
         Operand::Outside(path) => {
-            let set = |setting: &Setting| placed::set(path, *setting);
-            args.settings.iter().try_for_each(set).map_err(|error| match error.raw_os_error() {
+            placed::set(path, &args.settings).map_err(|error| match error.raw_os_error() {
                 Some(libc::EINVAL) => Error::Path {
                     shown: path.clone(),
-                    reason: "no slice of the pool lies on that node, or it is no file".to_owned(),
+                    reason: "no slice of the pool lies on that node, or it is neither file nor \
+                             directory"
+                        .to_owned(),
                 },
                 _ => error::of_mount(path)(error),
             })

@@ -61,7 +61,8 @@ pub struct SimulateArgs {
     pub bytes: u64,
     /// A program instead: Filebench's or YCSB's by its name, or of a file that describes it (see
     /// the manual).
-    #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["kind", "bytes"])]
+    #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["kind", "bytes", "fit"])]
+    #[arg(conflicts_with_all = ["list", "published", "paper"])]
     pub workload: Option<PathBuf>,
     /// Numbers of threads [default: 1 to 224; of a program as many as it has].
     #[arg(long, value_name = "N,...", value_delimiter = ',')]
@@ -73,7 +74,8 @@ pub struct SimulateArgs {
     #[arg(long)]
     pub spread: bool,
     /// Milliseconds of the machine that count; a tenth as much goes before [default: 50, or as many
-    /// as it takes until there are eight calls for each thread].
+    /// as it takes until there are eight calls for each thread; of a recording its own time, up to
+    /// 100 s, and nothing before].
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub milliseconds: Option<u32>,
     /// What chance follows from.
@@ -84,6 +86,7 @@ pub struct SimulateArgs {
     /// do, and of which the rest lies as the file system lays it.
     #[arg(long, value_name = "FILE")]
     #[arg(conflicts_with_all = ["kind", "bytes", "workload", "threads", "on_nodes", "spread"])]
+    #[arg(conflicts_with_all = ["list", "published", "fit", "paper"])]
     pub trace: Option<PathBuf>,
     /// Put a picture into this directory, as SVG.
     #[arg(long, value_name = "DIR")]
@@ -241,19 +244,24 @@ fn one(
     workload: &Workload,
 ) -> Result<Run> {
     let threads = workload.threads;
-    let counted = f64::from(args.milliseconds.unwrap_or(MILLISECONDS)) * 1e6;
+    // a recording is played once, and then what comes of it again is none of it
+    let span = workload.trace.as_ref().map(|trace| trace.span_ns.clamp(1e6, LONGEST));
+    let asked = args.milliseconds.map(|it| f64::from(it) * 1e6);
+    let counted = asked.or(span).unwrap_or(f64::from(MILLISECONDS) * 1e6);
+    let before = if span.is_some() && asked.is_none() { 0.0 } else { counted / 10.0 };
     let mut setting = Setting {
         machine: machine.clone(),
         system: system.clone(),
         workload: workload.clone(),
         others: Vec::new(),
         seed: args.seed,
-        time: [counted / 10.0, counted],
+        time: [before, counted],
     };
     let refused = |refused: sim::Refused| Error::Usage(refused.to_string());
     let mut outcome = simulated(&setting).map_err(refused)?;
     let enough = CALLS_EACH * u64::from(threads);
     while args.milliseconds.is_none()
+        && span.is_none()
         && outcome.latency.calls() < enough
         && setting.time[1] < LONGEST
     {
@@ -300,18 +308,20 @@ fn text(report: &Report, threads: &[u32]) -> String {
 /// A line for each system.
 fn text_of_trace(report: &Report, trace: &Trace) -> String {
     let mut text = format!(
-        "{}: {} recorded calls of {} threads about {} files; {} more were lost\n",
+        "{}: {} recorded calls in {:.1} s, of {} threads about {} files; {} more were lost\n",
         report.machine,
         trace.calls(),
+        trace.span_ns / 1e9,
         trace.threads.len(),
         trace.files.len(),
         trace.lost,
     );
-    let heads = ["SYSTEM", "MIB/S", "MEAN", "P99", "REMOTE", "THREADS MOVED", "MOVED"];
+    let heads = ["SYSTEM", "CALLS", "MIB/S", "MEAN", "P99", "REMOTE", "THREADS MOVED", "MOVED"];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     rows.extend(report.runs.iter().map(|run| {
         vec![
             run.system.to_owned(),
+            run.calls.to_string(),
             format!("{:.0}", run.mib_per_s),
             nanos(run.mean_ns as u64),
             nanos(run.p99_ns as u64),

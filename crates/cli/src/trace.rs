@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use nearside::FileSystem;
-use nearside::files::{TracedCall, TracedFile};
+use nearside::files::{Traced, TracedCall, TracedFile};
 use placement::Kind;
 use serde::{Deserialize, Serialize};
-use sim::TraceText;
+use sim::{THREADS_MAX, TraceText};
 
 use crate::control::Client;
 use crate::error::{Error, Result};
 use crate::{output, signals, stats};
 
-/// Pause between two looks: the server keeps some 60 000 calls meanwhile.
+/// Pause between two looks: the server keeps 65 536 calls meanwhile.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Files that are asked about at once.
 const FILES_AT_ONCE: usize = 1000;
@@ -32,8 +32,9 @@ Examples:
 Each read, write and append that the server of the pool serves is a line: when it began, how long it
 took, whose it was and on which node that was served, the file, where in it and how many bytes; no
 names and no content. What attached processes read and write by themselves, and what the kernel
-answers from its cache, never comes to the server. Ctrl-C ends the recording before its time. The
-server tells the pool's owner and root.")]
+answers from its cache, never comes to the server; transactions are left out. Ctrl-C ends the
+recording before its time, and another one of the same pool takes its place: what was recorded so
+far is written. The server tells the pool's owner and root.")]
 pub struct TraceArgs {
     /// A pool in use: the directory that it is mounted on, or its own.
     #[arg(value_name = "DIR|POOL")]
@@ -51,11 +52,17 @@ pub struct TraceArgs {
     pub out: Option<PathBuf>,
 }
 
+/// A recording that has begun.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Recording {
+    number: u64,
+    /// The node of each slice.
+    nodes: Vec<u32>,
+}
+
 /// What the server has recorded.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Recorded {
-    /// The node of each slice.
-    nodes: Vec<u32>,
     calls: Vec<RecordedCall>,
     /// Calls for which there was no room.
     lost: u64,
@@ -74,21 +81,24 @@ pub struct RecordedFile {
     first: Option<u8>,
 }
 
+impl Recording {
+    /// Begins.
+    pub fn begin(fs: &FileSystem) -> Recording {
+        let nodes = fs.near_slices().iter().map(|slice| slice.node).collect();
+        Recording { number: fs.begin_trace(), nodes }
+    }
+}
+
 impl Recorded {
-    /// What was recorded since it was taken last; the first time it begins.
-    pub fn taken(fs: &FileSystem) -> Recorded {
-        let traced = fs.trace();
+    /// That of the engine.
+    pub fn of(traced: Traced) -> Recorded {
         let call = |it: &TracedCall| {
             let kind = u8::from(it.kind == Kind::Write);
             let (caller, ino) = (it.caller, it.ino.0);
             let (began, took) = (it.began_ns, it.took_ns);
             RecordedCall(began, took, caller, it.slice, kind, ino, it.offset, it.bytes)
         };
-        Recorded {
-            nodes: fs.near_slices().iter().map(|slice| slice.node).collect(),
-            calls: traced.calls.iter().map(call).collect(),
-            lost: traced.lost,
-        }
+        Recorded { calls: traced.calls.iter().map(call).collect(), lost: traced.lost }
     }
 }
 
@@ -125,18 +135,14 @@ pub fn run(args: &TraceArgs) -> Result<()> {
     let pool = stats::pool_of(&args.place)?;
     signals::end_between_steps();
     let mut client = Client::connect(&pool)?;
-    let first = client.trace()?;
-    let nodes = Nodes::new(&first.nodes);
-    let (mut calls, mut lost) = (Vec::new(), 0);
-    let until = Instant::now() + Duration::from_secs(args.seconds.into());
-    let is_over = |calls: &Vec<_>| calls.len() >= args.calls as usize || Instant::now() >= until;
-    while !is_over(&calls) && signals::asked_to_end().is_none() {
-        std::thread::sleep(PAUSE.min(until.saturating_duration_since(Instant::now())));
-        let more = client.trace()?;
-        calls.extend(more.calls);
-        lost += more.lost;
+    let Recording { number, nodes } = client.begin_trace()?;
+    let nodes = Nodes::new(&nodes);
+    let mut all = Recorded { calls: Vec::new(), lost: 0 };
+    // whatever ends it, what there is is written
+    if let Err(error) = record(args, &mut client, number, &mut all) {
+        output::complain(&format!("the recording ends here: {error}"));
     }
-    client.end_trace()?;
+    let Recorded { mut calls, lost } = all;
     // one that took long was told of after others that began later
     calls.sort_by_key(|call: &RecordedCall| call.0);
     calls.truncate(args.calls as usize);
@@ -146,7 +152,9 @@ pub fn run(args: &TraceArgs) -> Result<()> {
             reason: "nobody read or wrote while calls were recorded".to_owned(),
         });
     }
-    let text = written(&calls, lost, &nodes, &mut |inodes| client.traced_files(inodes))?;
+    // of files of which nobody tells any more it is not known where they lie
+    let mut lies = |inodes: &[u64]| client.traced_files(inodes).unwrap_or_default();
+    let text = written(&calls, lost, &nodes, &mut lies);
     match &args.out {
         None => output::text(&text)?,
         Some(path) => save(path, &text)?,
@@ -157,15 +165,33 @@ pub fn run(args: &TraceArgs) -> Result<()> {
     Ok(())
 }
 
+/// Adds to `all` what is recorded until the recording is over.
+fn record(args: &TraceArgs, client: &mut Client, number: u64, all: &mut Recorded) -> Result<()> {
+    let until = Instant::now() + Duration::from_secs(args.seconds.into());
+    let mut add = |more: Option<Recorded>| {
+        let why = || "another recording of this pool took its place, or this one was asleep";
+        let more = more.ok_or_else(|| Error::Server(why().to_owned()))?;
+        all.calls.extend(more.calls);
+        all.lost = all.lost.saturating_add(more.lost);
+        Ok(all.calls.len() >= args.calls as usize)
+    };
+    let mut is_enough = false;
+    while !is_enough && Instant::now() < until && signals::asked_to_end().is_none() {
+        std::thread::sleep(PAUSE.min(until.saturating_duration_since(Instant::now())));
+        is_enough = add(client.trace(number)?)?;
+    }
+    add(client.end_trace(number)?).map(drop)
+}
+
 fn save(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).map_err(|source| Error::Io { path: path.to_path_buf(), source })
 }
 
 /// Where files lie, by their inodes' numbers.
-type Lies<'l> = &'l mut dyn FnMut(&[u64]) -> Result<Vec<Option<RecordedFile>>>;
+type Lies<'l> = &'l mut dyn FnMut(&[u64]) -> Vec<Option<RecordedFile>>;
 
 /// The recording as text: times from the first call on, files by when they are met first.
-fn written(calls: &[RecordedCall], lost: u64, nodes: &Nodes, lies: Lies<'_>) -> Result<String> {
+fn written(calls: &[RecordedCall], lost: u64, nodes: &Nodes, lies: Lies<'_>) -> String {
     let mut numbers: HashMap<u64, usize> = HashMap::new();
     let mut inodes = Vec::new();
     for call in calls {
@@ -176,21 +202,25 @@ fn written(calls: &[RecordedCall], lost: u64, nodes: &Nodes, lies: Lies<'_>) -> 
     }
     let mut text = TraceText::new(nodes.count);
     for (place, some) in inodes.chunks(FILES_AT_ONCE).enumerate() {
-        let found = lies(some)?;
+        let found = lies(some);
         for at in 0..some.len() {
             let file = found.get(at).copied().flatten();
             let node = file.and_then(|file| file.first).map(|slice| nodes.of(slice));
             text.file(place * FILES_AT_ONCE + at, file.map_or(0, |file| file.bytes), node);
         }
     }
+    let mut threads: HashMap<u64, u64> = HashMap::new();
     let began = calls.first().map_or(0, |call| call.0);
     for RecordedCall(at, took, caller, slice, kind, inode, offset, bytes) in calls {
         let kind = if *kind == 0 { Kind::Read } else { Kind::Write };
         let file = numbers.get(inode).copied().unwrap_or(0);
-        let thread = (*caller, nodes.of(*slice));
+        // of more callers than the simulator has threads, some are taken for one
+        let next = (threads.len() % THREADS_MAX) as u64;
+        let thread = *threads.entry(*caller).or_insert(next);
+        let thread = (thread, nodes.of(*slice));
         text.call([at - began, *took], thread, kind, (file, *offset, *bytes));
     }
-    Ok(text.end(lost))
+    text.end(lost)
 }
 
 #[cfg(test)]
@@ -209,9 +239,9 @@ mod tests {
         let mut asked = Vec::new();
         let text = written(&calls, 2, &nodes, &mut |inodes| {
             asked.extend_from_slice(inodes);
-            Ok(vec![Some(RecordedFile { bytes: 10_000, first: Some(2) }), None])
+            vec![Some(RecordedFile { bytes: 10_000, first: Some(2) }), None]
         });
-        let trace = Trace::parse(&text.unwrap()).unwrap();
+        let trace = Trace::parse(&text).unwrap();
         assert_eq!(asked, [900, 12]);
         assert_eq!((trace.nodes, trace.lost, trace.calls()), (2, 2, 3));
         let files: Vec<_> = trace.files.iter().map(|it| (it.bytes, it.node)).collect();

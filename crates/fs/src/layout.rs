@@ -146,7 +146,7 @@ impl Core {
         let (ino, stripes) = (inode.ino, &self.stripes);
         let home = u64::from(home(ino));
         match inode.layout() {
-            Layout::Near => self.unless_full(near),
+            Layout::Near => self.unless_full(inode, near),
             Layout::Stripe => stripes.slice(ino, home + counter_of(ino), block),
             Layout::Node(node) => match self.pool.nodes().slices_on(u32::from(node)) {
                 // the pool may have come from a machine with more nodes
@@ -156,7 +156,7 @@ impl Core {
             },
             Layout::Auto => match self.moved_to(inode, block) {
                 Some(slice) => slice,
-                None if block >> stripes.shift == 0 => self.unless_full(near),
+                None if block >> stripes.shift == 0 => self.unless_full(inode, near),
                 None => stripes.slice(ino, home, block),
             },
         }
@@ -174,9 +174,9 @@ impl Core {
     }
 
     /// This slice, or one that is idle beside it where its memory has no time left.
-    fn unless_full(&self, near: u8) -> u8 {
+    fn unless_full(&self, inode: &Inode, near: u8) -> u8 {
         let known = self.observer.known().filter(|known| known.is_full(near));
-        let used = known.filter(|known| known.levers().data == placement::Lever::On);
+        let used = known.filter(|known| known.levers_of(inode).data == placement::Lever::On);
         used.and_then(|known| known.idler_than(near)).unwrap_or(near)
     }
 

@@ -15,6 +15,7 @@ use pmem::Process;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
 /// Threads that are held, by their numbers.
@@ -39,12 +40,16 @@ struct Held {
     home: u8,
     /// The file for which it went last.
     ino: Ino,
+    /// It was let go.
+    is_free: Arc<AtomicBool>,
 }
 
 /// What a thread knows of its having moved.
 struct Own {
     movers: Threads,
     home: u8,
+    /// It was let go, by whoever.
+    is_free: Arc<AtomicBool>,
     /// A child of this process has no such thread.
     process: Process,
 }
@@ -71,7 +76,11 @@ impl Movers {
     /// The slice where the calling thread would be, had it not moved; it is near this one.
     pub fn home(&self, near: u8) -> u8 {
         let home = with_own(|own| {
-            own.as_ref().filter(|own| Arc::ptr_eq(&own.movers, &self.threads)).map(|own| own.home)
+            // ordering: who is let go just now may be taken for who was held
+            let is_held = |own: &&mut Own| {
+                Arc::ptr_eq(&own.movers, &self.threads) && !own.is_free.load(Ordering::Relaxed)
+            };
+            own.as_mut().filter(is_held).map(|own| own.home)
         });
         home.flatten().unwrap_or(near)
     }
@@ -119,8 +128,10 @@ impl Movers {
             topology::pin_current_thread(&before)?;
             return Err(error);
         }
-        self.threads.lock().insert(thread, Held { before, to, home, ino });
-        with_own(|own| *own = Some(Own { movers: self.threads.clone(), home, process }));
+        let is_free = Arc::new(AtomicBool::new(false));
+        let held = Held { before, to, home, ino, is_free: is_free.clone() };
+        self.threads.lock().insert(thread, held);
+        with_own(|own| *own = Some(Own { movers: self.threads.clone(), home, is_free, process }));
         Ok(true)
     }
 }
@@ -135,6 +146,7 @@ impl Own {
 impl Held {
     /// Lets a thread run where it was let before, if nobody has changed that since.
     fn let_go(self, thread: u32) {
+        self.is_free.store(true, Ordering::Relaxed);
         let is = topology::allowed_cpus_of(thread);
         if is.is_ok_and(|is| is == self.to)
             && let Err(error) = topology::pin_thread(thread, &self.before)

@@ -2,8 +2,10 @@
 //!
 //! While nobody records, a call looks at one flag, and that is all. While somebody does, each read,
 //! write and append of an open file is noted when it is over, apart by CPU, as long as there is
-//! room; who records takes them away again and again, and where he does not for a while, the
-//! recording ends by itself. What attached processes read and write by themselves is no call.
+//! room; who records takes them away again and again. Where he does not for a while the recording
+//! ends by itself, and it ends when another one begins: each has a number, by which who records
+//! learns of that. Neither what attached processes read and write by themselves is such a call, nor
+//! what transactions do.
 
 use crate::error::Result;
 use crate::extents::ExtentOn;
@@ -15,7 +17,7 @@ use parking_lot::Mutex;
 use placement::Kind;
 use pool::Pool;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use topology::place_of;
 
@@ -75,6 +77,10 @@ struct Shard {
 #[derive(Debug)]
 pub struct Tracer {
     is_on: AtomicBool,
+    /// The number of the recording, the next one's if there is none.
+    number: AtomicU64,
+    /// Calls that wait.
+    waiting: AtomicUsize,
     began: Instant,
     /// When something was taken last, ns after that.
     taken_ns: AtomicU64,
@@ -101,6 +107,8 @@ impl Tracer {
         let shards = pool.nodes().cpus().clamp(1, SHARDS_MAX);
         Tracer {
             is_on: AtomicBool::new(false),
+            number: AtomicU64::new(1),
+            waiting: AtomicUsize::new(0),
             began: Instant::now(),
             taken_ns: AtomicU64::new(0),
             shards: (0..shards).map(|_| CachePadded::default()).collect(),
@@ -119,30 +127,49 @@ impl Tracer {
         }
         let Some(shard) = self.shards.get(place_of(cpu, self.shards.len())) else { return };
         let mut shard = shard.lock();
-        match shard.calls.len() < CALLS_MAX / self.shards.len() {
+        // ordering: a bound of their sum, more or less
+        match self.waiting.fetch_add(1, Ordering::Relaxed) < CALLS_MAX {
             true => shard.calls.push(call),
-            false => shard.lost += 1,
+            false => {
+                self.waiting.fetch_sub(1, Ordering::Relaxed);
+                shard.lost += 1;
+            }
         }
     }
 
-    fn take(&self) -> Traced {
+    fn begin(&self) -> u64 {
+        self.end();
         self.taken_ns.store(self.now_ns(), Ordering::Relaxed);
         // ordering: a call that began before is none of this recording
         self.is_on.store(true, Ordering::Relaxed);
+        self.number.load(Ordering::Relaxed)
+    }
+
+    /// Nothing of a recording that has ended.
+    fn take(&self, number: u64) -> Option<Traced> {
+        let is_it =
+            self.is_on.load(Ordering::Relaxed) && self.number.load(Ordering::Relaxed) == number;
+        if !is_it {
+            return None;
+        }
+        self.taken_ns.store(self.now_ns(), Ordering::Relaxed);
         let mut all = Traced::default();
         for shard in &self.shards {
             let Shard { calls, lost } = std::mem::take(&mut *shard.lock());
+            self.waiting.fetch_sub(calls.len(), Ordering::Relaxed);
             all.calls.extend(calls);
             all.lost += lost;
         }
         all.calls.sort_by_key(|call| call.began_ns);
-        all
+        Some(all)
     }
 
     fn end(&self) {
+        self.number.fetch_add(1, Ordering::Relaxed);
         self.is_on.store(false, Ordering::Relaxed);
         for shard in &self.shards {
-            *shard.lock() = Shard::default();
+            let Shard { calls, .. } = std::mem::take(&mut *shard.lock());
+            self.waiting.fetch_sub(calls.len(), Ordering::Relaxed);
         }
     }
 }
@@ -192,15 +219,22 @@ impl FileSystem {
         tracer.note(call, cpu);
     }
 
-    /// Records the reads, writes and appends of open files from now on; takes what was recorded
-    /// since the last time. A recording from which nobody takes for ten seconds ends by itself.
-    pub fn trace(&self) -> Traced {
-        self.core.tracer.take()
+    /// Records the reads, writes and appends of open files from now on, and no more for whoever did
+    /// before; gives the recording's number. If nobody takes anything for ten seconds it ends.
+    pub fn begin_trace(&self) -> u64 {
+        self.core.tracer.begin()
     }
 
-    /// Ends the recording.
-    pub fn end_trace(&self) {
+    /// What was recorded since the last time; nothing of a recording that has ended.
+    pub fn trace(&self, number: u64) -> Option<Traced> {
+        self.core.tracer.take(number)
+    }
+
+    /// Ends a recording, if it has not ended before; gives what was not taken of it.
+    pub fn end_trace(&self, number: u64) -> Option<Traced> {
+        let rest = self.core.tracer.take(number)?;
         self.core.tracer.end();
+        Some(rest)
     }
 
     /// Where a file lies, for who has calls about it; none if it is gone.

@@ -71,8 +71,14 @@ struct Far {
 
 /// All of them.
 fn all_far(fs: &FileSystem, layout: Layout) -> Vec<Far> {
-    let mut all = Vec::new();
+    let (mut all, mut nodes) = (Vec::new(), Vec::new());
     for cpu in topology::allowed_cpus().unwrap() {
+        // one of each node is enough
+        let near: Vec<u8> = near_slices(fs, cpu);
+        if nodes.contains(&near) {
+            continue;
+        }
+        nodes.push(near);
         for slice in fs.near_slices() {
             if slice.cpus.contains(&cpu) {
                 continue;
@@ -87,6 +93,12 @@ fn all_far(fs: &FileSystem, layout: Layout) -> Vec<Far> {
     }
     assert!(!all.is_empty(), "one node is no machine for this");
     all
+}
+
+/// The slices near a CPU.
+fn near_slices(fs: &FileSystem, cpu: u32) -> Vec<u8> {
+    let its = fs.near_slices().into_iter().filter(|slice| slice.cpus.contains(&cpu));
+    its.map(|slice| slice.slice).collect()
 }
 
 /// Whether a CPU is on this node, or on the nearest one that has any.
@@ -273,15 +285,15 @@ fn a_thread_goes_to_data_that_stays() {
     }
 }
 
-/// The CPUs on which the workers of a slice were last.
-fn workers_ran_on(slice: u8) -> Vec<u32> {
+/// The CPUs on which threads were last whose names begin so.
+fn ran_on(name: &str) -> Vec<u32> {
     let mut cpus = Vec::new();
     for thread in read_dir("/proc/self/task").unwrap() {
-        let thread = thread.unwrap().path();
+        // it may have ended meanwhile
+        let Ok(stat) = read_to_string(thread.unwrap().path().join("stat")) else { continue };
         // the 39th field, of which the second may have blanks
-        let stat = said(&thread.join("stat"));
         let (named, rest) = stat.rsplit_once(") ").unwrap();
-        if named.ends_with(&format!("(worker {slice}.0")) {
+        if named.split_once(" (").unwrap().1.starts_with(name) {
             cpus.push(rest.split(' ').nth(36).unwrap().parse().unwrap());
         }
     }
@@ -302,7 +314,7 @@ fn workers_read_for_a_reader_who_stays() {
         let share = || {
             let (was, remote) = (read(), read_remote(&fs, far, FILE)?);
             let near = (read() - was) as f64 / FILE as f64;
-            let ran_on = workers_ran_on(far.slice.slice);
+            let ran_on = ran_on(&format!("worker {}.", far.slice.slice));
             let is_near = |cpu: &u32| serves(&fs, far.slice.node, *cpu);
             assert!(ran_on.len() == 1 && ran_on.iter().all(is_near), "{ran_on:?}");
             Some(remote - near)
@@ -347,6 +359,18 @@ impl Drop for OneCpu {
     }
 }
 
+/// Who works until then.
+type End = AtomicBool;
+
+/// Says so when it goes.
+struct EndAtLast<'e>(&'e End);
+
+impl Drop for EndAtLast<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Readers, writers, workers, who moves threads and who moves data go on when CPUs go, and when
 /// they come back; nobody runs where he may not.
 #[test]
@@ -357,7 +381,7 @@ fn all_go_on_when_cpus_go_and_come_back() {
     let pool = pool(OpenOptions { workers: Some(1), policy, levers, ..OpenOptions::default() });
     let fs = pool.start();
     let files = all_far(&fs, Layout::Auto);
-    let ends = AtomicBool::new(false);
+    let ends = End::default();
     let rounds: Vec<AtomicU64> = files.iter().map(|_| AtomicU64::new(0)).collect();
     let go_on = |what: &str| {
         let seen: Vec<u64> = rounds.iter().map(|it| it.load(Ordering::Relaxed)).collect();
@@ -369,9 +393,13 @@ fn all_go_on_when_cpus_go_and_come_back() {
         }
     };
     std::thread::scope(|threads| {
+        // also where something fails here
+        let end = EndAtLast(&ends);
+        let mut readers = Vec::new();
         for (far, rounds) in files.iter().zip(&rounds) {
             let (fs, ends) = (&fs, &ends);
-            threads.spawn(move || {
+            let reader = std::thread::Builder::new().name("reader".to_owned());
+            let read = move || {
                 let mut bytes = vec![0; FILE];
                 while !ends.load(Ordering::Relaxed) {
                     for at in (0..FILE / 2).step_by(4096) {
@@ -383,20 +411,20 @@ fn all_go_on_when_cpus_go_and_come_back() {
                     fs.write(&far.file, 0, &far.content[..FILE / 4]).unwrap();
                     rounds.fetch_add(1, Ordering::Relaxed);
                 }
-            });
+            };
+            readers.push(reader.spawn_scoped(threads, read).unwrap());
         }
         go_on("with all CPUs");
         let one = OneCpu::begin();
         go_on("with one CPU");
-        // who went elsewhere before may have been on his way
-        let cpus: Vec<u32> = (0..1000).map(|_| topology::current_cpu()).collect();
-        assert!(cpus.iter().all(|cpu| *cpu == one.0[0]), "{cpus:?}");
+        let cpus = [ran_on("reader"), ran_on("worker ")].concat();
+        assert!(cpus.len() > files.len() && cpus.iter().all(|cpu| *cpu == one.0[0]), "{cpus:?}");
         drop(one);
         go_on("with all CPUs again");
-        ends.store(true, Ordering::Relaxed);
+        drop(end);
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
     });
-    let held = || fs.moves().unwrap().threads_held;
-    assert_eq!(held(), 0, "threads that have ended");
+    assert_eq!(fs.moves().unwrap().threads_held, 0, "threads that have ended");
     println!("levers: cpus: {} files, rounds {rounds:?}", files.len());
     drop((files, fs));
     pool.assert_clean();

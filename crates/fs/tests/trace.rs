@@ -16,7 +16,10 @@ fn calls_are_recorded_while_somebody_asks() {
     let file = make(&fs, "file");
     fs.set_layout(file.ino(), Layout::Node(1)).unwrap();
     fs.write(&file, 0, &pattern(1, MIB)).unwrap();
-    assert_eq!(fs.trace().calls, [], "what was before is not known");
+    assert_eq!(fs.trace(0), None);
+    let number = fs.begin_trace();
+    let take = || fs.trace(number).unwrap();
+    assert_eq!(take().calls, [], "what was before is not known");
     let mut bytes = vec![0; 8192];
     fs.write(&file, MIB as u64, &bytes).unwrap();
     fs.read(&file, 4096, &mut bytes).unwrap();
@@ -27,7 +30,7 @@ fn calls_are_recorded_while_somebody_asks() {
     // there is nothing there, and so nothing of it
     assert_eq!(fs.read(&file, 1 << 40, &mut bytes).unwrap(), 0);
     assert!(fs.write(&file, u64::MAX - 5, &bytes).is_err());
-    let traced = fs.trace();
+    let traced = take();
     assert_eq!(traced.lost, 0);
     let of = |it: &TracedCall| (it.caller, it.kind, it.offset, it.bytes);
     let (own, mib) = (u64::from(topology::current_thread()), MIB as u64);
@@ -44,10 +47,14 @@ fn calls_are_recorded_while_somebody_asks() {
     }
     let lies = TracedFile { bytes: mib + 8292, first: Some(1) };
     assert_eq!(fs.traced_file(file.ino()), Some(lies));
-    assert_eq!(fs.trace().calls, []);
-    fs.end_trace();
+    assert_eq!(take().calls, []);
+    // another one takes its place, and is none of its business
     fs.read(&file, 0, &mut bytes).unwrap();
-    assert_eq!(fs.trace().calls, []);
+    let other = fs.begin_trace();
+    assert_eq!((fs.trace(number), fs.end_trace(number)), (None, None));
+    fs.read(&file, 0, &mut bytes).unwrap();
+    assert_eq!(fs.end_trace(other).unwrap().calls.len(), 1);
+    assert_eq!((fs.trace(other), fs.end_trace(other)), (None, None));
     assert_eq!(fs.traced_file(fs::Ino(1 << 40)), None);
     let empty = make(&fs, "empty");
     assert_eq!(fs.traced_file(empty.ino()), Some(TracedFile { bytes: 0, first: None }));
@@ -60,16 +67,16 @@ fn calls_that_nobody_takes_have_a_bound() {
     let fs = pool.start();
     let file = make(&fs, "file");
     fs.write(&file, 0, &pattern(1, 4096)).unwrap();
-    fs.trace();
-    const CALLS: u64 = 300_000;
+    let number = fs.begin_trace();
+    const CALLS: u64 = 70_000;
     let mut byte = [0];
     for _ in 0..CALLS {
         fs.read(&file, 0, &mut byte).unwrap();
     }
-    let traced = fs.trace();
+    let traced = fs.trace(number).unwrap();
     assert_eq!(traced.calls.len() as u64 + traced.lost, CALLS);
     assert!(traced.lost > 0 && traced.calls.len() > 1000, "{}", traced.lost);
     fs.read(&file, 0, &mut byte).unwrap();
-    let traced = fs.trace();
+    let traced = fs.trace(number).unwrap();
     assert_eq!((traced.calls.len(), traced.lost), (1, 0));
 }

@@ -116,7 +116,7 @@ impl Text<'_> {
             }
             classes.push(Class { bytes: *it.bytes.as_ref(), points });
             if Curve::new(classes.clone()).is_none() {
-                let why = "sizes of a curve ascend, from 1 byte to 1 GiB";
+                let why = "sizes of a curve ascend, from 1 byte to 1 TiB";
                 return Err(self.wrong(&it.bytes, "bytes", why));
             }
         }
@@ -225,7 +225,7 @@ mod tests {
             ("nodes = 2", "directory = -1.0\nnodes = 2", "directory: a directory writes"),
             ("nodes = 2", "move_thread_ns = inf\nnodes = 2", "move_thread_ns: a time is"),
             ("nodes = 2", "nodes = ", "not a description"),
-            ("bytes = 4096", "bytes = 1073741825", "bytes: sizes of a curve ascend"),
+            ("bytes = 4096", "bytes = 1099511627777", "bytes: sizes of a curve ascend"),
             ("bytes = 262144", "bytes = 32768", "bytes: sizes of a curve ascend"),
             ("points = [[1, 1900]", "points = [[1, -1900]", "points: numbers of threads"),
             ("points = [[1, 1900]", "points = [[4, 1900]", "points: numbers of threads"),

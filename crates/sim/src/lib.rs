@@ -65,5 +65,5 @@ pub use published::{By, Compared, Model, Published, compare, published};
 pub use run::run;
 pub use setting::{Refused, Setting};
 pub use system::{Layout, Moves, Rule, SYSTEMS, System};
-pub use trace::{Trace, TraceError, TraceText, TracedCall, TracedFile, TracedThread};
+pub use trace::{THREADS_MAX, Trace, TraceError, TraceText, TracedCall, TracedFile, TracedThread};
 pub use workload::{Made, Step, Workload};

@@ -89,7 +89,7 @@ impl Setting {
                 !it.steps.iter().all(|step| (1..=bytes).contains(&step.bytes())),
                 "a call has 1 byte to 1 GiB",
             ),
-            (it.file_bytes < it.longest(), "a file is no shorter than a call"),
+            (it.file_bytes < it.longest_in_file(), "a file is no shorter than a call"),
             (it.file_bytes > file_bytes, "a file has 1 PiB at most"),
             (it.files > files, "there are 4194304 files at most"),
             (it.on_nodes == 0, "threads run on one node at least"),

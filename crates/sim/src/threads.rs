@@ -57,6 +57,8 @@ pub struct Thread {
     pub thinks_ns: f64,
     /// Which one it is.
     number: u32,
+    /// Of a recording: it has made a call.
+    has_begun: bool,
     /// Its own file, and where in it the next call is.
     file: u32,
     round: u64,
@@ -95,6 +97,7 @@ impl Thread {
             logged: 0,
             thinks_ns: workload.thinks_ns,
             number,
+            has_begun: false,
             file: number % workload.all_files(),
             round,
             step: 0,
@@ -108,7 +111,9 @@ impl Thread {
             return self.next_traced(trace);
         }
         let length = workload.file_bytes;
-        let mut any_file = || (random.draw() % u64::from(workload.all_files())) as u32;
+        let own = (workload.files == 0).then_some(self.file);
+        let mut any_file =
+            || own.unwrap_or_else(|| (random.draw() % u64::from(workload.all_files())) as u32);
         let step = workload.steps[self.step];
         let (kind, file, opens, is_over) = match step {
             Step::Round(kind, bytes) => {
@@ -118,7 +123,7 @@ impl Thread {
                 (kind, Some((self.file, at)), false, true)
             }
             Step::Somewhere(kind, bytes) => {
-                let file = if workload.files == 0 { self.file } else { any_file() };
+                let file = any_file();
                 let at = random.draw() % (length / bytes) * bytes;
                 (kind, Some((file, at)), false, true)
             }
@@ -145,14 +150,16 @@ impl Thread {
         }
     }
 
-    /// The next one that was recorded; after the last one comes the first again.
+    /// The next one that was recorded; when the recording is over it begins again.
     fn next_traced(&mut self, trace: &Trace) {
-        let calls = trace.threads.get(self.number as usize).map_or(&[][..], |it| &it.calls);
-        let Some(call) = calls.get(self.step) else { return };
+        let Some(its) = trace.threads.get(self.number as usize) else { return };
+        let Some(call) = its.calls.get(self.step) else { return };
         let (kind, bytes, file) = (call.kind, call.bytes, Some((call.file, call.at)));
         self.call = Call { kind, bytes, file, opens: false, makes: false };
-        self.thinks_ns = call.thinks_ns;
-        self.step = (self.step + 1) % calls.len();
+        let rested = if self.step == 0 && self.has_begun { its.rests_ns } else { 0.0 };
+        self.thinks_ns = rested + call.thinks_ns;
+        self.has_begun = true;
+        self.step = (self.step + 1) % its.calls.len();
     }
 }
 

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Calls come in the order in which they began. What a thread did between two calls is the time
-//! between the end of one and the beginning of the next: so long it thinks before that.
+//! between the end of one and the beginning of the next: so long it thinks before that; before the
+//! first one since the recording began, and after its last one it rests until that ends.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -21,9 +22,10 @@ use placement::Kind;
 
 /// First line.
 const HEAD: &str = "nearside trace 1";
-/// Most nodes, threads and files; the longest call, file and time.
+/// Most threads of a recording.
+pub const THREADS_MAX: usize = 16384;
+/// Most nodes and files; the longest call, file and time.
 const NODES_MAX: u32 = 1024;
-const THREADS_MAX: usize = 16384;
 const FILES_MAX: usize = 1 << 22;
 const CALL_BYTES_MAX: u64 = 1 << 30;
 const FILE_BYTES_MAX: u64 = 1 << 50;
@@ -38,6 +40,8 @@ pub struct Trace {
     pub files: Vec<TracedFile>,
     /// Threads.
     pub threads: Vec<TracedThread>,
+    /// From the beginning of the first call to the end of the last one, ns.
+    pub span_ns: f64,
     /// Calls for which there was no room.
     pub lost: u64,
 }
@@ -58,6 +62,8 @@ pub struct TracedThread {
     pub node: u32,
     /// Its calls, one at least.
     pub calls: Vec<TracedCall>,
+    /// Time from its last one to the recording's end, ns.
+    pub rests_ns: f64,
 }
 
 /// A call.
@@ -124,11 +130,6 @@ impl TraceText {
         self.calls += 1;
     }
 
-    /// What is written so far is taken away.
-    pub fn take(&mut self) -> String {
-        std::mem::take(&mut self.text)
-    }
-
     /// The end; so many calls were lost.
     pub fn end(mut self, lost: u64) -> String {
         let _ = writeln!(self.text, "end {} {lost}", self.calls);
@@ -172,6 +173,7 @@ struct Reading {
     /// Threads by their numbers, and when the last call of each was over.
     threads: HashMap<u64, (usize, u64)>,
     calls: u64,
+    first: Option<u64>,
     last: u64,
     is_over: bool,
 }
@@ -290,9 +292,10 @@ impl Reading {
         }
         its.bytes = its.bytes.max(at + bytes);
         let all = &mut self.trace.threads;
+        let first = *self.first.get_or_insert(began);
         let (place, over) = *self.threads.entry(thread).or_insert_with(|| {
-            all.push(TracedThread { node, calls: Vec::new() });
-            (all.len() - 1, began)
+            all.push(TracedThread { node, calls: Vec::new(), rests_ns: 0.0 });
+            (all.len() - 1, first)
         });
         if all.len() > THREADS_MAX {
             return Err(("thread", format!("there are {THREADS_MAX} threads at most")));
@@ -313,6 +316,13 @@ impl Reading {
             return Err(("calls", format!("it says {calls}, and there are {}", self.calls)));
         }
         self.trace.lost = words.number("lost", u64::MAX)?;
+        let until = self.threads.values().map(|(_, over)| *over).max().unwrap_or(0);
+        self.trace.span_ns = until.saturating_sub(self.first.unwrap_or(0)) as f64;
+        for (place, over) in self.threads.values() {
+            if let Some(thread) = self.trace.threads.get_mut(*place) {
+                thread.rests_ns = (until - over) as f64;
+            }
+        }
         self.is_over = true;
         Ok(())
     }

@@ -124,6 +124,13 @@ impl Workload {
         if self.files == 0 { self.threads } else { self.files }
     }
 
+    /// The longest call to a file and not to a log, bytes.
+    pub fn longest_in_file(&self) -> u64 {
+        let in_file = |step: &&Step| !matches!(step, Step::Append(_));
+        let steps = self.steps.iter().filter(in_file).map(Step::bytes).max();
+        steps.unwrap_or(0).max(self.trace.as_ref().map_or(0, |trace| trace.longest()))
+    }
+
     /// The longest call, bytes.
     pub fn longest(&self) -> u64 {
         let traced = self.trace.as_ref().map_or(0, |trace| trace.longest());

@@ -15,7 +15,7 @@ use crate::facts::Facts;
 use crate::sample::Sample;
 use crate::scrub::{self, Scrubbed};
 use crate::tier::{Evicted, Flushed};
-use crate::trace::{Recorded, RecordedFile};
+use crate::trace::{Recorded, RecordedFile, Recording};
 use crate::verdict::Verdict;
 
 /// How often a check says how far it is.
@@ -100,14 +100,16 @@ impl Subject {
                 let attr = self.fs.getattr(Ino(*inode));
                 line(Say::Done(attr.ok().map(|attr| attr.created.0)))
             }
-            Ask::Trace => line(Say::Done(Recorded::taken(&self.fs))),
+            Ask::TraceBegin => line(Say::Done(Recording::begin(&self.fs))),
+            Ask::Trace { recording } => {
+                line(Say::Done(self.fs.trace(*recording).map(Recorded::of)))
+            }
             Ask::TracedFiles { inodes } => {
                 let lies = |inode: &u64| self.fs.traced_file(Ino(*inode)).map(RecordedFile::of);
                 line(Say::Done(inodes.iter().map(lies).collect::<Vec<_>>()))
             }
-            Ask::TraceEnd => {
-                self.fs.end_trace();
-                line(Say::Done(()))
+            Ask::TraceEnd { recording } => {
+                line(Say::Done(self.fs.end_trace(*recording).map(Recorded::of)))
             }
             Ask::Check | Ask::Scrub { .. } | Ask::TierFlush | Ask::TierEvict => {
                 line(Say::<()>::Failed("a check answers by itself".to_owned()))

@@ -16,7 +16,7 @@ use crate::sample::Sample;
 use crate::scrub::Scrubbed;
 use crate::server_lock::Watch;
 use crate::tier::{Evicted, Flushed};
-use crate::trace::{Recorded, RecordedFile};
+use crate::trace::{Recorded, RecordedFile, Recording};
 use crate::verdict::Verdict;
 
 /// Longest time without a word from the server.
@@ -101,9 +101,14 @@ impl Client {
         self.ask(Ask::TierEvict, &mut |_| {})
     }
 
-    /// What was recorded of calls since this was asked last; the first time it begins.
-    pub fn trace(&mut self) -> Result<Recorded> {
-        self.ask(Ask::Trace, &mut |_| {})
+    /// Begins to record calls.
+    pub fn begin_trace(&mut self) -> Result<Recording> {
+        self.ask(Ask::TraceBegin, &mut |_| {})
+    }
+
+    /// What was recorded since the last time; nothing of a recording that has ended.
+    pub fn trace(&mut self, recording: u64) -> Result<Option<Recorded>> {
+        self.ask(Ask::Trace { recording }, &mut |_| {})
     }
 
     /// Where files lie; nothing of those that are gone.
@@ -111,9 +116,9 @@ impl Client {
         self.ask(Ask::TracedFiles { inodes: inodes.to_vec() }, &mut |_| {})
     }
 
-    /// Ends the recording.
-    pub fn end_trace(&mut self) -> Result<()> {
-        self.ask(Ask::TraceEnd, &mut |_| {})
+    /// Ends a recording; what was not taken of it.
+    pub fn end_trace(&mut self, recording: u64) -> Result<Option<Recorded>> {
+        self.ask(Ask::TraceEnd { recording }, &mut |_| {})
     }
 
     fn ask<T: DeserializeOwned>(&mut self, ask: Ask, each: &mut dyn FnMut(Progress)) -> Result<T> {

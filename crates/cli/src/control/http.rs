@@ -70,7 +70,7 @@ pub fn too_long() -> Vec<u8> {
 /// Who listens on a loopback address shows the numbers to this machine only. A page from anywhere
 /// that a browser on it has open could read them all the same, by having its own name lead to
 /// 127.0.0.1 (DNS rebinding): the browser takes both for one origin, but still says the name. So
-/// there only addresses, `localhost` and names without a dot, which nobody outside can have, are
+/// there only addresses, `localhost` and names below it, which nobody outside can have, are
 /// answered, whatever the path: `/metrics` tells no less than the page. On other addresses anybody
 /// may ask who reaches them, and they have names of their network's choice. What says no name
 /// is no browser.
@@ -91,7 +91,8 @@ fn is_local_name(host: &[u8]) -> bool {
         return rest.split(']').next().is_some_and(|it| it.parse::<Ipv6Addr>().is_ok());
     }
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name).to_ascii_lowercase();
-    !name.contains('.') || name.ends_with(".localhost") || name.parse::<IpAddr>().is_ok()
+    let is_local = name == "localhost" || name.ends_with(".localhost");
+    is_local || name.parse::<IpAddr>().is_ok()
 }
 
 fn whole(kind: &str, body: &[u8], shown: bool) -> Vec<u8> {

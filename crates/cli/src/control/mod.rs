@@ -64,15 +64,23 @@ enum Ask {
     TierFlush,
     /// To let go of what is cached of them.
     TierEvict,
-    /// To record calls, from the first time this is asked on, and what was recorded since the last.
-    Trace,
+    /// To record calls.
+    TraceBegin,
+    /// What was recorded since the last time, or since it began.
+    Trace {
+        /// The recording's number.
+        recording: u64,
+    },
     /// Where these files lie.
     TracedFiles {
         /// Their inodes' numbers.
         inodes: Vec<u64>,
     },
-    /// To record no more.
-    TraceEnd,
+    /// To record no more, and the rest.
+    TraceEnd {
+        /// The recording's number.
+        recording: u64,
+    },
 }
 
 /// An answer, or a part of one.

@@ -202,8 +202,8 @@ impl Inside {
     }
 
     /// Sets something of that.
-    pub fn set_placed(&self, path: &Path, setting: Setting) -> Result<()> {
-        either!(self, way => way.set_placed(path, setting))
+    pub fn set_placed(&self, path: &Path, settings: &[Setting]) -> Result<()> {
+        either!(self, way => way.set_placed(path, settings))
     }
 
     /// Some extents of a file from `offset` on, and where to go on.

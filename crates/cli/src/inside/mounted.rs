@@ -275,8 +275,8 @@ impl Mounted {
     }
 
     /// Sets something of that.
-    pub fn set_placed(&self, path: &Path, setting: Setting) -> Result<()> {
-        placed::set(&by_descriptor(&self.at(path)?), setting).map_err(kernel(path))
+    pub fn set_placed(&self, path: &Path, settings: &[Setting]) -> Result<()> {
+        placed::set(&by_descriptor(&self.at(path)?), settings).map_err(kernel(path))
     }
 
     /// Some extents of a file, and where to go on.

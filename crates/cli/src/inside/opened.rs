@@ -22,7 +22,7 @@ pub trait Opened {
     /// Where new blocks go, and how far data and threads may move.
     fn placing(&self, path: &Path) -> Result<Placing>;
     /// Sets something of that.
-    fn set_placed(&self, path: &Path, setting: Setting) -> Result<()>;
+    fn set_placed(&self, path: &Path, settings: &[Setting]) -> Result<()>;
     /// Some extents of a file, and where to go on.
     fn extents(&self, path: &Path, offset: u64) -> Result<(Vec<FileExtent>, Option<u64>)>;
     /// What a file has beside them, and where to go on.
@@ -56,9 +56,9 @@ impl Opened for Pool {
         engine(self, path)?.placing(Ino(self.metadata(path)?.ino())).map_err(at(path))
     }
 
-    fn set_placed(&self, path: &Path, setting: Setting) -> Result<()> {
+    fn set_placed(&self, path: &Path, settings: &[Setting]) -> Result<()> {
         let ino = Ino(self.metadata(path)?.ino());
-        engine(self, path)?.setattr(ino, &setting.change()).map(drop).map_err(at(path))
+        engine(self, path)?.setattr(ino, &Setting::change(settings)).map(drop).map_err(at(path))
     }
 
     fn extents(&self, path: &Path, offset: u64) -> Result<(Vec<FileExtent>, Option<u64>)> {

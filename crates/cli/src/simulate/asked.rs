@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use placement::Machine;
-use sim::{Trace, Workload, known_workloads, parse_workload};
+use sim::{Made, Trace, Workload, known_workloads, parse_workload};
 
 use super::SimulateArgs;
 use crate::error::{Error, Result};
@@ -41,7 +41,7 @@ impl Asked {
         };
         let (calls, bytes, workloads): (String, u64, Vec<Workload>) = match &args.workload {
             Some(name) => {
-                let own = workload(name)?;
+                let own = workload(name, machine)?;
                 let each = |threads: &u32| Workload { threads: *threads, ..own.clone() };
                 let workloads = match args.threads.is_empty() {
                     true => vec![own.clone()],
@@ -71,7 +71,7 @@ impl Asked {
 }
 
 /// A program by its name, or of a file.
-fn workload(name: &Path) -> Result<Workload> {
+fn workload(name: &Path, machine: &Machine) -> Result<Workload> {
     let known = known_workloads(None);
     if let Some((_, workload)) = known.iter().find(|(known, _)| name == Path::new(known)) {
         return Ok(workload.clone());
@@ -84,8 +84,15 @@ fn workload(name: &Path) -> Result<Workload> {
         }
         _ => Error::Io { path: name.to_path_buf(), source: error },
     })?;
-    parse_workload(&text)
-        .map_err(|error| Error::Path { shown: name.to_path_buf(), reason: error.to_string() })
+    let wrong = |reason: String| Error::Path { shown: name.to_path_buf(), reason };
+    let described = parse_workload(&text).map_err(|error| wrong(error.to_string()))?;
+    match described.made {
+        Made::On(node) if node >= machine.nodes => {
+            let nodes = machine.nodes;
+            Err(wrong(format!("made on node {node}, and {} has {nodes}, from 0", machine.name)))
+        }
+        _ => Ok(described),
+    }
 }
 
 /// What a file says that was recorded, for this machine.

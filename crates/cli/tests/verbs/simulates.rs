@@ -70,7 +70,7 @@ fn what_is_not_known_and_makes_no_sense_is_refused() {
     let machine = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(machine.path(), "nodes = \n").unwrap();
     let said = refused(&["--machine", machine.path().to_str().unwrap()]);
-    assert!(said.contains("not a description of a machine") && said.contains("line 1"), "{said}");
+    assert!(said.contains("not a description: ") && said.contains("line 1"), "{said}");
     assert!(refused(&["--paper", "zfs"]).contains("odinfs, jericho, dragonfly, nearside"));
     assert!(refused(&["--out", "figures"]).contains("--paper"));
     assert!(refused(&["--fit", "--published"]).contains("cannot be used with"));

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A pool of two slices in a directory that goes away at the end.
 pub struct Scratch {
@@ -10,18 +11,18 @@ pub struct Scratch {
     /// Where the pool is mounted, if it is.
     mount: Option<tempfile::TempDir>,
     /// A service has it.
-    is_served: bool,
+    is_served: AtomicBool,
 }
 
 /// Does the same on a pool that nobody has, on one that a service has and, where this machine lets
 /// a test mount, on one that is mounted: a verb on files must not tell the difference.
 pub fn each_way(test: impl Fn(&Scratch)) {
-    let mut scratch = Scratch::new();
+    let scratch = Scratch::new();
     scratch.ok(&["serve", "@pool"]);
-    scratch.is_served = true;
+    scratch.is_served.store(true, Ordering::Relaxed);
     test(&scratch);
     scratch.ok(&["stop", "@pool"]);
-    scratch.is_served = false;
+    scratch.is_served.store(false, Ordering::Relaxed);
     scratch.check();
     both(test);
 }
@@ -52,7 +53,11 @@ pub fn can_mount() -> bool {
 impl Scratch {
     /// A formatted pool.
     pub fn new() -> Scratch {
-        let scratch = Scratch { root: tempfile::tempdir().unwrap(), mount: None, is_served: false };
+        let scratch = Scratch {
+            root: tempfile::tempdir().unwrap(),
+            mount: None,
+            is_served: AtomicBool::new(false),
+        };
         scratch.format("pool");
         scratch
     }
@@ -74,7 +79,11 @@ impl Scratch {
 
     /// A formatted pool with two copies of everything, on a machine that may mount or not.
     pub fn mirrored() -> Scratch {
-        let scratch = Scratch { root: tempfile::tempdir().unwrap(), mount: None, is_served: false };
+        let scratch = Scratch {
+            root: tempfile::tempdir().unwrap(),
+            mount: None,
+            is_served: AtomicBool::new(false),
+        };
         scratch.format_with("pool", &["--data-copies=2"]);
         scratch
     }
@@ -82,14 +91,22 @@ impl Scratch {
     /// A formatted pool of two slices of 16 MiB on nodes of their own, and two devices below them,
     /// of 48 and 32 MiB.
     pub fn tiered() -> Scratch {
-        let scratch = Scratch { root: tempfile::tempdir().unwrap(), mount: None, is_served: false };
+        let scratch = Scratch {
+            root: tempfile::tempdir().unwrap(),
+            mount: None,
+            is_served: AtomicBool::new(false),
+        };
         scratch.format_tiered("pool");
         scratch
     }
 
     /// A formatted pool of two slices above that device.
     pub fn above(device: &Path) -> Scratch {
-        let scratch = Scratch { root: tempfile::tempdir().unwrap(), mount: None, is_served: false };
+        let scratch = Scratch {
+            root: tempfile::tempdir().unwrap(),
+            mount: None,
+            is_served: AtomicBool::new(false),
+        };
         scratch.format_with("pool", &[&format!("--capacity={}", device.display())]);
         scratch
     }
@@ -108,7 +125,11 @@ impl Scratch {
 
     /// A formatted pool in the domain `sync`.
     pub fn synced() -> Scratch {
-        let scratch = Scratch { root: tempfile::tempdir().unwrap(), mount: None, is_served: false };
+        let scratch = Scratch {
+            root: tempfile::tempdir().unwrap(),
+            mount: None,
+            is_served: AtomicBool::new(false),
+        };
         let pool = scratch.pool();
         ok(run([OsStr::new("format"), pool.as_os_str(), "--size=32M".as_ref()]));
         scratch
@@ -163,6 +184,7 @@ impl Scratch {
     /// Has a service serve the pool, with more arguments.
     pub fn serve(&self, more: &[&str]) {
         self.ok(&[&["serve", "@pool"], more].concat());
+        self.is_served.store(true, Ordering::Relaxed);
     }
 
     /// Where a server answers that has `--http`, with whatever port.
@@ -284,8 +306,8 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if self.is_served {
-            // only after a failure
+        // only after a failure
+        if self.is_served.load(Ordering::Relaxed) && std::thread::panicking() {
             self.kill_both();
         }
         let Some(mount) = &self.mount else { return };

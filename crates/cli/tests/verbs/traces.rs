@@ -4,6 +4,16 @@ use nearside::Pool;
 
 use crate::support::{Scratch, command, ok, run};
 
+/// A process that ends with the test.
+struct Child(std::process::Child);
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn calls_on_a_pool_in_use_are_recorded_and_played() {
     let scratch = Scratch::new();
@@ -14,26 +24,28 @@ fn calls_on_a_pool_in_use_are_recorded_and_played() {
     let dir = scratch.pool();
     let words = ["trace", dir.to_str().unwrap(), "--seconds", "60", "--calls", "50", "--out"];
     let words = words.map(Into::into).into_iter().chain([out.clone()]);
-    let mut recording = command(words).spawn().unwrap();
+    let mut recording = Child(command(words).spawn().unwrap());
     // longer than what attached processes read and write by themselves
     let bytes = vec![7; 300_000];
-    while recording.try_wait().unwrap().is_none() {
+    while recording.0.try_wait().unwrap().is_none() {
         pool.write("/file", &bytes).unwrap();
         assert_eq!(pool.read("/file").unwrap().len(), bytes.len());
     }
-    assert!(recording.wait().unwrap().success());
+    assert!(recording.0.wait().unwrap().success());
     let text = std::fs::read_to_string(&out).unwrap();
     assert!(text.starts_with("nearside trace 1\nnodes 2\nfile 0 300000 "), "{text}");
     assert!(text.contains(" read ") && text.contains(" write "), "{text}");
     let out = out.to_str().unwrap();
     let said = ok(run(["simulate", "--trace", out, "--machine", "optane-2-sockets"]));
     let said = String::from_utf8(said).unwrap();
-    assert!(said.contains(": 50 recorded calls of 1 threads about 1 files; 0 more"), "{said}");
-    let of = |system: &str| {
-        let line = said.lines().find(|line| line.starts_with(system)).unwrap().to_owned();
-        line.split_whitespace().nth(1).unwrap().parse::<u32>().unwrap()
-    };
-    assert!(of("nearside") > 0 && of("ext4-dax") > 0, "{said}");
+    assert!(said.contains(" of 1 threads about 1 files; 0 more"), "{said}");
+    assert!(said.contains(": 50 recorded calls in "), "{said}");
+    // all of it, and more where calls take less time than they did
+    for system in ["nearside", "ext4-dax"] {
+        let line = said.lines().find(|line| line.starts_with(system)).unwrap();
+        let calls: u32 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        assert!(calls >= 45, "{said}");
+    }
     scratch.ok(&["stop", "@pool"]);
     scratch.check();
 

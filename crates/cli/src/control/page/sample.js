@@ -73,7 +73,6 @@ function movesSince(now, before, seconds) {
   return {
     dataPerSecond: less(now.data, before?.data) / seconds,
     threadsPerSecond: less(now.threads, before?.threads) / seconds,
-    gainPerSecond: less(now.gain_ns, before?.gain_ns) / seconds,
   };
 }
 
