@@ -8,6 +8,10 @@ use std::collections::BinaryHeap;
 pub enum Event {
     /// A thread is on its node, and wants a CPU.
     Begin(u32),
+    /// It was at other things before its next call, on its CPU,
+    Thought(u32),
+    /// or will be, without one.
+    Rests(u32),
     /// A thread has done what comes before it moves bytes.
     Call(u32),
     /// Its pieces are with the workers.

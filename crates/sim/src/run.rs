@@ -169,6 +169,12 @@ impl<'s> Run<'s> {
     fn happens(&mut self, event: Event) {
         match event {
             Event::Begin(thread) => self.come(thread),
+            Event::Thought(thread) => self.begin_call(thread),
+            Event::Rests(thread) => {
+                let until = self.now + self.threads[thread as usize].thinks_ns;
+                self.events.at(until, Event::Begin(thread));
+                self.go(thread);
+            }
             Event::Call(thread) => self.decide(thread),
             Event::Asked(thread) => self.ask(thread),
             Event::Own(thread) => {
@@ -210,9 +216,10 @@ impl<'s> Run<'s> {
     fn has_cpu(&mut self, thread: u32) {
         let it = &mut self.threads[thread as usize];
         it.runs = Some(self.now);
-        match it.is_at_call {
-            true => self.decide(thread),
-            false => self.call(thread),
+        match (it.is_at_call, it.is_due) {
+            (true, _) => self.decide(thread),
+            (false, true) => self.begin_call(thread),
+            (false, false) => self.call(thread),
         }
     }
 
@@ -225,15 +232,27 @@ impl<'s> Run<'s> {
         }
     }
 
-    /// A thread begins a call.
+    /// A thread has nothing to do but its next call, when it has thought.
     fn call(&mut self, thread: u32) {
         let it = &mut self.threads[thread as usize];
+        it.next(self.workloads[it.set], &mut self.random);
+        it.is_due = true;
+        let until = self.now + it.thinks_ns;
+        match self.workloads[it.set].trace {
+            _ if it.thinks_ns <= 0.0 => self.begin_call(thread),
+            // what was recorded may have waited for anything
+            Some(_) => self.events.at(self.now, Event::Rests(thread)),
+            None => self.events.at(until, Event::Thought(thread)),
+        }
+    }
+
+    /// A thread begins a call.
+    fn begin_call(&mut self, thread: u32) {
+        let it = &mut self.threads[thread as usize];
         let workload = self.workloads[it.set];
-        it.next(workload, &mut self.random);
         let index = index(it.call.kind);
         let System { call_ns, serial_ns, .. } = &self.setting.system;
-        let begins = self.now + it.thinks_ns;
-        let mut ready = begins + call_ns[index];
+        let mut ready = self.now + call_ns[index];
         if it.call.opens {
             ready += workload.file_ns;
         }
@@ -241,7 +260,8 @@ impl<'s> Run<'s> {
             ready = ready.max(self.free_at) + serial_ns[index];
             self.free_at = ready;
         }
-        (it.began, it.has_record, it.is_at_call) = (begins, false, true);
+        (it.began, it.has_record, it.is_at_call) = (self.now, false, true);
+        it.is_due = false;
         self.events.at(ready, Event::Call(thread));
     }
 

@@ -300,6 +300,22 @@ fn what_was_recorded_is_played_as_what_was_asked_for() {
     near(run(&setting(simple(2), bare(Layout::Near), paused)).unwrap().rate(), 250.0);
 }
 
+/// Who waits between calls keeps neither a CPU nor a lock from others.
+#[test]
+fn who_rests_is_in_nobodys_way() {
+    let rests = 1_000_000;
+    let one = run(&setting(
+        simple(2),
+        bare(Layout::Near),
+        Workload::traced(recording((1, 0), 4096, rests)),
+    ));
+    let locked = System { serial_ns: [100.0; 2], ..bare(Layout::Near) };
+    let many = run(&setting(simple(2), locked, Workload::traced(recording((64, 0), 4096, rests))));
+    // four CPUs
+    let (one, many) = (one.unwrap().rate(), many.unwrap().rate());
+    assert!(many > 60.0 * one && many < 65.0 * one, "{many} and {one}");
+}
+
 #[test]
 fn recorded_files_of_any_length_move_as_wholes() {
     let mut text = TraceText::new(2);

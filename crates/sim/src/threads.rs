@@ -35,6 +35,8 @@ pub struct Thread {
     pub runs: Option<f64>,
     /// The call that it is at, or had,
     pub call: Call,
+    /// whether it is the next one,
+    pub is_due: bool,
     /// whether it is at it,
     pub is_at_call: bool,
     /// and since when.
@@ -86,6 +88,7 @@ impl Thread {
             home: node,
             runs: None,
             call,
+            is_due: false,
             is_at_call: false,
             began: 0.0,
             own: Vec::new(),
