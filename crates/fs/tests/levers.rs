@@ -84,7 +84,7 @@ fn all_far(fs: &FileSystem, layout: Layout) -> Vec<Far> {
                 continue;
             }
             let file = make(fs, &format!("by{cpu}-on{}", slice.slice));
-            fs.set_layout(file.ino(), Layout::Node(u16::from(slice.slice))).unwrap();
+            fs.set_layout(file.ino(), Layout::Node(slice.node as u16)).unwrap();
             let content = pattern(all.len() as u64, FILE);
             fs.write(&file, 0, &content).unwrap();
             fs.set_layout(file.ino(), layout).unwrap();
