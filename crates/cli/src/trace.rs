@@ -1,5 +1,5 @@
-//! `nearside trace`: the calls on a pool in use, recorded, so that `nearside simulate --trace` plays
-//! them on other machines.
+//! `nearside trace`: the calls on a pool in use, recorded, so that `nearside simulate --trace`
+//! plays them on other machines.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -85,8 +85,9 @@ impl FileSystem {
         Ok(self.core.inode(ino)?.placing())
     }
 
-    /// How far a file's data may move, and threads to it, as somebody said of it; what is made in a
-    /// directory begins with that, and what is said of the root directory counts for the whole pool.
+    /// How far a file's data may move, and threads to it, as somebody said of it; what is made in
+    /// a directory begins with that, and what is said of the root directory counts for the whole
+    /// pool.
     pub fn levers(&self, ino: Ino) -> Result<Levers> {
         Ok(self.core.inode(ino)?.placing().levers)
     }
