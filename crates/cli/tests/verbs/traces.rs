@@ -17,7 +17,7 @@ impl Drop for Child {
 #[test]
 fn calls_on_a_pool_in_use_are_recorded_and_played() {
     let scratch = Scratch::new();
-    scratch.fails(&["trace", "@pool"], 1, &["answers no questions"]);
+    scratch.fails(&["trace", "@pool"], 1, &["no mounted pool"]);
     scratch.serve(&[]);
     scratch.fails(&["trace", "@pool", "--seconds", "1"], 1, &["nobody read or wrote"]);
     let (pool, out) = (Pool::attach(scratch.pool()).unwrap(), scratch.outside("calls"));

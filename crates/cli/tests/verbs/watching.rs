@@ -122,7 +122,7 @@ fn prometheus_reads_the_metrics() {
     let Some(scratch) = Scratch::mounted_with(&["--metrics=127.0.0.1:0"]) else { return };
     let address = scratch.http_address();
     std::fs::write(scratch.mnt().join("file"), binary(2 << 20)).unwrap();
-    let page = asked(address, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    let page = asked(address, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let (head, body) = page.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     assert!(head.contains("Content-Type: text/plain; version=0.0.4"), "{head}");
