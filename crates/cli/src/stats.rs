@@ -1,4 +1,4 @@
-//! `nearside stats`: what a mounted pool does.
+//! `nearside stats`: what a pool in use does.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,7 +27,7 @@ memory for each that programs wrote. With --json each look is one line. A server
 another one (see nearside upgrade) counts from its own beginning. The server tells the pool's owner
 and root.")]
 pub struct StatsArgs {
-    /// A mounted pool: its directory, or the one it is mounted on.
+    /// A pool in use, mounted or served: its directory, or the one it is mounted on.
     #[arg(value_name = "DIR|POOL")]
     pub place: PathBuf,
     /// Look again every N seconds, and show what happened in between.
@@ -73,21 +73,21 @@ pub fn look(pool: &Path) -> Result<Sample> {
     ask().or_else(|error| if is_served(pool) { ask() } else { Err(error) })
 }
 
-/// The pool that is meant: mounted on `place`, or in it.
+/// The pool that is meant: mounted on `place`, or in it and in use.
 pub fn pool_of(place: &Path) -> Result<PathBuf> {
     let mounted = place::mounted_on(place)?.and_then(|entry| place::pool_of(&entry));
     if let Some(pool) = mounted {
         return Ok(pool);
     }
-    match access::mount_of(place)? {
-        Some(_) => Ok(place.to_path_buf()),
-        None => Err(Error::Place {
-            dir: place.to_path_buf(),
-            reason:
-                "no mounted pool; give its directory, or where it is mounted (see /proc/mounts)"
-                    .to_owned(),
-        }),
+    // a service's pool need not be mounted
+    if is_served(place) || access::mount_of(place)?.is_some() {
+        return Ok(place.to_path_buf());
     }
+    Err(Error::Place {
+        dir: place.to_path_buf(),
+        reason: "no pool in use; give its directory, or where it is mounted (see /proc/mounts)"
+            .to_owned(),
+    })
 }
 
 /// A sample as tables.

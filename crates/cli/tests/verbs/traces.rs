@@ -17,8 +17,10 @@ impl Drop for Child {
 #[test]
 fn calls_on_a_pool_in_use_are_recorded_and_played() {
     let scratch = Scratch::new();
-    scratch.fails(&["trace", "@pool"], 1, &["no mounted pool"]);
+    scratch.fails(&["trace", "@pool"], 1, &["no pool in use"]);
     scratch.serve(&[]);
+    // others that ask the server need no mount either
+    assert_eq!(scratch.json(&["stats", "@pool", "--json"])["slices"].as_array().unwrap().len(), 2);
     scratch.fails(&["trace", "@pool", "--seconds", "1"], 1, &["nobody read or wrote"]);
     let (pool, out) = (Pool::attach(scratch.pool()).unwrap(), scratch.outside("calls"));
     let dir = scratch.pool();

@@ -102,7 +102,7 @@ fn looks_are_repeated_as_often_as_asked() {
     assert!(String::from_utf8_lossy(&top.stdout).contains("CALL"), "{top:?}");
     scratch.umount();
     for verb in ["stats", "top"] {
-        scratch.fails(&[verb, &mnt], 1, &["no mounted pool"]);
+        scratch.fails(&[verb, &mnt], 1, &["no pool in use"]);
         scratch.fails(&[verb, &mnt, "--every", "0"], 2, &["--every"]);
     }
 }
