@@ -323,7 +323,7 @@ fn recorded_files_of_any_length_move_as_wholes() {
         text.file(file, bytes, Some(0));
     }
     for call in 0..100 {
-        text.call([call, 0], (1, 1), Kind::Read, (4, call % 48 << 16, 64 << 10));
+        text.call([call, 0], (1, 1), Kind::Read, (4, (call % 48) << 16, 64 << 10));
     }
     let trace = Arc::new(Trace::parse(&text.end(0)).unwrap());
     let rule = DataRule::weighs(placement::WINDOW_NS);
