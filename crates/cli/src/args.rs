@@ -304,6 +304,10 @@ mod tests {
             "nearside rm -rf --dry-run POOL:/a POOL:/b",
             "nearside mv POOL:/a POOL:/b",
             "nearside mkdir -p POOL:/a",
+            "nearside mount POOL DIR --move-data report --move-threads on",
+            "nearside set POOL:/a layout=near move-data=off move-threads=report",
+            "nearside trace DIR --seconds 1 --calls 7 --out FILE",
+            "nearside simulate --workload ycsb-a --threads 1,2",
         ];
         for line in lines {
             Cli::try_parse_from(line.split_whitespace()).unwrap();
@@ -313,6 +317,13 @@ mod tests {
             "nearside format",
             "nearside format P --size 1KB",
             "nearside x",
+            "nearside mount POOL DIR --move-data sideways",
+            "nearside set POOL:/a",
+            "nearside set POOL:/a move-data=sideways",
+            "nearside trace DIR --seconds 0",
+            "nearside trace DIR --calls 4000001",
+            "nearside simulate --workload ycsb-a --bytes 4K",
+            "nearside simulate --trace FILE --threads 4",
             "nearside calibrate POOL --seconds 61",
             "nearside simulate --milliseconds 0",
             "nearside simulate --kind append",
