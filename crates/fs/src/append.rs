@@ -2,14 +2,28 @@
 
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::handle::Handle;
 use crate::inode::Inode;
 use crate::region_memory;
 use crate::request::{self, Answer};
+use crate::system::FileSystem;
 use crate::types::ATOMIC_WRITE_BYTES_MAX;
 use crate::write::check_write;
+use placement::Kind;
 use pool::BLOCK_BYTES;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+impl FileSystem {
+    /// Writes at the end of the file, atomically against other appends; returns the offset where
+    /// the data went.
+    pub fn append(&self, handle: &Handle, data: &[u8]) -> Result<u64> {
+        let began = self.trace_began();
+        let offset = self.core.append(&handle.inode, data)?;
+        self.trace_done(began, &handle.inode, (Kind::Write, offset, data.len()));
+        Ok(offset)
+    }
+}
 
 impl Core {
     /// Writes at the end of the file; returns where. More than one record can describe is written

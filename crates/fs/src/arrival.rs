@@ -65,7 +65,7 @@ impl FileSystem {
             return Err(Error::Invalid("a part of what is to be written has not come"));
         }
         let (first, last) = blocks_of(arrival.offset, len);
-        let (core, tracing) = (&self.core, self.tracing(Kind::Write));
+        let (core, began) = (&self.core, self.trace_began());
         let (offset, written) = (arrival.offset, inode.clone());
         let done = core.change(|| {
             let _range = inode.ranges.lock(first, last);
@@ -75,8 +75,9 @@ impl FileSystem {
             inode.tell_changed(arrival.offset, len as u64);
             core.observe_write(&inode, arrival.offset, len);
             Ok(len)
-        });
-        tracing.done(&written, offset, done)
+        })?;
+        self.trace_done(began, &written, (Kind::Write, offset, done));
+        Ok(done)
     }
 }
 

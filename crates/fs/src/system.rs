@@ -221,9 +221,9 @@ impl FileSystem {
         holds_data(&handle.inode)?;
         check_buffer(buffer)?;
         self.core.settle(&handle.inode);
-        let tracing = self.tracing(Kind::Read);
-        let read =
-            tracing.done(&handle.inode, offset, self.core.read(&handle.inode, offset, buffer))?;
+        let began = self.trace_began();
+        let read = self.core.read(&handle.inode, offset, buffer)?;
+        self.trace_done(began, &handle.inode, (Kind::Read, offset, read));
         self.core.was_read(&handle.inode);
         Ok(read)
     }
@@ -231,16 +231,10 @@ impl FileSystem {
     /// Writes all of `data` at `offset`, each piece of up to [`ATOMIC_WRITE_BYTES_MAX`] atomically;
     /// returns bytes written (fewer than asked only when space ran out between pieces).
     pub fn write(&self, handle: &Handle, offset: u64, data: &[u8]) -> Result<usize> {
-        let tracing = self.tracing(Kind::Write);
-        tracing.done(&handle.inode, offset, self.core.write(&handle.inode, offset, data))
-    }
-
-    /// Writes at the end of the file, atomically against other appends; returns the offset where
-    /// the data went.
-    pub fn append(&self, handle: &Handle, data: &[u8]) -> Result<u64> {
-        let tracing = self.tracing(Kind::Write);
-        let offset = self.core.append(&handle.inode, data)?;
-        tracing.done(&handle.inode, offset, Ok(data.len())).map(|_| offset)
+        let began = self.trace_began();
+        let written = self.core.write(&handle.inode, offset, data)?;
+        self.trace_done(began, &handle.inode, (Kind::Write, offset, written));
+        Ok(written)
     }
 
     /// Copies `len` bytes between two files, or two ranges of one that do not overlap; returns

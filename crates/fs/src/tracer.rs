@@ -7,7 +7,6 @@
 //! learns of that. Neither what attached processes read and write by themselves is such a call, nor
 //! what transactions do.
 
-use crate::error::Result;
 use crate::extents::ExtentOn;
 use crate::inode::Inode;
 use crate::system::FileSystem;
@@ -98,9 +97,6 @@ pub fn trace_as(caller: u64) {
     CALLER.set(caller);
 }
 
-/// A call under way; nothing where nobody records.
-pub struct Tracing<'t>(Option<(&'t FileSystem, Kind, u64)>);
-
 impl Tracer {
     /// Nobody records.
     pub fn new(pool: &Pool) -> Tracer {
@@ -174,25 +170,19 @@ impl Tracer {
     }
 }
 
-impl Tracing<'_> {
-    /// It is over, and was about so many bytes, or failed.
-    #[inline]
-    pub fn done(self, inode: &Inode, offset: u64, bytes: Result<usize>) -> Result<usize> {
-        if let (Some((fs, kind, began_ns)), Ok(bytes)) = (self.0, &bytes) {
-            fs.traced(began_ns, inode.ino, (kind, offset, *bytes));
-        }
-        bytes
-    }
-}
-
 impl FileSystem {
-    /// A call begins.
+    /// A call begins: when that is, or 0 where nobody records.
     #[inline]
-    pub(crate) fn tracing(&self, kind: Kind) -> Tracing<'_> {
+    pub(crate) fn trace_began(&self) -> u64 {
         let tracer = &self.core.tracer;
-        match tracer.is_on.load(Ordering::Relaxed) {
-            true => Tracing(Some((self, kind, tracer.now_ns()))),
-            false => Tracing(None),
+        if tracer.is_on.load(Ordering::Relaxed) { tracer.now_ns() } else { 0 }
+    }
+
+    /// It is over, and was about so many bytes.
+    #[inline]
+    pub(crate) fn trace_done(&self, began_ns: u64, inode: &Inode, about: (Kind, u64, usize)) {
+        if began_ns != 0 {
+            self.traced(began_ns, inode.ino, about);
         }
     }
 
