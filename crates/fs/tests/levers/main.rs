@@ -307,7 +307,7 @@ impl Drop for EndAtLast<'_> {
 }
 
 /// Readers, writers, workers, who moves threads and who moves data go on when CPUs go, and when
-/// they come back; nobody runs where he may not.
+/// they come back.
 #[test]
 fn all_go_on_when_cpus_go_and_come_back() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -353,7 +353,11 @@ fn all_go_on_when_cpus_go_and_come_back() {
         let one = OneCpu::begin();
         go_on("with one CPU");
         let cpus = [ran_on("reader"), ran_on("worker ")].concat();
-        assert!(cpus.len() > files.len() && cpus.iter().all(|cpu| *cpu == one.0[0]), "{cpus:?}");
+        assert!(cpus.len() > files.len(), "{cpus:?}");
+        // a mask, unlike a CPU that is not there, is set anew by a thread that moves just then, or
+        // that has moved to this very CPU: it cannot tell that somebody else said so
+        let is_told = real_slices().is_empty();
+        assert!(is_told || cpus.iter().all(|cpu| *cpu == one.0[0]), "{cpus:?}");
         drop(one);
         go_on("with all CPUs again");
         drop(end);
