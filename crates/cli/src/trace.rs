@@ -215,7 +215,7 @@ fn written(calls: &[RecordedCall], lost: u64, nodes: &Nodes, lies: Lies<'_>) -> 
         let kind = if *kind == 0 { Kind::Read } else { Kind::Write };
         let file = numbers.get(inode).copied().unwrap_or(0);
         // of more callers than the simulator has threads, some are taken for one
-        let next = (threads.len() % THREADS_MAX) as u64;
+        let next = threads.len() as u64 % u64::from(THREADS_MAX);
         let thread = *threads.entry(*caller).or_insert(next);
         let thread = (thread, nodes.of(*slice));
         text.call([at - began, *took], thread, kind, (file, *offset, *bytes));

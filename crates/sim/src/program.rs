@@ -6,6 +6,7 @@ use toml::Spanned;
 
 use crate::description::{Error, Text};
 use crate::personality::{dragonfly, odinfs, ycsb};
+use crate::setting::{CALL_BYTES_MAX, FILE_BYTES_MAX, FILES_MAX, THREADS_MAX};
 use crate::workload::{Made, Step, Workload};
 
 #[derive(Deserialize)]
@@ -57,11 +58,7 @@ enum DescribedKind {
     Write,
 }
 
-/// Bounds of a description: threads, files, bytes of a file and of a call, steps.
-const THREADS_MAX: u32 = 16384;
-const FILES_MAX: u32 = 1 << 22;
-const FILE_BYTES_MAX: u64 = 1 << 50;
-const CALL_BYTES_MAX: u64 = 1 << 30;
+/// Most steps of a thread.
 const STEPS_MAX: usize = 10_000;
 
 /// The program that a text describes.

@@ -34,17 +34,26 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// Most threads, bytes of a call, nodes, and pieces of a call,
-const MOST: (u32, u64, u32, u64) = (16384, 1 << 30, 1024, 1 << 18);
-/// files, bytes of one, and units of data that move.
-const MOST_DATA: (u32, u64, u64) = (1 << 22, 1 << 50, 1 << 26);
+/// Most nodes, also of what people describe or record,
+pub const NODES_MAX: u32 = topology::NODE_LIMIT;
+/// threads,
+pub const THREADS_MAX: u32 = 16384;
+/// files,
+pub const FILES_MAX: u32 = 1 << 22;
+/// bytes of a file,
+pub const FILE_BYTES_MAX: u64 = 1 << 50;
+/// and of a call.
+pub const CALL_BYTES_MAX: u64 = 1 << 30;
+/// Most pieces of a call, and units of data that move.
+const PIECES_MAX: u64 = 1 << 18;
+const UNITS_MAX: u64 = 1 << 26;
 
 impl Setting {
     /// An error where it is none.
     pub(crate) fn check(&self) -> Result<(), Refused> {
         let Setting { machine, system, time, .. } = self;
         let faults = [
-            (!(1..=MOST.2).contains(&machine.nodes), "a machine has 1 to 1024 nodes"),
+            (!(1..=NODES_MAX).contains(&machine.nodes), "a machine has 1 to 1024 nodes"),
             (machine.cpus == 0, "a node has one CPU at least"),
             (self.unit_bytes() == 0, "a stripe has one byte at least"),
             (!time.iter().all(|it| it.is_finite() && *it >= 0.0), "a time is some nanoseconds"),
@@ -62,8 +71,8 @@ impl Setting {
         };
         let data: u64 = all().map(of).fold(0, u64::saturating_add);
         match () {
-            () if threads > u64::from(MOST.0) => Err(Refused("there are 1 to 16384 threads")),
-            () if system.data_rule().is_some() && data > MOST_DATA.2 => {
+            () if threads > u64::from(THREADS_MAX) => Err(Refused("there are 1 to 16384 threads")),
+            () if system.data_rule().is_some() && data > UNITS_MAX => {
                 Err(Refused("there are 67108864 extents that could move at most"))
             }
             () => Ok(()),
@@ -79,19 +88,17 @@ impl Setting {
     }
 
     fn check_workload(&self, it: &Workload) -> Result<(), Refused> {
-        let (threads, bytes, _, pieces) = MOST;
-        let (files, file_bytes, _) = MOST_DATA;
         let piece = self.system.piece_bytes.unwrap_or(BLOCK_BYTES).min(self.unit_bytes()).max(1);
         let faults = [
             (it.steps.is_empty() && it.trace.is_none(), "a thread does something"),
-            (!(1..=threads).contains(&it.threads), "there are 1 to 16384 threads"),
+            (!(1..=THREADS_MAX).contains(&it.threads), "there are 1 to 16384 threads"),
             (
-                !it.steps.iter().all(|step| (1..=bytes).contains(&step.bytes())),
+                !it.steps.iter().all(|step| (1..=CALL_BYTES_MAX).contains(&step.bytes())),
                 "a call has 1 byte to 1 GiB",
             ),
             (it.file_bytes < it.longest_in_file(), "a file is no shorter than a call"),
-            (it.file_bytes > file_bytes, "a file has 1 PiB at most"),
-            (it.files > files, "there are 4194304 files at most"),
+            (it.file_bytes > FILE_BYTES_MAX, "a file has 1 PiB at most"),
+            (it.files > FILES_MAX, "there are 4194304 files at most"),
             (it.on_nodes == 0, "threads run on one node at least"),
             (
                 ![it.file_ns, it.thinks_ns, it.from_ns]
@@ -99,7 +106,7 @@ impl Setting {
                     .all(|it| it.is_finite() && *it >= 0.0),
                 "a time is some nanoseconds",
             ),
-            (it.longest().div_ceil(piece) > pieces, "a call has 262144 pieces at most"),
+            (it.longest().div_ceil(piece) > PIECES_MAX, "a call has 262144 pieces at most"),
         ];
         faults.into_iter().find(|fault| fault.0).map_or(Ok(()), |(_, why)| Err(Refused(why)))
     }

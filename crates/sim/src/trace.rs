@@ -20,15 +20,11 @@ use std::str::{FromStr, SplitAsciiWhitespace};
 
 use placement::Kind;
 
+use crate::setting::{CALL_BYTES_MAX, FILE_BYTES_MAX, FILES_MAX, NODES_MAX, THREADS_MAX};
+
 /// First line.
 const HEAD: &str = "nearside trace 1";
-/// Most threads of a recording.
-pub const THREADS_MAX: usize = 16384;
-/// Most nodes and files; the longest call, file and time.
-const NODES_MAX: u32 = 1024;
-const FILES_MAX: usize = 1 << 22;
-const CALL_BYTES_MAX: u64 = 1 << 30;
-const FILE_BYTES_MAX: u64 = 1 << 50;
+/// Longest time, ns.
 const TIME_MAX: u64 = 1 << 60;
 
 /// What was recorded.
@@ -250,7 +246,7 @@ impl Reading {
     }
 
     fn file(&mut self, words: &mut Words<'_>) -> Found<()> {
-        let number = words.number("file", FILES_MAX)?;
+        let number = words.number("file", FILES_MAX as usize)?;
         if number != self.trace.files.len() {
             let next = self.trace.files.len();
             return Err(("file", format!("{number} comes where {next} is next")));
@@ -278,7 +274,7 @@ impl Reading {
             "write" => Kind::Write,
             other => return Err(("kind", format!("{other:?} is neither read nor write"))),
         };
-        let file: u32 = words.number("file", FILES_MAX as u32)?;
+        let file: u32 = words.number("file", FILES_MAX)?;
         let at = words.number("where", FILE_BYTES_MAX)?;
         let bytes = words.number("bytes", CALL_BYTES_MAX)?;
         if bytes == 0 {
@@ -297,7 +293,7 @@ impl Reading {
             all.push(TracedThread { node, calls: Vec::new(), rests_ns: 0.0 });
             (all.len() - 1, first)
         });
-        if all.len() > THREADS_MAX {
+        if all.len() > THREADS_MAX as usize {
             return Err(("thread", format!("there are {THREADS_MAX} threads at most")));
         }
         let thinks_ns = began.saturating_sub(over) as f64;
