@@ -66,18 +66,17 @@ impl FileSystem {
         }
         let (first, last) = blocks_of(arrival.offset, len);
         let (core, began) = (&self.core, self.trace_began());
-        let (offset, written) = (arrival.offset, inode.clone());
-        let done = core.change(|| {
+        core.change(|| {
             let _range = inode.ranges.lock(first, last);
             core.may_change(&inode, first, last)?;
             core.count_unsynced(&inode);
             core.write_arrived(&mut arrival)?;
             inode.tell_changed(arrival.offset, len as u64);
             core.observe_write(&inode, arrival.offset, len);
-            Ok(len)
+            Ok(())
         })?;
-        self.trace_done(began, &written, (Kind::Write, offset, done));
-        Ok(done)
+        self.trace_done(began, &inode, (Kind::Write, arrival.offset, len));
+        Ok(len)
     }
 }
 

@@ -285,7 +285,7 @@ impl Core {
         };
         // who uses it where it is, and did not come for it, would lose as much as others gain
         let lost = match to == is {
-            true if !is_local => return,
+            true if !(is_local && known.data.stay_counts) => return,
             true => known.loses(Kind::Read, bytes, is),
             false => (takes - there(to)).max(0.0),
         };
