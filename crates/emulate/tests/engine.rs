@@ -1,5 +1,6 @@
 //! The real engine on a machine that is played: it waits for what the machine would take, and no
 //! byte is another.
+#![allow(clippy::unwrap_used)]
 
 use emulate::Emulation;
 use fs::{Creation, FileSystem, Ino, Layout, NewNode, Place, Point};

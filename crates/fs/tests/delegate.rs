@@ -1,6 +1,7 @@
 //! Copies by workers: what is written and read is the same, whoever copies.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "all/common/mod.rs"]
 mod common;
 
 use common::{TestPool, content, find, make, pattern, random};

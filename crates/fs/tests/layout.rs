@@ -1,6 +1,7 @@
 //! On which slices files lie: near their writer, in stripes, on a node that was asked for.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "all/common/mod.rs"]
 mod common;
 
 use common::{BY, TestPool, options};

@@ -1,6 +1,7 @@
 //! Threads that go to their data, and data that goes to its readers, by what accesses take.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "all/common/mod.rs"]
 mod common;
 
 use common::costs::costs;

@@ -1,6 +1,7 @@
 //! The threads that write back: one for each slice, on its node.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+#[path = "all/common/mod.rs"]
 mod common;
 
 use common::{TestPool, content, make, options, pattern};

@@ -1,4 +1,5 @@
 //! Every check over every file of the repository.
+#![allow(clippy::unwrap_used)]
 
 use std::fs;
 use tidy::source::Source;

@@ -1,4 +1,5 @@
 //! Topologies read from made-up sysfs trees.
+#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 use tempfile::TempDir;

@@ -1,7 +1,7 @@
 //! The verbs that work on a pool, mounted or not, and those that watch a mounted one: the
 //! `nearside` command on pools of plain files, end to end.
 
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 mod benches;
 mod browser;

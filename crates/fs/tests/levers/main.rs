@@ -6,7 +6,7 @@
 //! kernel says where a page lies, and what is read at that place is what the file holds.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-#[path = "../common/mod.rs"]
+#[path = "../all/common/mod.rs"]
 mod common;
 mod memory;
 

@@ -1,0 +1,9 @@
+//! Repair: whatever is damaged, all that can be read comes back, nothing is made up, and what
+//! comes back is a pool like any other.
+
+mod damage;
+mod files;
+mod maps;
+mod names;
+mod planted;
+mod roots;
