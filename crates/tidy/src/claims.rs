@@ -45,8 +45,8 @@ pub fn check(read: ReadFile) -> Vec<Finding> {
     findings
 }
 
-/// Reads `claim: WORDS`, which lines that begin with blanks continue, and below it `test: PATH NAME`,
-/// `command: COMMAND` and `source: URL`. `#` begins a comment.
+/// Reads `claim: WORDS`, which lines that begin with blanks continue, and below it
+/// `test: PATH NAME`, `command: COMMAND` and `source: URL`. `#` begins a comment.
 fn parse(list: &str) -> (Vec<ReadmeClaim>, Vec<Finding>) {
     let (mut claims, mut findings) = (Vec::<ReadmeClaim>::new(), Vec::new());
     for (n, text) in list.lines().enumerate() {
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn canary_what_the_page_says_without_a_claim_is_found() {
-        for added in ["- It is never wrong.", "\n| a word | is said |", "\nIt takes 4 us.", "- 5 us"] {
+        for added in ["- It never fails.", "\n| a word | is said |", "\nIt takes 4 us.", "- 5 us"] {
             let found = findings(&format!("{README}{added}\n"), CLAIMS);
             assert_eq!(found.len(), 1, "{added}: {found:?}");
             assert!(found[0].starts_with("README.md:1"), "{found:?}");

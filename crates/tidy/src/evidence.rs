@@ -80,8 +80,8 @@ pub fn command_fault(command: &str, read: ReadFile) -> Option<String> {
         ["nearside", "--version" | "--help", ..] => None,
         ["nearside", "bench", rest @ ..] => bench_fault(rest, read),
         ["nearside", verb, ..] => {
-            (!variants(VERBS, read).contains(&(*verb).to_owned()))
-                .then(|| format!("nearside has no verb {verb}"))
+            let missing = !variants(VERBS, read).iter().any(|known| known == verb);
+            missing.then(|| format!("nearside has no verb {verb}"))
         }
         [path, ..] if is_path(path) => {
             let missing = read(path.trim_start_matches("./")).is_none();
@@ -104,7 +104,7 @@ fn bench_fault(arguments: &[&str], read: ReadFile) -> Option<String> {
             missing.then(|| format!("nearside bench has no row {row}"))
         }
         [study, ..] if !study.starts_with('-') => {
-            let missing = !variants(STUDIES, read).contains(&(*study).to_owned());
+            let missing = !variants(STUDIES, read).iter().any(|known| known == study);
             missing.then(|| format!("nearside bench has no measurement {study}"))
         }
         _ => None,
@@ -190,7 +190,7 @@ mod tests {
         let fault = |text: &str| Evidence::parse(text).unwrap().fault(&read);
         assert_eq!(fault("test: a.rs first"), None);
         assert_eq!(fault("test: a.rs second"), None);
-        for wrong in ["a.rs helper", "a.rs third", "a.rs fourth", "a.rs in_a_comment", "b.rs first"] {
+        for wrong in ["a.rs helper", "a.rs third", "a.rs no", "a.rs in_a_comment", "b.rs first"] {
             assert!(fault(&format!("test: {wrong}")).is_some(), "{wrong}");
         }
         assert!(fault("source: example.org").is_some());

@@ -11,7 +11,7 @@ const RULE: &str = "|--";
 pub struct ReadmeUnit {
     /// Its first line, from 1.
     pub line: usize,
-    /// Whether it is a claim by its form: a bullet or a row. A paragraph claims by its figures only.
+    /// Whether its form makes it a claim: a bullet, or a row. A paragraph claims by figures only.
     pub is_claim: bool,
     /// Its text in one line.
     pub text: String,
@@ -84,23 +84,32 @@ fn is_figure(word: &str) -> bool {
 
 /// Commands of ours that `page` names, in blocks of shell code and in `code`, with their lines.
 pub fn commands(page: &str) -> Vec<(usize, String)> {
-    let mut commands = Vec::new();
-    let (mut is_shell, mut is_code) = (false, false);
-    for (n, text) in page.lines().enumerate() {
-        let parts: Vec<&str> = if text.starts_with("```") {
-            is_code = !is_code;
-            is_shell = text == "```sh";
-            Vec::new()
-        } else if is_code {
-            let code = text.split('#').next().unwrap_or_default();
-            code.split("&&").filter(|_| is_shell).collect()
-        } else {
-            text.split('`').skip(1).step_by(2).collect()
-        };
-        let ours = parts.into_iter().map(str::trim).filter(|part| is_ours(part));
-        commands.extend(ours.map(|part| (n + 1, part.to_owned())));
+    let mut named = Vec::new();
+    for unit in units(page) {
+        let spans = unit.text.split('`').skip(1).step_by(2);
+        named.extend(spans.map(|span| (unit.line, span.to_owned())));
     }
-    commands
+    for (line, text) in shell(page) {
+        let code = text.split('#').next().unwrap_or_default();
+        named.extend(code.split("&&").map(|part| (line, part.trim().to_owned())));
+    }
+    named.retain(|(_, command)| is_ours(command));
+    named
+}
+
+/// The lines of blocks of shell code, each with its number.
+fn shell(page: &str) -> Vec<(usize, &str)> {
+    let (mut is_code, mut is_shell) = (false, false);
+    let mut lines = Vec::new();
+    for (n, text) in page.lines().enumerate() {
+        if text.starts_with("```") {
+            is_code = !is_code;
+            is_shell = is_code && text == "```sh";
+        } else if is_shell {
+            lines.push((n + 1, text));
+        }
+    }
+    lines
 }
 
 fn is_ours(command: &str) -> bool {
@@ -111,12 +120,14 @@ fn is_ours(command: &str) -> bool {
 mod tests {
     use super::*;
 
-    const PAGE: &str = "# 1 title\n\nA paragraph\nof `2` lines.\n- A bullet\n  of two.\n- Another.\n\n\
-        | head | 3 |\n|---|---|\n| row | 4 |\n| row | 5 |\nBelow.\n```sh\nnearside 6 # 7\n```\nEnd.\n";
+    const PAGE: &str = "# 1 title\n\nA paragraph\nof `2` lines.\n- A bullet\n  of two.\n\
+        - Another.\n\n| head | 3 |\n|---|---|\n| row | 4 |\n| row | 5 |\nBelow.\n\
+        ```sh\nnearside 6 # 7\n```\nEnd.\n";
 
     #[test]
     fn a_page_is_divided() {
-        let unit = |line, is_claim, text: &str| ReadmeUnit { line, is_claim, text: text.to_owned() };
+        let unit =
+            |line, is_claim, text: &str| ReadmeUnit { line, is_claim, text: text.to_owned() };
         let expected = [
             unit(3, false, "A paragraph of `2` lines."),
             unit(5, true, "A bullet of two."),
@@ -141,8 +152,9 @@ mod tests {
 
     #[test]
     fn commands_are_found_in_blocks_and_between_words() {
-        let page = "See `scripts/compare` and `nearside top`, `format --size 1G`.\n```sh\nmkdir a && \
-            nearside info a # nearside not\n./demo    # x\n```\n```text\nnearside none\n```\n";
+        let page = "See `scripts/compare` and\n`nearside\ntop`, `format --size 1G`.\n```sh\n\
+            mkdir a && nearside info a # nearside not\n./demo    # x\n```\n\
+            ```text\nnearside none\n```\n";
         let found: Vec<String> = commands(page).into_iter().map(|(_, command)| command).collect();
         assert_eq!(found, ["scripts/compare", "nearside top", "nearside info a", "./demo"]);
     }

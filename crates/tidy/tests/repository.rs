@@ -54,7 +54,7 @@ fn every_message_has_its_entry_for_those_who_run_nearside() {
 
 #[test]
 fn every_claim_of_the_first_page_has_a_test_or_a_command() {
-    assert_none(claims::check(&|path| fs::read_to_string(files::root().join(path)).ok()));
+    assert_none(claims::check(&|path: &str| fs::read_to_string(files::root().join(path)).ok()));
 }
 
 #[test]
