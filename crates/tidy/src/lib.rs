@@ -10,12 +10,15 @@
 #![forbid(unsafe_code)]
 
 pub mod banned;
+pub mod claims;
+pub mod evidence;
 pub mod files;
 pub mod functions;
 pub mod lines;
 pub mod messages;
 pub mod paths;
 pub mod ratchet;
+pub mod readme_units;
 pub mod source;
 pub mod unsafe_code;
 
@@ -43,4 +46,9 @@ impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.path, self.line, self.message)
     }
+}
+
+/// `text` in one line, with one blank between words.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,6 +1,6 @@
 //! Every error and warning has its entry in the page for those who run Nearside.
 
-use crate::{Finding, source::Source};
+use crate::{Finding, one_line, source::Source};
 
 /// The page, from the repository's root.
 pub const PAGE: &str = "docs/operations.md";
@@ -79,10 +79,6 @@ fn constant_words(text: &str) -> Option<String> {
         .max_by_key(|part| part.len())?;
     let letters = longest.chars().filter(|c| c.is_alphabetic()).count();
     (letters >= LETTERS_MIN).then(|| longest.to_owned())
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

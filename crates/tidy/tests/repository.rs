@@ -3,7 +3,9 @@
 
 use std::fs;
 use tidy::source::Source;
-use tidy::{Finding, banned, files, functions, lines, messages, paths, ratchet, unsafe_code};
+use tidy::{
+    Finding, banned, claims, files, functions, lines, messages, paths, ratchet, unsafe_code,
+};
 
 /// Path and text of every text file for which `wanted` holds.
 fn texts(wanted: fn(&str) -> bool) -> Vec<(String, String)> {
@@ -49,6 +51,11 @@ fn nothing_unfinished_is_committed() {
 fn every_message_has_its_entry_for_those_who_run_nearside() {
     let page = fs::read_to_string(files::root().join(messages::PAGE)).unwrap();
     assert_none(in_rust(|source| messages::check(source, &page)));
+}
+
+#[test]
+fn every_claim_of_the_first_page_has_a_test_or_a_command() {
+    assert_none(claims::check(&|path: &str| fs::read_to_string(files::root().join(path)).ok()));
 }
 
 #[test]
