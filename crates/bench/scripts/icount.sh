@@ -1,20 +1,35 @@
 #!/usr/bin/env bash
 # Instructions of one call of the engine, counted by callgrind, beside those of kernel file systems
 # (the facts' op-cost table: system call included, 512 calls, QEMU -icount). The loops that copy
-# and checksum data are printed apart; the loop around the calls is counted, too, and taken off.
-#   icount.sh [BINARY [CALLS]]
-# Without a binary it builds one, alone: in a build of all crates the recorder's hook is compiled in.
+# and checksum data are printed apart, for they depend on the CPU; the loop around the calls is
+# counted, too, and taken off.
+#
+#   icount.sh [BINARY [CALLS]]   prints the table; without a binary it builds one
+#   icount.sh --check [BINARY]   compares `rest` with crates/bench/instructions.txt, and fails where
+#                                a call takes more than 1 % more
+#
+# The binary is built alone: in a build of all crates the recorder's hook is compiled in.
 set -euo pipefail
-if [[ -n ${1:-} ]]; then
-    binary=$1
-else
-    cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
-    cargo build --release --locked --quiet -p nearside-bench
-    binary=${CARGO_TARGET_DIR:-target}/release/nearside-bench
+checks=no
+if [[ ${1:-} == --check ]]; then
+    checks=yes
+    shift
 fi
-calls=${2:-512}
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+binary=${1:+$(realpath "$1")} calls=${2:-512}
+cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
+source scripts/rust.sh
+source scripts/scratch.sh
+use_rust
+expected=crates/bench/instructions.txt
+if ! command -v valgrind >/dev/null; then
+    echo "icount: no valgrind here; nothing was counted" >&2
+    exit 1
+fi
+if [[ -z $binary ]]; then
+    cargo build --release --locked --quiet -p nearside-cli -p nearside-bench -p nearside-history
+    binary=$(realpath "${CARGO_TARGET_DIR:-target}")/release/nearside-bench
+fi
+make_scratch icount
 # Valgrind 3.19 knows neither clwb nor AVX-512.
 export NEARSIDE_CPU=${NEARSIDE_CPU:-sse2,noclwb}
 
@@ -39,8 +54,9 @@ rows=(
 # Total instructions, and those of the loops over data (pmem's kernels and memcpy), per call.
 count() {
     local out=$scratch/$1.out
-    valgrind --tool=callgrind --callgrind-out-file="$out" --collect-atstart=no \
-        --toggle-collect='*icount_calls*' "$binary" icount "$1" --calls "$calls" \
+    # where the stack and the libraries lie changes a copy by some instructions
+    TMPDIR=$scratch setarch -R valgrind --tool=callgrind --callgrind-out-file="$out" \
+        --collect-atstart=no --toggle-collect='*icount_calls*' "$binary" icount "$1" --calls "$calls" \
         >"$scratch/log" 2>&1 || { cat "$scratch/log" >&2; exit 1; }
     callgrind_annotate --auto=no --threshold=100 "$out" >"$scratch/$1.txt"
     awk -v calls="$calls" '
@@ -50,10 +66,47 @@ count() {
         END { printf "%d %d\n", total / calls, loops / calls }' "$scratch/$1.txt"
 }
 
-counted=$(count nothing)
-read -r around _ <<<"$counted"
 best_of() { printf '%s\n' "$@" | sort -n | head -1; }
 
+# Fails where the file `counted` has more than 1 % more than what is expected; a remark where it has
+# less. Another compiler or C library has other counts, which are shown and no more.
+compare() {
+    local libc
+    libc=$(ldd --version | awk 'NR == 1 { print $NF }')
+    if [[ $rust_is_pinned == no ]] || ! grep -qF "# glibc $libc," "$expected"; then
+        echo "icount: counted with another compiler or C library than $expected: not compared"
+        return 0
+    fi
+    awk '
+        FNR == NR { if ($0 !~ /^#/ && NF) expected[$1] = $2; next }
+        !($1 in expected) {
+            printf "icount: %s is not in the table: add it\n", $1
+            failed = 1
+            next
+        }
+        { seen[$1] = 1; more = $2 - expected[$1] }
+        more * 100 > expected[$1] {
+            printf "icount: %s takes %d instructions, %.1f %% more than %d: make it shorter, or " \
+                "write the new number and why into the table\n",
+                $1, $2, 100 * more / expected[$1], expected[$1]
+            failed = 1
+        }
+        -more * 100 > expected[$1] {
+            printf "icount: %s takes %d instructions, %d before: write that into the table\n",
+                $1, $2, expected[$1]
+        }
+        END {
+            for (row in expected) if (!(row in seen)) {
+                printf "icount: %s was not counted\n", row
+                failed = 1
+            }
+            exit failed
+        }' "$expected" "$scratch/counted" || return 1
+    echo "test result: ok. $(wc -l <"$scratch/counted") passed; 0 failed"
+}
+
+counted=$(count nothing)
+read -r around _ <<<"$counted"
 printf '%-20s %8s %8s %8s | %8s %8s %8s %8s %8s | %8s %6s\n' call ours loops rest \
     ext4-dax xfs-dax NOVA PMFS tmpfs third ok
 for row in "${rows[@]}"; do
@@ -66,8 +119,15 @@ for row in "${rows[@]}"; do
     # the table's kernels copy 4 KiB in about 500 instructions
     third=$(((best - bytes * 500 / 4096) / 3))
     rest=$((total - loops))
+    echo "$operation $rest" >>"$scratch/counted"
     ok=yes; ((rest <= third)) || ok=NO
     printf '%-20s %8d %8d %8d | %8d %8d %8d %8d %8d | %8d %6s\n' "$name" "$total" "$loops" \
         "$rest" "${kernel[@]}" "$third" "$ok"
     [[ -z ${KEEP:-} ]] || { mkdir -p "$KEEP"; cp "$scratch/$operation.txt" "$KEEP/"; }
 done
+counted=$(count commit_64b)
+read -r total loops <<<"$counted"
+echo "commit_64b $((total - around - loops))" >>"$scratch/counted"
+printf '%-20s %8d %8d %8d |\n' "commit 64 B" "$((total - around))" "$loops" \
+    "$((total - around - loops))"
+[[ $checks == no ]] || compare

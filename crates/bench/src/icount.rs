@@ -113,6 +113,7 @@ pub fn icount(options: &Options, operation: Operation, count: u64) -> Result<()>
         bytes: 128 << 20,
         log_bytes: Some(16 << 20),
         background: false,
+        identity: Some(0),
         ..Shape::usual(options)
     };
     let lab = Lab::new(options.dir(), shape)?;

@@ -28,6 +28,7 @@ fn shape() -> Shape {
         background: true,
         memory_bytes: None,
         single_pages: false,
+        identity: None,
     }
 }
 

@@ -39,12 +39,14 @@ fn settle(new: &Path, path: &Path, dir: &std::fs::Metadata) -> io::Result<()> {
     // Root may serve the pool of another, who is to be let in.
     own_file::settle_socket(new, 0o600, Some((dir.uid(), dir.gid())))?;
     match std::fs::symlink_metadata(path) {
-        Ok(found) if !found.file_type().is_socket() => {
-            let text = "a file that is no socket has the name nearside.sock; move it away";
-            Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
-        }
+        Ok(found) if !found.file_type().is_socket() => Err(no_socket()),
         _ => std::fs::rename(new, path),
     }
+}
+
+fn no_socket() -> io::Error {
+    let text = "a file that is no socket has the name nearside.sock; move it away";
+    io::Error::new(io::ErrorKind::AlreadyExists, text)
 }
 
 /// Takes the socket away.
@@ -61,7 +63,13 @@ fn remove(path: &Path) -> io::Result<()> {
 
 /// Connects to the server of the pool.
 pub fn connect(pool: &Path) -> io::Result<UnixStream> {
-    UnixStream::connect(place(pool)?.join(NAME))
+    let place = place(pool)?;
+    let path = place.join(NAME);
+    UnixStream::connect(&path).map_err(|error| match std::fs::symlink_metadata(&path) {
+        // the kernel refuses it as it refuses the socket of a server that has died
+        Ok(found) if !found.file_type().is_socket() => no_socket(),
+        _ => error,
+    })
 }
 
 #[cfg(test)]
@@ -94,6 +102,7 @@ mod tests {
         let pool = tempfile::tempdir().unwrap();
         std::fs::write(pool.path().join(NAME), "mine").unwrap();
         assert!(listen(pool.path()).unwrap_err().to_string().contains("no socket"));
+        assert!(connect(pool.path()).unwrap_err().to_string().contains("no socket"));
         assert_eq!(std::fs::read(pool.path().join(NAME)).unwrap(), b"mine");
         assert_eq!(std::fs::read_dir(pool.path()).unwrap().count(), 1);
     }

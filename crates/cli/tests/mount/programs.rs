@@ -3,7 +3,8 @@
 
 use crate::support::{Scratch, has};
 
-/// A repository of all this project's crates, which lie at `$SOURCE`: changed, collected, cloned.
+/// A repository of some of this project's crates, which lie at `$SOURCE`: changed, collected,
+/// cloned.
 pub const GIT: &str = concat!(
     "SOURCE='",
     env!("CARGO_MANIFEST_DIR"),
@@ -11,7 +12,8 @@ pub const GIT: &str = concat!(
     r#"
         git config --global user.name T; git config --global user.email t@example.org
         git config --global init.defaultBranch main
-        git init -q repo; cd repo; cp -r "$SOURCE" src
+        git init -q repo; cd repo; mkdir src
+        for crate in cli fs pool; do cp -r "$SOURCE/$crate" src; done
         git add -A; git commit -qm first; test -z "$(git status --porcelain)"
         echo change >> src/cli/Cargo.toml; git mv src/fs src/files
         test "$(git status --porcelain | wc -l)" -gt 1

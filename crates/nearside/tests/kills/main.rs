@@ -5,7 +5,7 @@
 //! Then everything that was told of is there, and of each thread the one change that was on its
 //! way is there entirely or not at all. Once on a pool of slices alone, once on one whose slices
 //! are smaller than what is written, with two devices of a capacity tier, so that blocks are moved
-//! there all the time. `NEARSIDE_KILLS` says how often (2000, and 400 with a tier), and
+//! there all the time. `NEARSIDE_KILLS` says how often (500, and 100 with a tier; `./test --all` has 2000), and
 //! `NEARSIDE_KILLS_FROM` with which round to begin: each has a seed of its own. In the directory
 //! `NEARSIDE_KILLS_KEEP` the pool is kept as the last kill left it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -39,14 +39,14 @@ const SLICES: Kind = Kind {
     name: "what_was_acknowledged_survives_every_kill",
     slice_bytes: 8 << 20,
     devices: 0,
-    rounds: 2000,
+    rounds: 500,
 };
 
 const TIER: Kind = Kind {
     name: "so_it_does_while_blocks_move_to_a_capacity_tier",
     slice_bytes: 2 << 20,
     devices: 2,
-    rounds: 400,
+    rounds: 100,
 };
 
 #[test]
