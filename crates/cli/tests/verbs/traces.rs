@@ -26,12 +26,15 @@ fn calls_on_a_pool_in_use_are_recorded_and_played() {
     let dir = scratch.pool();
     let words = ["trace", dir.to_str().unwrap(), "--seconds", "60", "--calls", "50", "--out"];
     let words = words.map(Into::into).into_iter().chain([out.clone()]);
-    let mut recording = Child(command(words).spawn().unwrap());
-    // longer than what attached processes read and write by themselves
+    // longer than what attached processes read and write by themselves; in place, for the recording
+    // says how long the file is when it ends
     let bytes = vec![7; 300_000];
+    let file = pool.create_file("/file").unwrap();
+    file.write_at(&bytes, 0).unwrap();
+    let mut recording = Child(command(words).spawn().unwrap());
     while recording.0.try_wait().unwrap().is_none() {
-        pool.write("/file", &bytes).unwrap();
-        assert_eq!(pool.read("/file").unwrap().len(), bytes.len());
+        assert_eq!(file.write_at(&bytes, 0).unwrap(), bytes.len());
+        assert_eq!(file.read_at(&mut vec![0; bytes.len()], 0).unwrap(), bytes.len());
     }
     assert!(recording.0.wait().unwrap().success());
     let text = std::fs::read_to_string(&out).unwrap();

@@ -5,7 +5,8 @@
 //! Then everything that was told of is there, and of each thread the one change that was on its
 //! way is there entirely or not at all. Once on a pool of slices alone, once on one whose slices
 //! are smaller than what is written, with two devices of a capacity tier, so that blocks are moved
-//! there all the time. `NEARSIDE_KILLS` says how often (500, and 100 with a tier; `./test --all` has 2000), and
+//! there all the time. `NEARSIDE_KILLS` says how often (500, and 100 with a tier; four
+//! times that where `NEARSIDE_TESTS` is `long`, as in `./test --all`), and
 //! `NEARSIDE_KILLS_FROM` with which round to begin: each has a seed of its own. In the directory
 //! `NEARSIDE_KILLS_KEEP` the pool is kept as the last kill left it.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -97,7 +98,8 @@ fn run(kind: &Kind) -> u64 {
     let number = |name: &str, or: u64| {
         std::env::var(name).map_or(or, |text| text.parse().expect("a number"))
     };
-    let rounds = number("NEARSIDE_KILLS", kind.rounds);
+    let is_long = std::env::var_os("NEARSIDE_TESTS").is_some_and(|length| length == "long");
+    let rounds = number("NEARSIDE_KILLS", if is_long { 4 * kind.rounds } else { kind.rounds });
     let from = number("NEARSIDE_KILLS_FROM", 0);
     let scratch = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     kind.format(scratch.path());

@@ -24,8 +24,10 @@ use world::Counts;
 
 /// Which seeds, of a run by hand: `FROM..TO`, or one.
 const SEEDS: &str = "NEARSIDE_SEEDS";
-/// Seeds of a run of all tests, in so many parts, which go side by side. `./test --all` has 10 000.
+/// Seeds of a run of all tests, in so many parts, which go side by side.
 const USUAL: u64 = 2_000;
+/// The same where `NEARSIDE_TESTS` is `long`, as `./test --all` has it.
+const LONG: u64 = 10_000;
 const PARTS: u64 = 4;
 
 /// The seeds that are asked for.
@@ -40,7 +42,8 @@ fn asked() -> Option<Range<u64>> {
 
 /// The seeds of one of the parts.
 fn part(part: u64) -> Range<u64> {
-    let all = asked().unwrap_or(0..USUAL);
+    let is_long = std::env::var_os("NEARSIDE_TESTS").is_some_and(|length| length == "long");
+    let all = asked().unwrap_or(0..if is_long { LONG } else { USUAL });
     let at = |part: u64| all.start + (all.end - all.start) * part / PARTS;
     at(part)..at(part + 1)
 }
