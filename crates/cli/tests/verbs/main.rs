@@ -30,4 +30,5 @@ mod terminal;
 mod tiers;
 mod traces;
 mod trees;
+mod versions;
 mod watching;
