@@ -9,6 +9,7 @@ mod calibrates;
 mod control;
 mod copies;
 mod full_disk;
+mod installs;
 mod lists;
 mod live_check;
 mod manual;
