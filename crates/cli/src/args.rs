@@ -7,12 +7,13 @@ use nearside::SliceSpec;
 
 use crate::{
     bench, calibrate, cat, cert, check, cp, df, ls, manual, mkdir, mv, region, resilver, rm, scrub,
-    served, set, simulate, size, stat, stats, stop, tier, top, topology, trace, tree, whereis, why,
+    served, set, simulate, size, stat, stats, stop, tier, top, topology, trace, tree, version,
+    whereis, why,
 };
 
 /// Files on persistent memory: a pool of slices, one for each NUMA node, mounted for every program.
 #[derive(Debug, Parser)]
-#[command(name = "nearside", version, after_help = EXAMPLES)]
+#[command(name = "nearside", version, long_version = version::text(), after_help = EXAMPLES)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -107,6 +108,8 @@ pub enum Command {
     Simulate(simulate::SimulateArgs),
     /// Measure what the engine costs, beside the floor of the same run.
     Bench(bench::BenchArgs),
+    /// Show the version: commit, features, format of pools, protocol between processes.
+    Version(version::VersionArgs),
 }
 
 /// Durability that has to be asked for.
@@ -308,6 +311,7 @@ mod tests {
             "nearside set POOL:/a layout=near move-data=off move-threads=report",
             "nearside trace DIR --seconds 1 --calls 7 --out FILE",
             "nearside simulate --workload ycsb-a --threads 1,2",
+            "nearside version --json",
         ];
         for line in lines {
             Cli::try_parse_from(line.split_whitespace()).unwrap();

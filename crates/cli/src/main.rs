@@ -73,6 +73,7 @@ mod tree;
 mod umount;
 mod upgrade;
 mod verdict;
+mod version;
 mod whereabouts;
 mod whereis;
 mod why;
@@ -135,5 +136,6 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Bench(args) => bench::run(args),
         Command::Calibrate(args) => calibrate::run(args),
         Command::Simulate(args) => simulate::run(args),
+        Command::Version(args) => version::run(args),
     }
 }

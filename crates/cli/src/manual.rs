@@ -54,13 +54,18 @@ pub fn man(args: &ManArgs) -> Result<()> {
     match &args.out {
         Some(dir) => {
             std::fs::create_dir_all(dir).map_err(error::io(dir))?;
-            clap_mangen::generate_to(Cli::command(), dir).map_err(error::io(dir))
+            clap_mangen::generate_to(pages(), dir).map_err(error::io(dir))
         }
         None => {
             let mut page = Vec::new();
-            let drawn = clap_mangen::Man::new(Cli::command()).render(&mut page);
+            let drawn = clap_mangen::Man::new(pages()).render(&mut page);
             drawn.map_err(error::Error::Output)?;
             output::bytes(&page)
         }
     }
+}
+
+/// The command as the manual shows it: with its version, but not with the facts of one build.
+fn pages() -> clap::Command {
+    Cli::command().long_version(None::<&'static str>)
 }

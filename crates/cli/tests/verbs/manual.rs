@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Scratch, ok, run};
 
-const VERBS: [&str; 28] = [
+const VERBS: [&str; 29] = [
     "format",
     "mount",
     "umount",
@@ -33,6 +33,7 @@ const VERBS: [&str; 28] = [
     "man",
     "bench",
     "simulate",
+    "version",
 ];
 
 #[test]
