@@ -52,7 +52,10 @@ pub fn serve_if_told() {
     let asked = TakeOver { keep_orphans: true, returning: true, ..TakeOver::default() };
     let pool = Arc::new(Pool::take_over(&dir, &OpenOptions::default(), &asked).unwrap());
     let attached = Some(dir.join(ATTACHED_NAME));
-    let mut options = Options { attached, lanes: Some(dir.clone()), ..Options::default() };
+    // On a busy machine a client needs more than the usual second to reconnect with its locks.
+    let grace_of_locks = Duration::from_secs(60);
+    let lanes = Some(dir.clone());
+    let mut options = Options { attached, lanes, grace_of_locks, ..Options::default() };
     if let Ok(times) = std::env::var(GRACE) {
         let (locks, all) = times.split_once(' ').unwrap();
         let time = |text: &str| Duration::from_millis(text.parse().unwrap());
@@ -154,6 +157,14 @@ impl Mortal {
         let descriptors = std::fs::read_dir(format!("/proc/{id}/fd")).unwrap();
         let places = descriptors.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
         places.filter(|place| place.to_string_lossy().contains("nearside-copy")).count()
+    }
+
+    /// Whether the service has decided to forget the clients that did not reconnect. It finishes
+    /// that before it ends.
+    pub fn has_forgotten(&self) -> bool {
+        let stored = std::fs::read(self.dir.join(ATTACHED_NAME)).unwrap();
+        let stored: serde_json::Value = serde_json::from_slice(&stored).unwrap();
+        stored["forgotten"] == stored["service"]
     }
 
     pub fn socket(&self) -> PathBuf {
