@@ -24,7 +24,7 @@ fn calls_on_a_pool_in_use_are_recorded_and_played() {
     scratch.fails(&["trace", "@pool", "--seconds", "1"], 1, &["nobody read or wrote"]);
     let (pool, out) = (Pool::attach(scratch.pool()).unwrap(), scratch.outside("calls"));
     let dir = scratch.pool();
-    let words = ["trace", dir.to_str().unwrap(), "--seconds", "60", "--calls", "50", "--out"];
+    let words = ["trace", dir.to_str().unwrap(), "--seconds", "300", "--calls", "50", "--out"];
     let words = words.map(Into::into).into_iter().chain([out.clone()]);
     let mut recording = Child(command(words).spawn().unwrap());
     // longer than what attached processes read and write by themselves
