@@ -248,10 +248,7 @@ fn loads_wait_for_the_next_service_and_never_go_back() {
             put(regions, region, round as usize % PAGES * PAGE_BYTES + 8, 2 * round);
             played.die();
             lives.fetch_add(1, Ordering::SeqCst);
-            if round % 10 == 0 {
-                // Readers try to load meanwhile.
-                sleep(Duration::from_millis(20));
-            }
+            sleep(Duration::from_millis(if round % 10 == 0 { 20 } else { 0 }));
             lives.fetch_add(1, Ordering::SeqCst);
             // another one changes all of them
             played.come_back(|content| {

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use nearside::{File, OpenFlags, Pool};
 use nix::sys::signal::{Signal, kill};
 use server::Options;
-
 use wire::{Flags, Reply, Request};
 
 use crate::child;
@@ -173,15 +172,10 @@ fn what_returned_is_read_at_every_door_while_others_write() {
                 })
             })
             .collect();
-        let since = Instant::now();
-        let mut number = 0;
-        // Runs for four seconds, and on until there were enough writes and reads.
+        let (since, mut number) = (Instant::now(), 0);
         let is_much = |number| number > 200 && reads.load(Ordering::Relaxed) > 1000;
-        let have_failed = || readers.iter().any(|reader| reader.is_finished());
-        while since.elapsed() < Duration::from_secs(4) || !is_much(number) {
-            if since.elapsed() >= SOON || have_failed() {
-                break;
-            }
+        let may_go_on = || since.elapsed() < SOON && !readers.iter().any(|it| it.is_finished());
+        while may_go_on() && (since.elapsed() < Duration::from_secs(4) || !is_much(number)) {
             let writer = &files[number as usize / 50 % files.len()];
             number += 1;
             writer.write_all_at(&pair(number), PAIR_AT).unwrap();
