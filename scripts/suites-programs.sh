@@ -148,7 +148,7 @@ kill_mount() {
     kill -QUIT "$postmaster" 2>/dev/null || true
     wait "${children[0]}" && { echo "the clients did not notice"; return 1; }
     children=()
-    timeout 60 tail --pid="$postmaster" -f /dev/null || { echo "PostgreSQL does not end"; return 1; }
+    timeout 300 tail --pid="$postmaster" -f /dev/null || { echo "PostgreSQL does not end"; return 1; }
     "$nearside" mount "$scratch/pool" "$scratch/mnt"
     start_postgresql
     grep -q 'database system was not properly shut down' "$sockets/log"

@@ -4,7 +4,7 @@
 //!
 //! A thread that has the turn and waits for a lock that the other holds cannot go on: the other
 //! gets the turn. Whether it waits is read from the kernel, so no clock decides what happens (but
-//! for a thread that spins, which is given a long time).
+//! for a thread that spins, which is given much of a CPU).
 
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -43,16 +43,18 @@ struct State {
     /// Who is waiting here.
     waits: [bool; 2],
     ended: [bool; 2],
-    /// When something happened last.
-    last: Instant,
+    /// Counts events and changes of the turn.
+    steps: u64,
 }
 
 thread_local! {
     static ACTOR: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// A thread that runs so long without an event spins.
-const SPINS: Duration = Duration::from_millis(200);
+/// A thread without an event for this long is suspected to spin.
+const LONG: Duration = Duration::from_millis(50);
+/// A suspected thread that uses this much CPU time spins.
+const SPINS: Duration = Duration::from_millis(150);
 /// Between two looks at a thread that has the turn.
 const LOOK: Duration = Duration::from_micros(50);
 
@@ -67,7 +69,7 @@ impl Turns {
             thread: [None; 2],
             waits: [false; 2],
             ended: [false; 2],
-            last: Instant::now(),
+            steps: 0,
         };
         Turns { state: Mutex::new(state), changed: Condvar::new() }
     }
@@ -114,7 +116,7 @@ impl Turns {
         }
         let mut state = self.wait(state, actor);
         state.events += 1;
-        state.last = Instant::now();
+        state.steps += 1;
     }
 
     fn wait<'s>(&'s self, mut state: MutexGuard<'s, State>, actor: usize) -> MutexGuard<'s, State> {
@@ -131,6 +133,9 @@ impl Turns {
     /// have ended.
     pub fn watch(&self) {
         let mut asleep = 0;
+        // The latest step, when it was first seen, and the CPU time of the running thread when that
+        // was first suspected.
+        let (mut step, mut since, mut had) = (u64::MAX, Instant::now(), None);
         loop {
             std::thread::sleep(LOOK);
             let mut state = self.state();
@@ -141,7 +146,14 @@ impl Turns {
             let runs = !state.waits[turn] && !state.ended[turn];
             let sleeps = runs && state.thread[turn].is_some_and(sleeps);
             asleep = if sleeps { asleep + 1 } else { 0 };
-            let stuck = asleep >= 3 || (runs && state.last.elapsed() > SPINS);
+            if !runs || step != state.steps {
+                (step, since, had) = (state.steps, Instant::now(), None);
+            }
+            let spins = runs && since.elapsed() > LONG && {
+                let now = state.thread[turn].and_then(used).unwrap_or_else(|| since.elapsed());
+                now.saturating_sub(*had.get_or_insert(now)) > SPINS
+            };
+            let stuck = asleep >= 3 || spins;
             if stuck && state.waits[other] {
                 asleep = 0;
                 state.hand_over();
@@ -158,8 +170,15 @@ impl State {
             self.turn = 1 - self.turn;
         }
         self.events = 0;
-        self.last = Instant::now();
+        self.steps += 1;
     }
+}
+
+/// CPU time of a thread of this process; time in which it waits for a CPU does not count. None: the
+/// kernel does not tell.
+fn used(thread: i32) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
+    stat.split(' ').next()?.parse().ok().map(Duration::from_nanos)
 }
 
 /// Whether the kernel says that a thread of this process sleeps.

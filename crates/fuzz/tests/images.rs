@@ -77,12 +77,17 @@ fn canary_a_worker_that_fails_is_a_failure_with_its_number() {
     let seconds = std::time::Duration::from_secs;
     let begin = "echo begin 7 a story";
     let workers = [
-        ("exit 3".to_owned(), "died, exit status: 3"),
-        (format!("{begin}; kill -9 $$"), "a story: the process died, signal: 9"),
-        (format!("{begin}; echo fail 7 in a place; exec sleep 600"), "a story: fail 7 in a place"),
-        (format!("{begin}; exec sleep 600"), "a story: no end after 1s"),
+        ("exit 3".to_owned(), "died, exit status: 3", 60),
+        (format!("{begin}; kill -9 $$"), "a story: the process died, signal: 9", 60),
+        (
+            format!("{begin}; echo fail 7 in a place; exec sleep 600"),
+            "a story: fail 7 in a place",
+            60,
+        ),
+        // Long enough for the worker to print its story first, on a busy machine too.
+        (format!("{begin}; exec sleep 600"), "a story: no end after 4s", 4),
     ];
-    for (script, message) in workers {
+    for (script, message, case_seconds) in workers {
         // it fails in its first case, and cannot begin another
         let once = format!("#!/bin/sh\n[ $3 = 7 ] || exit 4\n{script}\n");
         std::fs::write(&program, once).unwrap();
@@ -92,7 +97,7 @@ fn canary_a_worker_that_fails_is_a_failure_with_its_number() {
             program: program.clone(),
             seed: 7,
             time: seconds(50),
-            case_time: seconds(1),
+            case_time: seconds(case_seconds),
             workers: 1,
         };
         let report = run(&settings).unwrap();

@@ -11,7 +11,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-const soon = 20 * time.Second
+const soon = 120 * time.Second
 
 func verdict(h *history) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(h.model(), h.operations(), soon)

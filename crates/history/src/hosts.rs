@@ -121,7 +121,7 @@ fn processes(pool: &Path) -> Vec<Pid> {
 }
 
 fn wait_for_the_end(process: Pid) {
-    for _ in 0..2000 {
+    for _ in 0..60_000 {
         if rustix::process::test_kill_process(process).is_err() {
             return;
         }

@@ -13,7 +13,7 @@ use crate::{Result, said};
 /// Histories that share a pool.
 const BATCH: u32 = 24;
 /// Histories in which a mutant must be noticed, at most.
-const MUTANT_HISTORIES: u32 = 12;
+const MUTANT_HISTORIES: u32 = 48;
 
 /// What is asked for.
 #[derive(Clone, Debug)]

@@ -96,7 +96,7 @@ int main(int argc, char **argv)
 
     child = fork();
     if (child == 0) {
-        alarm(60);
+        alarm(300);
         every_call_is_refused();
         a_pool_of_its_own(own);
         exit(0);

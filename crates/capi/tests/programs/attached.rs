@@ -39,7 +39,7 @@ impl Served {
     /// Nothing is left of those who were attached, and what is stored is whole.
     fn finish(self) {
         let Served { dir, owned, service, .. } = self;
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(120);
         while service.sessions() > 0 && std::time::Instant::now() < until {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }

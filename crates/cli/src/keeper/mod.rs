@@ -302,6 +302,7 @@ impl Keeper<'_> {
             ToKeeper::Ready => {
                 self.ready = true;
                 self.restarts.serves(Instant::now());
+                tracing::info!(process = self.server.id(), "server ready");
                 self.finish_upgrade();
             }
             ToKeeper::Failed(reason) => self.failed = Some(reason),

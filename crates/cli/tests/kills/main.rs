@@ -11,7 +11,7 @@
 //! says how many rounds, and `NEARSIDE_KILLS_FROM` with which to begin: each has a seed of its own.
 //!
 //! Times are printed beside those of rounds in which nothing happened, and not judged: machines are
-//! busy. Only a wait of 20 s is a hang.
+//! busy. Only a wait of a minute is a hang.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 mod account;

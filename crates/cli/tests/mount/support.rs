@@ -9,10 +9,16 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+#[path = "readiness.rs"]
+mod readiness;
+
 /// Longest time that one command may take.
 const COMMAND_SECONDS_MAX: u64 = 180;
-/// How long a server is let serve before it is killed: less, and its keeper would give up.
-const SERVED_LONG_ENOUGH: Duration = Duration::from_millis(500);
+/// Longest wait for an event that must come, on a busy machine too.
+pub const SOON: Duration = Duration::from_secs(120);
+/// A server is killed this long after its keeper had its ready message. The keeper gives a mount up
+/// whose servers die within 250 ms.
+const SERVED_LONG_ENOUGH: Duration = Duration::from_millis(300);
 /// Kills that a program has to live through.
 const SERVERS_KILLED: u32 = 4;
 
@@ -136,7 +142,8 @@ impl Scratch {
     /// Unmounts. Waits a little for files that this test has closed: a child that another test
     /// starts at the same moment holds them until it executes its program.
     pub fn umount(&self) {
-        for _ in 0..20 {
+        let since = Instant::now();
+        while since.elapsed() < SOON {
             let output = self.run(["umount".as_ref(), self.mnt().as_os_str()]);
             if !String::from_utf8_lossy(&output.stderr).contains("in use") {
                 assert!(output.status.success(), "{output:?}\n{}", self.log());
@@ -175,6 +182,19 @@ impl Scratch {
     /// The same; nothing while another one is being written down, or when there is none.
     pub fn server_now(&self) -> Option<Pid> {
         self.processes().pop()
+    }
+
+    /// Waits until the keeper has the ready message of its server.
+    pub fn await_ready(&self) {
+        let is_ready = || self.server_now().is_some_and(readiness::is_ready);
+        wait_until("the keeper has heard that its server is ready", is_ready);
+    }
+
+    /// Waits until a server has served long enough for its keeper to restart it at once.
+    pub fn let_serve(&self, server: impl Fn() -> Option<Pid>) {
+        let is_ready = || server().is_some_and(readiness::is_ready);
+        wait_until("the keeper has heard that its server is ready", is_ready);
+        std::thread::sleep(SERVED_LONG_ENOUGH);
     }
 
     /// Processes of the mount, as the pid file says: the keeper and its server, or a server alone.
@@ -217,6 +237,8 @@ impl Scratch {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(200));
+                    self.await_ready();
                     std::thread::sleep(SERVED_LONG_ENOUGH);
                     if let [_, server] = self.processes()[..] {
                         kill(server, Signal::SIGKILL).unwrap();
@@ -288,9 +310,9 @@ pub fn is_running(process: Pid) -> bool {
 }
 
 pub fn wait_until(what: &str, done: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + SOON;
     while !done() {
-        assert!(Instant::now() < deadline, "waited 30 s until {what}");
+        assert!(Instant::now() < deadline, "waited {SOON:?} until {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::fcntl::AT_FDCWD;
 use nix::sys::signal::{Signal, kill};
 
-use crate::support::{Scratch, is_mounted, is_running, wait_until};
+use crate::support::{SOON, Scratch, is_mounted, is_running, wait_until};
 
 /// Kills the server and waits until another one serves.
 fn kill_and_wait(scratch: &Scratch) -> Duration {
@@ -239,7 +239,7 @@ fn a_server_without_its_keeper_serves_to_the_end() {
 fn a_server_that_keeps_dying_is_given_up() {
     let Some(scratch) = Scratch::mounted() else { return };
     let keeper = scratch.keeper();
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + SOON;
     while is_running(keeper) {
         assert!(Instant::now() < deadline, "the keeper starts servers for ever");
         if let Some(server) = scratch.server_now() {
@@ -258,7 +258,14 @@ fn a_server_that_keeps_dying_is_given_up() {
 /// A server that died early a fifth time is followed only after 8 s.
 #[test]
 fn a_signal_is_heard_while_the_next_server_is_waited_for() {
-    let Some(scratch) = Scratch::mounted() else { return };
+    // A busy machine delays some of these ends. A keeper that sleeps through its 8 s delays all.
+    assert!((0..5).any(|_| is_heard_in_time()), "the keeper waits for its time");
+}
+
+/// Whether the mount ends before the keeper's pause would be over; true where mounting is
+/// impossible.
+fn is_heard_in_time() -> bool {
+    let Some(scratch) = Scratch::mounted() else { return true };
     let keeper = scratch.keeper();
     let deaths = || scratch.log().matches("another one takes over").count();
     kill(scratch.server(), Signal::SIGKILL).unwrap();
@@ -272,9 +279,10 @@ fn a_signal_is_heard_while_the_next_server_is_waited_for() {
     let asked = Instant::now();
     kill(keeper, Signal::SIGTERM).unwrap();
     wait_until("the end", || !is_running(keeper));
-    assert!(asked.elapsed() < Duration::from_secs(7), "{:?}", asked.elapsed());
+    let is_in_time = asked.elapsed() < Duration::from_secs(7);
     assert!(!is_mounted(&scratch.mnt()));
     assert!(!scratch.end().starts_with("failed"), "{}", scratch.end());
     scratch.mount();
     scratch.finish();
+    is_in_time
 }

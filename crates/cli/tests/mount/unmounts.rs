@@ -35,7 +35,7 @@ fn umount_says_where_else_the_pool_is_mounted() {
     let other = Mounted::bound(&scratch.mnt(), &scratch.root().join("other"));
     // One that says nothing is not waited for without end.
     let mut umount = Command::new("timeout")
-        .args(["60", env!("CARGO_BIN_EXE_nearside"), "umount"])
+        .args(["180", env!("CARGO_BIN_EXE_nearside"), "umount"])
         .arg(scratch.mnt())
         .stderr(Stdio::piped())
         .spawn()

@@ -88,7 +88,7 @@ impl Browser {
 
     /// Waits until the body of a function returns true in the page.
     pub fn wait_until(&self, what: &str, script: &str) {
-        let until = Instant::now() + Duration::from_secs(60);
+        let until = Instant::now() + PATIENCE;
         while self.run(script) != true {
             let body = || self.text("body");
             assert!(Instant::now() < until, "waited until {what}: {}\n{:?}", body(), self.said());

@@ -7,9 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use crate::support::{Scratch, binary, ok, run};
+use crate::support::{SOON, Scratch, binary, ok, run};
 
 const SOCKET: &str = "nearside.sock";
 /// More than the server holds at once.
@@ -20,7 +19,7 @@ fn connect(pool: &Path) -> UnixStream {
     let dir = std::fs::File::open(pool).unwrap();
     let path = format!("/proc/self/fd/{}/{SOCKET}", dir.as_raw_fd());
     let stream = UnixStream::connect(path).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
     stream
 }
 

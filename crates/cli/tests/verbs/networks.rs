@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use nearside::{AttachOptions, OpenFlags, Pool};
 use nix::sys::signal::{Signal, kill};
 
-use crate::support::Scratch;
+use crate::support::{SOON, Scratch};
 
 const NOBODY: u32 = 65_534;
 
@@ -164,7 +164,7 @@ fn who_is_added_comes_in_and_who_is_revoked_goes_while_the_service_runs() {
     assert_eq!(ben.write("/file", "y").unwrap_err().errno(), libc::EROFS);
     let said = certify(&scratch, &["--revoke", "ben"]);
     assert!(said.contains("ben: revoked"), "{said}");
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let until = std::time::Instant::now() + SOON;
     let error = loop {
         match ben.metadata("/") {
             Err(error) => break error.to_string(),

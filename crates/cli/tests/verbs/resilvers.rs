@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::support::{Scratch, binary};
+use crate::support::{SOON, Scratch, binary};
 
 fn file(scratch: &Scratch, slice: u32) -> PathBuf {
     scratch.pool().join(format!("slice.{slice}"))
@@ -77,7 +77,7 @@ fn a_server_brings_a_stale_file_up_to_date() {
     assert!(said.contains("every slice has two copies"), "{said}");
     let began = Instant::now();
     while states(&scratch) != ["current", "current"] {
-        assert!(began.elapsed() < Duration::from_secs(60));
+        assert!(began.elapsed() < SOON);
         std::thread::sleep(Duration::from_millis(20));
     }
     let info = scratch.ok(&["info", &pool]);

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -13,6 +13,16 @@ use crate::support::{Scratch, binary, both, command};
 /// More tries than this find no moment in which a copy is under way.
 const TRIES_MAX: u32 = 200;
 const BYTES: usize = 24 << 20;
+
+/// How long a copy to `/new` takes that no signal meets, on this machine and now.
+fn time_of_copy(scratch: &Scratch) -> Duration {
+    let since = Instant::now();
+    let copy = [OsString::from("cp"), scratch.outside("large"), scratch.inside("/new")];
+    crate::support::ok(crate::support::run(copy));
+    let took = since.elapsed();
+    crate::support::ok(crate::support::run([OsString::from("rm"), scratch.inside("/new")]));
+    took
+}
 
 /// Copies a file into the pool as `/new`, met by a signal after so long; what became of it, and
 /// what it said.
@@ -38,8 +48,13 @@ fn a_copy_that_is_stopped_leaves_nothing() {
     both(|scratch| {
         std::fs::write(scratch.outside("large"), &content).unwrap();
         for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+            let mut whole = Duration::ZERO;
             let stopped = (0..TRIES_MAX).find(|n| {
-                let after = Duration::from_millis((n % 40).into());
+                // The signals are spread over the duration of a whole copy, as measured last.
+                if n % 40 == 0 {
+                    whole = time_of_copy(scratch);
+                }
+                let after = whole * (n % 40) / 40;
                 let (status, said) = met_copy(scratch, signal, after);
                 if status.success() {
                     let new = scratch.inside("/new");

@@ -4,6 +4,13 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+#[path = "../mount/readiness.rs"]
+mod readiness;
+
+/// Longest wait for an event that must come, on a busy machine too.
+pub const SOON: Duration = Duration::from_secs(120);
 
 /// A pool of two slices in a directory that goes away at the end.
 pub struct Scratch {
@@ -165,13 +172,14 @@ impl Scratch {
     /// Unmounts. Waits a little for files that this test has closed: a child that another test
     /// starts at the same moment holds them until it executes its program.
     pub fn umount(&self) {
-        for _ in 0..50 {
+        let since = Instant::now();
+        while since.elapsed() < SOON {
             let output = run([OsStr::new("umount"), self.mnt().as_os_str()]);
             if !String::from_utf8_lossy(&output.stderr).contains("in use") {
                 ok(output);
                 return;
             }
-            std::thread::sleep(std::time::Duration::from_millis(100));
+            std::thread::sleep(Duration::from_millis(100));
         }
         panic!("the mount stays in use");
     }
@@ -202,6 +210,15 @@ impl Scratch {
     /// The server's process.
     pub fn server(&self) -> nix::unistd::Pid {
         self.processes().pop().unwrap()
+    }
+
+    /// Waits until the keeper has the ready message of its server.
+    pub fn await_ready(&self) {
+        let since = Instant::now();
+        while !self.processes().pop().is_some_and(readiness::is_ready) {
+            assert!(since.elapsed() < SOON, "the server is not ready");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Kills keeper and server, as a crash would.

@@ -1,6 +1,6 @@
 //! `trace`: the calls on a pool in use, which `simulate` plays.
 
-use nearside::Pool;
+use nearside::{OpenFlags, Pool};
 
 use crate::support::{Scratch, command, ok, run};
 
@@ -23,18 +23,18 @@ fn calls_on_a_pool_in_use_are_recorded_and_played() {
     assert_eq!(scratch.json(&["stats", "@pool", "--json"])["slices"].as_array().unwrap().len(), 2);
     scratch.fails(&["trace", "@pool", "--seconds", "1"], 1, &["nobody read or wrote"]);
     let (pool, out) = (Pool::attach(scratch.pool()).unwrap(), scratch.outside("calls"));
+    // Longer than what attached processes read and write by themselves; and as long at every
+    // moment, for the end of the recording may come at any.
+    let mut bytes = vec![7; 300_000];
+    pool.write("/file", &bytes).unwrap();
+    let file = pool.open_file("/file", &OpenFlags::new().read(true).write(true)).unwrap();
     let dir = scratch.pool();
-    let words = ["trace", dir.to_str().unwrap(), "--seconds", "60", "--calls", "50", "--out"];
+    let words = ["trace", dir.to_str().unwrap(), "--seconds", "300", "--calls", "50", "--out"];
     let words = words.map(Into::into).into_iter().chain([out.clone()]);
-    // longer than what attached processes read and write by themselves; in place, for the recording
-    // says how long the file is when it ends
-    let bytes = vec![7; 300_000];
-    let file = pool.create_file("/file").unwrap();
-    file.write_at(&bytes, 0).unwrap();
     let mut recording = Child(command(words).spawn().unwrap());
     while recording.0.try_wait().unwrap().is_none() {
-        assert_eq!(file.write_at(&bytes, 0).unwrap(), bytes.len());
-        assert_eq!(file.read_at(&mut vec![0; bytes.len()], 0).unwrap(), bytes.len());
+        file.write_all_at(&bytes, 0).unwrap();
+        file.read_exact_at(&mut bytes, 0).unwrap();
     }
     assert!(recording.0.wait().unwrap().success());
     let text = std::fs::read_to_string(&out).unwrap();

@@ -3,11 +3,10 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::support::{Scratch, binary, command};
+use crate::support::{SOON, Scratch, binary, command};
 
 fn call<'a>(sample: &'a Value, name: &str) -> &'a Value {
     let calls = sample["calls"].as_array().unwrap();
@@ -109,7 +108,7 @@ fn looks_are_repeated_as_often_as_asked() {
 
 fn asked(address: SocketAddr, request: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.set_read_timeout(Some(SOON)).unwrap();
     // The server may have heard enough before the end.
     let _ = stream.write_all(request);
     let mut said = Vec::new();

@@ -8,6 +8,12 @@ const MIB: u64 = 1 << 20;
 /// Changes are slowed down before the log is full, so that hardly any waits for a whole checkpoint.
 #[test]
 fn hardly_any_change_waits_for_a_checkpoint() {
+    // On a busy machine the checkpoint may wait for a CPU, so one round in five must hold. Without
+    // the throttle one change in three waits, in every round.
+    assert!((0..5).any(|_| hardly_any_waits()), "too many wait for a checkpoint");
+}
+
+fn hardly_any_waits() -> bool {
     let scratch = tempfile::tempdir_in("/dev/shm").unwrap();
     let dir = scratch.path().join("pool");
     let options = FormatOptions {
@@ -44,6 +50,5 @@ fn hardly_any_change_waits_for_a_checkpoint() {
     println!("{checkpoints} checkpoints, {waits} waits, {delayed:?} delayed");
     assert!(checkpoints > 20, "the log was filled {checkpoints} times");
     assert!(delayed > before.log_delayed, "nobody was slowed down");
-    // one in three where nobody is slowed down
-    assert!(waits * 5 < checkpoints, "{waits} waits in {checkpoints} checkpoints");
+    waits * 5 < checkpoints
 }

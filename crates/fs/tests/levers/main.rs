@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 const FILE: usize = 2 << 20;
 const SLICE: u64 = 32 << 20;
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 pub(crate) const PAGE: u64 = 4096;
 
 /// One at a time: in a guest they have the same slices.
@@ -251,7 +251,9 @@ fn workers_read_for_a_reader_who_stays() {
             let near = (read() - was) as f64 / FILE as f64;
             let ran_on = ran_on(&format!("worker {}.", far.slice.slice));
             let is_near = |cpu: &u32| serves(&fs, far.slice.node, *cpu);
-            assert!(ran_on.len() == 1 && ran_on.iter().all(is_near), "{ran_on:?}");
+            // A worker that has read nothing may not have moved to its CPU yet.
+            let has_moved = near == 0.0 || ran_on.iter().all(is_near);
+            assert!(ran_on.len() == 1 && has_moved, "{ran_on:?}");
             Some(remote - near)
         };
         let after = read_until_near(&fs, share);

@@ -7,7 +7,7 @@ use nearside_fuse::wire::{Operation, Reply, Request};
 use nearside_fuse::{Connected, Result, Server, Wishes};
 
 /// Longest time that one request waits for another to be under way, too.
-const MEETING_MAX: Duration = Duration::from_secs(20);
+const MEETING_MAX: Duration = Duration::from_secs(120);
 /// Times that a watched request lets others run before it is served, so that those which may
 /// overlap do.
 const YIELDS: usize = 20;

@@ -58,7 +58,7 @@ impl Mounted {
         let mount = self.mount.take().unwrap();
         // A child that another test starts at the same moment holds files that this one has closed,
         // until it executes its program.
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(120);
         while let Err(error) = mount.unmount() {
             assert!(matches!(error, Error::Busy(_)) && Instant::now() < deadline, "{error}");
             std::thread::yield_now();

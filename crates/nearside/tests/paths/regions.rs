@@ -346,9 +346,13 @@ fn loads_take_no_calls() {
     let file = pool.create_file("/f").unwrap();
     let region = pool.map(&file, 0, PAGE as u64).unwrap();
     assert_eq!(region.get::<u64>(0).unwrap(), 0);
-    let since = Instant::now();
-    let sum: u64 =
-        (0..1_000_000u64).map(|at| region.get::<u64>(at as usize % 512 * 8).unwrap()).sum();
-    assert_eq!(sum, 0);
-    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+    // A busy machine delays some of these runs. Calls to the service would delay all of them.
+    let is_without_calls = || {
+        let since = Instant::now();
+        let sum: u64 =
+            (0..1_000_000u64).map(|at| region.get::<u64>(at as usize % 512 * 8).unwrap()).sum();
+        assert_eq!(sum, 0);
+        since.elapsed() < Duration::from_secs(5)
+    };
+    assert!((0..5).any(|_| is_without_calls()), "a million loads take more than 5 s");
 }

@@ -51,7 +51,7 @@ fn pages_are_within(faults: Option<Faults>) {
     };
     while !is_told(regions.info()) {
         assert!(
-            started.elapsed() < Duration::from_secs(30),
+            started.elapsed() < Duration::from_secs(120),
             "{:?}, {}",
             regions.info(),
             resident()

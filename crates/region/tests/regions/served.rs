@@ -227,29 +227,29 @@ fn loads_wait_for_the_next_service_and_never_go_back() {
     let played = Played::new(vec![0; PAGES * PAGE_BYTES]);
     let Some(regions) = &regions(&played) else { return };
     let region = &mapped(regions, (PAGES * PAGE_BYTES) as u64);
-    let (is_over, loads) = (&AtomicBool::new(false), &AtomicU64::new(0));
+    // Odd while there is no service.
+    let (is_over, lives) = (&AtomicBool::new(false), &AtomicU64::new(0));
     std::thread::scope(|scope| {
         for reader in 0..3 {
             scope.spawn(move || {
                 let (mut seen, mut page) = ([0; PAGES], reader);
                 while !is_over.load(Ordering::Relaxed) {
                     page = (page + 7) % PAGES;
+                    let begun = lives.load(Ordering::SeqCst);
                     let now = region.get::<u64>(page * PAGE_BYTES + 8).unwrap();
+                    let is_within = begun % 2 == 1 && lives.load(Ordering::SeqCst) == begun;
+                    assert!(!is_within, "nothing is shown");
                     assert!(now >= seen[page], "{now} after {}", seen[page]);
                     seen[page] = now;
-                    loads.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
         for round in 1..=100u64 {
             put(regions, region, round as usize % PAGES * PAGE_BYTES + 8, 2 * round);
             played.die();
-            if round % 10 == 0 {
-                sleep(Duration::from_millis(5));
-                let stuck = loads.load(Ordering::Relaxed);
-                sleep(Duration::from_millis(20));
-                assert_eq!(loads.load(Ordering::Relaxed), stuck, "nothing is shown");
-            }
+            lives.fetch_add(1, Ordering::SeqCst);
+            sleep(Duration::from_millis(if round % 10 == 0 { 20 } else { 0 }));
+            lives.fetch_add(1, Ordering::SeqCst);
             // another one changes all of them
             played.come_back(|content| {
                 for page in content.chunks_mut(PAGE_BYTES) {

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Time in which something comes that has to come.
-const SOON: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
+const SOON: Timespec = Timespec { tv_sec: 120, tv_nsec: 0 };
 /// Longer than any run: no program gives up.
 const AWAY_MAX: Duration = Duration::from_secs(3600);
 

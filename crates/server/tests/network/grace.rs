@@ -108,44 +108,67 @@ fn locks_are_asked_for_when_anybody_may_have_them() {
     served.finish();
 }
 
+/// Runs `test` within a grace period. The test returns false when the grace period ended before it
+/// could show anything, as happens on a busy machine; it then runs again with a longer one. A call
+/// that waits for the end of the grace period fails at every length.
+fn in_a_grace(first: Duration, test: impl Fn(Duration) -> bool) {
+    let mut times = [1, 4, 16, 64, 256].into_iter().map(|factor| first * factor);
+    assert!(times.any(test), "nothing of it happens before the grace is over");
+}
+
 #[test]
 fn what_is_given_up_while_it_waits_is_given_up_behind() {
-    let scratch = tempfile::tempdir().unwrap();
-    let (served, mounts) = follows(scratch.path(), Duration::from_millis(300));
+    in_a_grace(Duration::from_millis(300), is_given_up_behind);
+}
+
+fn is_given_up_behind(grace: Duration) -> bool {
+    let (scratch, since) = (tempfile::tempdir().unwrap(), Instant::now());
+    let (served, mounts) = follows(scratch.path(), grace);
     let mut peer = mounted(&served);
     tell(&mut peer, &Told::Lock);
     tell(&mut peer, &Told::Interrupt(5));
     // at once, for it may be of another one, and behind what waits
     let wanted = [Told::Begin, Told::Interrupt(5), Told::Lock, Told::Interrupt(5)];
-    wait_until_told(&mounts, |told| *told == wanted);
+    wait_until_told(&mounts, |told| told.contains(&wanted[1]));
+    let is_in_time = since.elapsed() < grace;
+    if is_in_time {
+        wait_until_told(&mounts, |told| *told == wanted);
+    }
     drop(peer);
     served.finish();
+    is_in_time
 }
 
 /// A lost connection ends the wait: the call comes again over the next one, and so do others.
 #[test]
 fn a_connection_may_be_lost_while_a_lock_waits() {
-    let scratch = tempfile::tempdir().unwrap();
-    let (served, _) = follows(scratch.path(), Duration::from_secs(3));
+    in_a_grace(Duration::from_secs(1), is_lost_while_a_lock_waits);
+}
+
+fn is_lost_while_a_lock_waits(grace: Duration) -> bool {
+    let (scratch, since) = (tempfile::tempdir().unwrap(), Instant::now());
+    let (served, _) = follows(scratch.path(), grace);
     let network = WireCutter::before(&served.address);
     let pool = served.attach_at(&network.address);
     let file = pool.open_file("/f", &OpenFlags::new().write(true).create(true)).unwrap();
-    std::thread::scope(|threads| {
+    let is_in_time = std::thread::scope(|threads| {
         let waits = threads.spawn(|| file.lock(LockKind::Write, ..));
         for cut in [Cut::Both, Cut::Process, Cut::Both] {
             std::thread::sleep(Duration::from_millis(100));
             network.cut(cut);
-            let since = Instant::now();
+            // A call that waited for the lock would return after the grace period.
             pool.metadata("/f").unwrap();
-            let took = since.elapsed();
-            assert!(took < Duration::from_secs(2), "the lock is waited for: {took:?}");
         }
-        assert!(!waits.is_finished(), "nobody gets a lock so far");
+        let has_lock = waits.is_finished();
+        let is_in_time = since.elapsed() < grace;
+        assert!(!(is_in_time && has_lock), "nobody gets a lock so far");
         waits.join().unwrap().unwrap();
+        is_in_time
     });
     drop((file, pool));
     served.wait_for_sessions(0);
     served.finish();
+    is_in_time
 }
 
 #[test]

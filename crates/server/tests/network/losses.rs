@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nearside::{AttachOptions, LockKind, OpenFlags, Pool};
+use server::Options;
 
-use crate::served::{LINGER, SOON, Served};
+use crate::served::{LINGER, LONG_LINGER, SOON, Served};
 use crate::wire_cutter::{Cut, WireCutter};
 
 fn reading_and_writing() -> OpenFlags {
@@ -204,7 +205,7 @@ fn who_does_not_come_back_keeps_nothing() {
 
 #[test]
 fn who_ends_leaves_at_once() {
-    let served = Served::new();
+    let served = Served::lingering(LONG_LINGER, Options::default());
     let (pool, other) = (served.attach(), served.attach());
     let file = pool.open_file("/file", &reading_and_writing()).unwrap();
     file.lock(LockKind::Write, ..).unwrap();
@@ -212,7 +213,7 @@ fn who_ends_leaves_at_once() {
     let since = Instant::now();
     drop((file, pool));
     theirs.lock(LockKind::Write, ..).unwrap();
-    assert!(since.elapsed() < LINGER, "{:?}", since.elapsed());
+    assert!(since.elapsed() < LONG_LINGER / 2, "{:?}", since.elapsed());
     drop((theirs, other));
     served.wait_for_sessions(0);
     served.finish();

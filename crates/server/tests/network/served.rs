@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 use nearside::{AttachOptions, FormatOptions, Pool, SliceSpec};
 use server::{Door, Options, Service};
 
-/// Longest time for what happens by itself.
-pub const SOON: Duration = Duration::from_secs(20);
+/// Longest wait for an event that must come, on a busy machine too.
+pub const SOON: Duration = Duration::from_secs(120);
 /// How long it waits for those whose connection is lost.
 pub const LINGER: Duration = Duration::from_secs(5);
+/// The same for tests which show that the service does not wait.
+pub const LONG_LINGER: Duration = Duration::from_secs(300);
 
 /// KiB of memory of its own that this process has.
 pub fn resident() -> u64 {
@@ -34,6 +36,11 @@ impl Served {
 
     /// As these say, but for what they cannot know.
     pub fn with(options: Options) -> Served {
+        Served::lingering(LINGER, options)
+    }
+
+    /// The same, with this grace period for lost connections.
+    pub fn lingering(linger: Duration, options: Options) -> Served {
         let dir = tempfile::tempdir().unwrap();
         let format = FormatOptions {
             slices: vec![SliceSpec::default()],
@@ -44,7 +51,7 @@ impl Served {
         Pool::format(dir.path(), &format).unwrap();
         let owned = Arc::new(Pool::open(dir.path()).unwrap());
         let door = Door::open(&dir.path().join(nearside::ATTACH_SOCKET), 0o666).unwrap();
-        let options = Options { linger: LINGER, fabrics: crate::fabrics(), ..options };
+        let options = Options { linger, fabrics: crate::fabrics(), ..options };
         let mut service = Service::start(owned.clone(), door, &options).unwrap();
         let address = crate::listen(dir.path(), &mut service);
         Served { service, owned, address, dir }

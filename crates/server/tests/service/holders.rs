@@ -9,11 +9,10 @@ use nix::sys::signal::{Signal, kill};
 
 use crate::child;
 use crate::mortal::{Mortal, Times, serve_if_told};
+use crate::served::SOON;
 
 /// Longer than any test.
 const FOR_EVER: Duration = Duration::from_secs(3600);
-/// Much longer than anything takes that is not waited for.
-const SOON: Duration = Duration::from_secs(60);
 
 fn opened(pool: &Pool, path: &str) -> File {
     pool.open_file(path, &OpenFlags::new().read(true).write(true).create(true)).unwrap()

@@ -39,11 +39,14 @@ fn honest_work_goes_on_beside_hostile_processes() {
             }
         }
         println!("seed {seed}, rounds {from} to {number}: {tally}");
-        if since.elapsed() >= time {
+        // On a busy machine fewer attempts fit into that time.
+        let most = if tally.missing().is_none() { time } else { 2 * time };
+        if since.elapsed() >= most {
             break;
         }
     }
-    tally.verify();
+    let missing = tally.missing();
+    assert!(missing.is_none(), "{missing:?} is missing: {tally}");
 }
 
 #[test]

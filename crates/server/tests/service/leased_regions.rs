@@ -1,5 +1,6 @@
 //! Commits to regions that attached processes make by themselves, under leases.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -7,9 +8,10 @@ use std::time::Duration;
 use nearside::{Pool, Region};
 
 use crate::child;
+use crate::lanes::in_lanes;
 use crate::mortal::{Mortal, Times, serve_if_told};
 use crate::regions::{PAGE, mapped, put, reading_and_writing};
-use crate::served::{Served, eventually};
+use crate::served::{SOON, Served, eventually};
 
 /// Words of a region that are written together.
 const WORDS: [usize; 3] = [8, PAGE - 4, 5 * PAGE];
@@ -24,13 +26,17 @@ fn loaded(region: &Region) -> [u64; 3] {
     WORDS.map(|at| region.get(at).unwrap())
 }
 
-/// Commits until the process has a lease, most likely; the last value.
-fn get_lease(pool: &Pool, region: &Region) -> u64 {
-    for value in 1..=20 {
-        put_all(pool, region, value);
-        std::thread::sleep(Duration::from_millis(3));
-    }
-    20
+/// Commits until a commit goes to the process's lane in this directory: then the process has a
+/// lease. Returns the last value.
+fn get_lease(dir: &Path, pool: &Pool, region: &Region) -> u64 {
+    let value = AtomicU64::new(0);
+    eventually(|| {
+        let before = in_lanes(dir);
+        let next = value.fetch_add(1, Ordering::Relaxed) + 1;
+        put_all(pool, region, next);
+        next >= 20 && in_lanes(dir) > before
+    });
+    value.into_inner()
 }
 
 #[test]
@@ -40,7 +46,7 @@ fn who_has_a_lease_commits_while_the_service_does_nothing() {
     let mut mortal = Mortal::new(NAME);
     let (pool, other) = (mortal.attach(), mortal.attach());
     let (region, theirs) = (mapped(&pool, "/f", 8), mapped(&other, "/f", 8));
-    let last = get_lease(&pool, &region);
+    let last = get_lease(&mortal.dir, &pool, &region);
     assert_eq!(loaded(&region), [last; 3], "its pages are there");
     mortal.stop();
     let (tell, told) = channel();
@@ -54,13 +60,13 @@ fn who_has_a_lease_commits_while_the_service_does_nothing() {
         tell.send(()).unwrap();
         (file, pool, region)
     });
-    told.recv_timeout(Duration::from_secs(10)).expect("commits that need no service");
+    told.recv_timeout(SOON).expect("commits that need no service");
     let opened = told.recv_timeout(Duration::from_millis(100));
     assert!(opened.is_err(), "a call that needs it");
     // what is committed under a lease outlives the service
     mortal.kill();
     mortal.start(None);
-    told.recv_timeout(Duration::from_secs(60)).unwrap();
+    told.recv_timeout(SOON).unwrap();
     let (file, pool, region) = thread.join().unwrap();
     assert_eq!((loaded(&theirs), loaded(&region)), ([199; 3], [199; 3]));
     put_all(&other, &theirs, 300);
@@ -187,6 +193,6 @@ fn a_process_that_is_killed_under_its_lease_keeps_all_that_it_was_told() {
     // who did not come back is forgotten
     mortal.kill();
     mortal.start(Some(Times::of(Duration::from_millis(1))));
-    std::thread::sleep(Duration::from_millis(200));
+    eventually(|| mortal.has_forgotten());
     mortal.finish();
 }

@@ -23,7 +23,7 @@ fn append(pool: &Pool, worker: &str, is_over: &AtomicBool) -> u64 {
     let flags = OpenFlags::new().read(true).append(true).create(true);
     let file = pool.open_file("/log", &flags).unwrap();
     let mut count = 0;
-    while !is_over.load(Ordering::Relaxed) {
+    while !is_over.load(Ordering::Relaxed) || count == 0 {
         let line = line(worker, count);
         let at = file.append(&line).unwrap();
         let mut seen = [0; LINE];
@@ -38,7 +38,7 @@ fn append(pool: &Pool, worker: &str, is_over: &AtomicBool) -> u64 {
 fn names(pool: &Pool, worker: &str, is_over: &AtomicBool) -> u64 {
     let (mut count, name) = (0, |kind: &str, count: u64| format!("/{kind}-{worker}-{count}"));
     let flags = OpenFlags::new().read(true).write(true).create_new(true);
-    while !is_over.load(Ordering::Relaxed) {
+    while !is_over.load(Ordering::Relaxed) || count == 0 {
         let (made, linked, moved) = (name("m", count), name("l", count), name("r", count));
         let file = pool.open_file(&made, &flags).unwrap();
         file.write_all_at(made.as_bytes(), 0).unwrap();
@@ -66,7 +66,7 @@ fn commits(session: &Session, worker: &str, is_over: &AtomicBool) -> u64 {
     let first = session.ask(&Request::Write { file, offset: 0 }, &[0; 8], &mut []).unwrap();
     assert_eq!(first.0, Reply::Number(8));
     let mut count = 0u64;
-    while !is_over.load(Ordering::Relaxed) {
+    while !is_over.load(Ordering::Relaxed) || count == 0 {
         let piece = || vec![Piece { file, offset: 0, len: 8 }];
         let request = Request::Commit { staged: 0, pieces: 0, writes: piece(), expected: piece() };
         let data = [(count + 1).to_le_bytes(), count.to_le_bytes()].concat();

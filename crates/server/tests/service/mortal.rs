@@ -1,6 +1,8 @@
 //! A service in a process of its own, which is killed again and again.
 
 use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +25,7 @@ pub struct Mortal {
     pub dir: PathBuf,
     /// Where processes attach: the pool's directory, or a service on a network.
     pub place: PathBuf,
-    port: Option<u16>,
+    port: Option<Port>,
     service: Option<Running>,
     name: &'static str,
     _root: tempfile::TempDir,
@@ -52,7 +54,10 @@ pub fn serve_if_told() {
     let asked = TakeOver { keep_orphans: true, returning: true, ..TakeOver::default() };
     let pool = Arc::new(Pool::take_over(&dir, &OpenOptions::default(), &asked).unwrap());
     let attached = Some(dir.join(ATTACHED_NAME));
-    let mut options = Options { attached, lanes: Some(dir.clone()), ..Options::default() };
+    // On a busy machine a client needs more than the usual second to reconnect with its locks.
+    let grace_of_locks = Duration::from_secs(60);
+    let lanes = Some(dir.clone());
+    let mut options = Options { attached, lanes, grace_of_locks, ..Options::default() };
     if let Ok(times) = std::env::var(GRACE) {
         let (locks, all) = times.split_once(' ').unwrap();
         let time = |text: &str| Duration::from_millis(text.parse().unwrap());
@@ -85,8 +90,8 @@ impl Mortal {
     /// The same, where processes attach over a network.
     pub fn on_a_network(name: &'static str) -> Mortal {
         let (root, dir) = formatted("pool");
-        let port = free_port();
-        let place = format!("near+insecure://127.0.0.1:{port}").into();
+        let port = Port::free();
+        let place = format!("near+insecure://127.0.0.1:{}", port.number).into();
         let mut mortal = Mortal { dir, place, port: Some(port), service: None, name, _root: root };
         mortal.start(None);
         mortal
@@ -98,8 +103,8 @@ impl Mortal {
         if let Some(Times { locks, all }) = grace {
             command.env(GRACE, format!("{} {}", locks.as_millis(), all.as_millis()));
         }
-        if let Some(port) = self.port {
-            command.env(PORT, port.to_string());
+        if let Some(port) = &self.port {
+            command.env(PORT, port.number.to_string());
         }
         let mut service = Running::start(command);
         assert_eq!(service.hear(), "serves");
@@ -156,6 +161,14 @@ impl Mortal {
         places.filter(|place| place.to_string_lossy().contains("nearside-copy")).count()
     }
 
+    /// Whether the service has decided to forget the clients that did not reconnect. It finishes
+    /// that before it ends.
+    pub fn has_forgotten(&self) -> bool {
+        let stored = std::fs::read(self.dir.join(ATTACHED_NAME)).unwrap();
+        let stored: serde_json::Value = serde_json::from_slice(&stored).unwrap();
+        stored["forgotten"] == stored["service"]
+    }
+
     pub fn socket(&self) -> PathBuf {
         self.dir.join(nearside::ATTACH_SOCKET)
     }
@@ -193,12 +206,28 @@ fn own_rights() -> Rights {
     Rights::new(nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw())
 }
 
-/// A port that nobody has, and that the kernel gives to nobody who connects: who connects to one
-/// of those while nobody listens there may be given it, and be connected to itself.
-fn free_port() -> u16 {
-    let first = 20_000 + (std::process::id() % 1000) as u16 * 10;
-    let mut ports = (first..first + 10).chain(20_000..30_000);
-    ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
+/// A port for the service of one test, also while that service is not running.
+struct Port {
+    number: u16,
+    /// A name that no other test can have at the same time.
+    _reserved: UnixListener,
+}
+
+impl Port {
+    /// A free port below those that the kernel gives to connecting sockets: a client that connects
+    /// to one of those while the service is down may be given it, and be connected to itself.
+    fn free() -> Port {
+        let reserved = |number: u16| {
+            let name = format!("nearside-test-port-{number}");
+            let name = SocketAddr::from_abstract_name(name).unwrap();
+            let reserved = UnixListener::bind_addr(&name).ok()?;
+            TcpListener::bind(("127.0.0.1", number)).ok()?;
+            Some(Port { number, _reserved: reserved })
+        };
+        // Tests that run beside each other begin at different ones.
+        let first = 20_000 + (std::process::id() % 1000) as u16 * 10;
+        (first..30_000).chain(20_000..first).find_map(reserved).unwrap()
+    }
 }
 
 fn verify(dir: &Path) {

@@ -1,7 +1,7 @@
 //! Regions of attached processes: what others see, and what ends leave.
 
 use std::os::unix::process::ExitStatusExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use nearside::{Isolation, OpenFlags, Pool, Region};
@@ -146,7 +146,9 @@ fn nobody_waits_for_a_process_that_is_stopped_and_it_goes_on_with_what_is_so() {
     }
     let served = Served::new();
     let region = mapped(&served.owned, "/f", 16);
-    put(&served.owned, &region, 0, 1);
+    let since = Instant::now();
+    (0..16).for_each(|page| put(&served.owned, &region, page * PAGE, 1));
+    let usual = since.elapsed();
     let mut process = Running::start(child::command(NAME, &served.dir));
     assert_eq!(process.hear(), "loaded");
     kill(process.id(), Signal::SIGSTOP).unwrap();
@@ -156,7 +158,12 @@ fn nobody_waits_for_a_process_that_is_stopped_and_it_goes_on_with_what_is_so() {
     }
     let file = served.owned.open_file("/f", &reading_and_writing()).unwrap();
     file.punch_hole(0, 8 * PAGE as u64).unwrap();
-    assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+    let took = since.elapsed();
+    // A busy machine stretches both measurements.
+    assert!(
+        took < Duration::from_secs(5) + 20 * usual,
+        "{took:?}, {usual:?} with no stopped reader"
+    );
     process.tell();
     kill(process.id(), Signal::SIGCONT).unwrap();
     assert_eq!(process.hear(), "0 0 0 0 0 0 0 0 108 109 110 111 112 113 114 115");
@@ -188,6 +195,7 @@ fn go_on(mut mortal: Mortal) {
     let (pool, other) = (mortal.attach(), mortal.attach());
     let both = [&pool, &other].map(|pool| [mapped(pool, "/a", 8), mapped(pool, "/b", 8)]);
     let ([regions, theirs], is_over) = (&both, &AtomicBool::new(false));
+    let all = &AtomicU64::new(0);
     let counted: u64 = std::thread::scope(|threads| {
         let counts = [(&pool, regions), (&other, theirs)].map(|(pool, regions)| {
             threads.spawn(move || {
@@ -197,6 +205,7 @@ fn go_on(mut mortal: Mortal) {
                     let now = regions[0].get::<u64>(0).unwrap();
                     assert!(now > was, "{now} is loaded after {} was written", was + 1);
                     counted += 1;
+                    all.fetch_add(1, Ordering::Relaxed);
                 }
                 counted
             })
@@ -213,10 +222,11 @@ fn go_on(mut mortal: Mortal) {
             std::thread::sleep(Duration::from_millis(60));
             mortal.replace(&pool);
         }
+        eventually(|| all.load(Ordering::Relaxed) > 50);
         is_over.store(true, Ordering::Relaxed);
         counts.into_iter().map(|counts| counts.join().unwrap()).sum()
     });
-    assert!(counted > 50, "{counted}");
+    assert_eq!(counted, all.load(Ordering::Relaxed));
     for (pool, regions) in [(&pool, regions), (&other, theirs)] {
         pool.metadata("/").unwrap();
         assert_eq!(regions[0].get::<u64>(0).unwrap(), counted);
@@ -254,7 +264,7 @@ fn long_transactions_over_a_network_happen_once_however_many_services_come_and_g
 fn happen_once(mut mortal: Mortal) {
     let (pool, other) = (mortal.attach(), mortal.attach());
     let (mapped, is_over) = (mapped(&pool, "/f", 1024), &AtomicBool::new(false));
-    let region = &mapped;
+    let (region, done) = (&mapped, &AtomicU64::new(0));
     let rounds = std::thread::scope(|threads| {
         let writes = threads.spawn(|| {
             let mut rounds = 0u64;
@@ -267,6 +277,7 @@ fn happen_once(mut mortal: Mortal) {
                 tx.write(region, 8, &vec![rounds as u8; PAGE - 8]).unwrap();
                 tx.write(region, 600 * PAGE + 8, &vec![rounds as u8; 300 * PAGE]).unwrap();
                 tx.commit().unwrap();
+                done.store(rounds, Ordering::Relaxed);
             }
             rounds
         });
@@ -274,10 +285,10 @@ fn happen_once(mut mortal: Mortal) {
             std::thread::sleep(Duration::from_millis(50));
             mortal.replace(&other);
         }
+        eventually(|| done.load(Ordering::Relaxed) > 3);
         is_over.store(true, Ordering::Relaxed);
         writes.join().unwrap()
     });
-    assert!(rounds > 3, "{rounds}");
     let content = other.read("/f").unwrap();
     assert_eq!((&content[..8], content[PAGE - 1]), (&rounds.to_ne_bytes()[..], rounds as u8));
     assert_eq!(region.get::<u64>(599 * PAGE).unwrap(), rounds);

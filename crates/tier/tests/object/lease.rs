@@ -83,9 +83,13 @@ fn a_device_whose_user_was_killed_can_be_had_when_its_lease_is_stale() {
         assert!(started.elapsed() >= LEASE * 9 / 10, "{:?}", started.elapsed());
         assert!(read(&device, 20, 1) == filled(1, 1));
         drop(device);
-        let started = Instant::now();
-        drop(open(URL));
-        assert!(started.elapsed() < LEASE, "it was given back");
+        // A busy machine delays some of these opens. A lease that was not given back delays all.
+        let is_free = || {
+            let started = Instant::now();
+            drop(open(URL));
+            started.elapsed() < LEASE
+        };
+        assert!((0..5).any(|_| is_free()), "it was given back");
     });
 }
 

@@ -95,7 +95,7 @@ impl Server {
     /// Waits until it does.
     fn answers(&mut self) -> bool {
         let started = Instant::now();
-        while started.elapsed() < Duration::from_secs(30) {
+        while started.elapsed() < Duration::from_secs(120) {
             if self.child.try_wait().unwrap().is_some() {
                 break;
             }

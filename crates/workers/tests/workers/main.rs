@@ -113,7 +113,7 @@ impl World {
 }
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(30);
+    let limit = Instant::now() + Duration::from_secs(120);
     while !done() {
         assert!(Instant::now() < limit, "{what}");
         std::thread::sleep(Duration::from_millis(1));
@@ -204,12 +204,15 @@ fn what_a_worker_dies_of_its_caller_copies() {
         }
     });
     let workers = workers(2, [None; 2], Some(trouble));
-    for round in 0..20 {
+    let mut round = 0;
+    // On a busy machine callers also copy pieces that no worker took in time, so this takes rounds.
+    until("ten have died, in twenty rounds or more", || {
         world.round_trip(&workers, &world.pieces(30, 3, 0), round, round % 2 == 0);
-    }
-    let stats = workers.stats();
-    let noted: u64 = stats.iter().flat_map(|slice| &slice.seats).map(|seat| seat.deaths).sum();
-    assert!(noted >= 10, "{stats:?}");
+        round += 1;
+        let stats = workers.stats();
+        let noted: u64 = stats.iter().flat_map(|slice| &slice.seats).map(|seat| seat.deaths).sum();
+        round >= 20 && noted >= 10
+    });
 }
 
 #[test]
@@ -230,9 +233,13 @@ fn where_workers_are_stopped_others_serve() {
         let (asked, taken) = world.round_trip(&workers, &world.pieces(30, 3, 0), round, false);
         assert_eq!(taken, asked, "nobody else was there");
     }
-    let stats = workers.stats();
-    assert!(stats.iter().all(|slice| slice.stalled), "{stats:?}");
-    assert!(stats.iter().all(|slice| slice.seats[0].busy.is_some()), "{stats:?}");
+    // On a busy machine a worker may find that the caller took its request back; it then takes the
+    // next one.
+    until("each has taken one, and is stopped with it", || {
+        let (asked, taken) = world.round_trip(&workers, &world.pieces(30, 3, 0), 3, false);
+        assert_eq!(taken, asked, "nobody else was there");
+        workers.stats().iter().all(|slice| slice.stalled && slice.seats[0].busy.is_some())
+    });
 
     stop.store(false, Ordering::SeqCst);
     drop(free);

@@ -78,7 +78,7 @@ impl Link {
         let dir = remote.scratch.mnt();
         let output = Command::new("nsenter")
             .arg(format!("--net=/run/netns/{}", self.name))
-            .args(["timeout", "60", env!("CARGO_BIN_EXE_nearside"), "mount", &remote.address])
+            .args(["timeout", "180", env!("CARGO_BIN_EXE_nearside"), "mount", &remote.address])
             .arg(&dir)
             .output()
             .unwrap();

@@ -10,7 +10,7 @@ mod wire_cutter;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lockers::Locker;
@@ -22,11 +22,11 @@ use crate::support::{has, wait_until};
 
 const WRITERS: usize = 4;
 const LOSSES: usize = 6;
-/// Between two losses.
-const PAUSE: Duration = Duration::from_millis(400);
+/// Between two losses. Tests that kill a server also wait until it has served long enough.
+const PAUSE: Duration = Duration::from_millis(150);
 
 /// Appends lines, and makes and renames files, until it is over; gives how often.
-fn work(dir: &Path, writer: usize, is_over: &AtomicBool) -> usize {
+fn work(dir: &Path, writer: usize, is_over: &AtomicBool, done: &AtomicUsize) -> usize {
     let mut log = OpenOptions::new().append(true).create(true).open(dir.join("log")).unwrap();
     for round in 0.. {
         if is_over.load(Ordering::Relaxed) {
@@ -39,22 +39,26 @@ fn work(dir: &Path, writer: usize, is_over: &AtomicBool) -> usize {
         if round % 2 == 0 {
             std::fs::remove_file(&old).unwrap();
         }
+        done.fetch_add(1, Ordering::Relaxed);
     }
     0
 }
 
 /// Has several work while `lose` is called now and then; then all that was done is there, once.
 pub fn nothing_is_lost(dir: &Path, lose: impl Fn(usize)) {
-    let is_over = AtomicBool::new(false);
+    let (is_over, done) = (AtomicBool::new(false), [const { AtomicUsize::new(0) }; WRITERS]);
     let counts: Vec<usize> = std::thread::scope(|scope| {
-        let is_over = &is_over;
-        let writers: Vec<_> =
-            (0..WRITERS).map(|writer| scope.spawn(move || work(dir, writer, is_over))).collect();
+        let (is_over, done) = (&is_over, &done);
+        let start = |writer: usize| scope.spawn(move || work(dir, writer, is_over, &done[writer]));
+        let writers: Vec<_> = (0..WRITERS).map(start).collect();
         for round in 0..LOSSES {
             std::thread::sleep(PAUSE);
             lose(round);
         }
         std::thread::sleep(PAUSE);
+        wait_until("each has done something", || {
+            done.iter().all(|done| done.load(Ordering::Relaxed) > 0)
+        });
         is_over.store(true, Ordering::Relaxed);
         writers.into_iter().map(|writer| writer.join().unwrap()).collect()
     });
@@ -75,7 +79,10 @@ pub fn nothing_is_lost(dir: &Path, lose: impl Fn(usize)) {
 #[test]
 fn a_killed_service_loses_nothing() {
     let Some(remote) = Remote::mounted() else { return };
-    nothing_is_lost(&remote.scratch.mnt(), |_| remote.kill_service());
+    nothing_is_lost(&remote.scratch.mnt(), |_| {
+        remote.scratch.let_serve(|| remote.scratch.server_now());
+        remote.kill_service();
+    });
     remote.finish();
 }
 
@@ -83,7 +90,10 @@ fn a_killed_service_loses_nothing() {
 fn a_killed_forwarder_loses_nothing() {
     let Some(remote) = Remote::mounted() else { return };
     let mnt = remote.scratch.mnt();
-    nothing_is_lost(&mnt, |_| remote.kill_forwarder(&mnt));
+    nothing_is_lost(&mnt, |_| {
+        remote.scratch.let_serve(|| Some(remote.forwarder(&mnt)));
+        remote.kill_forwarder(&mnt);
+    });
     remote.finish();
 }
 
@@ -104,6 +114,8 @@ fn a_forwarder_and_its_service_may_die_at_one_time() {
     let Some(remote) = Remote::mounted() else { return };
     let mnt = remote.scratch.mnt();
     nothing_is_lost(&mnt, |_| {
+        remote.scratch.let_serve(|| Some(remote.forwarder(&mnt)));
+        remote.scratch.let_serve(|| remote.scratch.server_now());
         remote.kill_forwarder(&mnt);
         remote.kill_service();
     });

@@ -1,7 +1,7 @@
 //! Images whose checksums all fit and whose content makes no sense: values that no Nearside wrote,
 //! put into the trees or the log through the pool's own interface.
 
-use crate::common::{BY, TestPool, names, watched};
+use crate::common::{BY, SOON, TestPool, names, watched};
 use crate::values::{
     DIRENT, INODE, MAP, PATCH, REFERENCES, SHARED, SYMLINK, XATTR, entry, head, inode, into_log,
     into_tree, leaf, references,
@@ -9,7 +9,6 @@ use crate::values::{
 use fs::{FileKind, FileSystem, Ino, NewNode, RenameMode, SetAttr, Timestamp, XattrMode};
 use pool::OpenOptions;
 use pool::tree::Key;
-use std::time::Duration;
 
 /// A pool with a file, a directory with a directory and a link in it; gives their numbers.
 fn victim() -> (TestPool, [Ino; 4]) {
@@ -62,7 +61,7 @@ fn use_all(fs: &FileSystem, inos: [Ino; 4]) {
 
 /// Checks, opens and uses the pool: errors are fine, panics and hangs are not.
 fn survives(what: &str, pool: TestPool, inos: [Ino; 4]) {
-    watched(Duration::from_secs(20), what, move || {
+    watched(SOON, what, move || {
         let report = fs::check(&pool.dir());
         let noticed = report.map_or(true, |report| !report.findings.is_empty());
         if let Ok(fs) = FileSystem::open_pool(&pool.dir(), &OpenOptions::default()) {

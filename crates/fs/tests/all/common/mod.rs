@@ -218,6 +218,9 @@ pub fn random(state: &mut u64) -> u64 {
     state.wrapping_mul(0x2545_F491_4F6C_DD1D)
 }
 
+/// Longest wait for an event that must come, on a busy machine too.
+pub const SOON: Duration = Duration::from_secs(120);
+
 /// Runs `test` in a thread of its own and gives up on it after `limit`: a hang is a failure like
 /// others, but one that no assertion sees.
 pub fn watched<T: Send + 'static>(

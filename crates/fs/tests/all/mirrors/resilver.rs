@@ -1,7 +1,7 @@
 //! Files that were away, brought up to date.
 
 use super::{BLOCK, FILE_BYTES, World, close, degraded};
-use crate::common::{make, options, pattern};
+use crate::common::{SOON, make, options, pattern};
 use pool::FormatOptions;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ fn a_stale_file_is_brought_up_to_date_under_writers() {
                 .collect();
             let began = Instant::now();
             while fs.resilvered().is_none_or(|so_far| so_far.ended.is_none()) {
-                assert!(began.elapsed() < Duration::from_secs(60), "{:?}", fs.resilvered());
+                assert!(began.elapsed() < SOON, "{:?}", fs.resilvered());
                 std::thread::sleep(Duration::from_millis(2));
             }
             stop.store(true, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! What is done when somebody asks for it: writing back, and emptying the caches.
 
-use crate::common::{TestPool, content, make, pattern};
+use crate::common::{SOON, TestPool, content, make, pattern};
 use crate::tier::faulty::write_back_all;
 use crate::tier::{MIB, pool, tiered};
 use fs::{ExtentOn, FileSystem, Ino};
@@ -99,7 +99,7 @@ fn so_much_of_a_slice_is_left_dirty_as_was_asked_for() {
         let used = || fs.tier_stats().unwrap().slice_blocks_used * 100 / blocks;
         // trees lie there, too, and stay
         let trees = 3;
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + SOON;
         while used() > left + trees && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
         }

@@ -1,13 +1,12 @@
 //! Blocks that are damaged on their devices: found in few calls, and written elsewhere where there
 //! is a whole copy.
 
-use crate::common::{content, find, make, pattern, scratch, snapshot, watched};
+use crate::common::{SOON, content, find, make, pattern, scratch, snapshot, watched};
 use crate::tier::MIB;
 use crate::tier::faulty::{Fault, Faulty, opened, reopened, write_back_all};
 use fs::{CheckReport, ExtentOn, FileSystem, Handle, Ino, ScrubReport};
 use pool::{BLOCK_BYTES, Device, Transfer};
 use std::sync::Arc;
-use std::time::Duration;
 
 fn check(fs: &FileSystem) -> CheckReport {
     fs.check(&mut |_, _| true).unwrap().unwrap()
@@ -209,14 +208,15 @@ fn a_scrub_that_waits_holds_nobody_up() {
     let fs = Arc::new(fs);
     let (file, _) = written_back(&fs, MIB);
     fs.checkpoint().unwrap();
+    device.take_reads();
     device.set(Fault::Hangs);
     let scrubbing = {
         let fs = fs.clone();
         std::thread::spawn(move || scrub(&fs))
     };
-    std::thread::sleep(Duration::from_millis(100));
+    device.await_reads(1);
     let (other, same) = (fs.clone(), file.clone());
-    watched(Duration::from_secs(20), "a writer", move || {
+    watched(SOON, "a writer", move || {
         other.write(&same, 0, &pattern(2, MIB as usize / 2)).unwrap();
     });
     assert!(!scrubbing.is_finished());
