@@ -239,14 +239,14 @@ fn wrong_arguments_are_refused() {
 }
 
 #[test]
-fn debug_info_is_installed_apart_if_it_is_asked_for() {
+fn symbols_are_installed_apart_and_lines_if_they_are_asked_for() {
     let here = |program: &str| Command::new(program).arg("--version").output().is_ok();
     if !here("objcopy") || !here("readelf") {
         return println!("skipped: binutils are not installed");
     }
     let machine = Machine::new();
     let sections = |file: &Path| {
-        // Of a file that has debug info alone it says that no interpreter is there.
+        // Of a file that has symbols alone it says that no interpreter is there.
         let output = Command::new("readelf").arg("-SW").arg(file).output().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
@@ -255,27 +255,29 @@ fn debug_info_is_installed_apart_if_it_is_asked_for() {
     if !sections(built).contains(" .debug_info ") {
         return println!("skipped: the tests were built without debug info");
     }
-    ok(machine.shell(built, &format!("scripts/install --debug {PREFIX}")));
     let (program, apart) =
         (machine.local("bin/nearside"), machine.local("bin/.debug/nearside.debug"));
-    assert!(!sections(&program).contains(" .debug_info "));
-    assert!(sections(&program).contains(" .gnu_debuglink "));
-    assert!(sections(&program).contains(" .symtab "), "names of functions stay");
-    assert!(sections(&apart).contains(" .debug_info "));
-    assert_eq!(
-        ok(Command::new(&program).arg("--version").output().unwrap()),
-        ok(run(["--version"]))
-    );
+    for (option, has_lines) in [("", false), ("--debug", true)] {
+        ok(machine.shell(built, &format!("scripts/install {option} {PREFIX}")));
+        let left = sections(&program);
+        assert!(!left.contains(" .debug_info ") && !left.contains(" .symtab "), "{left}");
+        assert!(left.contains(" .gnu_debuglink "), "{left}");
+        assert!(sections(&apart).contains(" .symtab "), "names of functions");
+        assert_eq!(sections(&apart).contains(" .debug_info "), has_lines);
+        assert_eq!(fs::metadata(&apart).unwrap().mode() & 0o7777, 0o644);
+        let version = Command::new(&program).arg("--version").output().unwrap();
+        assert_eq!(ok(version), ok(run(["--version"])));
+    }
     if here("gdb") {
+        let source = include_str!("../../src/main.rs");
+        let line = source.lines().position(|line| line.contains("parse()")).unwrap() + 1;
+        let ask = format!("info line main.rs:{line}");
         let mut gdb = Command::new("gdb");
-        let line =
-            include_str!("../../src/main.rs").lines().position(|line| line.contains("parse()"));
-        let ask = format!("info line main.rs:{}", line.unwrap() + 1);
         gdb.args(["-nx", "-batch", "-ex", &ask]).arg(&program);
         let shown = String::from_utf8_lossy(&gdb.output().unwrap().stdout).into_owned();
         assert!(shown.contains("crates/cli/src/main.rs\" starts at"), "{ask}: {shown}");
     }
-    // a program that it does not fit would be taken for it
+    // A program without symbols takes the file away, which belongs to another one.
     ok(machine.install(PREFIX));
     assert!(!apart.exists() && !apart.parent().unwrap().exists());
 

@@ -50,7 +50,7 @@ fn a_pool_above_an_object_store_is_what_it_was_when_it_is_opened_again() {
 
 #[test]
 fn a_pool_above_a_server_is_what_it_was_when_it_is_opened_again() {
-    let name = "objects::a_pool_above_a_server_is_what_it_was_when_it_is_opened_again";
+    let name = "tier::objects::a_pool_above_a_server_is_what_it_was_when_it_is_opened_again";
     server::on_s3(name, || opened_again("s3://bucket/pool"));
 }
 
