@@ -1,5 +1,5 @@
-//! Runs cases in worker processes for a time, and watches them: a worker that ends or that says
-//! nothing for a minute has met a bug, and a new one goes on behind that case.
+//! Runs cases in worker processes for a time, and watches them: a worker that ends, or that is
+//! silent for [`CASE_TIME_MAX`], has met a bug, and a new one goes on behind that case.
 
 use crate::exercise::Stage;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! Damaged and hostile images for a while: `NEARSIDE_FUZZ_SECONDS` of them (60), from case
-//! `NEARSIDE_FUZZ_SEED` (1) on.
+//! Damaged and hostile images for a while: `NEARSIDE_FUZZ_SECONDS` of them (20; 60 where
+//! `NEARSIDE_TESTS` is `long`), from case `NEARSIDE_FUZZ_SEED` (1) on.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use fuzz::case::Corpus;
@@ -16,7 +16,8 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_nearside-fuzz");
 
 #[test]
 fn no_image_makes_the_engine_panic_hang_or_show_what_never_was() {
-    let settings = Settings::from_environment(PROGRAM, 1, 60).unwrap();
+    let is_long = std::env::var_os("NEARSIDE_TESTS").is_some_and(|length| length == "long");
+    let settings = Settings::from_environment(PROGRAM, 1, if is_long { 60 } else { 20 }).unwrap();
     let report = run(&settings).unwrap();
     print!("seed={} {report}", settings.seed);
     assert!(report.failures.is_empty(), "{} cases failed", report.failures.len());

@@ -3,8 +3,8 @@
 
 use crate::support::{Scratch, has};
 
-/// A repository of some of this project's crates, which lie at `$SOURCE`: changed, collected,
-/// cloned.
+/// A repository of three of this project's crates at `$SOURCE`, of all of them where `NEARSIDE_TESTS`
+/// is `long`: changed, collected, cloned.
 pub const GIT: &str = concat!(
     "SOURCE='",
     env!("CARGO_MANIFEST_DIR"),
@@ -13,7 +13,8 @@ pub const GIT: &str = concat!(
         git config --global user.name T; git config --global user.email t@example.org
         git config --global init.defaultBranch main
         git init -q repo; cd repo; mkdir src
-        for crate in cli fs pool; do cp -r "$SOURCE/$crate" src; done
+        crates="cli fs pool"; test "${NEARSIDE_TESTS-}" != long || crates="$(ls "$SOURCE")"
+        for crate in $crates; do cp -r "$SOURCE/$crate" src; done
         git add -A; git commit -qm first; test -z "$(git status --porcelain)"
         echo change >> src/cli/Cargo.toml; git mv src/fs src/files
         test "$(git status --porcelain | wc -l)" -gt 1
