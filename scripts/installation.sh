@@ -1,9 +1,13 @@
 # Sourced. Installs files below a prefix, and keeps a list of them there, by which they are removed.
 #
 # The list is PREFIX/share/nearside/NAME.list: a path on each line, without DESTDIR; the path of a
-# directory ends with a slash. Every path is listed before it is made. So an installation that was
-# interrupted can be finished or removed, too.
+# directory ends with a slash. Every path is listed before it is made, except the directories of the
+# list itself. The list is removed after all other files. So an interrupted installation can be
+# finished or removed, and an interrupted removal can be repeated.
 # shellcheck shell=bash
+
+# A script that has an option --force sets it. It is not taken from the environment.
+unset force
 
 # fail MESSAGE [STATUS]
 fail() {
@@ -21,7 +25,25 @@ use_prefix() {
     to=$root$prefix
     lists=$prefix/share/nearside
     list=$lists/$1.list
+    # Where `to` is, without symbolic links.
+    real_to=$(realpath -m -- "$to/")
+    declare -gA real_below=()
 }
+
+# The lines of the list.
+read_list() {
+    [[ ! -f $root$list ]] || LC_ALL=C sed '/^$/d' "$root$list"
+}
+
+# Replaces the list by all that is listed, in one step.
+write_list() {
+    printf '%s\n' "${!listed[@]}" | LC_ALL=C sort >"$root$list.new"
+    chmod 644 "$root$list.new"
+    mv -fT "$root$list.new" "$root$list"
+}
+
+# Whether a list of ours names this path.
+is_ours() { grep -qxsF -- "$1" "$root$lists"/*.list; }
 
 # Lists a path once.
 add_to_list() {
@@ -39,7 +61,7 @@ make_directory() {
     if [[ ! -d $root$dir ]]; then
         add_to_list "$dir/"
         install -d -m 755 "$root$dir"
-    elif grep -qxsF -- "$dir/" "$root$lists"/*.list; then
+    elif is_ours "$dir/"; then
         add_to_list "$dir/"
     else
         foreign[$dir]=yes
@@ -48,76 +70,133 @@ make_directory() {
 
 # Comes before the first `put`.
 begin_installation() {
-    declare -gA listed=() foreign=()
-    before=()
-    make_directory "$lists"
-    if [[ -f $root$list ]]; then
-        mapfile -t before <"$root$list"
-    else
-        install -m 644 /dev/null "$root$list"
-        printf '%s\n' "${!listed[@]}" >"$root$list"
-    fi
-    add_to_list "$list"
+    modes=() sources=() paths=()
 }
 
-# put MODE FILE PATH installs a file as PATH below the prefix, in one step: a program that is started
-# meanwhile is the old one or the new one.
+# put MODE FILE PATH: `end_installation` installs FILE as PATH below the prefix.
 put() {
-    local path=$prefix/$3
-    make_directory "${path%/*}"
-    add_to_list "$path"
-    install -m "$1" "$2" "$root$path.new"
-    mv -fT "$root$path.new" "$root$path"
+    modes+=("$1")
+    sources+=("$2")
+    paths+=("$prefix/$3")
 }
 
-# put_link TARGET PATH
-put_link() {
-    local path=$prefix/$2
-    make_directory "${path%/*}"
-    add_to_list "$path"
-    ln -sfT "$1" "$root$path"
+# put_link TARGET PATH: the same with a symbolic link.
+put_link() { put link "$1" "$2"; }
+
+# Fails if a file is in the way that no list of ours names. A set `force` replaces such files, and
+# `--remove` removes them then. The message names --force where the script has such an option.
+check_free() {
+    local path
+    [[ -z ${force:-} ]] || return 0
+    for path in "$@"; do
+        if [[ -e $root$path || -L $root$path ]] && ! is_ours "$path"; then
+            fail "$root$path exists, and this script did not install it; nothing was installed.\
+ Move the file away${force+, or replace it with --force}"
+        fi
+    done
 }
 
-# Comes after the last `put`. Removes the files that only an earlier version had.
+# Installs a file as a path, or makes a link there, in one step: a program that is started meanwhile
+# is the old one or the new one.
+install_file() {
+    local mode=$1 source=$2 path=$3
+    make_directory "${path%/*}"
+    add_to_list "$path"
+    if [[ $mode == link ]]; then
+        ln -sfT "$source" "$root$path"
+    else
+        install -m "$mode" "$source" "$root$path.new"
+        mv -fT "$root$path.new" "$root$path"
+    fi
+}
+
+# Comes after the last `put`. Installs all files. Removes those that only an earlier version had.
 end_installation() {
-    local path old=()
+    local path index before=() old=()
+    declare -gA listed=() foreign=()
+    mapfile -t before < <(read_list)
+    check_paths "nothing was installed" "$list" "${paths[@]}" ${before[@]+"${before[@]}"}
+    check_free "${paths[@]}"
+    make_directory "$lists"
+    add_to_list "$list"
+    [[ -f $root$list ]] || write_list
+    for index in "${!paths[@]}"; do
+        install_file "${modes[index]}" "${sources[index]}" "${paths[index]}"
+    done
     for path in ${before[@]+"${before[@]}"}; do
         [[ -n ${listed[$path]:-} ]] || old+=("$path")
     done
     remove_paths ${old[@]+"${old[@]}"}
-    printf '%s\n' "${!listed[@]}" | LC_ALL=C sort >"$root$list.new"
-    chmod 644 "$root$list.new"
-    mv -fT "$root$list.new" "$root$list"
+    write_list
 }
 
-# Removes files, and the directories that are empty then. Removes nothing if a path cannot be of an
-# installation.
-remove_paths() {
-    local path
+# Whether a directory is below the prefix where symbolic links lead, too, or is the prefix itself.
+is_below() {
+    local dir=$root$1/ real
+    if [[ -z ${real_below[$dir]:-} ]]; then
+        real_below[$dir]=no
+        real=$(realpath -m -- "$dir") || return 1
+        [[ $real/ != "${real_to%/}"/* ]] || real_below[$dir]=yes
+    fi
+    [[ ${real_below[$dir]} == yes ]]
+}
+
+# check_paths OUTCOME PATH...: fails with OUTCOME if a path cannot be of an installation, or if a
+# symbolic link above it leads out of the prefix. Directories above the prefix are allowed: they are
+# only removed when they are empty.
+check_paths() {
+    local outcome=$1 path dir
+    shift
     for path in "$@"; do
-        if [[ $path == */../* || ($path != "$prefix"/* && ($path != */ || $prefix/ != "$path"*)) ]]
+        if [[ $path/ == */../* || ($path != "$prefix"/* && ($path != */ || $prefix/ != "$path"*)) ]]
         then
-            fail "$root$list names \"$path\", which is not below $prefix; nothing was removed"
+            fail "$root$list names \"$path\", which is not below ${prefix:-/}; $outcome"
+        fi
+        [[ $path == "$prefix"/?* ]] || continue
+        dir=${path%/}
+        dir=${dir%/*}
+        if ! is_below "$dir"; then
+            fail "$root$dir is outside of $real_to, because of a symbolic link; $outcome.\
+ Replace the link by a directory, or give the prefix to which it leads"
         fi
     done
+}
+
+# Removes a file, or a directory if it is empty.
+remove_path() {
+    case $1 in
+        */) [[ ! -d $root$1 || -L $root${1%/} ]] \
+            || rmdir --ignore-fail-on-non-empty -- "$root$1" ;;
+        *) rm -f -- "$root$1" "$root$1.new" ;;
+    esac
+}
+
+# Removes files, and the directories that are empty then; the list and its directories come last.
+# Removes nothing if a path cannot be of an installation.
+remove_paths() {
+    local path last=()
+    check_paths "nothing was removed" "$@"
     # In this order a directory comes after all that is in it.
-    while read -r path; do
-        case $path in
-            '') ;;
-            */) [[ ! -d $root$path ]] || rmdir --ignore-fail-on-non-empty -- "$root$path" ;;
-            *) rm -f -- "$root$path" "$root$path.new" ;;
-        esac
-    done < <(printf '%s\n' "$@" | LC_ALL=C sort -r)
+    while IFS= read -r path; do
+        if [[ -z $path ]]; then
+            continue
+        elif [[ $path == "$list" || ($path == */ && $list == "$path"*) ]]; then
+            last+=("$path")
+        else
+            remove_path "$path"
+        fi
+    done < <(printf '%s\n' "$@" | LC_ALL=C sort -ru)
+    for path in ${last[@]+"${last[@]}"}; do remove_path "$path"; done
 }
 
 # Removes all that is listed.
 remove_installation() {
-    local paths=()
+    local all=()
     if [[ ! -f $root$list ]]; then
         echo "$(basename "$0"): there is no $root$list, so there is nothing to remove" >&2
         return 0
     fi
-    mapfile -t paths <"$root$list"
-    remove_paths "${paths[@]}"
+    mapfile -t all < <(read_list)
+    remove_paths "$list" ${all[@]+"${all[@]}"}
     echo "removed from $to"
 }

@@ -1,9 +1,10 @@
 //! The claims of README, each with its evidence.
 //!
 //! `claims.txt` names words of README and what shows that they are true: a test, a command that
-//! repeats a figure, or a public page about another system. Page and list keep each other true: a
-//! claim whose words README lost is found, and so is a bullet, a table row or a figure of README
-//! that no claim covers.
+//! repeats a figure, words of another document, or a public page about another system. Page and
+//! list keep each other true: a claim whose words README lost is found, and so is every word of
+//! README that no claim covers. A sentence that needs no evidence (an opinion, advice, an admitted
+//! lack, a pointer to a document) is listed as `plain`. No bullet, table row or figure is plain.
 
 use crate::evidence::{self, Evidence};
 use crate::readme_units::{self, ReadmeUnit};
@@ -22,6 +23,8 @@ pub type ReadFile<'a> = &'a dyn Fn(&str) -> Option<String>;
 struct ReadmeClaim {
     line: usize,
     words: String,
+    /// Whether they need no evidence.
+    is_plain: bool,
     evidence: Vec<(usize, Evidence)>,
 }
 
@@ -45,8 +48,8 @@ pub fn check(read: ReadFile) -> Vec<Finding> {
     findings
 }
 
-/// Reads `claim: WORDS`, which lines that begin with blanks continue, and below it
-/// `test: PATH NAME`, `command: COMMAND` and `source: URL`. `#` begins a comment.
+/// Reads `claim: WORDS` or `plain: WORDS`, which lines that begin with blanks continue, and below
+/// it the lines of [`Evidence::parse`]. `#` begins a comment.
 fn parse(list: &str) -> (Vec<ReadmeClaim>, Vec<Finding>) {
     let (mut claims, mut findings) = (Vec::<ReadmeClaim>::new(), Vec::new());
     for (n, text) in list.lines().enumerate() {
@@ -54,8 +57,9 @@ fn parse(list: &str) -> (Vec<ReadmeClaim>, Vec<Finding>) {
         if text.trim().is_empty() || text.starts_with('#') {
             continue;
         }
-        if let Some(words) = text.strip_prefix("claim: ") {
-            claims.push(ReadmeClaim { line, words: one_line(words), evidence: Vec::new() });
+        if let Some((kind @ ("claim" | "plain"), words)) = text.split_once(": ") {
+            let (words, is_plain) = (one_line(words), kind == "plain");
+            claims.push(ReadmeClaim { line, words, is_plain, evidence: Vec::new() });
             continue;
         }
         match (claims.last_mut(), Evidence::parse(text)) {
@@ -72,12 +76,17 @@ fn parse(list: &str) -> (Vec<ReadmeClaim>, Vec<Finding>) {
 /// What is wrong with one claim.
 fn unfounded(claim: &ReadmeClaim, units: &[ReadmeUnit], read: ReadFile) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if !units.iter().any(|unit| unit.text.contains(&claim.words)) {
+    if !units.iter().any(|unit| !places(claim, unit).is_empty()) {
         let message = format!("{PAGE} has no such words: \"{}\"", claim.words);
         findings.push(Finding::new(FILE, claim.line, message));
     }
-    if !claim.evidence.iter().any(|(_, evidence)| evidence.suffices(&claim.words)) {
-        let message = format!("no test and no command for \"{}\"", claim.words);
+    let is_founded = claim.evidence.iter().any(|(_, evidence)| evidence.suffices(&claim.words));
+    if !claim.is_plain && !is_founded {
+        let message = format!("no test, command or document for \"{}\"", claim.words);
+        findings.push(Finding::new(FILE, claim.line, message));
+    }
+    if claim.is_plain && !readme_units::figures(&claim.words).is_empty() {
+        let message = format!("a figure needs evidence: \"{}\"", claim.words);
         findings.push(Finding::new(FILE, claim.line, message));
     }
     for (line, evidence) in &claim.evidence {
@@ -87,27 +96,39 @@ fn unfounded(claim: &ReadmeClaim, units: &[ReadmeUnit], read: ReadFile) -> Vec<F
     findings
 }
 
-/// What `unit` says without a claim: all of it, or a figure.
-fn unclaimed(unit: &ReadmeUnit, claims: &[ReadmeClaim]) -> Vec<Finding> {
-    let covered: Vec<Range<usize>> = claims
-        .iter()
-        .flat_map(|claim| unit.text.match_indices(claim.words.as_str()))
-        .map(|(at, words)| at..at + words.len())
-        .collect();
-    if unit.is_claim && covered.is_empty() {
-        let message = format!("no claim of {FILE} covers \"{}\"", unit.text);
-        return vec![Finding::new(PAGE, unit.line, message)];
+/// Where `claim` covers `unit`: nowhere if the form of the unit makes it a claim, and the words are
+/// listed as plain.
+fn places(claim: &ReadmeClaim, unit: &ReadmeUnit) -> Vec<Range<usize>> {
+    if claim.words.is_empty() || (claim.is_plain && unit.is_claim) {
+        return Vec::new();
     }
-    let is_covered = |figure: &Range<usize>| {
-        covered.iter().any(|words| words.start <= figure.start && figure.end <= words.end)
+    let found = unit.text.match_indices(claim.words.as_str());
+    found.map(|(at, words)| at..at + words.len()).collect()
+}
+
+/// Words of `unit` that no claim covers, and a command of a row that none of its claims names.
+fn unclaimed(unit: &ReadmeUnit, claims: &[ReadmeClaim]) -> Vec<Finding> {
+    let covered: Vec<Range<usize>> = claims.iter().flat_map(|claim| places(claim, unit)).collect();
+    let command = unit.command_cell();
+    let end = command.as_ref().map_or(unit.text.len(), |cell| cell.start);
+    let text = &unit.text[..end];
+    let mut findings: Vec<Finding> = readme_units::without(text, &covered)
+        .into_iter()
+        .map(|words| {
+            let message = format!("no claim of {FILE} covers \"{}\"", &text[words]);
+            Finding::new(PAGE, unit.line, message)
+        })
+        .collect();
+    let Some(command) = command.map(|cell| &unit.text[cell]) else { return findings };
+    let names_it = |claim: &ReadmeClaim| {
+        !places(claim, unit).is_empty()
+            && claim.evidence.iter().any(|(_, evidence)| evidence.is_command(command))
     };
-    let figures = readme_units::figures(&unit.text).into_iter();
-    let without = figures.filter(|figure| !is_covered(figure)).map(|figure| {
-        let message =
-            format!("no claim of {FILE} covers {} in \"{}\"", &unit.text[figure], unit.text);
-        Finding::new(PAGE, unit.line, message)
-    });
-    without.collect()
+    if !claims.iter().any(names_it) {
+        let message = format!("no claim of this row names the command \"{command}\"");
+        findings.push(Finding::new(PAGE, unit.line, message));
+    }
+    findings
 }
 
 #[cfg(test)]
@@ -115,7 +136,8 @@ mod tests {
     use super::*;
 
     const README: &str = "# A page\n\nIt makes\n2 claims.\n\n- A call is quick.\n\n\
-        | what | ours |\n|---|---|\n| a call | 3 us |\n\n```sh\nnearside info ~/pool\n```\n";
+        | what | ours | command |\n|---|---|---|\n| a call | 3 us | `nearside info` |\n\n\
+        ```sh\nnearside info ~/pool\n```\n";
     const CLAIMS: &str = "# all of them\nclaim: It makes\n  2 claims.\ntest: a.rs it_claims\n\n\
         claim: A call is quick.\ncommand: nearside info\n\n\
         claim: | a call | 3 us |\ncommand: nearside info\n";
@@ -146,13 +168,63 @@ mod tests {
 
     #[test]
     fn canary_what_the_page_says_without_a_claim_is_found() {
-        for added in ["- It never fails.", "\n| a word | is said |", "\nIt takes 4 us.", "- 5 us"] {
+        let added = [
+            "- It is old.",
+            "\n| a word | is said |",
+            "\nIt takes 4 us.",
+            "- 5 us",
+            "\nIt is quick.",
+        ];
+        for added in added {
             let found = findings(&format!("{README}{added}\n"), CLAIMS);
             assert_eq!(found.len(), 1, "{added}: {found:?}");
             assert!(found[0].starts_with("README.md:1"), "{found:?}");
         }
         let found = findings(&README.replace("3 us", "2 us"), CLAIMS);
-        assert_eq!(found.len(), 2, "words that are gone, and a row without a claim: {found:?}");
+        assert!(found[0].contains("has no such words"), "{found:?}");
+        assert!(found[1].contains("covers \"a call | 2 us\""), "{found:?}");
+    }
+
+    #[test]
+    fn canary_a_sentence_in_a_covered_unit_is_found() {
+        for (covered, added) in [
+            ("A call is quick.", "A call is quick. It never fails."),
+            ("A call is quick.", "It never fails. A call is quick."),
+            ("2 claims.", "2 claims. It never fails."),
+            ("| 3 us |", "| 3 us, It never fails. |"),
+        ] {
+            let found = findings(&README.replace(covered, added), CLAIMS);
+            assert!(!found.is_empty(), "{added}: nothing found");
+            assert!(found.iter().any(|finding| finding.contains("never fails.")), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn canary_a_row_with_another_command_than_its_claim_is_found() {
+        let found = findings(&README.replace("`nearside info`", "`nearside bench`"), CLAIMS);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("names the command \"nearside bench\""), "{found:?}");
+    }
+
+    #[test]
+    fn a_plain_sentence_needs_no_evidence() {
+        let readme = format!("{README}\nWe like it.\n");
+        let claims = format!("{CLAIMS}plain: We like it.\n");
+        assert_eq!(findings(&readme, &claims), Vec::<String>::new());
+    }
+
+    #[test]
+    fn canary_a_bullet_a_row_or_a_figure_that_is_plain_is_found() {
+        for (added, words) in [
+            ("- We like it.", "We like it."),
+            ("\n| We | like it |", "| We | like it |"),
+            ("\nWe like 2 of it.", "We like 2 of it."),
+            ("\nWe like it.", "We never liked it."),
+        ] {
+            let claims = format!("{CLAIMS}plain: {words}\n");
+            let found = findings(&format!("{README}{added}\n"), &claims);
+            assert!(!found.is_empty(), "{added}: nothing found");
+        }
     }
 
     #[test]
@@ -168,14 +240,14 @@ mod tests {
             let found = findings(README, &CLAIMS.replace(from, to));
             assert_eq!(found.len(), 1, "{to}: {found:?}");
         }
-        let found = findings(&README.replace("nearside info", "nearside inform"), CLAIMS);
+        let found = findings(&README.replace("info ~/pool", "inform ~/pool"), CLAIMS);
         assert_eq!(found.len(), 1, "{found:?}");
     }
 
     #[test]
-    fn a_page_about_another_system_suffices_for_words_about_it() {
-        let readme = format!("{README}- tmpfs forgets.\n");
-        let claims = format!("{CLAIMS}claim: tmpfs forgets.\nsource: https://example.org\n");
+    fn a_page_about_another_system_suffices_for_a_row_about_it() {
+        let readme = format!("{README}\n| tmpfs | forgets |\n");
+        let claims = format!("{CLAIMS}claim: | tmpfs | forgets |\nsource: https://example.org\n");
         assert_eq!(findings(&readme, &claims), Vec::<String>::new());
     }
 }

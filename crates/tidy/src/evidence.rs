@@ -1,6 +1,7 @@
 //! What shows that a claim of README is true, and whether it is there.
 
-use crate::claims::ReadFile;
+use crate::claims::{PAGE, ReadFile};
+use crate::one_line;
 use crate::source::Source;
 
 /// Where the verbs of `nearside` are named.
@@ -9,7 +10,7 @@ const VERBS: (&str, &str) = ("crates/cli/src/args.rs", "Command");
 const STUDIES: (&str, &str) = ("crates/bench/src/study.rs", "Study");
 /// Where the rows of `nearside bench` are named.
 const ROWS: &str = "crates/bench/src/rows.rs";
-/// Systems of others, of which public pages are the evidence.
+/// Systems of others. A public page is evidence enough for the row of a table that is about one.
 const PEERS: [&str; 4] = ["tmpfs", "ext4-DAX", "PMDK", "JuiceFS"];
 
 /// What shows that a claim is true.
@@ -26,10 +27,17 @@ pub enum Evidence {
     Command(String),
     /// A public page about another system.
     Source(String),
+    /// Words of another page of the repository.
+    Doc {
+        /// The page, from the repository's root.
+        path: String,
+        /// What it says, verbatim but for line breaks.
+        words: String,
+    },
 }
 
 impl Evidence {
-    /// Reads `test: PATH NAME`, `command: COMMAND` or `source: URL`.
+    /// Reads `test: PATH NAME`, `command: COMMAND`, `source: URL` or `doc: PATH WORDS`.
     pub fn parse(text: &str) -> Option<Evidence> {
         let (kind, rest) = text.split_once(": ")?;
         match kind {
@@ -39,13 +47,24 @@ impl Evidence {
             }
             "command" => Some(Evidence::Command(rest.trim().to_owned())),
             "source" => Some(Evidence::Source(rest.trim().to_owned())),
+            "doc" => {
+                let (path, words) = rest.trim().split_once(' ')?;
+                Some(Evidence::Doc { path: path.to_owned(), words: one_line(words) })
+            }
             _ => None,
         }
     }
 
-    /// Whether a claim with these words needs no other evidence.
+    /// Whether a claim with these words needs no other evidence. A source is enough only for the
+    /// row of a table that begins with another system's name.
     pub fn suffices(&self, words: &str) -> bool {
-        !matches!(self, Evidence::Source(_)) || PEERS.iter().any(|peer| words.contains(peer))
+        let is_peers_row = || PEERS.iter().any(|peer| words.starts_with(&format!("| {peer} |")));
+        !matches!(self, Evidence::Source(_)) || is_peers_row()
+    }
+
+    /// Whether this is `command`.
+    pub fn is_command(&self, command: &str) -> bool {
+        matches!(self, Evidence::Command(known) if known == command)
     }
 
     /// Why this is no evidence.
@@ -57,11 +76,21 @@ impl Evidence {
                 (!has).then(|| format!("{path} has no test {name}"))
             }
             Evidence::Command(command) => command_fault(command, read),
+            Evidence::Doc { path, words } => doc_fault(path, words, read),
             Evidence::Source(url) => {
                 (!url.starts_with("https://")).then(|| format!("{url} is no address of a page"))
             }
         }
     }
+}
+
+/// Why the words are no evidence: the page does not exist, lacks them, or is README itself.
+fn doc_fault(path: &str, words: &str, read: ReadFile) -> Option<String> {
+    if path == PAGE {
+        return Some(format!("{PAGE} is no evidence of what it says itself"));
+    }
+    let Some(text) = read(path) else { return Some(format!("{path} is no file")) };
+    (!one_line(&text).contains(words)).then(|| format!("{path} has no such words: \"{words}\""))
 }
 
 /// Whether `source` has a test of that name that is not ignored.
@@ -146,6 +175,7 @@ mod tests {
             }
             "crates/bench/src/rows.rs" => "[(\"read_4k\", read)]",
             "scripts/compare" | "demo" => "#!/bin/sh",
+            "docs/a.md" | PAGE => "It ran on\ntwo CPUs.",
             "a.rs" => {
                 "//! fn in_a_comment\n#![allow(x)]\n#[test]\nfn first() { helper() }\n\
                  fn helper() {}\n#[test]\n#[cfg(unix)]\nfn second() {}\n\
@@ -196,5 +226,24 @@ mod tests {
         assert!(fault("source: example.org").is_some());
         assert!(Evidence::parse("text: a.rs first").is_none());
         assert!(Evidence::parse("test: a.rs").is_none());
+    }
+
+    #[test]
+    fn canary_words_that_no_document_has_are_found() {
+        let fault = |text: &str| Evidence::parse(text).unwrap().fault(&read);
+        assert_eq!(fault("doc: docs/a.md ran on two CPUs."), None);
+        for wrong in ["docs/a.md ran on six CPUs.", "docs/b.md ran on", "README.md ran on"] {
+            assert!(fault(&format!("doc: {wrong}")).is_some(), "{wrong}");
+        }
+        assert!(Evidence::parse("doc: docs/a.md").is_none());
+    }
+
+    #[test]
+    fn canary_a_source_is_not_enough_for_our_own_figures() {
+        let source = Evidence::parse("source: https://example.org").unwrap();
+        assert!(source.suffices("| PMDK | transactions |"));
+        assert!(!source.suffices("| transaction | 0.73 us | 1.02 us: PMDK 1.12 |"));
+        assert!(!source.suffices("PMDK is slower."));
+        assert!(Evidence::parse("command: ./demo").unwrap().suffices("PMDK is slower."));
     }
 }

@@ -11,10 +11,20 @@ const RULE: &str = "|--";
 pub struct ReadmeUnit {
     /// Its first line, from 1.
     pub line: usize,
-    /// Whether its form makes it a claim: a bullet, or a row. A paragraph claims by figures only.
+    /// Whether its form makes it a claim: a bullet, or a row. A paragraph may be a plain remark.
     pub is_claim: bool,
     /// Its text in one line.
     pub text: String,
+}
+
+impl ReadmeUnit {
+    /// Where the command stands that a row ends with: all of its last cell, as `code`.
+    pub fn command_cell(&self) -> Option<Range<usize>> {
+        let cells = self.text.strip_prefix('|')?.strip_suffix("` |")?;
+        let (before, command) = cells.rsplit_once("| `")?;
+        let start = 1 + before.len() + "| `".len();
+        (!command.contains('`')).then_some(start..start + command.len())
+    }
 }
 
 /// The units of `page`; blocks of code, headings and heads of tables are none.
@@ -76,6 +86,25 @@ fn words(text: &str) -> impl Iterator<Item = Range<usize>> {
         at += word.len();
         start..start + word.trim_end().len()
     })
+}
+
+/// The runs of words of `text` that do not lie in any range of `covered`.
+pub fn without(text: &str, covered: &[Range<usize>]) -> Vec<Range<usize>> {
+    let mut runs = Vec::<Range<usize>>::new();
+    let mut goes_on = false;
+    // What divides cells is no word.
+    let spoken = words(text).filter(|word| text[word.clone()].contains(char::is_alphanumeric));
+    for word in spoken {
+        let is_covered =
+            covered.iter().any(|range| range.start <= word.start && word.end <= range.end);
+        match runs.last_mut() {
+            Some(run) if goes_on && !is_covered => run.end = word.end,
+            _ if !is_covered => runs.push(word),
+            _ => {}
+        }
+        goes_on = !is_covered;
+    }
+    runs
 }
 
 fn is_figure(word: &str) -> bool {
@@ -148,6 +177,30 @@ mod tests {
         assert_eq!(found("It takes 1.3 us (0.85 us), x 2."), ["1.3", "(0.85", "2"]);
         assert_eq!(found("é `3 us` é 4, ext4 and `a` `b` TLS 1.3; 5"), ["4", "1.3", "5"]);
         assert_eq!(found("Apache-2.0, `2`, x86-64"), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn canary_words_outside_of_ranges_are_found() {
+        let found = |text: &'static str, covered: &[Range<usize>]| -> Vec<&str> {
+            without(text, covered).into_iter().map(|run| &text[run]).collect()
+        };
+        assert_eq!(found("a b c d", &[0..1, 4..5]), ["b", "d"]);
+        assert_eq!(found("a b c d", &[]), ["a b c d"]);
+        assert_eq!(found("ab cd", &[0..4]), ["cd"], "half of a word is not enough");
+        assert_eq!(found("| a | b |", &[2..3, 6..7]), Vec::<&str>::new());
+    }
+
+    #[test]
+    fn the_command_of_a_row_is_its_last_cell() {
+        let command = |text: &str| {
+            let unit = ReadmeUnit { line: 1, is_claim: true, text: text.to_owned() };
+            unit.command_cell().map(|cell| unit.text[cell].to_owned())
+        };
+        assert_eq!(command("| a | 3 us | `nearside info` |").as_deref(), Some("nearside info"));
+        assert_eq!(command("| a | `b` and `c` |"), None);
+        assert_eq!(command("| a | see `b` |"), None);
+        assert_eq!(command("| a | b |"), None);
+        assert_eq!(command("a | `b`"), None);
     }
 
     #[test]

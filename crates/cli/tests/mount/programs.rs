@@ -3,8 +3,8 @@
 
 use crate::support::{Scratch, has};
 
-/// A repository of three of this project's crates at `$SOURCE`, of all of them where `NEARSIDE_TESTS`
-/// is `long`: changed, collected, cloned.
+/// A repository of three of this project's crates at `$SOURCE`, of all where `NEARSIDE_TESTS` is
+/// `long`: changed, collected, cloned.
 pub const GIT: &str = concat!(
     "SOURCE='",
     env!("CARGO_MANIFEST_DIR"),

@@ -14,8 +14,12 @@ mod readiness;
 
 /// Longest time that one command may take.
 const COMMAND_SECONDS_MAX: u64 = 180;
-/// Longest wait for an event that must come, on a busy machine too.
-pub const SOON: Duration = Duration::from_secs(120);
+/// Longest wait for an event that must come, on a busy machine too. It is shorter than the
+/// product's time-outs, which no option sets: 30 s for a client without a service, 60 s for the
+/// grace period and for lost connections. So a wait that only one of them ends fails.
+pub const SOON: Duration = Duration::from_secs(25);
+/// Longest wait for a server that starts, with its recovery: no such time-out ends this wait.
+const READY_MAX: Duration = Duration::from_secs(120);
 /// A server is killed this long after its keeper had its ready message. The keeper gives a mount up
 /// whose servers die within 250 ms.
 const SERVED_LONG_ENOUGH: Duration = Duration::from_millis(300);
@@ -186,14 +190,12 @@ impl Scratch {
 
     /// Waits until the keeper has the ready message of its server.
     pub fn await_ready(&self) {
-        let is_ready = || self.server_now().is_some_and(readiness::is_ready);
-        wait_until("the keeper has heard that its server is ready", is_ready);
+        wait_until_ready(|| self.server_now());
     }
 
     /// Waits until a server has served long enough for its keeper to restart it at once.
     pub fn let_serve(&self, server: impl Fn() -> Option<Pid>) {
-        let is_ready = || server().is_some_and(readiness::is_ready);
-        wait_until("the keeper has heard that its server is ready", is_ready);
+        wait_until_ready(server);
         std::thread::sleep(SERVED_LONG_ENOUGH);
     }
 
@@ -310,9 +312,19 @@ pub fn is_running(process: Pid) -> bool {
 }
 
 pub fn wait_until(what: &str, done: impl Fn() -> bool) {
-    let deadline = Instant::now() + SOON;
+    wait_at_most(SOON, what, done);
+}
+
+/// Waits until the keeper has the ready message of this server.
+fn wait_until_ready(server: impl Fn() -> Option<Pid>) {
+    let is_ready = || server().is_some_and(readiness::is_ready);
+    wait_at_most(READY_MAX, "the keeper has heard that its server is ready", is_ready);
+}
+
+fn wait_at_most(most: Duration, what: &str, done: impl Fn() -> bool) {
+    let deadline = Instant::now() + most;
     while !done() {
-        assert!(Instant::now() < deadline, "waited {SOON:?} until {what}");
+        assert!(Instant::now() < deadline, "waited {most:?} until {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

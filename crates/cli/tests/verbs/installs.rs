@@ -188,6 +188,110 @@ fn an_installation_that_failed_midway_can_be_removed() {
 }
 
 #[test]
+fn an_installation_into_a_list_directory_that_was_there_before_can_be_removed_and_repeated() {
+    let machine = Machine::new();
+    fs::create_dir_all(machine.local("share/nearside")).unwrap();
+    let blocking = machine.local("share/zsh");
+    fs::write(&blocking, "").unwrap();
+    let before = machine.files();
+    assert!(!machine.install(PREFIX).status.success());
+    ok(machine.install(&format!("--remove {PREFIX}")));
+    assert_eq!(machine.files(), before);
+
+    assert!(!machine.install(PREFIX).status.success());
+    fs::remove_file(&blocking).unwrap();
+    ok(machine.install(PREFIX));
+    ok(machine.install(PREFIX));
+    ok(machine.install(&format!("--remove {PREFIX}")));
+    fs::write(&blocking, "").unwrap();
+    assert_eq!(machine.files(), before);
+}
+
+#[test]
+fn empty_lines_of_a_list_are_skipped() {
+    let machine = Machine::new();
+    ok(machine.install(PREFIX));
+    let files = machine.files();
+    let add_empty_lines = || {
+        let list = fs::read_to_string(machine.root().join(LIST)).unwrap();
+        fs::write(machine.root().join(LIST), format!("\n{list}\n\n")).unwrap();
+    };
+    add_empty_lines();
+    ok(machine.install(PREFIX));
+    assert_eq!(machine.files(), files);
+    add_empty_lines();
+    ok(machine.install(&format!("--remove {PREFIX}")));
+    assert_eq!(machine.files(), BTreeMap::new());
+}
+
+#[test]
+fn a_removal_that_was_interrupted_can_be_repeated() {
+    let machine = Machine::new();
+    ok(machine.install(PREFIX));
+    // Stands for the end of the script in the middle of its work.
+    let interrupted = format!(
+        "rm() {{ [[ $* != *bin/nearside* ]] || exit 9; command rm \"$@\"; }}; \
+         source scripts/installation.sh; use_prefix command {PREFIX}; remove_installation"
+    );
+    let output = machine.shell(&machine.program(), &interrupted);
+    assert_eq!(output.status.code(), Some(9), "{output:?}");
+    assert!(machine.root().join(LIST).exists(), "the list is removed last");
+    ok(machine.install(&format!("--remove {PREFIX}")));
+    assert_eq!(machine.files(), BTreeMap::new());
+}
+
+#[test]
+fn a_file_of_others_is_replaced_only_with_force() {
+    let machine = Machine::new();
+    let other = machine.local("share/man/man1/nearside.1");
+    fs::create_dir_all(other.parent().unwrap()).unwrap();
+    fs::write(&other, "precious").unwrap();
+    let before = machine.files();
+    let refused = machine.install(PREFIX);
+    assert!(!refused.status.success());
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("man1/nearside.1 exists") && said.contains("--force"), "{said}");
+    assert_eq!(machine.files(), before, "nothing was installed");
+    assert_eq!(fs::read(&other).unwrap(), b"precious");
+
+    ok(machine.install(&format!("--force {PREFIX}")));
+    assert_ne!(fs::read(&other).unwrap(), b"precious");
+    ok(machine.install(PREFIX));
+    ok(machine.install(&format!("--remove {PREFIX}")));
+    assert!(!other.exists());
+}
+
+#[test]
+fn nothing_is_installed_or_removed_through_a_link_out_of_the_prefix() {
+    let machine = Machine::new();
+    ok(machine.install(PREFIX));
+    let (zsh, outside) = (machine.local("share/zsh"), machine.scratch.path().join("outside"));
+    fs::remove_dir_all(&zsh).unwrap();
+    let precious = outside.join("site-functions/_nearside");
+    fs::create_dir_all(precious.parent().unwrap()).unwrap();
+    fs::write(&precious, "precious").unwrap();
+    std::os::unix::fs::symlink(&outside, &zsh).unwrap();
+    let before = machine.files();
+    for (args, outcome) in [("--remove", "removed"), ("", "installed"), ("--force", "installed")] {
+        let refused = machine.install(&format!("{args} {PREFIX}"));
+        assert!(!refused.status.success(), "{args}");
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(said.contains("symbolic link"), "{said}");
+        assert!(said.contains(&format!("nothing was {outcome}")), "{said}");
+        assert_eq!(machine.files(), before, "{args}");
+        assert_eq!(fs::read(&precious).unwrap(), b"precious");
+    }
+    // A link that stays below the prefix does no harm.
+    fs::remove_file(&zsh).unwrap();
+    fs::create_dir(machine.local("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("../elsewhere", &zsh).unwrap();
+    ok(machine.install(PREFIX));
+    assert!(machine.local("elsewhere/site-functions/_nearside").exists());
+    ok(machine.install(&format!("--remove {PREFIX}")));
+    assert!(!machine.local("elsewhere/site-functions").exists());
+}
+
+#[test]
 fn the_last_of_two_installations_removes_the_folders_that_both_are_in() {
     let machine = Machine::new();
     let library = |command: &str| {
@@ -217,7 +321,7 @@ fn a_list_that_names_files_elsewhere_is_refused() {
     ok(machine.install(PREFIX));
     fs::write(machine.root().join("usr/precious"), "").unwrap();
     let list = fs::read_to_string(machine.root().join(LIST)).unwrap();
-    for line in ["/usr/precious", "/usr/local/../precious", ""] {
+    for line in ["/usr/precious", "/usr/local/../precious", "/usr/local/.."] {
         fs::write(machine.root().join(LIST), format!("{list}{line}\n")).unwrap();
         let before = machine.files();
         let refused = machine.install(&format!("--remove {PREFIX}"));
@@ -231,7 +335,8 @@ fn a_list_that_names_files_elsewhere_is_refused() {
 #[test]
 fn wrong_arguments_are_refused() {
     let machine = Machine::new();
-    for args in ["relative", "/a /b", "--other", "--remove --debug", "--debug --remove /a"] {
+    let wrong = ["relative", "/a /b", "--other", "--remove --debug", "--debug --remove /a"];
+    for args in wrong.into_iter().chain(["--remove --force /a", "--force --remove /a"]) {
         let refused = machine.install(args);
         assert_eq!(refused.status.code(), Some(2), "{args}: {refused:?}");
     }

@@ -17,6 +17,7 @@ mod names;
 mod networks;
 mod page;
 mod places;
+mod readme;
 mod regions;
 mod removals;
 mod repairs;

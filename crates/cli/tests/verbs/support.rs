@@ -9,8 +9,14 @@ use std::time::{Duration, Instant};
 #[path = "../mount/readiness.rs"]
 mod readiness;
 
-/// Longest wait for an event that must come, on a busy machine too.
+/// Longest wait for an event that must come, on a busy machine too. It is longer than the product's
+/// time-outs for clients and lost connections (30 and 60 s), and hides none of them: it bounds the
+/// start and the end of servers, their answers, revocations, scrubs and resilvers. None of these
+/// waits for a client.
 pub const SOON: Duration = Duration::from_secs(120);
+/// Longest wait until a mount is not in use any more. It is shorter than those time-outs: a client
+/// that stays until one of them ends it keeps the mount in use, and the test fails.
+const IN_USE_MAX: Duration = Duration::from_secs(25);
 
 /// A pool of two slices in a directory that goes away at the end.
 pub struct Scratch {
@@ -173,7 +179,7 @@ impl Scratch {
     /// starts at the same moment holds them until it executes its program.
     pub fn umount(&self) {
         let since = Instant::now();
-        while since.elapsed() < SOON {
+        while since.elapsed() < IN_USE_MAX {
             let output = run([OsStr::new("umount"), self.mnt().as_os_str()]);
             if !String::from_utf8_lossy(&output.stderr).contains("in use") {
                 ok(output);

@@ -238,7 +238,7 @@ fn loads_wait_for_the_next_service_and_never_go_back() {
                     let begun = lives.load(Ordering::SeqCst);
                     let now = region.get::<u64>(page * PAGE_BYTES + 8).unwrap();
                     let is_within = begun % 2 == 1 && lives.load(Ordering::SeqCst) == begun;
-                    assert!(!is_within, "nothing is shown");
+                    assert!(!is_within, "no load succeeds while the service is down");
                     assert!(now >= seen[page], "{now} after {}", seen[page]);
                     seen[page] = now;
                 }

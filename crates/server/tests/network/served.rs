@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 use nearside::{AttachOptions, FormatOptions, Pool, SliceSpec};
 use server::{Door, Options, Service};
 
-/// Longest wait for an event that must come, on a busy machine too.
+/// Longest wait for an event that must come, on a busy machine too. It hides no fallback to a
+/// time-out of the product: a call that waits 30 s for a service returns an error, which the test
+/// notices; no service here follows another one, except in `grace`, which sets its own times.
 pub const SOON: Duration = Duration::from_secs(120);
-/// How long it waits for those whose connection is lost.
+/// How long it waits for those whose connection is lost. Peers that leave answers unread reset
+/// their connection, and the tests wait until this time has ended their sessions.
 pub const LINGER: Duration = Duration::from_secs(5);
 /// The same for tests which show that the service does not wait.
 pub const LONG_LINGER: Duration = Duration::from_secs(300);

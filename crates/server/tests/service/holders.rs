@@ -67,6 +67,31 @@ fn nobody_waits_for_locks_over_a_network_when_those_who_had_some_are_back() {
     nobody_waits(Mortal::on_a_network(NAME));
 }
 
+#[test]
+fn a_client_of_this_machine_is_back_with_its_lock_within_the_usual_time() {
+    const NAME: &str =
+        "holders::a_client_of_this_machine_is_back_with_its_lock_within_the_usual_time";
+    serve_if_told();
+    let mut mortal = Mortal::new(NAME);
+    // A busy machine delays some of these clients. A client that is too slow is so every time.
+    assert!((0..3).any(|_| keeps_its_lock(&mut mortal)), "others get its lock");
+    // A client that did not come back is known until the next service.
+    mortal.end();
+    mortal.start(None);
+    mortal.finish();
+}
+
+/// Kills the service of a client that holds a lock. Returns whether the client still holds the lock
+/// when the next service, which waits no longer than the product does, lets others have locks.
+fn keeps_its_lock(mortal: &mut Mortal) -> bool {
+    let (pool, other) = (mortal.attach(), mortal.attach());
+    let (held, wanted) = (opened(&pool, "/held"), opened(&other, "/held"));
+    held.lock(LockKind::Write, ..).unwrap();
+    mortal.kill();
+    mortal.start(Some(Times::usual_for_locks()));
+    !wanted.try_lock(LockKind::Write, ..).unwrap()
+}
+
 /// Its connection may come again later than a process of this machine could.
 #[test]
 fn who_had_a_lock_over_a_network_is_waited_for_as_long_as_anybody() {

@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use server::{ATTACHED_NAME, Door, Options, Rights, Service};
 
 use crate::child::{self, Running};
-use crate::served::{eventually, formatted};
+use crate::served::{LONG_GRACE, eventually, formatted};
 
 /// Where the times of a service's grace are told, milliseconds: that of locks, and that of all.
 const GRACE: &str = "NEARSIDE_TEST_GRACE";
@@ -43,6 +43,11 @@ impl Times {
     pub fn of(all: Duration) -> Times {
         Times { locks: all.min(Duration::from_secs(1)), all }
     }
+
+    /// The product's own time for locks, and a long one for all.
+    pub fn usual_for_locks() -> Times {
+        Times { locks: Options::default().grace_of_locks, all: LONG_GRACE }
+    }
 }
 
 /// Serves, if this process is to; then it does not come back.
@@ -54,10 +59,12 @@ pub fn serve_if_told() {
     let asked = TakeOver { keep_orphans: true, returning: true, ..TakeOver::default() };
     let pool = Arc::new(Pool::take_over(&dir, &OpenOptions::default(), &asked).unwrap());
     let attached = Some(dir.join(ATTACHED_NAME));
-    // On a busy machine a client needs more than the usual second to reconnect with its locks.
-    let grace_of_locks = Duration::from_secs(60);
     let lanes = Some(dir.clone());
-    let mut options = Options { attached, lanes, grace_of_locks, ..Options::default() };
+    let mut options = Options { attached, lanes, ..Options::default() };
+    (options.grace, options.linger) = (LONG_GRACE, LONG_GRACE);
+    // On a busy machine a client needs more than the usual second to reconnect with its locks. A
+    // test in `holders` shows that the usual second suffices otherwise.
+    options.grace_of_locks = LONG_GRACE;
     if let Ok(times) = std::env::var(GRACE) {
         let (locks, all) = times.split_once(' ').unwrap();
         let time = |text: &str| Duration::from_millis(text.parse().unwrap());

@@ -9,6 +9,10 @@ use server::{Door, Options, Service};
 
 /// Longest wait for an event that must come, on a busy machine too.
 pub const SOON: Duration = Duration::from_secs(120);
+/// The grace period and the linger time of a service, unless a test sets its own. A wait that only
+/// one of them ends is longer than `SOON`, and so fails. Clients keep their 30 s: a call that waits
+/// longer for a service returns an error, which the test notices.
+pub const LONG_GRACE: Duration = Duration::from_secs(300);
 
 /// A pool with a service.
 pub struct Served {
@@ -23,12 +27,14 @@ impl Served {
         Served::with("pool", 0o666, &Options::default())
     }
 
-    /// In a directory of this name, with a socket of this mode.
+    /// In a directory of this name, with a socket of this mode. `LONG_GRACE` replaces the times of
+    /// the options.
     pub fn with(name: &str, mode: u32, options: &Options) -> Served {
         let (root, dir) = formatted(name);
         let owned = Arc::new(Pool::open(&dir).unwrap());
         let door = Door::open(&socket(&dir), mode).unwrap();
-        let options = Options { lanes: Some(dir.clone()), ..options.clone() };
+        let (grace, linger) = (LONG_GRACE, LONG_GRACE);
+        let options = Options { lanes: Some(dir.clone()), grace, linger, ..options.clone() };
         let service = Service::start(owned.clone(), door, &options).unwrap();
         Served { service, owned, dir, _root: root }
     }

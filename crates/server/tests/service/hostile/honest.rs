@@ -48,8 +48,8 @@ pub struct Honest {
     ours: Vec<u8>,
     region: Option<Region>,
     counts: [Region; 2],
-    counted: u64,
-    calls: u64,
+    pub counted: u64,
+    pub calls: u64,
     longest: Duration,
     step: &'static str,
 }
@@ -65,12 +65,12 @@ pub struct Account {
     pub sums: [u32; 2],
 }
 
-impl Account {
-    /// Whether it made enough calls to count.
-    pub fn has_come_to_something(&self) -> bool {
-        self.calls > 20 && self.counted > 0
-    }
+/// Whether an honest process made enough calls for a round to show something.
+pub fn made_enough_calls(calls: u64, counted: u64) -> bool {
+    calls > 20 && counted > 0
+}
 
+impl Account {
     pub fn said(&self) -> String {
         let Account { number, calls, counted, longest_ms, sums: [own, part] } = self;
         format!("done {number} {calls} {counted} {longest_ms} {own} {part}")
@@ -120,11 +120,6 @@ impl Honest {
             longest: Duration::ZERO,
             step: "",
         })
-    }
-
-    /// Whether it has made enough calls to count.
-    pub fn has_come_to_something(&self) -> bool {
-        self.calls > 20 && self.counted > 0
     }
 
     /// Does one thing or another; says what is not as it should be.

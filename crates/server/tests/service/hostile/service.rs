@@ -12,7 +12,7 @@ use server::{ATTACHED_NAME, Door, Options, Service};
 use super::honest::{self, ALL, COUNTS, Honest, OTHERS, OWNER, SHARED, USER};
 use super::strange::STRANGE;
 use crate::child;
-use crate::served::SOON;
+use crate::served::{LONG_GRACE, SOON};
 
 /// Blocks behind those of honest processes, in what is shared.
 pub const STRANGE_BLOCKS: u64 = 64;
@@ -54,7 +54,8 @@ pub fn serve(dir: &Path, seed: u64) -> ! {
     let pool = Arc::new(Pool::take_over(dir, &OpenOptions::default(), &asked).unwrap());
     prepare(&pool).unwrap();
     let attached = Some(dir.join(ATTACHED_NAME));
-    let options = Options { attached, lanes: Some(dir.to_owned()), ..Options::default() };
+    let (lanes, grace, linger) = (Some(dir.to_owned()), LONG_GRACE, LONG_GRACE);
+    let options = Options { attached, lanes, grace, linger, ..Options::default() };
     let door = Door::open(&dir.join(nearside::ATTACH_SOCKET), 0o666).unwrap();
     let service = Service::start(pool.clone(), door, &options).unwrap();
     // of the owner's door, with regions of its own
@@ -84,7 +85,8 @@ pub fn work(mut honest: Honest, is_over: &AtomicBool) -> String {
     // On a busy machine it needs more time for enough calls.
     let since = Instant::now();
     let may_go_on = || since.elapsed() < SOON;
-    while !is_over.load(Ordering::Relaxed) || (!honest.has_come_to_something() && may_go_on()) {
+    let has_enough = |honest: &Honest| honest::made_enough_calls(honest.calls, honest.counted);
+    while !is_over.load(Ordering::Relaxed) || (!has_enough(&honest) && may_go_on()) {
         if let Err(wrong) = honest.work() {
             return format!("wrong: {wrong}");
         }
