@@ -202,9 +202,12 @@ fn settings() -> Settings {
 
 fn kills(tried: &Tried<'_>, mutant: Mutant) -> bool {
     tried.mutants.get(&mutant) == Some(&true)
-        && !explore(tried.recording, &Settings { mutant: Some(mutant), ..settings() })
-            .violations
-            .is_empty()
+        && !explore(
+            tried.recording,
+            &Settings { mutant: Some(mutant), violations: 1, ..settings() },
+        )
+        .violations
+        .is_empty()
 }
 
 /// Why nothing depends on a line, where that is so.

@@ -33,6 +33,8 @@ pub struct Settings {
     pub use_every: usize,
     /// One of so many crash points, by chance, is looked at.
     pub point_every: usize,
+    /// Violations after which the rest is left.
+    pub violations: usize,
     /// A fault of the engine.
     pub mutant: Option<Mutant>,
     /// Seed of the random choices.
@@ -51,6 +53,7 @@ impl Settings {
             again_every: 10,
             use_every: 6,
             point_every: 1,
+            violations: 3,
             mutant: None,
             seed,
             deadline: None,
@@ -78,8 +81,6 @@ impl Settings {
 
 /// Where a slice says whether it is open: line of block 3 (docs/FORMAT.md).
 pub const STATE_LINE: u64 = 3 * 4096 / LINE as u64;
-/// Violations of one workload after which it is left.
-const VIOLATIONS_MAX: usize = 3;
 
 struct Explorer<'r> {
     recording: &'r Recording,
@@ -240,7 +241,7 @@ struct Place<'p> {
 impl Explorer<'_> {
     /// Whether to stop.
     fn enough(&self) -> bool {
-        self.report.violations.len() >= VIOLATIONS_MAX || self.settings.late()
+        self.report.violations.len() >= self.settings.violations || self.settings.late()
     }
 
     fn point(&mut self, model: &Model, point: usize, under: Under) {

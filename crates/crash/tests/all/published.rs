@@ -25,10 +25,14 @@ use topology::Topology;
 
 const ONE: Shape = Shape { slices: 1, ..Shape::SMALL };
 
-/// All that is asked of each image, and crashes inside the recovery of one in some.
+/// Each image is opened and looked at. Where `NEARSIDE_TESTS` is `long`, as `./test --all` has it,
+/// each is also recovered again, used and emptied, else one of three.
 fn settings(seed: u64) -> Settings {
+    let is_long = std::env::var_os("NEARSIDE_TESTS").is_some_and(|length| length == "long");
+    let every = if is_long { 1 } else { 3 };
     let budget = Budget { exhaustive: 4096, samples: 256 };
-    Settings { budget, inner_every: 8, again_every: 1, use_every: 1, ..Settings::quick(seed) }
+    let quick = Settings::quick(seed);
+    Settings { budget, inner_every: 8 * every, again_every: every, use_every: every, ..quick }
 }
 
 /// Explores operations of the catalog, one after the other, from starts of all kinds.

@@ -25,7 +25,7 @@ use world::Counts;
 /// Which seeds, of a run by hand: `FROM..TO`, or one.
 const SEEDS: &str = "NEARSIDE_SEEDS";
 /// Seeds of a run of all tests, in so many parts, which go side by side.
-const USUAL: u64 = 2_000;
+const USUAL: u64 = 1_000;
 /// The same where `NEARSIDE_TESTS` is `long`, as `./test --all` has it.
 const LONG: u64 = 10_000;
 const PARTS: u64 = 4;

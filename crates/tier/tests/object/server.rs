@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// Where its program is.
@@ -38,17 +38,9 @@ fn free_ports<const N: usize>() -> [u16; N] {
 }
 
 impl Server {
-    fn start(program: &Path) -> Server {
-        // another process may take a port between the choice and the start
-        for _ in 0..3 {
-            if let Some(server) = Server::try_start(program) {
-                return server;
-            }
-        }
-        panic!("{} does not start", program.display());
-    }
-
-    fn try_start(program: &Path) -> Option<Server> {
+    /// Starts it; gives none where it ended before it answered, for another process may take a port
+    /// between the choice and the start.
+    fn start(program: &Path) -> Option<Server> {
         let dir = tempfile::tempdir().unwrap();
         let identities = format!(
             r#"{{"identities":[{{"name":"{KEY}","credentials":
@@ -95,47 +87,69 @@ impl Server {
     /// Waits until it does.
     fn answers(&mut self) -> bool {
         let started = Instant::now();
-        while started.elapsed() < Duration::from_secs(120) {
-            if self.child.try_wait().unwrap().is_some() {
-                break;
-            }
+        while started.elapsed() < Duration::from_secs(120) && !self.has_ended() {
             if std::net::TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
                 return true;
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
-        println!("no server: {log}");
         false
     }
+
+    /// Whether it ended by itself, which is said: one of its parts may find its port taken only
+    /// after the part that speaks S3 answers.
+    fn has_ended(&mut self) -> bool {
+        let ended = self.child.try_wait().unwrap();
+        if let Some(status) = ended {
+            let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
+            println!("the server ended, {status}: {log}");
+        }
+        ended.is_some()
+    }
+}
+
+/// Whether this is the process that runs the body.
+pub fn is_inner() -> bool {
+    std::env::var_os(IS_INNER).is_some()
 }
 
 /// Runs the body of the test `name` with a server that the environment names.
 pub fn on_s3(name: &str, body: impl FnOnce()) {
-    if std::env::var_os(IS_INNER).is_some() {
+    if is_inner() {
         return body();
     }
     let Some(program) = std::env::var_os(PROGRAM) else {
         println!("skipped: {PROGRAM} names no program of SeaweedFS");
         return;
     };
-    let server = Server::start(Path::new(&program));
-    with_environment(name, server.port, body);
+    for _ in 0..3 {
+        let Some(mut server) = Server::start(Path::new(&program)) else { continue };
+        let output = inner(name, server.port);
+        if has_passed(&output) || !server.has_ended() {
+            return show(&output);
+        }
+    }
+    panic!("{} does not stay", program.display());
 }
 
-/// Runs the body of the test `name` in a process of its own, whose environment says that S3 is at
-/// that port.
-pub fn with_environment(name: &str, port: u16, body: impl FnOnce()) {
-    if std::env::var_os(IS_INNER).is_some() {
-        return body();
-    }
+/// What the body of the test `name` said, in a process of its own whose environment says that S3 is
+/// at that port.
+pub fn inner(name: &str, port: u16) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", name, "--nocapture"]).env(IS_INNER, "1");
     command.env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{port}"));
     command.env("AWS_ALLOW_HTTP", "true").env("AWS_REGION", "us-east-1");
     command.env("AWS_ACCESS_KEY_ID", KEY).env("AWS_SECRET_ACCESS_KEY", SECRET);
-    let output = command.stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    println!("{said}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && said.contains("1 passed"), "see above");
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+fn has_passed(output: &Output) -> bool {
+    output.status.success() && String::from_utf8_lossy(&output.stdout).contains("1 passed")
+}
+
+/// Fails unless it passed.
+pub fn show(output: &Output) {
+    println!("{}", String::from_utf8_lossy(&output.stdout));
+    println!("{}", String::from_utf8_lossy(&output.stderr));
+    assert!(has_passed(output), "see above");
 }
