@@ -147,7 +147,7 @@ impl Core {
             for part in &parts {
                 for (offset, data) in &part.pieces {
                     let (first, last) = blocks_of(*offset, data.len());
-                    part.inode.tell_changes(&(first..=last));
+                    self.may_change(part.inode, first, last)?;
                 }
             }
             let done = self.commit_as_expected(&parts, expected, long);

@@ -13,6 +13,7 @@ use crate::item;
 use crate::keys;
 use crate::namespace::{Touched, check_directory, check_name};
 use crate::placing::Placing;
+use crate::privileges::{self, RAISES};
 use crate::request::{self, Answer};
 use crate::rights::{self, Access, Caller, Owned};
 use crate::short_name::ShortName;
@@ -200,6 +201,7 @@ impl Core {
         let stored = new.attributes(dir, meta, inherited.mode);
         item::push_put(record, ino.0, keys::INODE, 0, &stored.encode());
         let inode = Arc::new(Inode::new(ino, &stored, false));
+        inode.marks.set(RAISES, privileges::raises(new.kind, stored.mode));
         // ordering: nobody sees the inode before it is inserted, under a lock
         inode.opens.store(new.opens, Ordering::Relaxed);
         if request::is_current() {

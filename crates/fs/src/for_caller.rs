@@ -116,14 +116,6 @@ impl ForCaller<'_> {
         self.fs.core.setattr(handle.ino(), &change, self.caller)
     }
 
-    /// Takes the set-id bits of a file away that he is about to write to; root leaves them.
-    pub fn drop_set_id(&self, handle: &Handle) -> Result<()> {
-        match self.caller {
-            Some(caller) => self.fs.core.drop_set_id(&handle.inode, caller),
-            None => Ok(()),
-        }
-    }
-
     /// [`FileSystem::getxattr`].
     pub fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         self.fs.core.getxattr(ino, name, self.caller)

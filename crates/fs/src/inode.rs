@@ -8,10 +8,10 @@ use crate::attr::Stored;
 use crate::entries::Dir;
 use crate::inline::UNSYNCED_MAX;
 use crate::layout::Layout;
-use crate::leased::Leased;
 use crate::map::BlockMap;
 use crate::mapped::Mappings;
 use crate::placing::Placing;
+use crate::privileges::Marks;
 use crate::range_lock::RangeLock;
 use crate::read_ahead::ReadAhead;
 use crate::types::{Attr, FileKind, Ino, Timestamp};
@@ -101,8 +101,8 @@ pub struct Inode {
     pub reserves: AtomicBool,
     /// Who keeps copies of its bytes.
     pub mappings: Mappings,
-    /// Whether some of it is written by others by themselves.
-    pub leased: Leased,
+    /// Whether some of it is written by others by themselves, and whether it may give privileges.
+    pub marks: Marks,
     /// Who looks whether they change.
     pub watched: Watched,
     /// How far ahead it is read from the capacity tier.
@@ -154,7 +154,7 @@ impl Inode {
             opens: AtomicU32::new(0),
             unsynced: AtomicU32::new(UNSYNCED_MAX),
             mappings: Mappings::default(),
-            leased: Leased::default(),
+            marks: Marks::unknown(stored.kind),
             watched: Watched::default(),
             read_ahead: ReadAhead::default(),
         }

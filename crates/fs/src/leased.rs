@@ -14,6 +14,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::handle::Handle;
 use crate::inode::Inode;
+use crate::privileges::{LEASED, RAISES};
 use crate::request;
 use crate::system::FileSystem;
 use crate::types::Ino;
@@ -22,7 +23,6 @@ use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Blocks of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,18 +154,27 @@ impl Core {
     /// Some of these blocks, whose range the caller has, are going to be changed: who caches them
     /// is told. An error of the attempt if they are leased.
     #[inline(always)]
-    pub fn may_change(&self, inode: &Inode, first: u64, last: u64) -> Result<()> {
-        self.check_leased(inode, first, last)?;
+    pub fn may_change(&self, inode: &Arc<Inode>, first: u64, last: u64) -> Result<()> {
+        let marks = inode.marks.get();
+        if marks != 0 {
+            self.check_marked(inode, marks, (first, last))?;
+        }
         inode.tell_changes(&(first..=last));
         Ok(())
+    }
+
+    #[cold]
+    fn check_marked(&self, inode: &Arc<Inode>, marks: u8, (first, last): (u64, u64)) -> Result<()> {
+        if marks & LEASED != 0 {
+            self.check_leased_blocks(inode, first, last)?;
+        }
+        if marks & RAISES != 0 { self.take_privileges(inode) } else { Ok(()) }
     }
 
     /// An error of the attempt if some of these blocks, whose range the caller has, are leased.
     #[inline(always)]
     pub fn check_leased(&self, inode: &Inode, first: u64, last: u64) -> Result<()> {
-        // ordering: whoever gives a lease says so and then waits for the range: this sees it, or
-        // the change is over before the lease is given
-        if inode.leased.load(Ordering::Acquire) {
+        if inode.marks.has(LEASED) {
             return self.check_leased_blocks(inode, first, last);
         }
         Ok(())
@@ -190,9 +199,8 @@ impl Core {
     /// nothing.
     #[inline]
     pub fn settle(&self, inode: &Inode) {
-        // ordering: a write that returned before this call was made under a lease that was given
-        // before it
-        if inode.leased.load(Ordering::Acquire) {
+        // a write that returned before this call was made under a lease that was given before it
+        if inode.marks.has(LEASED) {
             self.settle_ino(inode.ino);
         }
     }
@@ -216,7 +224,7 @@ impl FileSystem {
     /// Something of this file is going to be leased, or nothing is any more. A lender says so one
     /// after the other.
     pub fn set_leased(&self, handle: &Handle, is_leased: bool) {
-        handle.inode.leased.store(is_leased, Ordering::SeqCst);
+        handle.inode.marks.set(LEASED, is_leased);
     }
 
     /// What was written to the file under leases, and returned before, is in it when this returns.
@@ -231,9 +239,8 @@ impl FileSystem {
 
     /// Nothing of the file is leased when this returns.
     pub(crate) fn recall_all(&self, handle: &Handle) {
-        // ordering: after its mapping was said; a lender says that it lends, and then looks for
-        // mappings
-        if handle.inode.leased.load(Ordering::SeqCst) {
+        // after its mapping was said; a lender says that it lends, and then looks for mappings
+        if handle.inode.marks.has_after_stores(LEASED) {
             let blocks = Blocks { ino: handle.ino(), blocks: 0..=u64::MAX };
             self.core.recall(&blocks, &mut AllRecalled::new());
         }
@@ -245,6 +252,3 @@ impl FileSystem {
         handle.inode.has_heedless_mappings()
     }
 }
-
-/// Whether a file is one of which something is leased.
-pub type Leased = AtomicBool;

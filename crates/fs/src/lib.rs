@@ -88,6 +88,7 @@ mod permits;
 mod pieces;
 mod placing;
 mod pressure;
+mod privileges;
 mod range_lock;
 #[cfg(test)]
 mod range_lock_tests;
@@ -158,6 +159,7 @@ pub use migrate::Migrated;
 pub use placement::{Calibration, Costs, Kind, Lever, Levers, Place, Point, Policy, Side};
 pub use placing::Placing;
 pub use pmem::Process;
+pub use privileges::{Changer, changing_by, changing_for};
 pub use range_lock::{RangeGuard, RangeLock};
 pub use region_memory::{RegionMemory, check_buffer, is_region_memory, outside};
 pub use repair::{Repair, RepairReport, repair, repair_candidates, undo};

@@ -8,7 +8,7 @@
 use crate::acl::{self, Acl};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, Meta};
-use crate::types::{Creation, FileKind, SetAttr};
+use crate::types::{Attr, Creation, FileKind, SetAttr};
 
 /// Set-user-id.
 const SET_USER_ID: u16 = 0o4000;
@@ -63,6 +63,13 @@ impl Caller {
     /// Whether the group is one of its own.
     pub fn is_in(&self, gid: u32) -> bool {
         self.gid == gid || self.groups.binary_search(&gid).is_ok()
+    }
+
+    /// The permission bits of a file when this caller has changed its owner or content: root's
+    /// change of content leaves them, and is not asked for here.
+    pub fn without_set_id(&self, attr: &Attr) -> u16 {
+        let Attr { kind, mode, uid, gid, .. } = *attr;
+        Owned { kind, mode, uid, gid }.without_set_id(self)
     }
 
     /// Whether it is the owner, or may act as if.

@@ -6,9 +6,11 @@ use crate::inode::{Inode, Meta};
 use crate::item;
 use crate::keys;
 use crate::placing::Placing;
+use crate::privileges::{self, RAISES};
 use crate::request::{self, Answer};
 use crate::rights::{Caller, Owned, settle};
 use crate::types::{Attr, FileKind, Ino, SetAttr};
+use crate::xattr::XattrChange;
 use placement::Levers;
 use pool::{KIND_CHANGE, RecordBuffer};
 use std::sync::Arc;
@@ -31,9 +33,14 @@ impl Core {
             self.check_layout(layout)?;
         }
         self.change(|| {
-            let _range = change.size.map(|_| inode.ranges.lock(0, u64::MAX));
+            // who changes the content has looked what privileges it takes away, and has done so
+            let raises = change.mode.is_some_and(|mode| privileges::raises(inode.kind, mode));
+            let waits = change.size.is_some() || raises;
+            let _range = waits.then(|| inode.ranges.lock(0, u64::MAX));
             if change.size.is_some() {
                 self.may_change(&inode, 0, u64::MAX)?;
+            } else if raises {
+                self.check_leased(&inode, 0, u64::MAX)?;
             }
             let mut meta = inode.meta.write();
             let settled = caller.map(|asking| settle(asking, &Owned::of(&inode, &meta), change));
@@ -41,23 +48,6 @@ impl Core {
                 Some(settled) => self.set(&inode, &mut meta, &settled),
                 None => self.set(&inode, &mut meta, change),
             }
-        })
-    }
-
-    /// Takes the set-id bits away that a change of content by this caller does.
-    pub(crate) fn drop_set_id(&self, inode: &Arc<Inode>, caller: &Caller) -> Result<()> {
-        let dropped = |meta: &Meta| Owned::of(inode, meta).after_write(caller);
-        if dropped(&inode.meta.read()).is_none() {
-            return Ok(());
-        }
-        // it comes before the change that was asked for
-        request::repeatable(|| {
-            self.change(|| {
-                let mut meta = inode.meta.write();
-                let mode = dropped(&meta);
-                let change = SetAttr { mode, ..SetAttr::default() };
-                if mode.is_some() { self.set(inode, &mut meta, &change).map(drop) } else { Ok(()) }
-            })
         })
     }
 
@@ -85,16 +75,9 @@ impl Core {
                 data: change.move_data.unwrap_or(levers.data),
             },
         };
-        let acl = match change.mode {
-            Some(_) if inode.kind != FileKind::Symlink => {
-                self.acl_with_mode(inode, meta, stored.mode)?
-            }
-            _ => None,
-        };
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
-        if let Some(acl) = &acl {
-            acl.push(&mut record);
-        }
+        let (acl, capability) = self.changed_with(inode, meta, change, stored.mode)?;
+        acl.iter().chain(&capability).for_each(|it| it.push(&mut record));
         item::push_put(&mut record, inode.ino.0, keys::INODE, 0, &stored.encode());
         let publish = || {
             meta.mode = stored.mode;
@@ -112,7 +95,10 @@ impl Core {
             }
             inode.changed.store(time, Ordering::Relaxed);
             self.mark_dirty(inode);
-            acl.into_iter().for_each(|acl| self.take_over(acl, meta));
+            acl.into_iter().chain(capability).for_each(|it| self.take_over(it, meta));
+            if privileges::raises(inode.kind, stored.mode) {
+                inode.marks.set(RAISES, true);
+            }
         };
         if change.size.is_some() && request::is_current() {
             request::answer_with(Answer::Cut(inode.ino));
@@ -122,6 +108,28 @@ impl Core {
             None => self.log(&mut record, &[inode], publish)?,
         }
         Ok(inode.attr(meta))
+    }
+}
+
+impl Core {
+    /// Extended attributes that change with others: the access list with the permission bits, and
+    /// capabilities go with a file's owner.
+    fn changed_with(
+        &self,
+        inode: &Inode,
+        meta: &mut Meta,
+        change: &SetAttr,
+        mode: u16,
+    ) -> Result<(Option<XattrChange<'static>>, Option<XattrChange<'static>>)> {
+        let has_list = change.mode.is_some() && inode.kind != FileKind::Symlink;
+        let chowns = change.uid.is_some() || change.gid.is_some();
+        let is_capable = inode.kind == FileKind::File && chowns;
+        let acl = if has_list { self.acl_with_mode(inode, meta, mode)? } else { None };
+        let capability = match is_capable && self.has_capability(inode, meta)? {
+            true => Some(self.without_capability(inode, meta)?),
+            false => None,
+        };
+        Ok((acl, capability))
     }
 }
 

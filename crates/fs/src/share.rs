@@ -67,7 +67,7 @@ impl Core {
             for (inode, first, last) in ranges {
                 self.check_leased(inode, first, last)?;
             }
-            to.0.tell_changes(&(to_first..=to_first + last));
+            self.may_change(to.0, to_first, to_first + last)?;
             self.share_locked(from, to, len.min(blocks * BLOCK_BYTES))
         })
     }

@@ -10,8 +10,9 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, Meta};
 use crate::item;
 use crate::keys;
+use crate::privileges::{CAPABILITY, RAISES};
 use crate::rights::{self, Caller, Owned};
-use crate::types::{Ino, Timestamp, XATTR_BYTES_MAX, XattrMode};
+use crate::types::{FileKind, Ino, Timestamp, XATTR_BYTES_MAX, XattrMode};
 use pool::tree::{Change, Key};
 use pool::{KIND_CHANGE, RecordBuffer};
 use std::collections::BTreeMap;
@@ -138,6 +139,12 @@ impl Core {
             return self.change_acl(&inode, (name, value), mode, in_group, caller);
         }
         self.change(|| {
+            // who changes the content has looked what privileges it takes away, and has done so
+            let raises = name == CAPABILITY && value.is_some() && inode.kind == FileKind::File;
+            let _range = raises.then(|| inode.ranges.lock(0, u64::MAX));
+            if raises {
+                self.check_leased(&inode, 0, u64::MAX)?;
+            }
             let mut meta = inode.meta.write();
             if meta.gone {
                 return Err(Error::NotFound);
@@ -145,7 +152,11 @@ impl Core {
             self.permit_xattr(caller, &inode, &mut meta, name)?;
             check_mode(self.xattrs(&inode, &mut meta)?, name, mode)?;
             let bits = meta.mode;
-            self.log_xattr(&inode, &mut meta, name, value, bits)
+            self.log_xattr(&inode, &mut meta, name, value, bits)?;
+            if raises {
+                inode.marks.set(RAISES, true);
+            }
+            Ok(())
         })
     }
 

@@ -355,19 +355,18 @@ impl Ledger {
 
     fn fold_records(&mut self, fs: &FileSystem, records: &[Taken]) -> fs::Result<()> {
         let mut writes = Vec::with_capacity(records.len());
-        let mut seen: u64 = 0;
+        // a lane is one process's
+        let mut caller = None;
         for (slot, offset, place) in records.iter().flatten() {
             self.writes[*slot] += 1;
             let Some(target) = &self.targets[*slot] else { continue };
-            if seen & 1 << slot == 0 {
-                seen |= 1 << slot;
-                fs.for_caller(target.caller.as_deref()).drop_set_id(&target.handle)?;
-            }
+            caller = target.caller.clone().or(caller);
             let data = self.part.bytes(place);
             fs.expect_write(&target.handle, *offset, data.len());
             writes.push(Write { file: &target.handle, offset: *offset, data });
         }
-        fs::folding(&mut self.spare, || fs.commit(&writes, &[]))
+        let commit = || fs.commit(&writes, &[]);
+        fs::folding(&mut self.spare, || fs::changing_by(caller.as_ref(), commit))
     }
 }
 

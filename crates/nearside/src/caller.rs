@@ -92,6 +92,12 @@ impl Pool {
     pub fn caller(&self) -> Option<&Caller> {
         self.here().ok().and_then(|owned| owned.caller.as_deref())
     }
+
+    /// Makes changes of files' content by the engine's own calls, for whoever this pool is for.
+    #[doc(hidden)]
+    pub fn changing<T>(&self, change: impl FnOnce() -> T) -> T {
+        fs::changing_by(self.here().ok().and_then(|owned| owned.caller.as_ref()), change)
+    }
 }
 
 impl Owned {

@@ -95,10 +95,7 @@ impl File {
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize> {
         self.need(self.flags.write, "writing")?;
         match &self.open {
-            Open::Here(file) => {
-                file.drop_set_id(data.len() as u64)?;
-                Ok(file.fs.write(&file.handle, offset, data)?)
-            }
+            Open::Here(file) => Ok(file.changing(|| file.fs.write(&file.handle, offset, data))?),
             Open::There(file) => file.write_at(data, offset),
         }
     }
@@ -118,10 +115,7 @@ impl File {
     pub fn end_write(&self, arrival: Arrival) -> Result<usize> {
         self.need(self.flags.write, "writing")?;
         match &self.open {
-            Open::Here(file) => {
-                file.drop_set_id(arrival.bytes() as u64)?;
-                Ok(file.fs.end_write(arrival)?)
-            }
+            Open::Here(file) => Ok(file.changing(|| file.fs.end_write(arrival))?),
             Open::There(_) => Err(FsError::Unsupported("bytes that come by and by").into()),
         }
     }
@@ -143,10 +137,7 @@ impl File {
     pub fn append(&self, data: &[u8]) -> Result<u64> {
         self.need(self.flags.changes(), "appending")?;
         match &self.open {
-            Open::Here(file) => {
-                file.drop_set_id(data.len() as u64)?;
-                Ok(file.fs.append(&file.handle, data)?)
-            }
+            Open::Here(file) => Ok(file.changing(|| file.fs.append(&file.handle, data))?),
             Open::There(file) => file.append(data),
         }
     }
@@ -180,9 +171,8 @@ impl File {
         to.need(to.flags.write, "writing")?;
         match (&self.open, &to.open) {
             (Open::Here(from), Open::Here(to)) if Arc::ptr_eq(&from.fs, &to.fs) => {
-                to.drop_set_id(bytes)?;
                 let (source, target) = ((&*from.handle, offset), (&*to.handle, to_offset));
-                return Ok(from.fs.copy(source, target, bytes)?);
+                return Ok(to.changing(|| from.fs.copy(source, target, bytes))?);
             }
             (Open::There(from), Open::There(to)) if from.attached().is(to.attached()) => {
                 return from.copy_to(offset, to, to_offset, bytes);
@@ -326,18 +316,12 @@ impl File {
 
 impl OpenHere {
     fn fallocate(&self, mode: Fallocate, offset: u64, bytes: u64) -> Result<()> {
-        self.drop_set_id(bytes)?;
-        Ok(self.fs.fallocate(&self.handle, mode, offset, bytes)?)
+        Ok(self.changing(|| self.fs.fallocate(&self.handle, mode, offset, bytes))?)
     }
 
-    /// What a write of that many bytes by the file's caller does to its mode.
+    /// Changes the file's content for its caller.
     #[inline]
-    fn drop_set_id(&self, bytes: u64) -> Result<()> {
-        match &self.caller {
-            Some(caller) if bytes > 0 => {
-                Ok(self.fs.for_caller(Some(caller)).drop_set_id(&self.handle)?)
-            }
-            _ => Ok(()),
-        }
+    fn changing<T>(&self, change: impl FnOnce() -> T) -> T {
+        fs::changing_by(self.caller.as_ref(), change)
     }
 }

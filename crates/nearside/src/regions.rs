@@ -97,7 +97,7 @@ impl Pool {
         match &self.door {
             Door::Owned(owned) => {
                 owned.own()?;
-                Ok(Regions::new(&owned.fs, settings)?)
+                Ok(Regions::new(&owned.fs, settings)?.for_caller(owned.caller.clone()))
             }
             Door::Attached(attached) => attached.regions(settings),
         }

@@ -8,7 +8,7 @@ use crate::region::Inner;
 use crate::service::{Desk, Service};
 use crate::source::{Faults, Source};
 use crate::{evict, fill};
-use fs::FileSystem;
+use fs::{Caller, FileSystem};
 use parking_lot::{Mutex, RwLock};
 use pmem::Process;
 use std::collections::BTreeMap;
@@ -119,6 +119,8 @@ pub struct Threads {
 pub struct Regions {
     shared: Arc<Shared>,
     threads: Arc<Threads>,
+    /// Whose commits they are; none: somebody's with all rights.
+    pub(crate) caller: Option<Arc<Caller>>,
 }
 
 impl Regions {
@@ -150,7 +152,12 @@ impl Regions {
             process: Process::here(),
         });
         let threads = Threads::start(&shared)?;
-        Ok(Regions { shared, threads: Arc::new(threads) })
+        Ok(Regions { shared, threads: Arc::new(threads), caller: None })
+    }
+
+    /// The same, whose commits are this caller's.
+    pub fn for_caller(self, caller: Option<Arc<Caller>>) -> Regions {
+        Regions { caller, ..self }
     }
 
     /// The file system, if it is this process's.

@@ -361,10 +361,11 @@ impl<R: Borrow<Regions>> Transaction<R> {
     /// back.
     pub fn commit(mut self) -> Result<()> {
         self.regions.borrow().check_process()?;
-        match self.is_doomed {
-            true => Err(Error::File(fs::Error::Conflict)),
-            false => self.apply(),
+        if self.is_doomed {
+            return Err(Error::File(fs::Error::Conflict));
         }
+        let caller = self.regions.borrow().caller.clone();
+        fs::changing_by(caller.as_ref(), || self.apply())
     }
 
     fn apply(&mut self) -> Result<()> {

@@ -184,7 +184,7 @@ impl Call<'_> {
             }
         }
         let fs = self.session.pool.fs();
-        fs.commit(&changes, &still)?;
+        self.session.pool.changing(|| fs.commit(&changes, &still))?;
         fs.sync()?;
         Ok(Reply::Done)
     }

@@ -11,6 +11,7 @@ mod endings;
 mod keepers;
 mod kills;
 mod ordinary;
+mod privileges;
 mod programs;
 mod races;
 mod remote;

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 mod readiness;
 
 /// Longest time that one command may take.
-const COMMAND_SECONDS_MAX: u64 = 180;
+pub const COMMAND_SECONDS_MAX: u64 = 180;
 /// Longest wait for an event that must come, on a busy machine too. It is shorter than the
 /// product's time-outs, which no option sets: 30 s for a client without a service, 60 s for the
 /// grace period and for lost connections. So a wait that only one of them ends fails.

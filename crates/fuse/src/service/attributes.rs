@@ -6,9 +6,6 @@ use nearside::{FileKind, XattrMode};
 use super::{Caller, Errno, May, Served, Service, stale};
 use crate::placed::{self, Asked};
 
-const SET_USER_ID: u16 = 0o4000;
-const SET_GROUP_ID: u16 = 0o2000;
-const GROUP_EXECUTE: u16 = 0o0010;
 /// Class of the extended attributes that only root reads and writes.
 const TRUSTED: &[u8] = b"trusted.";
 /// The access control lists of acl(5).
@@ -23,8 +20,6 @@ pub(crate) struct Change {
     pub(crate) size: Option<u64>,
     pub(crate) accessed: Option<Timestamp>,
     pub(crate) modified: Option<Timestamp>,
-    /// The kernel says that the set-id bits are to go.
-    pub(crate) drops_set_id: bool,
 }
 
 impl Service {
@@ -50,15 +45,23 @@ impl Service {
         }
     }
 
-    pub(crate) fn setattr(&self, ino: Ino, change: Change, number: Option<u64>) -> Served<Attr> {
+    pub(crate) fn setattr(
+        &self,
+        ino: Ino,
+        change: Change,
+        number: Option<u64>,
+        by: Caller,
+    ) -> Served<Attr> {
         if self.is_checked {
             return self.setattr_checked(ino, change, number);
         }
         let mut mode = change.mode.map(|mode| (mode & 0o7777) as u16);
         let owner_changes = change.uid.is_some() || change.gid.is_some();
-        // A new owner takes the set-id bits away, and so does a truncation by most callers.
-        if mode.is_none() && (owner_changes || change.drops_set_id) {
-            mode = self.mode_without_set_id(ino)?;
+        // A new owner takes the set-id bits away.
+        if mode.is_none() && owner_changes {
+            let attr = self.getattr(ino)?;
+            let left = self.rights_of(by).without_set_id(&attr);
+            mode = Some(left).filter(|left| attr.kind != FileKind::Directory && *left != attr.mode);
         }
         let change = SetAttr {
             mode,
@@ -88,29 +91,6 @@ impl Service {
             return self.checked(|fs| fs.resize(&handle, bytes)).map_err(stale);
         }
         self.checked(|fs| fs.setattr(ino, &asked)).map_err(stale)
-    }
-
-    /// Takes the set-id bits away, as a write by all but root does; says whether there were any.
-    pub(crate) fn drop_set_id(&self, ino: Ino) -> Served<bool> {
-        let Some(mode) = self.mode_without_set_id(ino)? else { return Ok(false) };
-        let change = SetAttr { mode: Some(mode), ..SetAttr::default() };
-        // It comes before the change that was asked for.
-        self.fs.repeatable(|| self.fs.setattr(ino, &change)).map_err(stale)?;
-        Ok(true)
-    }
-
-    /// The permission bits without set-user-id and set-group-id; `None` when that changes nothing.
-    fn mode_without_set_id(&self, ino: Ino) -> Served<Option<u16>> {
-        let attr = self.getattr(ino)?;
-        if attr.kind == FileKind::Directory {
-            return Ok(None);
-        }
-        let mut mode = attr.mode & !SET_USER_ID;
-        // Without group execution the bit means mandatory locking, not a set-id.
-        if attr.mode & GROUP_EXECUTE != 0 {
-            mode &= !SET_GROUP_ID;
-        }
-        Ok((mode != attr.mode).then_some(mode))
     }
 
     pub(crate) fn statfs(&self) -> StatFs {

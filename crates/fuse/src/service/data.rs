@@ -35,7 +35,7 @@ impl Service {
         parent: Ino,
         name: &[u8],
         mode: Mode,
-        (flags, drops_set_id): (i32, bool),
+        flags: i32,
         caller: Caller,
     ) -> Served<(Attr, u64)> {
         // Until what is there was not taken away again, or replaced, before it was open.
@@ -51,9 +51,6 @@ impl Service {
                 Ok(handle) => {
                     let may = self.permit_open(handle.ino(), flags)?;
                     if flags & libc::O_TRUNC != 0 {
-                        if drops_set_id {
-                            self.drop_set_id(handle.ino())?;
-                        }
                         self.empty(handle.ino())?;
                     }
                     let attr = self.fs.getattr(handle.ino())?;

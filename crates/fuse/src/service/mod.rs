@@ -33,7 +33,7 @@ pub(crate) use directories::Listed;
 use remains::Remains;
 use retries::Retries;
 pub use rights::Users;
-pub(crate) use rights::{May, asked_by};
+pub(crate) use rights::{Changes, May, asked_by};
 
 /// Stands for the handle of a directory that is gone; more than any table of handles holds.
 const NO_HANDLE: u64 = u64::MAX;
@@ -75,12 +75,6 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Whether files keep their set-id bits when this caller changes them: what a request says
-    /// nothing about is settled by the user, since capabilities are not in it.
-    pub(crate) fn keeps_set_id(self) -> bool {
-        self.uid == 0
-    }
-
     fn creates(self, mode: Mode) -> Creation {
         let (mode, umask) = ((mode.asked & 0o7777) as u16, (mode.umask & 0o777) as u16);
         Creation { mode, umask, uid: self.uid, gid: self.gid }

@@ -5,11 +5,12 @@
 //! as it serves. What is opened is opened for reading or writing, and nothing else is done with it.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use nearside::Caller as Asking;
-use nearside::files::{Access, ForCaller, Ino};
+use nearside::files::{Access, Changer, ForCaller, Ino};
 
-use super::{Errno, OpenFile, Served, Service, stale};
+use super::{Caller, Errno, OpenFile, Served, Service, stale};
 
 thread_local! {
     /// Who asks.
@@ -90,7 +91,66 @@ pub(crate) fn asked_by<T>(asking: Option<Asking>, serve: impl FnOnce() -> T) -> 
     serve()
 }
 
+/// What a request to change content says of what that takes away.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Changes {
+    /// Whether the caller's change takes set-id bits away.
+    Said(bool),
+    /// Nothing: the user settles it, since capabilities are not in a request.
+    Unsaid,
+    /// That somebody stored to a mapping.
+    Stored,
+}
+
+/// The caller without root's right to leave set-id bits, which the kernel says he lacks; his groups
+/// are what the kernel knows of his thread.
+fn of_thread(_uid: u32, gid: u32, thread: u32) -> Asking {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Groups:"));
+    let groups = line.unwrap_or_default().split_ascii_whitespace();
+    Asking::new(NOBODY, gid, groups.filter_map(|group| group.parse().ok()).collect())
+}
+
+/// The same of another machine's kernel, where that is trusted.
+fn of_ids(_uid: u32, gid: u32, _thread: u32) -> Asking {
+    Asking::new(NOBODY, gid, Vec::new())
+}
+
 impl Service {
+    /// Whose change of content a request is.
+    pub(crate) fn changer(&self, by: Caller, changes: Changes) -> Changer {
+        if self.is_checked {
+            // what another machine says of it is not believed
+            return match self.asking() {
+                asking if asking.is_root() => Changer::Root,
+                asking => Changer::Caller(Arc::new(asking)),
+            };
+        }
+        let find = if self.is_away { of_ids } else { of_thread };
+        let thread = Changer::Thread(find, (by.uid, by.gid, by.thread));
+        match changes {
+            Changes::Stored => Changer::Stores,
+            Changes::Said(true) => thread,
+            Changes::Unsaid if by.uid != 0 => thread,
+            Changes::Said(false) | Changes::Unsaid => Changer::Root,
+        }
+    }
+
+    /// Who asks.
+    fn asking(&self) -> Asking {
+        let nobody = || Asking::new(NOBODY, NOBODY, Vec::new());
+        ASKING.with_borrow(|asking| asking.clone().unwrap_or_else(nobody))
+    }
+
+    /// What is known of the rights of who asks, for what is up to his groups.
+    pub(super) fn rights_of(&self, by: Caller) -> Asking {
+        match (by.uid, self.is_away) {
+            (0, _) => Asking::new(0, by.gid, Vec::new()),
+            (_, true) => of_ids(by.uid, by.gid, by.thread),
+            (_, false) => of_thread(by.uid, by.gid, by.thread),
+        }
+    }
+
     /// The engine's calls that need rights, for whoever asks.
     pub(super) fn checked<T>(&self, call: impl FnOnce(ForCaller<'_>) -> T) -> T {
         if !self.is_checked {

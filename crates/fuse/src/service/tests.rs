@@ -36,7 +36,7 @@ fn what_is_left_of_an_inode_stays_until_the_kernel_forgets_it() {
         let left = service.getattr(ino).unwrap();
         assert_eq!((left.ino, left.mode, left.links), (ino, 0o700, 0));
         let change = Change { mode: Some(0o40750), ..Change::default() };
-        service.setattr(ino, change, None).unwrap();
+        service.setattr(ino, change, None, BY).unwrap();
         let left = service.getattr(ino).unwrap();
         assert_eq!((left.mode, left.uid, left.links), (0o750, 0, 0));
         let listing = service.opendir(ino).unwrap();

@@ -2,7 +2,7 @@
 
 use nearside::files::{NAME_BYTES_MAX, Timestamp};
 
-use super::{Transport, answer_done, caller, node};
+use super::{Changes, Transport, answer_done, caller, node};
 use crate::convert::{statx, timestamp};
 use crate::service::{Change, Served};
 use crate::wire::{Operation, Reply, Request, Setattr, SpaceAnswer};
@@ -33,7 +33,12 @@ impl Transport {
                 Err(errno) => reply.error(errno.0),
             },
             Operation::Setattr(set) => {
-                self.answer_attr(service.setattr(ino, change(set), set.handle), reply);
+                let by = caller(request);
+                let asked = || service.setattr(ino, change(set), set.handle, by);
+                self.answer_attr(
+                    self.changing(request, Changes::Said(set.kill_set_id), asked),
+                    reply,
+                );
             }
             Operation::Statfs => reply.space(&self.space()),
             Operation::Setxattr { name, value, flags, kill_set_gid } => {
@@ -77,7 +82,6 @@ fn change(set: &Setattr) -> Change {
         size: set.size,
         accessed: set.accessed.map(|time| timestamp(time, now)),
         modified: set.modified.map(|time| timestamp(time, now)),
-        drops_set_id: set.kill_set_id,
     }
 }
 

@@ -2,8 +2,8 @@
 
 use nearside::files::{Ino, trace_as};
 
-use super::{Transport, answer_done, answer_size, caller, node};
-use crate::service::{Errno, May, Served};
+use super::{Changes, Transport, answer_done, answer_size, node};
+use crate::service::{Errno, Served};
 use crate::wire::{Operation, Reply, Request};
 
 impl Transport {
@@ -11,7 +11,8 @@ impl Transport {
         let (service, ino) = (&self.service, node(request));
         match &request.operation {
             Operation::Open { flags, kill_set_id } => {
-                let served = self.open(ino, *flags, *kill_set_id);
+                let open = || service.open(ino, *flags);
+                let served = self.changing(request, Changes::Said(*kill_set_id), open);
                 self.answer_opened(request, served, reply);
             }
             Operation::Read { handle, offset, size, .. } => {
@@ -25,11 +26,8 @@ impl Transport {
             }
             Operation::Fsync { handle, .. } => answer_done(service.fsync((*handle, ino)), reply),
             Operation::Fallocate { handle, offset, len, mode } => {
-                let served = service
-                    .permit_use((*handle, ino), May::WRITE)
-                    .and_then(|()| self.drop_set_id_unless_kept(ino, caller(request)))
-                    .and_then(|()| service.fallocate((*handle, ino), *mode, *offset, *len));
-                answer_done(served, reply);
+                let change = || service.fallocate((*handle, ino), *mode, *offset, *len);
+                answer_done(self.changing(request, Changes::Unsaid, change), reply);
             }
             Operation::Lseek { handle, offset, whence } => {
                 match service.seek((*handle, ino), *offset, *whence) {
@@ -45,14 +43,6 @@ impl Transport {
             Operation::Syncfs => answer_done(service.sync(), reply),
             _ => reply.error(libc::ENOSYS),
         }
-    }
-
-    fn open(&self, ino: Ino, flags: i32, kill_set_id: bool) -> Served<u64> {
-        if kill_set_id && flags & libc::O_TRUNC != 0 {
-            self.service.permit_open(ino, flags)?;
-            self.drop_set_id(ino)?;
-        }
-        self.service.open(ino, flags)
     }
 
     fn read(&self, file: (u64, Ino), offset: u64, size: u32, reply: Reply<'_>) {
@@ -76,16 +66,13 @@ impl Transport {
         };
         trace_as(u64::from(request.head.pid));
         let file = (*handle, node(request));
-        if *kill_set_id {
-            self.service.permit_use(file, May::WRITE)?;
-            self.drop_set_id(file.1)?;
-        }
         // Pages of a mapping go where they lie, also when the file was opened for appending.
         let append = flags & libc::O_APPEND != 0 && !from_cache;
-        let bytes = match append {
-            true => self.service.append(file, data)?,
-            false => self.service.write(file, *offset, data)?,
-        };
+        let changes = if *from_cache { Changes::Stored } else { Changes::Said(*kill_set_id) };
+        let bytes = self.changing(request, changes, || match append {
+            true => self.service.append(file, data),
+            false => self.service.write(file, *offset, data),
+        })?;
         if *from_cache && bytes < data.len() {
             // the kernel does not look how much of its pages was written
             return Err(Errno(libc::ENOSPC));
@@ -101,8 +88,8 @@ impl Transport {
         };
         let from = ((*handle, node(request)), *offset);
         let to = ((*to_handle, Ino(*to_node)), *to_offset);
-        self.service.permit_use(to.0, May::WRITE)?;
-        self.drop_set_id_unless_kept(Ino(*to_node), caller(request))?;
-        self.service.copy(from, to, *len)
+        self.changing_of(Ino(*to_node), request, Changes::Unsaid, || {
+            self.service.copy(from, to, *len)
+        })
     }
 }

@@ -16,13 +16,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use nearside::FileSystem;
-use nearside::files::{Attr, Call, Ino};
+use nearside::files::{Attr, Call, Changer, Ino, changing_for};
 
 use crate::convert::node_attr;
 use crate::locks::DoorLocks;
 pub(crate) use once::changes;
 
-use crate::service::{Caller, May, OpenFile, Served, Service};
+use crate::service::{Caller, Changes, May, OpenFile, Served, Service};
 use crate::wire::{
     AttrAnswer, Capabilities, EntryAnswer, Notifier, Operation, Reply, Request, RequestHead,
     open_flags,
@@ -68,18 +68,34 @@ impl Transport {
         }
     }
 
-    /// Takes the set-id bits of a file away whose content is about to change. The replies to such
-    /// requests carry no mode, and exec(2) would go by the one that the kernel knows.
-    fn drop_set_id(&self, ino: Ino) -> Served<()> {
-        if self.service.drop_set_id(ino)? {
-            self.forget_attributes(ino);
-        }
-        Ok(())
+    /// Makes a change of the content of the request's file, for whoever asks.
+    fn changing<T>(
+        &self,
+        request: &Request<'_>,
+        changes: Changes,
+        change: impl FnOnce() -> T,
+    ) -> T {
+        self.changing_of(node(request), request, changes, change)
     }
 
-    /// The same for a request that, unlike a write, does not say whether the caller may keep them.
-    fn drop_set_id_unless_kept(&self, ino: Ino, by: Caller) -> Served<()> {
-        if by.keeps_set_id() { Ok(()) } else { self.drop_set_id(ino) }
+    /// The same of another file. The replies to such requests carry no mode, and exec(2) would go
+    /// by the one that the kernel knows: it forgets that where set-id bits went.
+    fn changing_of<T>(
+        &self,
+        ino: Ino,
+        request: &Request<'_>,
+        changes: Changes,
+        change: impl FnOnce() -> T,
+    ) -> T {
+        let changer = self.service.changer(caller(request), changes);
+        if matches!(changer, Changer::Root) {
+            return change();
+        }
+        let (changed, took) = changing_for(changer, change);
+        if took {
+            self.forget_attributes(ino);
+        }
+        changed
     }
 
     fn entry(&self, attr: &Attr) -> EntryAnswer {

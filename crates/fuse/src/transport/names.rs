@@ -1,9 +1,9 @@
 //! Requests about names.
 
-use nearside::files::{Attr, Ino, NewNode};
+use nearside::files::{Attr, Ino, NewNode, changing_for};
 
 use super::{Transport, answer_done, caller, node};
-use crate::service::{Mode, Served};
+use crate::service::{Changes, Mode, Served};
 use crate::wire::{Operation, Reply, Request};
 
 impl Transport {
@@ -77,9 +77,11 @@ impl Transport {
             return reply.error(libc::ENOSYS);
         };
         let (parent, by) = (node(request), caller(request));
-        let opens = (*flags, *kill_set_id);
-        let served =
-            self.service.create(parent, name, Mode { asked: *mode, umask: *umask }, opens, by);
+        let mode = Mode { asked: *mode, umask: *umask };
+        let changer = self.service.changer(by, Changes::Said(*kill_set_id));
+        let create = || self.service.create(parent, name, mode, *flags, by);
+        // the reply says what the mode is now
+        let (served, _) = changing_for(changer, create);
         self.answer_created(request, served, reply);
     }
 

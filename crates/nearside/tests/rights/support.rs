@@ -79,6 +79,13 @@ impl Scratch {
         (metadata.attr().uid, metadata.attr().gid)
     }
 
+    /// The same pool, closed and opened again.
+    pub fn reopened(mut self) -> Scratch {
+        self.pool.take().unwrap().close().unwrap();
+        self.pool = Some(Pool::open(self.dir.path()).unwrap());
+        self
+    }
+
     /// Lets go of a pool that somebody closed.
     pub fn was_closed(mut self) {
         self.pool.take();
