@@ -6,6 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -19,6 +20,9 @@ use crate::{keeper, output, own_file};
 const READY: &str = "ready";
 /// The log's name in the pool's directory.
 pub const LOG_NAME: &str = "nearside.log";
+/// Bytes of a log from which on a start begins a new one, and what the one before is called then.
+const LOG_BYTES_MAX: u64 = 1 << 20;
+const OLD_LOG_NAME: &str = "nearside.log.1";
 
 /// Starts a keeper and waits until its mount answers.
 pub fn start(args: &Served) -> Result<()> {
@@ -40,6 +44,12 @@ pub fn start(args: &Served) -> Result<()> {
 }
 
 fn log_target(log: &Path) -> Stdio {
+    // a server that ends at this moment may add its last words to the one before
+    if std::fs::symlink_metadata(log).is_ok_and(|it| it.is_file() && it.len() > LOG_BYTES_MAX)
+        && let Err(error) = std::fs::rename(log, log.with_file_name(OLD_LOG_NAME))
+    {
+        output::complain(&format!("{}: {error}; the log goes on", log.display()));
+    }
     match own_file::open(log, OpenOptions::new().create(true).append(true)) {
         Ok(file) => file.into(),
         Err(error) => {
@@ -72,6 +82,7 @@ fn wait_ready(mut child: Child, log: &Path) -> Result<()> {
 
 /// Is the keeper in the background: keeps until the end, reporting the start on stdout.
 pub fn keep(args: &Served) -> Result<()> {
+    close_inherited();
     // Started through /proc/self/exe, it would be called "exe" in ps and in messages.
     if let Err(errno) = nix::sys::prctl::set_name(c"nearside-keeper") {
         output::complain(&format!("prctl: {errno}"));
@@ -90,6 +101,19 @@ pub fn keep(args: &Served) -> Result<()> {
         _ => {}
     }
     outcome
+}
+
+/// Lets go of what the starter had open besides the three: nobody asked for it to be kept, and whoever
+/// waits for the end of a pipe would wait for the end of the mount. This process has opened nothing
+/// yet.
+fn close_inherited() {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
+    let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let all: Vec<RawFd> = numbers.filter(|number| *number > 2).collect();
+    for number in all {
+        // that of the list itself is closed by now
+        let _ = nix::unistd::close(number);
+    }
 }
 
 /// Says `text` to the one who waits, and lets go of the pipe.

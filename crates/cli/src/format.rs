@@ -1,6 +1,6 @@
 //! `nearside format`: makes a pool.
 
-use nearside::{FormatOptions, Pool, SliceSpec};
+use nearside::{FormatOptions, Pool, SliceInfo, SliceSpec};
 use serde::Serialize;
 
 use crate::access;
@@ -14,6 +14,8 @@ struct Made {
     pool: String,
     uuid: String,
     domain: &'static str,
+    /// Slices that no restart leaves, though what is synced is to survive one.
+    in_memory: Vec<String>,
     slices: usize,
     /// For what is stored; with two copies the files take twice as much.
     bytes: u64,
@@ -44,6 +46,12 @@ pub fn run(args: &FormatArgs) -> Result<()> {
     })?;
     let made = describe(args)?;
     drop(bar);
+    for slice in &made.in_memory {
+        output::complain(&format!(
+            "{slice} lies in memory (tmpfs): a restart of the machine takes all of it, whatever is \
+             synced"
+        ));
+    }
     if args.json {
         return output::json(&made);
     }
@@ -73,10 +81,13 @@ fn counted(count: usize, what: &str) -> String {
 fn describe(args: &FormatArgs) -> Result<Made> {
     let pool = access::opened(&args.pool)?;
     let info = pool.info();
+    let is_lost = |slice: &&SliceInfo| slice.medium == "tmpfs" && slice.domain == "sync";
+    let in_memory = info.slices.iter().filter(is_lost);
     Ok(Made {
         pool: args.pool.display().to_string(),
         uuid: info.uuid,
         domain: info.domain,
+        in_memory: in_memory.map(|slice| slice.path.display().to_string()).collect(),
         slices: info.slices.len(),
         bytes: info.slices.iter().map(|slice| slice.bytes).sum(),
         data_copies: args.data_copies,

@@ -6,7 +6,8 @@
 //! before that loses it, which is allowed: nothing else depends on it. Where a checkpoint is just
 //! being cut or is due, the time stays as it is, and the next read tries again.
 
-use crate::core::{Core, now};
+use crate::clock::now;
+use crate::core::Core;
 use crate::inode::Inode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

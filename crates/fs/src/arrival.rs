@@ -4,7 +4,8 @@
 //! Until then nobody names these blocks: who gives up gives them back, and after a crash they are
 //! free.
 
-use crate::core::{Core, now};
+use crate::clock::now;
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::handle::Handle;
 use crate::inode::Inode;

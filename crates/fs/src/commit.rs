@@ -12,7 +12,8 @@
 //! than one checkpoint can fold can be in one transaction.
 
 use crate::away::{AWAY_BLOCKS_MAX, away};
-use crate::core::{Core, now};
+use crate::clock::now;
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::handle::Handle;
 use crate::in_place::IN_PLACE_BYTES_MAX;

@@ -33,7 +33,6 @@ use ::locks::Mutex;
 use pmem::{InFlight, Process};
 use pool::tree::Key;
 use pool::{Atime, BlockAddr, Pool, RecordBuffer, Slice};
-use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -166,32 +165,6 @@ pub fn dirty_max(pool: &Pool) -> u64 {
     let many = pages.saturating_sub(tree) * UNITS_PER_PAGE;
     let in_memory = (pool.options().memory() / MEMORY_PER_UNIT).min(DIRTY_MAX);
     many.max(pages * 4 / 5).min(in_memory).max(12)
-}
-
-thread_local! {
-    static STOPPED: Cell<Option<i64>> = const { Cell::new(None) };
-}
-/// Whether any thread's clock was ever stopped.
-static STOPS: AtomicBool = AtomicBool::new(false);
-
-/// What this thread changes is changed at this time, ns since 1970, whatever the clock says: for
-/// who does the same again.
-pub fn stop_clock(time: Option<i64>) {
-    // ordering: this thread sees its own
-    STOPS.store(true, Ordering::Relaxed);
-    STOPPED.set(time);
-}
-
-/// The time now, ns since 1970, of the kernel's coarse clock (as its own file systems use).
-pub fn now() -> i64 {
-    if STOPS.load(Ordering::Relaxed)
-        && let Some(time) = STOPPED.get()
-    {
-        return time;
-    }
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    // no clock that makes sense goes past the year 2262
-    time.tv_sec.wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec)
 }
 
 /// A value of the tree makes no sense.

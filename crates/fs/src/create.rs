@@ -5,7 +5,8 @@
 //! by the last close, or the next open of the pool, unless a link gave it a name before.
 
 use crate::attr::Stored;
-use crate::core::{Core, now};
+use crate::clock::now;
+use crate::core::Core;
 use crate::dir::{Dirent, Name};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, Meta};

@@ -4,7 +4,8 @@
 //! holes, and where the call reserves, holes are given blocks (`reserve.rs`). The last step makes
 //! the file as long as was asked for.
 
-use crate::core::{Core, now};
+use crate::clock::now;
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::item::{self, BlockRun};

@@ -1,7 +1,8 @@
 //! Making an empty file system.
 
 use crate::attr::Stored;
-use crate::core::{Core, now};
+use crate::clock::now;
+use crate::core::Core;
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::types::{FileKind, Ino, Timestamp};

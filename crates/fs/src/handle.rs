@@ -22,6 +22,11 @@ impl Handle {
         self.inode.ino
     }
 
+    /// How many handles the inode has, this one among them.
+    pub fn opens(&self) -> u32 {
+        self.inode.opens.load(Ordering::Relaxed)
+    }
+
     /// Bytes of the file; of what is written under leases, not all.
     pub fn size(&self) -> u64 {
         self.inode.size.load(Ordering::Acquire)

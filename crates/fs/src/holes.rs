@@ -1,11 +1,13 @@
 //! Where a file has data and where it has holes.
 
+use crate::clock;
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::keys;
 use crate::leaf::{LEAF_BLOCKS, LEAF_INDEX_MAX};
 use crate::leaves::leaf_of;
+use crate::types::{Attr, FileKind};
 use pool::BLOCK_BYTES;
 use std::sync::atomic::Ordering;
 
@@ -35,6 +37,26 @@ impl Core {
             block = self.next_leaf(inode, index, data)? * LEAF_BLOCKS;
         }
         if data { Err(Error::NoSuchRange) } else { Ok(size) }
+    }
+
+    /// Makes the attributes of an inode what is shown: later changes have later times, and there is
+    /// at least one sector where there is data. Some of a file may lie over blocks that it does not
+    /// have, in the log and the tree, and programs that copy take a file with a size and no sector
+    /// for one hole.
+    #[inline(always)] // on the way of every stat, whose instructions are counted
+    pub fn show(&self, inode: &Inode, attr: &mut Attr) {
+        clock::shown(attr.changed.0);
+        if attr.sectors == 0 && attr.size > 0 && attr.kind == FileKind::File {
+            self.show_data_over_holes(inode, attr);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn show_data_over_holes(&self, inode: &Inode, attr: &mut Attr) {
+        // what cannot be read may be data
+        let is_hole = matches!(self.seek(inode, 0, true), Err(Error::NoSuchRange));
+        attr.sectors = u64::from(!is_hole);
     }
 
     /// The leaf to look at after `index`: when data is sought, the next that exists.

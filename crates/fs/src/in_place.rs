@@ -17,7 +17,8 @@
 //! Not in the `sync` domain: there the medium may take the block's page before the record's. And
 //! not where the block has other places: there the bytes are other files', too (`share.rs`).
 
-use crate::core::{Core, now};
+use crate::clock::now;
+use crate::core::Core;
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::item::{self, Placed};

@@ -15,8 +15,9 @@
 //! new place is counted, too; afterwards the others are only named where it is (`twins.rs`). One
 //! that is reserved has no bytes to be moved: it is reserved anew (`reserve_below.rs`).
 
+use crate::clock::now;
 use crate::cold::{Cold, ColdLeaf};
-use crate::core::{Core, now};
+use crate::core::Core;
 use crate::error::Result;
 use crate::inode::{Inode, Meta};
 use crate::item::{self, BlockRun};

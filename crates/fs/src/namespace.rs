@@ -4,7 +4,8 @@
 //! name that changed while they were taken is looked up again.
 
 use crate::attr::Stored;
-use crate::core::{Core, now};
+use crate::clock::now;
+use crate::core::Core;
 use crate::dir::{Dirent, Name};
 use crate::error::{Error, Result};
 use crate::inode::{Inode, Meta};
@@ -66,7 +67,8 @@ impl Core {
         let before = dir.stamp.load(Ordering::Acquire);
         let (_, inode) = self.child(&dir, name)?.ok_or(Error::NotFound)?;
         self.settle(&inode);
-        let attr = inode.attr(&inode.meta.read());
+        let mut attr = inode.attr(&inode.meta.read());
+        self.show(&inode, &mut attr);
         match dir.stamp.load(Ordering::Acquire) == before {
             true => Ok(attr),
             false => self.lookup_locked(&dir, name),
@@ -82,7 +84,11 @@ impl Core {
             check_directory(dir, locked.get(dir))?;
             match self.find(dir, locked.get(dir), name)? {
                 None => return Err(Error::NotFound),
-                Some((_, ino)) if ino == inode.ino => return Ok(inode.attr(locked.get(&inode))),
+                Some((_, ino)) if ino == inode.ino => {
+                    let mut attr = inode.attr(locked.get(&inode));
+                    self.show(&inode, &mut attr);
+                    return Ok(attr);
+                }
                 Some(_) => {}
             }
         }
@@ -93,7 +99,13 @@ impl Core {
         let inode = self.inode(ino)?;
         self.settle(&inode);
         let meta = inode.meta.read();
-        if meta.gone { Err(Error::NotFound) } else { Ok(inode.attr(&meta)) }
+        if meta.gone {
+            return Err(Error::NotFound);
+        }
+        let mut attr = inode.attr(&meta);
+        drop(meta);
+        self.show(&inode, &mut attr);
+        Ok(attr)
     }
 
     /// Adds a directory's change to the record.

@@ -8,7 +8,8 @@
 //! nobody has a range of the file: so none is given between the look and the change. What is taken
 //! away is in the log before the change is. Whose change it is the thread says ([`changing_for`]).
 
-use crate::core::{Core, now};
+use crate::clock::now;
+use crate::core::Core;
 use crate::error::Result;
 use crate::handle::Handle;
 use crate::inode::{Inode, Meta};

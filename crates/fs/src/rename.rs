@@ -1,7 +1,8 @@
 //! Renaming: one record, whatever it moves or replaces.
 
 use crate::attr::Stored;
-use crate::core::{Core, now};
+use crate::clock::now;
+use crate::core::Core;
 use crate::dir::{Dirent, Name};
 use crate::error::{Error, Result};
 use crate::inode::Inode;

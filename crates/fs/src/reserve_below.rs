@@ -6,7 +6,8 @@
 //! slices can move there. On a pool that is full, tier and all, the slices lend that one block
 //! meanwhile (`Reclaim::exchange`).
 
-use crate::core::{Core, now};
+use crate::clock::now;
+use crate::core::Core;
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::item;

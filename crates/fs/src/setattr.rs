@@ -1,6 +1,7 @@
 //! Changing attributes.
 
-use crate::core::{Core, now};
+use crate::clock::now;
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, Meta};
 use crate::item;
@@ -107,7 +108,9 @@ impl Core {
             Some(size) => self.truncate(inode, size, &mut record, publish)?,
             None => self.log(&mut record, &[inode], publish)?,
         }
-        Ok(inode.attr(meta))
+        let mut attr = inode.attr(meta);
+        self.show(inode, &mut attr);
+        Ok(attr)
     }
 }
 

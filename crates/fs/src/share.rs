@@ -13,8 +13,9 @@
 //! in the log only (patches, and blocks that the log holds) are not shared, but copied. What
 //! recovery finds over a block, on its way into it, goes along.
 
+use crate::clock::now;
 use crate::copy::Place;
-use crate::core::{Core, now};
+use crate::core::Core;
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::item::{self, Share};

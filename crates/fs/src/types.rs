@@ -37,7 +37,7 @@ impl Timestamp {
     /// Now, by the clock that every change goes by. It ticks every few milliseconds: a time from a
     /// finer one would be later than those of changes that come after it.
     pub fn now() -> Timestamp {
-        Timestamp(crate::core::now())
+        Timestamp(crate::clock::now())
     }
 
     /// Whole seconds since 1970, rounded down, and nanoseconds to be added.

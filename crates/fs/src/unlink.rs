@@ -4,7 +4,8 @@
 //! remembers it as an orphan; the last close, or the next open of the pool, drops it then. What a
 //! client of an earlier server may have open counts as open (`take_over`).
 
-use crate::core::{Core, now};
+use crate::clock::now;
+use crate::core::Core;
 use crate::dir::Name;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, Meta};

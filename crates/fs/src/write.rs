@@ -5,7 +5,8 @@
 //! is appended, one fence makes both durable, readers are given the new slots, and the blocks that
 //! lost their place are retired. A crash before the fence leaves the old blocks in place.
 
-use crate::core::{Core, now};
+use crate::clock::now;
+use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::in_place::IN_PLACE_BYTES_MAX;
 use crate::inode::Inode;

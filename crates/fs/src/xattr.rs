@@ -188,7 +188,7 @@ impl Core {
             self.check_room()?;
         }
         let change = XattrChange::new(inode.ino, self.xattrs(inode, meta)?, name, value);
-        let now = crate::core::now();
+        let now = crate::clock::now();
         let mut record = RecordBuffer::new(KIND_CHANGE, now);
         change.push(&mut record);
         let stored = Stored { mode, changed: Timestamp(now), ..inode.stored(meta) };

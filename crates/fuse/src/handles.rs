@@ -29,6 +29,8 @@ pub(crate) struct Open {
     pub(crate) handle: Arc<Handle>,
     /// What it is open for. None: an earlier server knew, and it is asked at each use.
     pub(crate) may: Option<May>,
+    /// Somebody may store to it by a mapping.
+    pub(crate) writes: bool,
 }
 
 #[derive(Default)]
@@ -94,6 +96,13 @@ impl Handles {
     /// Whether anything is inherited of `ino`.
     pub(crate) fn has_inherited(&self, ino: Ino) -> bool {
         self.inherited.read().range((ino, 0)..=(ino, u64::MAX)).next().is_some()
+    }
+
+    /// Whether one of `ino` is open for writing; not at one moment.
+    pub(crate) fn is_written(&self, ino: Ino) -> bool {
+        let writes = |open: &Open| open.writes && open.handle.ino() == ino;
+        let in_shards = self.shards.iter().any(|it| it.read().slots.iter().flatten().any(writes));
+        in_shards || self.has_inherited(ino)
     }
 
     /// How many there are; not at one moment.

@@ -52,6 +52,8 @@ impl std::fmt::Display for Domain {
 pub enum Medium {
     /// A plain file in the page cache.
     File,
+    /// A file of a tmpfs or ramfs, which has no other place than the page cache.
+    Tmpfs,
     /// A file on a DAX file system, mapped MAP_SYNC.
     Dax,
     /// A device-dax character device.

@@ -175,14 +175,15 @@ fn map_file(file: Locked, path: &Path, options: &MapOptions, sysfs: &Sysfs) -> R
         let file = Some(file);
         return Ok(Parts { addresses, read_only, private, domain, medium, backing, file });
     }
-    allocate(&file, &metadata, path, options, Medium::File)?;
+    let medium = if is_in_memory(&file, path)? { Medium::Tmpfs } else { Medium::File };
+    allocate(&file, &metadata, path, options, medium)?;
     let addresses = map(Sharing::Shared)?;
     Ok(Parts {
         addresses,
         read_only,
         private,
         domain: if options.process { Domain::Process } else { Domain::Sync },
-        medium: Medium::File,
+        medium,
         backing: Backing::default(),
         file: Some(file),
     })
@@ -220,8 +221,7 @@ fn allocate(
     if options.read_only || options.private || allocated_bytes >= size_bytes {
         return Ok(());
     }
-    let fillable = options.process || medium == Medium::Dax || is_tmpfs(file, path)?;
-    if !fillable {
+    if !options.process && medium == Medium::File {
         return Err(Error::Sparse { path: path.to_owned(), allocated_bytes, size_bytes });
     }
     loop {
@@ -238,10 +238,14 @@ fn allocate(
     }
 }
 
+/// As statfs(2) tells a ramfs (linux/magic.h).
+const RAMFS_MAGIC: libc::c_long = 0x8584_58f6;
+
 /// Unit of `st_blocks`, whatever the file system's blocks are.
 const STAT_BLOCK_BYTES: u64 = 512;
 
-fn is_tmpfs(file: &File, path: &Path) -> Result<bool> {
+/// Whether a file lies in memory alone: no power cut, and no restart, leaves anything of it.
+fn is_in_memory(file: &File, path: &Path) -> Result<bool> {
     let mut status = std::mem::MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: the kernel fills the structure in, or fails.
     if unsafe { libc::fstatfs(file.as_raw_fd(), status.as_mut_ptr()) } != 0 {
@@ -249,5 +253,5 @@ fn is_tmpfs(file: &File, path: &Path) -> Result<bool> {
     }
     // SAFETY: the call succeeded.
     let status = unsafe { status.assume_init() };
-    Ok(status.f_type == libc::TMPFS_MAGIC)
+    Ok(status.f_type == libc::TMPFS_MAGIC || status.f_type == RAMFS_MAGIC)
 }

@@ -145,6 +145,11 @@ pub(crate) fn place(
             "a slice of {bytes} bytes is too small; the least is {SLICE_BYTES_MIN}"
         )));
     }
+    if before.is_none() && is_among_devices(&target) {
+        const MISSING: &str = "there is no such device";
+        let source = std::io::Error::new(std::io::ErrorKind::NotFound, MISSING);
+        return Err(Error::Io { path: target, source });
+    }
     let mut options = FileOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let file = options.open(&target);
@@ -161,6 +166,17 @@ pub(crate) fn place(
     }
     allocate((&target, &file), bytes / BLOCK_BYTES * BLOCK_BYTES, steps)?;
     steps.next(bytes)
+}
+
+/// Whether a file that is made there would lie beside the machine's devices, in memory.
+fn is_among_devices(path: &Path) -> bool {
+    let dir = path.parent().and_then(|dir| dir.canonicalize().ok());
+    let device_of = |dir: &Path| std::fs::metadata(dir).map(|it| it.dev()).ok();
+    let (devices, shared) = (Path::new("/dev"), Path::new("/dev/shm"));
+    dir.is_some_and(|dir| {
+        let is_below = dir.starts_with(devices) && !dir.starts_with(shared);
+        is_below && device_of(&dir) == device_of(devices)
+    })
 }
 
 /// A file whose lock goes when this does, also where a process that is being started has a

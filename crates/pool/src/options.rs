@@ -159,12 +159,13 @@ impl OpenOptions {
 pub type Name = &'static str;
 
 /// The names of domains, media and ways to devices that a pool may say about itself.
-const NAMES: [Name; 13] = [
+const NAMES: [Name; 14] = [
     "cpu-cache",
     "cpu-flush",
     "sync",
     "process",
     "file",
+    "tmpfs",
     "dax",
     "devdax",
     "memory",
@@ -196,7 +197,7 @@ pub struct SliceInfo {
     pub log_line_bytes: u32,
     /// NUMA node (real or virtual) that it belongs to, if known.
     pub node: Option<u32>,
-    /// What it lies on: `file`, `dax`, `devdax` or `memory`.
+    /// What it lies on: `file`, `tmpfs`, `dax`, `devdax` or `memory`.
     #[serde(deserialize_with = "known")]
     pub medium: Name,
     /// Its durability domain: `cpu-cache`, `cpu-flush`, `sync` or `process`.

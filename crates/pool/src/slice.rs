@@ -75,6 +75,7 @@ impl Slice {
 fn medium_name(medium: pmem::Medium) -> &'static str {
     match medium {
         pmem::Medium::File => "file",
+        pmem::Medium::Tmpfs => "tmpfs",
         pmem::Medium::Dax => "dax",
         pmem::Medium::DevDax => "devdax",
         pmem::Medium::Memory => "memory",

@@ -373,15 +373,14 @@ impl<R: Borrow<Regions>> Transaction<R> {
         let Some(fs) = self.regions.borrow().fs() else {
             return self.room.commit_there(self.regions.borrow());
         };
-        let write = |piece: &'_ Piece| -> Range<usize> { piece.at.clone() };
         if let ([one], []) = (&writes[..], &reads[..]) {
-            let data = &bytes[write(one)];
+            let data = &bytes[one.at.clone()];
             fs.commit(&[Write { file: one.file()?, offset: one.offset, data }], &[])?;
         } else if writes.is_empty() {
             // reads were of one moment
             return Ok(());
         } else {
-            let of = |it: &'_ Piece| (it.offset, write(it));
+            let of = |it: &'_ Piece| (it.offset, it.at.clone());
             let all = writes.iter().map(|it| {
                 let (file, (offset, at)) = (it.file()?, of(it));
                 Ok(Write { file, offset, data: &bytes[at] })

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::process::Command;
 
 use nix::errno::Errno;
 use nix::fcntl::{
@@ -11,7 +12,8 @@ use nix::fcntl::{
 };
 use nix::unistd::{Whence, lseek};
 
-use crate::support::Scratch;
+use crate::remote::Remote;
+use crate::support::{Scratch, has};
 
 /// Opens a file to read and write, and makes it if need be.
 pub fn open(path: &Path) -> File {
@@ -286,5 +288,52 @@ fn what_one_descriptor_writes_another_reads() {
         assert_eq!(std::fs::metadata(&path).unwrap().len(), (u64::from(turn) + 1) * 3_000);
     }
     drop((one, other));
+    scratch.finish();
+}
+
+/// Who looks at a file's times, and again after a change, must see that it changed, however soon.
+const TIMES: &str = r#"
+import os, sys
+f = os.open("times-" + sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_APPEND)
+changes = {
+    "write": lambda n: os.pwrite(f, b"x", 0),
+    "large": lambda n: os.pwrite(f, b"x" * 100000, 0),
+    "append": lambda n: os.write(f, b"x"),
+    "truncate": lambda n: os.ftruncate(f, n),
+    "chmod": lambda n: os.fchmod(f, 0o600 + n % 64),
+}
+for name, change in changes.items():
+    same = 0
+    for n in range(200):
+        before = os.fstat(f)
+        change(n)
+        after = os.fstat(f)
+        same += before.st_ctime_ns >= after.st_ctime_ns
+        if name != "chmod":
+            same += before.st_mtime_ns >= after.st_mtime_ns
+    print(name, same)
+made = os.stat(".")
+open("another-" + sys.argv[1], "w").close()
+print("directory", int(made.st_mtime_ns >= os.stat(".").st_mtime_ns))
+"#;
+
+#[test]
+fn a_change_shows_in_the_times_however_soon_somebody_looks() {
+    if !has("python3") {
+        return;
+    }
+    let Some(scratch) = Scratch::mounted() else { return };
+    let remote = Remote::with_own_mount(&["--squash=none"]).unwrap();
+    let far = remote.scratch.mnt();
+    remote.mount_on(&far, &remote.address);
+    for (number, dir) in [scratch.mnt(), remote.own(), far].iter().enumerate() {
+        let mut command = Command::new("timeout");
+        command.args(["180", "python3", "-c", TIMES, &number.to_string()]).current_dir(dir);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.lines().count() == 6 && said.lines().all(|it| it.ends_with(" 0")), "{said}");
+    }
+    remote.stop();
     scratch.finish();
 }

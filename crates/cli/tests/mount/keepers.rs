@@ -136,3 +136,40 @@ fn whoever_asks_while_the_server_is_replaced_is_answered_by_the_next() {
     assert_eq!(sample["process"], scratch.server().as_raw());
     scratch.finish();
 }
+
+/// Files that a process has open, by name.
+fn opened_by(process: Pid) -> Vec<String> {
+    let entries = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
+    let targets = entries.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    targets.map(|target| target.display().to_string()).collect()
+}
+
+#[test]
+fn a_mount_keeps_nothing_open_that_its_starter_had() {
+    let Some(scratch) = Scratch::formatted() else { return };
+    let secret = scratch.root().join("secret");
+    std::fs::write(&secret, "").unwrap();
+    let log = scratch.pool().join("nearside.log");
+    std::fs::write(&log, vec![b'\n'; 2 << 20]).unwrap();
+    let script = "exec 7<>\"$4\" 9<\"$4\" 250<\"$4\"; exec \"$1\" mount \"$2\" \"$3\"";
+    let mut command = Command::new("bash");
+    command.args(["-c", script, "bash", env!("CARGO_BIN_EXE_nearside")]);
+    let status = command.arg(scratch.pool()).arg(scratch.mnt()).arg(&secret).status().unwrap();
+    assert!(status.success());
+    // neither the first server nor the next one
+    for _ in 0..2 {
+        scratch.await_ready();
+        let (keeper, server) = (scratch.keeper(), scratch.server());
+        for process in [keeper, server] {
+            let opened = opened_by(process);
+            assert!(!opened.iter().any(|file| file.ends_with("/secret")), "{opened:?}");
+            assert!(opened.iter().any(|file| file.ends_with("/nearside.log")), "{opened:?}");
+        }
+        scratch.let_serve(|| scratch.server_now());
+        kill(server, Signal::SIGKILL).unwrap();
+        wait_until("the next server", || scratch.server_now().is_some_and(|now| now != server));
+    }
+    assert!(std::fs::metadata(&log).unwrap().len() < 1 << 20, "a log begins anew once it is long");
+    assert_eq!(std::fs::metadata(scratch.pool().join("nearside.log.1")).unwrap().len(), 2 << 20);
+    scratch.finish();
+}

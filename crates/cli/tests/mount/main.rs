@@ -7,6 +7,7 @@
 
 mod calls;
 mod commands;
+mod copiers;
 mod endings;
 mod keepers;
 mod kills;

@@ -8,6 +8,7 @@ mod browser;
 mod calibrates;
 mod control;
 mod copies;
+mod formats;
 mod full_disk;
 mod installs;
 mod lists;

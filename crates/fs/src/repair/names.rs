@@ -3,7 +3,7 @@
 
 use crate::attr::Stored;
 use crate::check::inode_place;
-use crate::core::now;
+use crate::clock::now;
 use crate::dir::{Dirent, cookie_base};
 use crate::keys;
 use crate::repair::Repair;

@@ -24,7 +24,14 @@ pub(crate) struct Change {
 
 impl Service {
     pub(crate) fn getattr(&self, ino: Ino) -> Served<Attr> {
-        self.fs.getattr(ino).or_else(|error| self.remains(ino).ok_or_else(|| stale(error)))
+        let mut attr =
+            self.fs.getattr(ino).or_else(|error| self.remains(ino).ok_or_else(|| stale(error)))?;
+        // what somebody stored to a mapping may be its only data
+        let is_empty = attr.kind == FileKind::File && attr.size > 0 && attr.sectors == 0;
+        if is_empty && !self.is_away && self.handles.is_written(ino) {
+            attr.sectors = 1;
+        }
+        Ok(attr)
     }
 
     /// The kernel does not know the inode any more from so many of its lookups.

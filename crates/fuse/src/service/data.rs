@@ -1,6 +1,7 @@
 //! Requests about open files and their bytes.
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use nearside::files::{Attr, Call, Error as FsError, Fallocate, Ino, SetAttr};
 
@@ -25,7 +26,7 @@ impl Service {
         if flags & libc::O_TRUNC != 0 {
             self.empty(ino)?;
         }
-        self.keep(handle, may)
+        self.keep(handle, may, flags)
     }
 
     /// Makes a file and opens it; one that appeared since the kernel looked is opened as it is,
@@ -42,7 +43,7 @@ impl Service {
         loop {
             let by = caller.creates(mode);
             match self.checked(|fs| fs.create_open(parent, name, by)) {
-                Ok((attr, handle)) => return Ok((attr, self.keep(handle, May::of(flags))?)),
+                Ok((attr, handle)) => return Ok((attr, self.keep(handle, May::of(flags), flags)?)),
                 Err(FsError::Exists) if flags & libc::O_EXCL == 0 => {}
                 Err(error) => return Err(error.into()),
             }
@@ -54,7 +55,7 @@ impl Service {
                         self.empty(handle.ino())?;
                     }
                     let attr = self.fs.getattr(handle.ino())?;
-                    return Ok((attr, self.keep(handle, may)?));
+                    return Ok((attr, self.keep(handle, may, flags)?));
                 }
                 Err(FsError::NotFound) => {}
                 Err(error) => return Err(error.into()),
@@ -71,7 +72,7 @@ impl Service {
     ) -> Served<(Attr, u64)> {
         self.permit_names(parent)?;
         let (attr, handle) = self.fs.create_unnamed(parent, caller.creates(mode)).map_err(stale)?;
-        Ok((attr, self.keep(handle, May::ALL)?))
+        Ok((attr, self.keep(handle, May::ALL, libc::O_RDWR)?))
     }
 
     /// Opens the file that an earlier server made for such a request.
@@ -87,7 +88,7 @@ impl Service {
         let made = self.fs.made_unnamed(self.id(unique));
         let handle = made.map_or(Err(FsError::NotFound), |ino| self.fs.open(ino))?;
         let attr = self.fs.getattr(handle.ino())?;
-        Ok((attr, self.keep(handle, May::ALL)?))
+        Ok((attr, self.keep(handle, May::ALL, libc::O_RDWR)?))
     }
 
     fn empty(&self, ino: Ino) -> Served<()> {
@@ -158,22 +159,56 @@ impl Service {
         Ok(self.fs.fallocate(&*self.handle(file, May::WRITE)?, mode, offset, len)?)
     }
 
-    /// Finds data or a hole; the other ways of lseek(2) are the kernel's own.
-    pub(crate) fn seek(&self, file: OpenFile, offset: i64, whence: i32) -> Served<i64> {
+    /// Finds data or a hole; the other ways of lseek(2) are the kernel's own. Before it says that
+    /// there is a hole where somebody may have stored to a mapping, it has `settle` bring what the
+    /// kernel has of that range; where that does not come it is taken for data.
+    pub(crate) fn seek(
+        &self,
+        file: OpenFile,
+        offset: i64,
+        whence: i32,
+        settle: impl FnOnce(Range<u64>) -> bool,
+    ) -> Served<i64> {
         let data = match whence {
             libc::SEEK_DATA => true,
             libc::SEEK_HOLE => false,
             _ => return Err(Errno(libc::EINVAL)),
         };
         let offset = u64::try_from(offset).map_err(|_| Errno(libc::ENXIO))?;
-        let found = self.fs.seek(&*self.handle(file, May::NOTHING)?, offset, data)?;
-        i64::try_from(found).map_err(|_| Errno(libc::EOVERFLOW))
+        let handle = self.handle(file, May::NOTHING)?;
+        let find = || self.fs.seek(&handle, offset, data);
+        let mut found = find();
+        let size = handle.size();
+        let hole = match &found {
+            Ok(at) if data => offset..*at,
+            Ok(at) => *at..self.fs.seek(&handle, *at, true).unwrap_or(size),
+            Err(_) => offset..size,
+        };
+        if !hole.is_empty() && self.may_be_stored_to(file, &handle) {
+            found = match settle(hole) {
+                true => find(),
+                false => Ok(if data { offset } else { handle.size() }),
+            };
+        }
+        i64::try_from(found?).map_err(|_| Errno(libc::EOVERFLOW))
     }
 
     /// Copies between two files; returns the bytes copied, which may be fewer than asked for.
-    pub(crate) fn copy(&self, from: (OpenFile, u64), to: (OpenFile, u64), len: u64) -> Served<u32> {
+    /// What somebody may have stored to a mapping of the source `settle` brings first; where that
+    /// does not come the kernel is to copy by itself.
+    pub(crate) fn copy(
+        &self,
+        from: (OpenFile, u64),
+        to: (OpenFile, u64),
+        len: u64,
+        settle: impl FnOnce(Range<u64>) -> bool,
+    ) -> Served<u32> {
         let (source, target) = (self.handle(from.0, May::READ)?, self.handle(to.0, May::WRITE)?);
         let len = len.min(COPY_BYTES_MAX);
+        let range = from.1..from.1.saturating_add(len);
+        if !range.is_empty() && self.may_be_stored_to(from.0, &source) && !settle(range) {
+            return Err(Errno(libc::EOPNOTSUPP));
+        }
         let bytes = self.fs.copy((&source, from.1), (&target, to.1), len)?;
         self.fs.meter().moved(Call::CopyFileRange, bytes as usize);
         Ok(bytes as u32)

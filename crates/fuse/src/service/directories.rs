@@ -34,7 +34,7 @@ impl Service {
     pub(crate) fn opendir(&self, ino: Ino) -> Served<u64> {
         let may = self.permit_open(ino, libc::O_RDONLY)?;
         match self.fs.open(ino) {
-            Ok(handle) => self.keep(handle, may),
+            Ok(handle) => self.keep(handle, may, libc::O_RDONLY),
             Err(FsError::NotFound) if self.remains(ino).is_some() => Ok(NO_HANDLE),
             Err(error) => Err(stale(error)),
         }

@@ -136,7 +136,7 @@ impl Service {
             None if self.is_inherited(number) => {
                 let handle = self.fs.open(ino).map_err(stale)?;
                 self.may_open_more()?;
-                self.handles.inherit(number, Open { handle, may: None })
+                self.handles.inherit(number, Open { handle, may: None, writes: true })
             }
             None => return Err(Errno(libc::EBADF)),
         };
@@ -147,10 +147,17 @@ impl Service {
         }
     }
 
-    /// Keeps what was opened, and gives it a number.
-    fn keep(&self, handle: Arc<Handle>, may: May) -> Served<u64> {
+    /// Keeps what was opened with these flags of open(2), and gives it a number.
+    fn keep(&self, handle: Arc<Handle>, may: May, flags: i32) -> Served<u64> {
         self.may_open_more()?;
-        Ok(self.handles.insert(Open { handle, may: Some(may) }))
+        let writes = May::of(flags).has(May::WRITE);
+        Ok(self.handles.insert(Open { handle, may: Some(may), writes }))
+    }
+
+    /// Whether somebody may have stored to the file by a mapping, and the kernel has not told yet.
+    fn may_be_stored_to(&self, file: OpenFile, handle: &Handle) -> bool {
+        let is_own = || self.handles.get(file).is_none_or(|open| open.writes);
+        !self.is_away && (is_own() || (handle.opens() > 1 && self.handles.is_written(file.1)))
     }
 
     /// An error where a machine has as much open as it may.

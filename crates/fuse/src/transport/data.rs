@@ -1,10 +1,16 @@
 //! Requests about open files and their bytes.
 
+use std::ops::Range;
+use std::time::Duration;
+
 use nearside::files::{Ino, trace_as};
 
 use super::{Changes, Transport, answer_done, answer_size, node};
 use crate::service::{Errno, Served};
 use crate::wire::{Operation, Reply, Request};
+
+/// How long somebody who asks for holes waits for what others have stored to mappings.
+const SETTLE_MAX: Duration = Duration::from_secs(2);
 
 impl Transport {
     pub(super) fn serve_data(&self, request: &Request<'_>, reply: Reply<'_>) {
@@ -30,7 +36,8 @@ impl Transport {
                 answer_done(self.changing(request, Changes::Unsaid, change), reply);
             }
             Operation::Lseek { handle, offset, whence } => {
-                match service.seek((*handle, ino), *offset, *whence) {
+                let settle = |range| self.settle_stores(ino, range);
+                match service.seek((*handle, ino), *offset, *whence, settle) {
                     Ok(found) => reply.offset(found as u64),
                     Err(errno) => reply.error(errno.0),
                 }
@@ -80,6 +87,25 @@ impl Transport {
         Ok(bytes as u32)
     }
 
+    /// Has the kernel send what was stored to mappings of this range of a file, and waits until it
+    /// has: another thread says so, for this one may be needed to serve what comes. False: not all
+    /// of it came in time.
+    fn settle_stores(&self, ino: Ino, range: Range<u64>) -> bool {
+        let Some(notifier) = self.notifier.get().cloned() else { return false };
+        let (tell, told) = std::sync::mpsc::channel();
+        let (from, len) = (range.start as i64, (range.end - range.start) as i64);
+        let ask = move || {
+            let asked = notifier.inval_inode(ino.0, from, len);
+            // ENOENT: the kernel has nothing of it
+            let has_come =
+                asked.map_or_else(|it| it.raw_os_error() == Some(libc::ENOENT), |()| true);
+            // who waits may have given up
+            let _ = tell.send(has_come);
+        };
+        let asks = std::thread::Builder::new().name("ns-fuse-settle".to_owned()).spawn(ask);
+        asks.is_ok() && told.recv_timeout(SETTLE_MAX).unwrap_or(false)
+    }
+
     fn copy(&self, request: &Request<'_>) -> Served<u32> {
         let Operation::CopyFileRange { handle, offset, to_node, to_handle, to_offset, len, .. } =
             &request.operation
@@ -89,7 +115,8 @@ impl Transport {
         let from = ((*handle, node(request)), *offset);
         let to = ((*to_handle, Ino(*to_node)), *to_offset);
         self.changing_of(Ino(*to_node), request, Changes::Unsaid, || {
-            self.service.copy(from, to, *len)
+            let source = from.0.1;
+            self.service.copy(from, to, *len, |range| self.settle_stores(source, range))
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Transport, answer_done, node};
 use crate::convert::node_attr;
-use crate::service::{Listed, May, Served};
+use crate::service::{Errno, Listed, May, Served};
 use crate::wire::{Listing, Operation, Reply, Request};
 
 /// Entries that one question to the engine brings.
@@ -78,7 +78,9 @@ impl Transport {
             match self.service.getattr(entry.ino) {
                 Ok(attr) => Ok((node_attr(&attr), self.trusted_for)),
                 // Removed since it was listed.
-                Err(_) => return true,
+                Err(Errno(libc::ENOENT | libc::ESTALE)) => return true,
+                // Who asks for it by its name is told what is wrong with it.
+                Err(_) => Err((entry.ino.0, entry.kind.type_bits())),
             }
         };
         listing.add_plus(attr, entry.offset, &entry.name)

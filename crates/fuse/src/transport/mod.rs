@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use nearside::FileSystem;
-use nearside::files::{Attr, Call, Changer, Ino, changing_for};
+use nearside::files::{Attr, Call, Changer, Ino, changing_for, shown};
 
 use crate::convert::node_attr;
 use crate::locks::DoorLocks;
@@ -99,6 +99,8 @@ impl Transport {
     }
 
     fn entry(&self, attr: &Attr) -> EntryAnswer {
+        // also of what was just made, which the kernel tells without asking again
+        shown(attr.changed.0);
         EntryAnswer::new(node_attr(attr), self.trusted_for)
     }
 

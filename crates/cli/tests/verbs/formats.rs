@@ -1,0 +1,57 @@
+//! What `nearside format` says of where it makes a pool.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn nearside(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_nearside")).args(args).output().unwrap()
+}
+
+fn words(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A directory on a tmpfs; `None` where there is none.
+fn in_memory() -> Option<tempfile::TempDir> {
+    let shared = Path::new("/dev/shm");
+    let kind = Command::new("stat").args(["-f", "-c", "%T"]).arg(shared).output().unwrap();
+    if words(&kind.stdout).trim() != "tmpfs" {
+        println!("skipped: {} is no tmpfs", shared.display());
+        return None;
+    }
+    Some(tempfile::tempdir_in(shared).unwrap())
+}
+
+#[test]
+fn a_slice_in_memory_is_named() {
+    let Some(memory) = in_memory() else { return };
+    let slice = format!("--slice={}:16M", memory.path().join("slice").display());
+    let dir = tempfile::tempdir().unwrap();
+    let pool = |name: &str| dir.path().join(name).display().to_string();
+    // that is what the domain says
+    let made = nearside(&["format", &pool("meant"), &slice, "--durability=process"]);
+    assert!(made.status.success() && made.stderr.is_empty(), "{made:?}");
+    let made = nearside(&["format", &pool("not"), &slice, "--force"]);
+    let said = words(&made.stderr);
+    assert!(made.status.success() && said.contains("lies in memory (tmpfs)"), "{made:?}");
+    assert_eq!(said.matches("slice").count(), 1, "one slice, one line: {said}");
+    let info = nearside(&["info", &pool("not"), "--json"]);
+    let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap();
+    assert_eq!(info["slices"][0]["medium"], "tmpfs", "{info}");
+}
+
+/// A name under /dev that is no device is a mistyped one: a file there would be in memory, too.
+#[test]
+fn a_device_that_is_not_there_is_not_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = dir.path().join("pool").display().to_string();
+    let missing = "/dev/nearside-test-pmem7";
+    for place in [format!("--slice={missing}:16M"), format!("--capacity={missing}:64M")] {
+        let size = if place.starts_with("--slice") { "--slices=1" } else { "--size=16M" };
+        let refused = nearside(&["format", &pool, &place, size]);
+        let said = words(&refused.stderr);
+        assert!(!refused.status.success(), "{refused:?}");
+        assert!(said.contains(missing) && said.contains("there is no such device"), "{said}");
+        assert!(!Path::new(missing).exists() && !Path::new(&pool).exists(), "{said}");
+    }
+}
