@@ -103,9 +103,9 @@ pub fn keep(args: &Served) -> Result<()> {
     outcome
 }
 
-/// Lets go of what the starter had open besides the three: nobody asked for it to be kept, and whoever
-/// waits for the end of a pipe would wait for the end of the mount. This process has opened nothing
-/// yet.
+/// Lets go of what the starter had open besides the three: nobody asked for it to be kept, and
+/// whoever waits for the end of a pipe would wait for the end of the mount. This process has opened
+/// nothing yet.
 fn close_inherited() {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());

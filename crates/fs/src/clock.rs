@@ -1,5 +1,5 @@
-//! The time of changes: that of the kernel's coarse clock, as its own file systems use, which goes on
-//! every few milliseconds; but later than any that somebody was shown. So who asks for a file's
+//! The time of changes: that of the kernel's coarse clock, as its own file systems use, which goes
+//! on every few milliseconds; but later than any that somebody was shown. So who asks for a file's
 //! times, and asks again after a change, finds them changed. (Linux does so from 6.13 on, under the
 //! name of multigrain timestamps.)
 

@@ -1,8 +1,7 @@
 //! fallocate(2): reserving, punching and zeroing ranges of a file, in steps that are each atomic.
 //!
 //! A step is one record: parts of blocks that become zero are written anew, whole blocks become
-//! holes, and where the call reserves, holes are given blocks (`reserve.rs`). The last step makes
-//! the file as long as was asked for.
+//! holes, and holes that are reserved get blocks (`reserve.rs`). The last step sets the size.
 
 use crate::clock::now;
 use crate::core::Core;

@@ -1,5 +1,4 @@
-//! Writing a file: new blocks, or bytes in the record for small pieces; one record, one fence,
-//! publication.
+//! Writing a file: new blocks, or bytes in the record for small pieces; one record, one fence.
 //!
 //! Under the range's lock: the data goes to blocks that nobody names, the record that names them
 //! is appended, one fence makes both durable, readers are given the new slots, and the blocks that

@@ -357,8 +357,7 @@ impl<R: Borrow<Regions>> Transaction<R> {
     /// # Errors
     /// A conflict ([`Error::is_conflict`]): another transaction was faster, and this one did not
     /// happen. Any other error: it did not happen either; but where a pool in the `sync` domain
-    /// could not be synced, it happened, the pool takes nothing more, and a power cut may take it
-    /// back.
+    /// could not be synced, it happened, the pool takes nothing more, and a power cut may undo it.
     pub fn commit(mut self) -> Result<()> {
         self.regions.borrow().check_process()?;
         if self.is_doomed {
@@ -377,8 +376,7 @@ impl<R: Borrow<Regions>> Transaction<R> {
             let data = &bytes[one.at.clone()];
             fs.commit(&[Write { file: one.file()?, offset: one.offset, data }], &[])?;
         } else if writes.is_empty() {
-            // reads were of one moment
-            return Ok(());
+            return Ok(()); // reads were of one moment
         } else {
             let of = |it: &'_ Piece| (it.offset, it.at.clone());
             let all = writes.iter().map(|it| {
