@@ -17,6 +17,7 @@ use crate::layout::Stripes;
 use crate::leased::{AllRecalled, Lending, has_spare};
 use crate::locks::Locks;
 use crate::log_pace::LogPace;
+use crate::mapped::wait_for_all;
 use crate::meter::Meter;
 use crate::observer::Observer;
 use crate::references::References;
@@ -96,6 +97,8 @@ pub struct Core {
     pub dirty_max: AtomicU64,
     /// Inodes of the last complete checkpoint, to be tidied at the next cut.
     pub folded: Mutex<Vec<Arc<Inode>>>,
+    /// Changes have waited for who keeps copies, and may again.
+    pub has_waits: AtomicBool,
     /// Changes that are to be let in with more than a record's units: others leave them room.
     pub long_waiting: AtomicU64,
     /// How many places blocks have that may have several.
@@ -201,6 +204,7 @@ impl Core {
             dirty_units: AtomicU64::new(0),
             dirty_max: AtomicU64::new(dirty_max(&pool)),
             folded: Mutex::default(),
+            has_waits: AtomicBool::new(false),
             long_waiting: AtomicU64::new(0),
             references: References::new(slices),
             tickets: Tickets::new(&[], false),
@@ -260,6 +264,10 @@ impl Core {
             }
         };
         self.let_go();
+        // ordering: set by this thread, or for another one
+        if self.has_waits.load(Ordering::Relaxed) {
+            wait_for_all();
+        }
         ended
     }
 

@@ -159,8 +159,7 @@ impl Core {
         if marks != 0 {
             self.check_marked(inode, marks, (first, last))?;
         }
-        inode.tell_changes(&(first..=last));
-        Ok(())
+        inode.tell_changes(self, &(first..=last))
     }
 
     #[cold]

@@ -2,6 +2,7 @@
 //! the call that made it returns.
 
 use crate::away::away;
+use crate::core::Core;
 use crate::error::Result;
 use crate::handle::Handle;
 use crate::inode::Inode;
@@ -10,23 +11,37 @@ use crate::system::{FileSystem, holds_data};
 use crate::write::blocks_of;
 use arc_swap::ArcSwap;
 use pool::BLOCK_BYTES;
+use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 /// Keeps copies of a file's bytes. It is told while their range is held: changes of the same bytes
 /// come one after the other, in the order in which they were made. It must not call the file system
 /// meanwhile.
 pub trait Mapped: Debug + Send + Sync {
-    /// Something is going to become of these blocks: told before anybody can see what.
-    fn changes(&self, _blocks: &RangeInclusive<u64>) {}
+    /// Something is going to become of these blocks: told before anybody can see what. It may be
+    /// told again of the same change, where that was tried again. An error ends the attempt.
+    fn changes(&self, _blocks: &RangeInclusive<u64>, _before: &Before<'_>) -> Result<()> {
+        Ok(())
+    }
 
     /// These bytes were written.
     fn written(&self, offset: u64, data: &[u8]);
 
     /// Something became of these bytes: what is known of them is old.
     fn changed(&self, offset: u64, len: u64);
+
+    /// The file ended here, and ends there.
+    fn resized(&self, from: u64, to: u64) {
+        self.changed(from.min(to), from.abs_diff(to));
+    }
+
+    /// What a call waits for that is to return when all this keeps is of the file as it is.
+    fn keeps_up(&self) -> Option<Wait> {
+        None
+    }
 
     /// Whether it is right also of a file of which ranges are leased: it keeps no bytes that
     /// somebody else has a lease of, stores what is written under one by itself, and is told of a
@@ -37,12 +52,68 @@ pub trait Mapped: Debug + Send + Sync {
     }
 }
 
+/// What a file holds before a change.
+pub struct Before<'c> {
+    core: &'c Core,
+    inode: &'c Inode,
+}
+
+impl Before<'_> {
+    /// Reads the bytes of a block; zeros behind the file's end.
+    pub fn read(&self, block: u64, bytes: &mut [u8]) -> Result<()> {
+        self.core.read_held(self.inode, block.saturating_mul(BLOCK_BYTES), bytes)
+    }
+
+    /// Bytes of the file.
+    pub fn size(&self) -> u64 {
+        self.inode.size.load(Ordering::Acquire)
+    }
+
+    /// Has `wait` called when the change has been made and nothing is held, before the call that
+    /// made it returns.
+    pub fn wait(&self, wait: Wait) {
+        // ordering: this thread reads it, at the end of its change
+        self.core.has_waits.store(true, Ordering::Relaxed);
+        WAITS.with_borrow_mut(|waits| waits.push(wait));
+    }
+}
+
+/// What a call waits for before it returns.
+pub type Wait = Box<dyn FnOnce()>;
+
+thread_local! {
+    static WAITS: RefCell<Vec<Wait>> = const { RefCell::new(Vec::new()) };
+    /// Whether somebody else than the engine waits for them.
+    static DEFERS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes changes, and gives what they would have waited for: it is the caller's to do so.
+pub fn deferring_waits<T>(change: impl FnOnce() -> T) -> (T, Vec<Wait>) {
+    struct Ends(bool);
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            DEFERS.set(self.0);
+        }
+    }
+    let _ends = Ends(DEFERS.replace(true));
+    let changed = change();
+    (changed, WAITS.take())
+}
+
+/// Waits for what the thread's changes are to wait for, unless somebody else does.
+#[cold]
+pub fn wait_for_all() {
+    if !DEFERS.get() {
+        WAITS.take().into_iter().for_each(|wait| wait());
+    }
+}
+
 /// Who keeps copies of a file's bytes.
 #[derive(Debug, Default)]
 pub struct Mappings {
     any: AtomicBool,
-    /// Some do not heed leases, or did not.
-    any_heedless: AtomicBool,
+    /// How many do not heed leases.
+    heedless: AtomicU32,
     all: ArcSwap<Vec<Arc<dyn Mapped>>>,
 }
 
@@ -66,10 +137,14 @@ impl Mappings {
 
     fn any_heedless(&self) -> bool {
         // ordering: a lender says that it lends, and then looks; who maps does it the other way
-        self.any_heedless.load(Ordering::SeqCst)
+        self.heedless.load(Ordering::SeqCst) > 0
     }
 
-    fn each(&self, tell: impl Fn(&dyn Mapped)) {
+    fn has(&self, mapped: &Arc<dyn Mapped>) -> bool {
+        !self.is_empty() && self.all.load().iter().any(|other| Arc::ptr_eq(other, mapped))
+    }
+
+    fn each(&self, mut tell: impl FnMut(&dyn Mapped)) {
         // ordering: what was published is seen by whoever reads after this, or what he says that
         // he reads is seen here
         fence(Ordering::SeqCst);
@@ -78,7 +153,7 @@ impl Mappings {
 
     /// The same, but that who heeds leases is not told of what is folded.
     #[cold]
-    fn each_but_of_folds(&self, tell: impl Fn(&dyn Mapped)) {
+    fn each_but_of_folds(&self, mut tell: impl FnMut(&dyn Mapped)) {
         let is_folded = leased::folds();
         self.each(|mapped| {
             if !(is_folded && mapped.heeds_leases()) {
@@ -89,17 +164,26 @@ impl Mappings {
 }
 
 impl Inode {
-    /// Whether anybody ever kept copies of its bytes who does not heed leases.
+    /// Whether anybody keeps copies of its bytes who does not heed leases.
     pub fn has_heedless_mappings(&self) -> bool {
         self.mappings.any_heedless()
     }
 
     /// Blocks are going to be changed; their range is held.
     #[inline]
-    pub fn tell_changes(&self, blocks: &RangeInclusive<u64>) {
-        if !self.mappings.is_empty() {
-            self.mappings.each_but_of_folds(|mapped| mapped.changes(blocks));
-        }
+    pub fn tell_changes(&self, core: &Core, blocks: &RangeInclusive<u64>) -> Result<()> {
+        if self.mappings.is_empty() { Ok(()) } else { self.tell_each_changes(core, blocks) }
+    }
+
+    #[cold]
+    fn tell_each_changes(&self, core: &Core, blocks: &RangeInclusive<u64>) -> Result<()> {
+        let before = Before { core, inode: self };
+        let mut told = Ok(());
+        self.mappings.each_but_of_folds(|mapped| {
+            let this = mapped.changes(blocks, &before);
+            told = std::mem::replace(&mut told, Ok(())).and(this);
+        });
+        told
     }
 
     /// Bytes were written, and are published; their range is held.
@@ -107,6 +191,14 @@ impl Inode {
     pub fn tell_written(&self, offset: u64, data: &[u8]) {
         if !self.mappings.is_empty() {
             self.mappings.each_but_of_folds(|mapped| mapped.written(offset, data));
+        }
+    }
+
+    /// The file's end was set, and is published; the range of what lies between is held.
+    #[inline]
+    pub fn tell_resized(&self, from: u64, to: u64) {
+        if !self.mappings.is_empty() {
+            self.mappings.each(|mapped| mapped.resized(from, to));
         }
     }
 
@@ -120,14 +212,29 @@ impl Inode {
 }
 
 impl FileSystem {
+    /// What to wait for so that all who keep copies of the file's bytes have dropped what was
+    /// changed before; the caller holds nothing meanwhile.
+    pub fn keeping_up(&self, handle: &Handle) -> Vec<Wait> {
+        let mut waits = Vec::new();
+        if !handle.inode.mappings.is_empty() {
+            handle.inode.mappings.each(|mapped| waits.extend(mapped.keeps_up()));
+        }
+        waits
+    }
+
     /// From now on tells `mapped` of every change of the file's bytes. No range of the file is
     /// leased when this returns.
     pub fn tell(&self, handle: &Handle, mapped: &Arc<dyn Mapped>) {
         if !mapped.heeds_leases() {
-            handle.inode.mappings.any_heedless.store(true, Ordering::SeqCst);
+            handle.inode.mappings.heedless.fetch_add(1, Ordering::SeqCst);
         }
         self.tell_beside_leases(handle, mapped);
         self.recall_all(handle);
+    }
+
+    /// Whether `mapped` is told of every change of the file's bytes.
+    pub fn is_told(&self, handle: &Handle, mapped: &Arc<dyn Mapped>) -> bool {
+        handle.inode.mappings.has(mapped)
     }
 
     /// The same for who heeds leases, also those that there are already: they stay.
@@ -215,6 +322,11 @@ impl FileSystem {
 
     /// From now on does not: a change that is under way may still be told of.
     pub fn tell_no_more(&self, handle: &Handle, mapped: &Arc<dyn Mapped>) {
-        handle.inode.mappings.change(|all| all.retain(|other| !Arc::ptr_eq(other, mapped)));
+        let mappings = &handle.inode.mappings;
+        let was_told = mappings.has(mapped);
+        mappings.change(|all| all.retain(|other| !Arc::ptr_eq(other, mapped)));
+        if was_told && !mapped.heeds_leases() {
+            mappings.heedless.fetch_sub(1, Ordering::SeqCst);
+        }
     }
 }

@@ -72,7 +72,7 @@ impl Core {
             return Err(error);
         }
         self.retire(&freed);
-        inode.tell_changed(size.min(old), size.abs_diff(old));
+        inode.tell_resized(old, size);
         self.published(published)
     }
 

@@ -13,7 +13,7 @@ use crate::rights::{Caller, Owned, settle};
 use crate::types::{Attr, FileKind, Ino, SetAttr};
 use crate::xattr::XattrChange;
 use placement::Levers;
-use pool::{KIND_CHANGE, RecordBuffer};
+use pool::{BLOCK_BYTES, KIND_CHANGE, RecordBuffer};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -38,10 +38,12 @@ impl Core {
             let raises = change.mode.is_some_and(|mode| privileges::raises(inode.kind, mode));
             let waits = change.size.is_some() || raises;
             let _range = waits.then(|| inode.ranges.lock(0, u64::MAX));
-            if change.size.is_some() {
-                self.may_change(&inode, 0, u64::MAX)?;
-            } else if raises {
+            if waits {
                 self.check_leased(&inode, 0, u64::MAX)?;
+            }
+            if let Some(size) = change.size {
+                let end = size.min(inode.size.load(Ordering::Acquire));
+                self.may_change(&inode, end / BLOCK_BYTES, u64::MAX)?;
             }
             let mut meta = inode.meta.write();
             let settled = caller.map(|asking| settle(asking, &Owned::of(&inode, &meta), change));

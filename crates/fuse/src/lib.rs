@@ -31,6 +31,7 @@ mod device;
 mod error;
 mod forward;
 mod handles;
+mod kernel_pages;
 mod locks;
 mod mount;
 pub mod mounts;

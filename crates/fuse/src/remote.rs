@@ -10,6 +10,7 @@ mod nodes;
 mod way;
 
 pub use nodes::Nodes;
+pub(crate) use way::Way;
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use parking_lot::Mutex;
 use wire::{MountServer, Notice, Outlet, Told};
 use zerocopy::{FromBytes, IntoBytes};
 
-use self::way::Way;
+use crate::kernel_pages::AwayNotices;
 use crate::locks::{self, Ask, Mirror, Mirrored};
 use crate::service::{May, REQUEST_BYTES_MAX, Service, Users, asked_by};
 use crate::transport::{self, Transport};
@@ -51,6 +52,7 @@ pub struct RemoteOptions {
 /// Serves a mount that another machine has.
 pub struct RemoteServer {
     transport: Transport,
+    pages: Arc<AwayNotices>,
     channel: Arc<Channel>,
     way: Arc<Way>,
     agreed: Capabilities,
@@ -82,8 +84,11 @@ impl RemoteServer {
         let is_checked = options.users != Users::Trusted;
         let service = Service::away(fs.clone(), is_checked, options.turn);
         let way = Arc::new(Way::new(outlet, options.nodes));
+        let pages = Arc::new(AwayNotices::new(way.clone(), service.pages()));
+        service.pages().begin(pages.clone(), 0, None);
         RemoteServer {
             transport: Transport::new(fs, service, false),
+            pages,
             channel: Arc::new(Channel::Away(way.clone())),
             way,
             agreed: Capabilities(options.capabilities),
@@ -100,6 +105,7 @@ impl RemoteServer {
             for (unique, errno) in self.transport.locks.resume(&asked) {
                 LateReply::new(self.channel.clone(), unique).answer(errno);
             }
+            self.pages.say_again();
             return Ok(());
         }
         let way = self.way.clone();
@@ -116,6 +122,7 @@ impl RemoteServer {
             opened: None,
             memo: None,
             mirror: Some(mirror),
+            threads: 0,
             agreed: self.agreed,
         })?;
         // what was not to be had again is out of the journal there, too
@@ -285,6 +292,10 @@ impl MountServer for RemoteServer {
             }
             Told::Heard(unique) => {
                 locks.released(*unique);
+                true
+            }
+            Told::Forgot(number) => {
+                self.pages.heard(*number);
                 true
             }
             Told::Close(number, name) => {

@@ -61,12 +61,15 @@ pub struct Connected {
     /// Whether a server of this connection was given a request and has not answered it.
     pub(crate) owes: Owes,
     pub(crate) locks: Option<LockMemory>,
-    /// Where a server without an engine keeps what is open.
+    /// Where a server without an engine keeps what is open, and one with an engine what its kernel
+    /// has pages of.
     pub(crate) opened: Option<shm::Area>,
     /// What a server notes for the next one.
     pub(crate) memo: Option<Memo>,
     /// Is told what becomes of the journal of locks.
     pub(crate) mirror: Option<Mirror>,
+    /// How many threads serve.
+    pub(crate) threads: usize,
     /// What server and kernel agreed on.
     pub(crate) agreed: Capabilities,
 }

@@ -148,6 +148,7 @@ impl Session {
             opened: state.opened.take(),
             memo: Some(state.memo()?),
             mirror: None,
+            threads,
             agreed,
         })?;
         let is_leaving = Arc::<AtomicBool>::default();

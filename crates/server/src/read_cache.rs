@@ -22,7 +22,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-use fs::{Error as FsError, FileSystem, Handle, Ino, Mapped};
+use fs::{Before, Error as FsError, FileSystem, Handle, Ino, Mapped};
 use lanes::Reign;
 use parking_lot::Mutex;
 use shm::Words;
@@ -273,8 +273,9 @@ struct Told {
 }
 
 impl Mapped for Told {
-    fn changes(&self, blocks: &RangeInclusive<u64>) {
+    fn changes(&self, blocks: &RangeInclusive<u64>, _before: &Before<'_>) -> Result<(), FsError> {
         self.cache.forget(self.ino, blocks);
+        Ok(())
     }
 
     fn written(&self, _offset: u64, _data: &[u8]) {

@@ -51,6 +51,8 @@ pub enum Told {
     Interrupt(u64),
     /// The answer to this lock request has come.
     Heard(u64),
+    /// The kernel has dropped what this notice said ([`Notice::Pages`]).
+    Forgot(u64),
     /// The kernel did not take the answer that opened this: its number, and its inode.
     Close(u64, u64),
     /// The mount has ended.
@@ -68,6 +70,10 @@ pub enum Notice {
     Journals,
     /// The frame's data is a notification for the kernel, with this code.
     Kernel(i32),
+    /// The kernel is to drop pages of a file, and when it has, [`Told::Forgot`] says so with this
+    /// number. The frame's data: the inode, and of each range of bytes its offset and its length (0:
+    /// all that follows), 8 bytes each.
+    Pages(u64),
 }
 
 /// Serves one mount, on the service's side. Nothing that comes is believed.

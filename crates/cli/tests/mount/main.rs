@@ -21,5 +21,6 @@ mod shell;
 mod strangers;
 mod support;
 mod takeover;
+mod two_doors;
 mod unmounts;
 mod users;

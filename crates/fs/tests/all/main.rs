@@ -27,6 +27,7 @@ mod repair;
 mod requests;
 mod scrub;
 mod slices;
+mod stored_pages;
 mod stress;
 mod sync_crash;
 mod tier;

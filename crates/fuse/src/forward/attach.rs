@@ -13,9 +13,10 @@ use zerocopy::IntoBytes;
 
 use super::pending::Waiting;
 use super::{Opens, Set, Shared, changes, opens};
+use crate::kernel_pages::drop_as_told;
 use crate::locks::Mirrored;
 use crate::state::Memo;
-use crate::wire::{Reply, Request};
+use crate::wire::{Notifier, Reply, Request};
 use crate::{Error, Result};
 
 /// Pause after the first attempt to attach that failed; each one after that is longer.
@@ -163,7 +164,7 @@ impl Shared {
     }
 
     /// Something came.
-    fn heard(&self, forwards: &Forwards, frame: Frame<'_>) {
+    fn heard(self: &Arc<Shared>, forwards: &Forwards, frame: Frame<'_>) {
         let Some(set) = self.set.get() else { return };
         if frame.slot == NOTICE {
             return match wire::decode::<Notice>(frame.message) {
@@ -172,6 +173,7 @@ impl Shared {
                         self.links.tell_later(Told::Heard(unique));
                     }
                 }
+                Ok(Notice::Pages(number)) => self.drop_pages(set, number, frame.data),
                 Ok(notice) => set.noticed(notice, frame.data),
                 Err(_) => forwards.shut(),
             };
@@ -191,6 +193,21 @@ impl Shared {
             }
         }
         pending.done();
+    }
+
+    /// Has the kernel drop pages, and says when it has; another thread waits for that.
+    fn drop_pages(self: &Arc<Shared>, set: &Set, number: u64, notice: &[u8]) {
+        let (notifier, shared) = (Notifier::new(set.channel.clone()), Arc::downgrade(self));
+        set.pages.give("ns-pages", (number, notice.to_vec()), || {
+            move |(number, notice): (u64, Vec<u8>)| {
+                if let Err(error) = drop_as_told(&notifier, &notice) {
+                    tracing::warn!(%error, "a service says which pages to drop");
+                }
+                if let Some(shared) = shared.upgrade() {
+                    shared.links.tell_later(Told::Forgot(number));
+                }
+            }
+        });
     }
 
     /// Sends a request, and waits until it is answered.
@@ -250,8 +267,8 @@ fn tell_all(set: &Set, forwards: &Forwards) -> Result<()> {
 impl Set {
     fn noticed(&self, notice: Notice, data: &[u8]) {
         match notice {
-            // its answer is the caller's
-            Notice::Locked(..) => {}
+            // these are the caller's
+            Notice::Locked(..) | Notice::Pages(_) => {}
             Notice::Journal => self.locks.mirror(Mirrored::More(data)),
             Notice::Journals => self.locks.mirror(Mirrored::All(data)),
             Notice::Kernel(code) => {

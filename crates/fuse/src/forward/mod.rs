@@ -22,6 +22,7 @@ use std::time::Duration;
 use client::Origin;
 use parking_lot::Mutex;
 
+use crate::kernel_pages::Aside;
 use crate::wire::{Channel, Operation, Reply, Request};
 use crate::{Connected, Error, Result, Server, Wishes};
 use attach::Who;
@@ -60,6 +61,8 @@ struct Set {
     who: Who,
     opened: Opened,
     locks: Locks,
+    /// Who has the kernel drop pages.
+    pages: Aside<(u64, Vec<u8>)>,
     /// Requests that a forwarder before this one was given.
     owed: Vec<u64>,
 }
@@ -92,6 +95,7 @@ impl Server for Forwarder {
             who: Who::open(memo)?,
             opened: Opened::take_over(connected.opened.take().ok_or_else(missing)?),
             locks: Locks::take_over(locks, &connected)?,
+            pages: Aside::default(),
             owed: std::mem::take(&mut connected.owed),
         };
         let is_new = set.who.is_nobody();

@@ -70,6 +70,12 @@ impl Way {
         self.outlet.say(notice, &records);
     }
 
+    /// Says which pages are to be dropped: behind the inode, of which file.
+    pub fn say_pages(&self, number: u64, mut notice: Vec<u8>) {
+        self.nodes.name_first(&mut notice);
+        self.outlet.say(Notice::Pages(number), &notice);
+    }
+
     /// What is answered in this slot, with names in the place of inodes; `None`: it has none.
     fn named(&self, slot: u8, parts: &[&[u8]]) -> Option<Vec<u8>> {
         let answer = self.answers.get(usize::from(slot))?.load(Ordering::Relaxed);

@@ -28,7 +28,7 @@ impl Service {
             self.fs.getattr(ino).or_else(|error| self.remains(ino).ok_or_else(|| stale(error)))?;
         // what somebody stored to a mapping may be its only data
         let is_empty = attr.kind == FileKind::File && attr.size > 0 && attr.sectors == 0;
-        if is_empty && !self.is_away && self.handles.is_written(ino) {
+        if is_empty && self.handles.is_written(ino) {
             attr.sectors = 1;
         }
         Ok(attr)
@@ -40,6 +40,7 @@ impl Service {
             remains.forget(ino);
         }
         self.retries.forget(ino, lookups);
+        self.pages.forget(ino);
         drop(self.handles.disinherit(ino));
         if self.is_away {
             // what others hold without a name is not another machine's to let go of

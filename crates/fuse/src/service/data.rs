@@ -1,7 +1,6 @@
 //! Requests about open files and their bytes.
 
 use std::cell::RefCell;
-use std::ops::Range;
 
 use nearside::files::{Attr, Call, Error as FsError, Fallocate, Ino, SetAttr};
 
@@ -113,6 +112,45 @@ impl Service {
         })
     }
 
+    /// The same of what fills pages of the kernel.
+    pub(crate) fn read_for_pages<T>(
+        &self,
+        file: OpenFile,
+        offset: u64,
+        bytes: usize,
+        show: impl FnOnce(&[u8]) -> T,
+    ) -> Served<T> {
+        let handle = self.handle(file, May::READ)?;
+        with_buffer(bytes, |buffer| {
+            let (bytes, shown) = self.pages.read(&handle, offset, buffer, show)?;
+            self.fs.meter().moved(Call::Read, bytes);
+            Ok(shown)
+        })
+    }
+
+    /// Writes pages back: what was stored to them, and nothing behind the file's end.
+    pub(crate) fn write_back(&self, file: OpenFile, offset: u64, data: &[u8]) -> Served<usize> {
+        let handle = self.handle(file, May::WRITE)?;
+        let pages = self.pages.file(&handle);
+        self.fs.write_pages(&handle, offset, data, &*pages)?;
+        self.fs.meter().moved(Call::Write, data.len());
+        Ok(data.len())
+    }
+
+    /// The kernel's pages have what is about to be written, and are kept.
+    pub(crate) fn writes_through(&self, file: OpenFile, offset: u64, data: &[u8]) -> Served<()> {
+        let handle = self.handle(file, May::WRITE)?;
+        self.pages.file(&handle).writes_through(offset, data);
+        Ok(())
+    }
+
+    /// The server before has made a write: where that came out of pages, these are known by it.
+    pub(crate) fn write_came_back(&self, file: OpenFile, offset: u64, data: &[u8]) {
+        if let Ok(handle) = self.handle(file, May::NOTHING) {
+            self.pages.came_back(&handle, offset, data);
+        }
+    }
+
     /// Writes at `offset`.
     pub(crate) fn write(&self, file: OpenFile, offset: u64, data: &[u8]) -> Served<usize> {
         let handle = self.handle(file, May::WRITE)?;
@@ -129,8 +167,12 @@ impl Service {
         Ok(data.len())
     }
 
+    /// Makes a file durable. Pages that were written back before are seen by those who map the file
+    /// at other doors.
     pub(crate) fn fsync(&self, file: OpenFile) -> Served<()> {
-        Ok(self.fs.fsync(&*self.handle(file, May::NOTHING)?)?)
+        let handle = self.handle(file, May::NOTHING)?;
+        self.pages.keeping_up(&handle);
+        Ok(self.fs.fsync(&handle)?)
     }
 
     /// Makes everything durable.
@@ -160,15 +202,9 @@ impl Service {
     }
 
     /// Finds data or a hole; the other ways of lseek(2) are the kernel's own. Before it says that
-    /// there is a hole where somebody may have stored to a mapping, it has `settle` bring what the
+    /// there is a hole where somebody may have stored to a mapping, it has the kernel bring what the
     /// kernel has of that range; where that does not come it is taken for data.
-    pub(crate) fn seek(
-        &self,
-        file: OpenFile,
-        offset: i64,
-        whence: i32,
-        settle: impl FnOnce(Range<u64>) -> bool,
-    ) -> Served<i64> {
+    pub(crate) fn seek(&self, file: OpenFile, offset: i64, whence: i32) -> Served<i64> {
         let data = match whence {
             libc::SEEK_DATA => true,
             libc::SEEK_HOLE => false,
@@ -185,7 +221,7 @@ impl Service {
             Err(_) => offset..size,
         };
         if !hole.is_empty() && self.may_be_stored_to(file, &handle) {
-            found = match settle(hole) {
+            found = match self.pages.settle_stores(&handle, hole) {
                 true => find(),
                 false => Ok(if data { offset } else { handle.size() }),
             };
@@ -194,19 +230,16 @@ impl Service {
     }
 
     /// Copies between two files; returns the bytes copied, which may be fewer than asked for.
-    /// What somebody may have stored to a mapping of the source `settle` brings first; where that
-    /// does not come the kernel is to copy by itself.
-    pub(crate) fn copy(
-        &self,
-        from: (OpenFile, u64),
-        to: (OpenFile, u64),
-        len: u64,
-        settle: impl FnOnce(Range<u64>) -> bool,
-    ) -> Served<u32> {
+    /// What somebody may have stored to a mapping of the source the kernel brings first; where that
+    /// does not come it is to copy by itself.
+    pub(crate) fn copy(&self, from: (OpenFile, u64), to: (OpenFile, u64), len: u64) -> Served<u32> {
         let (source, target) = (self.handle(from.0, May::READ)?, self.handle(to.0, May::WRITE)?);
         let len = len.min(COPY_BYTES_MAX);
         let range = from.1..from.1.saturating_add(len);
-        if !range.is_empty() && self.may_be_stored_to(from.0, &source) && !settle(range) {
+        let is_settled = |range| {
+            !self.may_be_stored_to(from.0, &source) || self.pages.settle_stores(&source, range)
+        };
+        if !range.is_empty() && !is_settled(range) {
             return Err(Errno(libc::EOPNOTSUPP));
         }
         let bytes = self.fs.copy((&source, from.1), (&target, to.1), len)?;

@@ -26,6 +26,7 @@ use nearside::files::{Attr, Call, Creation, Error as FsError, Handle, Ino};
 
 use crate::Turn;
 use crate::handles::{Handles, Open};
+use crate::kernel_pages::KernelPages;
 
 pub(crate) use attributes::Change;
 pub(crate) use data::REQUEST_BYTES_MAX;
@@ -93,6 +94,8 @@ pub(crate) struct Mode {
 /// The engine as the mount uses it.
 pub(crate) struct Service {
     fs: Arc<FileSystem>,
+    /// What the kernel keeps of files.
+    pages: Arc<KernelPages>,
     client: u128,
     handles: Handles,
     /// It is asked here whether whoever asks may.
@@ -107,15 +110,23 @@ pub(crate) struct Service {
 impl Service {
     /// The service of the server whose turn it is on its connection.
     pub(crate) fn new(fs: Arc<FileSystem>, sole_door: bool, turn: Turn) -> Service {
+        let pages = KernelPages::new(fs.clone(), sole_door, false);
         let remains = sole_door.then(Remains::default);
         let (handles, retries) = (Handles::new(turn.number), Retries::default());
         let (is_checked, is_away) = (false, false);
-        Service { fs, client: turn.client, handles, is_checked, is_away, remains, retries }
+        let client = turn.client;
+        Service { fs, pages, client, handles, is_checked, is_away, remains, retries }
     }
 
     /// The same for a kernel of another machine, which has asked whether its callers may, or not.
     pub(crate) fn away(fs: Arc<FileSystem>, is_checked: bool, turn: Turn) -> Service {
-        Service { is_checked, is_away: true, ..Service::new(fs, false, turn) }
+        let pages = KernelPages::new(fs.clone(), false, true);
+        Service { pages, is_checked, is_away: true, ..Service::new(fs, false, turn) }
+    }
+
+    /// What the kernel keeps of files.
+    pub(crate) fn pages(&self) -> &Arc<KernelPages> {
+        &self.pages
     }
 
     /// Serves a request and counts it; what it gives back says whether it was refused.
@@ -157,7 +168,7 @@ impl Service {
     /// Whether somebody may have stored to the file by a mapping, and the kernel has not told yet.
     fn may_be_stored_to(&self, file: OpenFile, handle: &Handle) -> bool {
         let is_own = || self.handles.get(file).is_none_or(|open| open.writes);
-        !self.is_away && (is_own() || (handle.opens() > 1 && self.handles.is_written(file.1)))
+        is_own() || (handle.opens() > 1 && self.handles.is_written(file.1))
     }
 
     /// An error where a machine has as much open as it may.
@@ -171,7 +182,9 @@ impl Service {
     /// Opens a file again that an earlier server opened.
     pub(crate) fn reopen_handle(&self, file: OpenFile) -> Served<()> {
         self.permit_again(file.1)?;
-        self.handle(file, May::NOTHING).map(drop)
+        let handle = self.handle(file, May::NOTHING)?;
+        self.pages.may_have_all(&handle);
+        Ok(())
     }
 
     /// Whether this is open, for what is wanted as far as that is known, and is not opened for it.

@@ -4,6 +4,7 @@ use nearside::files::{NAME_BYTES_MAX, Timestamp};
 
 use super::{Changes, Transport, answer_done, caller, node};
 use crate::convert::{statx, timestamp};
+use crate::kernel_pages::Way;
 use crate::service::{Change, Served};
 use crate::wire::{Operation, Reply, Request, Setattr, SpaceAnswer};
 
@@ -35,10 +36,8 @@ impl Transport {
             Operation::Setattr(set) => {
                 let by = caller(request);
                 let asked = || service.setattr(ino, change(set), set.handle, by);
-                self.answer_attr(
-                    self.changing(request, Changes::Said(set.kill_set_id), asked),
-                    reply,
-                );
+                let how = (Changes::Said(set.kill_set_id), Way::Cut);
+                self.answer_attr(self.changing(request, how, asked), reply);
             }
             Operation::Statfs => reply.space(&self.space()),
             Operation::Setxattr { name, value, flags, kill_set_gid } => {

@@ -19,6 +19,7 @@ use nearside::FileSystem;
 use nearside::files::{Attr, Call, Changer, Ino, changing_for, shown};
 
 use crate::convert::node_attr;
+use crate::kernel_pages::{Notices, Way};
 use crate::locks::DoorLocks;
 pub(crate) use once::changes;
 
@@ -72,10 +73,10 @@ impl Transport {
     fn changing<T>(
         &self,
         request: &Request<'_>,
-        changes: Changes,
+        how: (Changes, Way),
         change: impl FnOnce() -> T,
     ) -> T {
-        self.changing_of(node(request), request, changes, change)
+        self.changing_of(node(request), request, how, change)
     }
 
     /// The same of another file. The replies to such requests carry no mode, and exec(2) would go
@@ -84,10 +85,11 @@ impl Transport {
         &self,
         ino: Ino,
         request: &Request<'_>,
-        changes: Changes,
+        (changes, way): (Changes, Way),
         change: impl FnOnce() -> T,
     ) -> T {
         let changer = self.service.changer(caller(request), changes);
+        let change = || self.service.pages().changing(way, change);
         if matches!(changer, Changer::Root) {
             return change();
         }
@@ -237,6 +239,9 @@ impl Server for Transport {
     fn connected(&self, mut connected: Connected) -> Result<()> {
         // Set once, before any request is read.
         let _ = self.notifier.set(connected.notifier.clone());
+        let pages = self.service.pages();
+        let notices = Arc::new(Notices::new(connected.notifier.clone(), pages));
+        pages.begin(notices, connected.threads, connected.opened.take());
         let maps = connected.agreed.has(Capabilities::DIRECT_IO_ALLOW_MMAP);
         let _ = self.past_pages.set(maps && !self.sole_door);
         match connected.locks.take() {

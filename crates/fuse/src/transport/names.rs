@@ -3,6 +3,7 @@
 use nearside::files::{Attr, Ino, NewNode, changing_for};
 
 use super::{Transport, answer_done, caller, node};
+use crate::kernel_pages::Way;
 use crate::service::{Changes, Mode, Served};
 use crate::wire::{Operation, Reply, Request};
 
@@ -79,7 +80,11 @@ impl Transport {
         let (parent, by) = (node(request), caller(request));
         let mode = Mode { asked: *mode, umask: *umask };
         let changer = self.service.changer(by, Changes::Said(*kill_set_id));
-        let create = || self.service.create(parent, name, mode, *flags, by);
+        // one that is there may be emptied
+        let create = || {
+            let create = || self.service.create(parent, name, mode, *flags, by);
+            self.service.pages().changing(Way::Cut, create)
+        };
         // the reply says what the mode is now
         let (served, _) = changing_for(changer, create);
         self.answer_created(request, served, reply);

@@ -64,7 +64,12 @@ impl Transport {
                 self.answer_opened(request, served, reply);
             }
             Operation::Setattr(_) => self.answer_attr(service.getattr(ino), reply),
-            Operation::Write { data, .. } => reply.size(data.len() as u32),
+            Operation::Write { handle, offset, data, past_pages, .. } => {
+                if !past_pages {
+                    service.write_came_back((*handle, ino), *offset, data);
+                }
+                reply.size(data.len() as u32);
+            }
             _ => reply.done(),
         }
     }

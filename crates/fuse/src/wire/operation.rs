@@ -82,6 +82,8 @@ pub enum Operation<'r> {
         offset: u64,
         size: u32,
         flags: i32,
+        /// To fill pages with, not for a caller.
+        for_pages: bool,
     },
     Write {
         handle: u64,
@@ -90,6 +92,8 @@ pub enum Operation<'r> {
         flags: i32,
         /// From the pages of a mapping; the handle is any that may write.
         from_cache: bool,
+        /// Past the kernel's pages.
+        past_pages: bool,
         kill_set_id: bool,
     },
     Statfs,

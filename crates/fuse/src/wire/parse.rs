@@ -15,6 +15,11 @@ const GETATTR_HANDLE: u32 = 1 << 0;
 const OPEN_KILL_SET_ID: u32 = 1 << 0;
 /// WRITE: from the page cache.
 const WRITE_CACHE: u32 = 1 << 0;
+/// READ: a lock owner is named. The kernel does so where a caller is given the bytes, and not where
+/// they fill pages (fs/fuse/file.c, `fuse_send_read`; the same from 5.x to 6.18).
+const READ_OWNED: u32 = 1 << 1;
+/// WRITE: the same; it comes past the pages then.
+const WRITE_OWNED: u32 = 1 << 1;
 /// WRITE: take set-id bits away.
 const WRITE_KILL_SET_ID: u32 = 1 << 2;
 /// RELEASE: the owner's flock(2) lock goes.
@@ -215,8 +220,9 @@ fn directories<'r>(code: u32, reader: &mut Reader<'r>) -> Parsed<'r> {
 fn data<'r>(code: u32, reader: &mut Reader<'r>) -> Parsed<'r> {
     Ok(match code {
         opcode::READ => {
-            let ReadIn { handle, offset, size, flags, .. } = reader.take()?;
-            Operation::Read { handle, offset, size, flags: flags as i32 }
+            let ReadIn { handle, offset, size, flags, read_flags, .. } = reader.take()?;
+            let for_pages = read_flags & READ_OWNED == 0;
+            Operation::Read { handle, offset, size, flags: flags as i32, for_pages }
         }
         opcode::WRITE => {
             let it: WriteIn = reader.take()?;
@@ -226,6 +232,7 @@ fn data<'r>(code: u32, reader: &mut Reader<'r>) -> Parsed<'r> {
                 data: reader.bytes(it.size as usize)?,
                 flags: it.flags as i32,
                 from_cache: it.write_flags & WRITE_CACHE != 0,
+                past_pages: it.write_flags & WRITE_OWNED != 0,
                 kill_set_id: it.write_flags & WRITE_KILL_SET_ID != 0,
             }
         }

@@ -1,0 +1,186 @@
+//! What changes of a file mean for the pages that a kernel keeps of it.
+
+use std::ops::RangeInclusive;
+use std::sync::atomic::Ordering;
+
+use nearside::files::{BLOCK_BYTES, Before, Error, Mapped, Pages, Wait};
+use rangemap::RangeSet;
+
+use super::base::Base;
+use super::file::{FilePages, blocks_of, parts_of};
+use super::state::common;
+use super::{SERVING, Serving, Way, waited_for};
+
+/// How somebody waits for a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    Freely,
+    /// He holds pages of this kernel.
+    Holding(u64),
+}
+
+impl Waits {
+    fn wait(self, file: &FilePages, ticket: u64) {
+        let is_told = match self {
+            Waits::Freely => file.wait(ticket, || false),
+            Waits::Holding(own) => {
+                let is_wanted = || waited_for(own).load(Ordering::SeqCst) > 0;
+                file.wait(ticket, is_wanted) || is_wanted()
+            }
+        };
+        if !is_told {
+            tracing::warn!(ino = file.ino.0, "the kernel has not dropped its pages in time");
+        }
+    }
+}
+
+impl FilePages {
+    /// How whoever makes a change waits for the kernel, if he does.
+    fn waits(&self, serving: Option<Serving>) -> Option<Waits> {
+        let is_own = serving.is_some_and(|it| it.kernel == self.kernel.number);
+        let may = !self.kernel.is_away || serving.is_some_and(|it| it.waits_for_away);
+        match serving {
+            _ if !may => None,
+            None => Some(Waits::Freely),
+            Some(serving) => match serving.way {
+                Way::Back => None,
+                Way::Past => Some(Waits::Freely),
+                // its own pages are what it holds
+                Way::Through(_) | Way::Cut if is_own => None,
+                Way::Through(_) | Way::Cut => Some(Waits::Holding(serving.kernel)),
+            },
+        }
+    }
+
+    /// The way of the change that this thread makes for the kernel whose pages these are.
+    fn own_way(&self) -> Option<Way> {
+        SERVING.get().filter(|it| it.kernel == self.kernel.number).map(|it| it.way)
+    }
+}
+
+impl Mapped for FilePages {
+    fn changes(&self, blocks: &RangeInclusive<u64>, before: &Before<'_>) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        let all = *blocks.start()..blocks.end().saturating_add(1);
+        match self.own_way() {
+            // what was stored is told from what was given
+            Some(Way::Back) => return Ok(()),
+            Some(Way::Through(_)) => {
+                let doubted: Vec<_> = state.doubted.overlapping(&all).cloned().collect();
+                for run in doubted {
+                    let run = common(&run, &all);
+                    self.keep_before(&mut state, &(run.start..=run.end - 1), before)?;
+                }
+                return Ok(());
+            }
+            // nobody else lets the file grow again before its pages are gone
+            Some(Way::Cut) if self.kernel.is_sole => return Ok(()),
+            _ => {}
+        }
+        if self.tells.strong_count() == 0 || !self.keep_before(&mut state, blocks, before)? {
+            return Ok(());
+        }
+        let ticket = self.owe_blocks(&mut state, all);
+        drop(state);
+        if let (Some(waits), Some(file)) = (self.waits(SERVING.get()), self.this.upgrade()) {
+            before.wait(Box::new(move || waits.wait(&file, ticket)));
+        }
+        Ok(())
+    }
+
+    fn written(&self, offset: u64, data: &[u8]) {
+        let Some(Way::Through(at)) = self.own_way() else { return };
+        let mut state = self.state.lock();
+        let blocks = blocks_of(at, data.len());
+        let is_doubted = state.doubted.overlaps(&blocks);
+        state.doubted = RangeSet::new();
+        state.is_noticed = state.told.is_some();
+        match (at == offset, is_doubted) {
+            (true, false) => {
+                return {
+                    self.put_in(&mut state, offset, data);
+                    state.give(blocks);
+                };
+            }
+            // the pages may have been dropped, and filled again before these bytes came here
+            (true, true) => parts_of(offset, data).for_each(|(block, at, part)| {
+                self.change_bases(&mut state, block..block + 1, |_, base| base.put_maybe(at, part));
+            }),
+            // the kernel took another place for the file's end: its pages have these bytes there
+            (false, _) => {
+                self.drop_bases(&mut state, &blocks);
+                state.unknown.insert(blocks.clone());
+            }
+        }
+        state.give(blocks.clone());
+        self.owe_blocks(&mut state, blocks);
+    }
+
+    fn changed(&self, _offset: u64, _len: u64) {}
+
+    fn resized(&self, from: u64, to: u64) {
+        // a kernel that hears that the file was cut fills its pages with zeros from there on
+        if to < from {
+            let mut state = self.state.lock();
+            self.change_bases(&mut state, to / BLOCK_BYTES..u64::MAX, |block, base| {
+                let zeros_from = to.saturating_sub(block * BLOCK_BYTES) as usize;
+                base.zeros_from = base.zeros_from.min(zeros_from);
+            });
+        }
+    }
+
+    fn keeps_up(&self) -> Option<Wait> {
+        let waits = self.waits(SERVING.get())?;
+        let (state, file) = (self.state.lock(), self.this.upgrade()?);
+        let ticket = state.owed_to;
+        let is_behind = state.done_to < ticket;
+        is_behind.then(|| -> Wait { Box::new(move || waits.wait(&file, ticket)) })
+    }
+}
+
+impl Pages for FilePages {
+    fn is_changed(&self, block: u64) -> bool {
+        self.state.lock().is_changed(block)
+    }
+
+    fn merge(&self, block: u64, at: usize, pages: &[u8], now: &mut [u8]) {
+        if let Some(kept) = self.state.lock().bases.get(&block) {
+            kept.base.merge(at, pages, now);
+        }
+    }
+
+    fn taken(&self, offset: u64, data: &[u8]) {
+        let mut state = self.state.lock();
+        self.put_in(&mut state, offset, data);
+        let blocks = blocks_of(offset, data.len());
+        if state.known_runs(&blocks).is_empty() {
+            // a page that somebody has pinned stays when it is to be dropped
+            state.give(blocks);
+        }
+    }
+
+    fn left(&self, offset: u64, data: &[u8], end: u64) {
+        let mut state = self.state.lock();
+        for (block, at, part) in parts_of(offset, data) {
+            let start = block * BLOCK_BYTES;
+            if start + BLOCK_BYTES <= end {
+                continue;
+            }
+            if !state.is_changed(block) {
+                // what lies before the end was taken just now
+                match at == 0 {
+                    true => self.keep(&mut state, block, Base::of(part)),
+                    false => state.unknown.insert(block..block + 1),
+                }
+            }
+            let left = (end.saturating_sub(start) as usize).max(at);
+            let behind = part.get(left - at..).unwrap_or_default();
+            self.change_bases(&mut state, block..block + 1, |_, base| {
+                base.put(left, behind);
+                base.zeros_from = base.zeros_from.min(left);
+            });
+        }
+        let blocks = end / BLOCK_BYTES..blocks_of(offset, data.len()).end;
+        self.owe_blocks(&mut state, blocks);
+    }
+}
