@@ -154,12 +154,12 @@ fn every_change_tells_what_was_there_before() {
     type Change<'c> = Box<dyn Fn() + 'c>;
     let write = fs::Write { file: &file, offset: 5000, data: b"other" };
     let changes: [(&str, Change<'_>); 9] = [
-        ("write", Box::new(|| drop(fs.write(&file, 5000, b"other").unwrap()))),
-        ("block", Box::new(|| drop(fs.write(&file, 4096, &[1; BLOCK]).unwrap()))),
-        ("append", Box::new(|| drop(fs.append(&file, b"other").unwrap()))),
+        ("write", Box::new(|| assert_eq!(fs.write(&file, 5000, b"other").unwrap(), 5))),
+        ("block", Box::new(|| assert_eq!(fs.write(&file, 4096, &[1; BLOCK]).unwrap(), BLOCK))),
+        ("append", Box::new(|| assert_eq!(fs.append(&file, b"other").unwrap(), 9000))),
         ("commit", Box::new(|| fs.commit(&[write, write], &[]).unwrap())),
-        ("share", Box::new(|| drop(fs.copy((&source, 0), (&file, 0), 8192).unwrap()))),
-        ("copy", Box::new(|| drop(fs.copy((&source, 1), (&file, 5000), 100).unwrap()))),
+        ("share", Box::new(|| assert_eq!(fs.copy((&source, 0), (&file, 0), 8192).unwrap(), 8192))),
+        ("copy", Box::new(|| assert_eq!(fs.copy((&source, 1), (&file, 5000), 100).unwrap(), 100))),
         ("punch", Box::new(|| fs.fallocate(&file, punch, 4096, 4096).unwrap())),
         ("zero", Box::new(|| fs.fallocate(&file, zero, 5000, 100).unwrap())),
         ("cut", Box::new(|| cut(&fs, &file, 5000))),

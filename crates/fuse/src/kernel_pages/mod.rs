@@ -287,3 +287,6 @@ impl Drop for KernelPages {
 fn waited_for(kernel: u64) -> &'static AtomicUsize {
     &WAITED_FOR[(kernel % COUNTED as u64) as usize]
 }
+
+#[cfg(test)]
+mod tests;

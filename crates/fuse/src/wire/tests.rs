@@ -139,16 +139,22 @@ fn operations_with_handles_are_understood() {
         format!("{:?}", Request::parse(&bytes, NONE).unwrap().operation)
     };
     let (one, three, five, seven) = (long(1), long(3), long(5), long(7));
-    let read = parse(15, &counted::<ReadIn>(), b"");
-    assert_eq!(read, format!("Read {{ handle: {one}, offset: {three}, size: 5, flags: 9 }}"));
+    for (read_flags, for_pages) in [(6, false), (4, true)] {
+        let read = parse(15, &ReadIn { read_flags, ..counted() }, b"");
+        let meant = format!("size: 5, flags: 9, for_pages: {for_pages}");
+        assert_eq!(read, format!("Read {{ handle: {one}, offset: {three}, {meant} }}"));
+    }
     let write = WriteIn { size: 3, write_flags: 5, ..counted() };
     assert_eq!(
         parse(16, &write, b"xyz"),
         format!(
             "Write {{ handle: {one}, offset: {three}, data: [120, 121, 122], flags: 9, \
-             from_cache: true, kill_set_id: true }}"
+             from_cache: true, past_pages: false, kill_set_id: true }}"
         )
     );
+    let write = WriteIn { size: 3, write_flags: 2, ..counted() };
+    let past = "from_cache: false, past_pages: true, kill_set_id: false }";
+    assert!(parse(16, &write, b"xyz").ends_with(past));
     let release = ReleaseIn { release_flags: 2, ..counted() };
     assert_eq!(
         parse(18, &release, b""),
