@@ -33,10 +33,9 @@ pub trait Mapped: Debug + Send + Sync {
     /// Something became of these bytes: what is known of them is old.
     fn changed(&self, offset: u64, len: u64);
 
-    /// The file ended here, and ends there.
-    fn resized(&self, from: u64, to: u64) {
-        self.changed(from.min(to), from.abs_diff(to));
-    }
+    /// The file is going to be cut, and to end here: told behind `changes`, before anybody can see
+    /// it.
+    fn cuts(&self, _end: u64) {}
 
     /// What a call waits for that is to return when all this keeps is of the file as it is.
     fn keeps_up(&self) -> Option<Wait> {
@@ -194,11 +193,10 @@ impl Inode {
         }
     }
 
-    /// The file's end was set, and is published; the range of what lies between is held.
-    #[inline]
-    pub fn tell_resized(&self, from: u64, to: u64) {
+    /// The file is going to be cut; the range behind its new end is held.
+    pub fn tell_cuts(&self, end: u64) {
         if !self.mappings.is_empty() {
-            self.mappings.each(|mapped| mapped.resized(from, to));
+            self.mappings.each(|mapped| mapped.cuts(end));
         }
     }
 

@@ -53,6 +53,9 @@ impl Core {
         } else {
             (None, InFlight::none())
         };
+        if size < old {
+            inode.tell_cuts(size);
+        }
         let mut freed = Freed::default();
         let mut published = Ok(());
         let logged = self.log_after(record, &[inode], in_flight, || {
@@ -72,7 +75,7 @@ impl Core {
             return Err(error);
         }
         self.retire(&freed);
-        inode.tell_resized(old, size);
+        inode.tell_changed(size.min(old), size.abs_diff(old));
         self.published(published)
     }
 

@@ -118,15 +118,13 @@ impl Mapped for FilePages {
 
     fn changed(&self, _offset: u64, _len: u64) {}
 
-    fn resized(&self, from: u64, to: u64) {
-        // a kernel that hears that the file was cut fills its pages with zeros from there on
-        if to < from {
-            let mut state = self.state.lock();
-            self.change_bases(&mut state, to / BLOCK_BYTES..u64::MAX, |block, base| {
-                let zeros_from = to.saturating_sub(block * BLOCK_BYTES) as usize;
-                base.zeros_from = base.zeros_from.min(zeros_from);
-            });
-        }
+    fn cuts(&self, end: u64) {
+        // a kernel that hears of it fills its pages with zeros from there on, whose ever it is
+        let mut state = self.state.lock();
+        self.change_bases(&mut state, end / BLOCK_BYTES..u64::MAX, |block, base| {
+            let zeros_from = end.saturating_sub(block * BLOCK_BYTES) as usize;
+            base.zeros_from = base.zeros_from.min(zeros_from);
+        });
     }
 
     fn keeps_up(&self) -> Option<Wait> {
