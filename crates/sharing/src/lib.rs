@@ -24,5 +24,6 @@ pub mod copies;
 pub mod few;
 pub mod lanes;
 pub mod machine;
+pub mod pages;
 pub mod regions;
 pub mod story;

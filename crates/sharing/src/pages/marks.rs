@@ -1,0 +1,223 @@
+//! What the server notes of the pages of kernels: marks, bases, and notices that are owed.
+
+use super::bounds::Bounds;
+use super::fault::Fault;
+use super::state::{
+    Base, Byte, Call, Change, Door, FILE_BYTES, Given, Image, KERNELS, PAGE_BYTES, PAGES, Snapshot,
+    State, Waits,
+};
+
+impl State {
+    /// Marks the page as given to the kernel, which has no page of its own or gets this one.
+    pub(super) fn give(&mut self, kernel: usize, page: usize, bounds: &Bounds) {
+        let given = &mut self.given[kernel][page];
+        (given.is_given, given.is_touched) = (true, true);
+        given.is_in_doubt |= given.is_noticed;
+        if !bounds.has(Fault::ReadKeepsBase) {
+            given.base = None;
+        }
+    }
+
+    /// These bytes are about to be changed by the door: of every other kernel that has a page of
+    /// them the base is kept, and it is owed a notice. Returns which notices those are.
+    pub(super) fn keep_bases(
+        &mut self,
+        by: Door,
+        bytes: std::ops::Range<usize>,
+        bounds: &Bounds,
+    ) -> Waits {
+        let mut waits = Waits::default();
+        for page in (0..PAGES).filter(|page| bytes.clone().any(|it| it / PAGE_BYTES == *page)) {
+            let content = self.content(page);
+            for kernel in (0..KERNELS).filter(|kernel| by != Door::Kernel(*kernel)) {
+                let given = &mut self.given[kernel][page];
+                if !given.is_given {
+                    continue;
+                }
+                if given.base.is_none() || bounds.has(Fault::SecondChangeReplacesBase) {
+                    given.base = Some(Base::of(content));
+                }
+                if bounds.has(Fault::NoBases) {
+                    given.base = None;
+                }
+                (given.is_owed, given.is_touched) = (true, true);
+                waits.next |= 1 << (kernel * PAGES + page);
+            }
+        }
+        waits
+    }
+
+    /// Writes the bytes of a call of this door to the file.
+    pub(super) fn change_file(&mut self, call: &mut Call) {
+        let changed = call.change.changed(self.size);
+        match call.change {
+            Change::Cut(size) => {
+                for byte in size.min(self.size)..self.size {
+                    self.push(byte, 0);
+                }
+                self.size = size;
+            }
+            change => {
+                change.bytes().for_each(|byte| self.push(byte, call.value));
+                self.size = self.size.max(change.bytes().end);
+            }
+        }
+        let versions = self.versions();
+        changed.for_each(|byte| call.versions[byte] = versions[byte]);
+    }
+
+    fn push(&mut self, byte: usize, value: Byte) {
+        if self.history[byte].last() != Some(&value) {
+            self.history[byte].push(value);
+        }
+    }
+
+    /// The file is about to be cut: what kernels have behind the end may be zeros by now.
+    pub(super) fn note_cut(&mut self, size: usize, bounds: &Bounds) {
+        if bounds.has(Fault::CutWithoutZeros) {
+            return;
+        }
+        for given in &mut self.given {
+            for byte in size..FILE_BYTES {
+                if let Some(base) = &mut given[byte / PAGE_BYTES].base {
+                    base.other[byte % PAGE_BYTES] = 0;
+                }
+            }
+        }
+    }
+
+    /// A buffered write of the kernel is about to be made: its own page has the bytes, or may
+    /// have them. Returns whether it is in doubt.
+    pub(super) fn note_own_write(&mut self, kernel: usize, call: &Call, bounds: &Bounds) -> bool {
+        let Some(page) = call.change.buffered_page() else { return false };
+        let content = self.content(page);
+        let at_notice = self.kernels[kernel].invalidation.page();
+        let given = &mut self.given[kernel][page];
+        let is_in_doubt = given.is_in_doubt && !bounds.has(Fault::NoDoubt);
+        let is_whole = matches!(call.change, Change::WriteWhole(_));
+        if is_in_doubt {
+            let base = given.base.get_or_insert(Base::of(content));
+            for byte in call.change.bytes() {
+                base.other[byte % PAGE_BYTES] = call.value;
+            }
+            (given.is_owed, given.is_touched) = (true, true);
+        } else if is_whole && !bounds.has(Fault::WholeWriteNotGiven) {
+            (given.is_given, given.is_touched) = (true, true);
+            given.base = None;
+        } else if let Some(base) = &mut given.base
+            && !bounds.has(Fault::WriteNotInBase)
+        {
+            for byte in call.change.bytes() {
+                let at = byte % PAGE_BYTES;
+                (base.bytes[at], base.other[at]) = (call.value, call.value);
+            }
+        }
+        for (page, given) in self.given[kernel].iter_mut().enumerate() {
+            given.is_in_doubt = false;
+            given.is_noticed = at_notice == Some(page);
+        }
+        is_in_doubt
+    }
+
+    /// The bytes of a write-back that the kernel changed itself.
+    fn own_bytes(
+        &self,
+        kernel: usize,
+        page: usize,
+        snapshot: Snapshot,
+        bounds: &Bounds,
+    ) -> Vec<usize> {
+        let content = self.content(page);
+        let base = match self.given[kernel][page].base {
+            Some(base) if !bounds.has(Fault::WritesWholePage) => base,
+            _ => Base::of(content),
+        };
+        let is_own = |at: &usize| {
+            let value = snapshot.bytes[*at];
+            value != base.bytes[*at] && value != base.other[*at]
+        };
+        (0..usize::from(snapshot.length)).filter(is_own).collect()
+    }
+
+    /// Merges a write-back into the file. Returns which notices are owed by it.
+    pub(super) fn store_page(
+        &mut self,
+        kernel: usize,
+        page: usize,
+        snapshot: Snapshot,
+        bounds: &Bounds,
+    ) -> Waits {
+        let own = self.own_bytes(kernel, page, snapshot, bounds);
+        let start = page * PAGE_BYTES;
+        let mut waits = Waits::default();
+        if !bounds.has(Fault::WriteBackNotCounted) {
+            // keeping a base of an unchanged page would cost a notice
+            let bytes = own.iter().filter(|at| start + **at < self.size);
+            let first = bytes.clone().min().map_or(0, |at| start + at);
+            let end = bytes.max().map_or(0, |at| start + at + 1);
+            waits = self.keep_bases(Door::Kernel(kernel), first..end, bounds);
+        }
+        for at in own {
+            let byte = start + at;
+            if byte < self.size {
+                self.write_back_byte(kernel, byte, snapshot.bytes[at]);
+            } else if bounds.has(Fault::WritesBehindEnd) {
+                self.write_back_byte(kernel, byte, snapshot.bytes[at]);
+                self.wrong = Some(super::flaw::Flaw::GrewBack);
+            } else if !self.history[byte].contains(&snapshot.bytes[at]) {
+                // as if it had been written, and cut
+                self.history[byte].push(snapshot.bytes[at]);
+                self.history[byte].push(0);
+            }
+        }
+        waits
+    }
+
+    /// The base of a page whose write-back is merged has what that stored.
+    pub(super) fn note_write_back(
+        &mut self,
+        kernel: usize,
+        page: usize,
+        snapshot: Snapshot,
+        bounds: &Bounds,
+    ) {
+        let (size, content) = (self.size, self.content(page));
+        let own = self.own_bytes(kernel, page, snapshot, bounds);
+        let given: &mut Given = &mut self.given[kernel][page];
+        if !given.is_given {
+            (given.is_given, given.is_touched) = (true, true);
+        }
+        let is_behind = |at: &usize| page * PAGE_BYTES + at >= size;
+        if own.iter().any(is_behind) && !bounds.has(Fault::CutOffNotNotified) {
+            // the kernel has bytes behind the end, and does not know where that is
+            given.base.get_or_insert(Base::of(content));
+            (given.is_owed, given.is_touched) = (true, true);
+        }
+        let Some(base) = &mut given.base else { return };
+        for at in own {
+            if !(is_behind(&at) && bounds.has(Fault::CutOffNotInBase)) {
+                base.bytes[at] = snapshot.bytes[at];
+                // the kernel makes zeros of it when it hears of the end
+                let is_cut = is_behind(&at) && !bounds.has(Fault::CutWithoutZeros);
+                base.other[at] = if is_cut { 0 } else { snapshot.bytes[at] };
+            }
+        }
+    }
+
+    /// Each byte that the kernel stored before this write-back is in the file, or was.
+    pub(super) fn look_for_lost(&mut self, kernel: usize, page: usize, snapshot: Snapshot) {
+        for at in 0..usize::from(snapshot.length) {
+            let (byte, value) = (page * PAGE_BYTES + at, snapshot.bytes[at]);
+            let is_own = super::state::is_value_of(value, kernel);
+            if is_own && !self.history[byte].contains(&value) && self.wrong.is_none() {
+                self.wrong = Some(super::flaw::Flaw::StoreLost(kernel, byte));
+            }
+        }
+    }
+
+    /// What a READ of the page gives.
+    pub(super) fn read_page(&self, page: usize) -> Image {
+        let content = self.content(page);
+        std::array::from_fn(|at| if page * PAGE_BYTES + at < self.size { content[at] } else { 0 })
+    }
+}
