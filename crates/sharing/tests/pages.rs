@@ -30,6 +30,7 @@ const LIBRARY: Bounds = Bounds {
     library_cuts: Uses::NEVER,
     kills: 0,
     stores_under_write_back: true,
+    short_reads_tell_size: true,
     fault: None,
 };
 /// The library cuts the file, and makes it long again.
@@ -40,6 +41,7 @@ const CUT: Bounds = Bounds {
     ],
     library_writes: Uses::of(1, RIGHT),
     library_cuts: Uses::of(2, 0b10010),
+    short_reads_tell_size: false,
     ..LIBRARY
 };
 /// Two kernels store to one page.
@@ -147,7 +149,38 @@ const KILL: Bounds = Bounds {
     ..LIBRARY
 };
 
-const ALL: [(&str, Bounds); 11] = [
+const CUT_WRITES: Bounds = Bounds {
+    kernels: [
+        KernelBounds {
+            reads: Uses::of(2, PAGE),
+            stores: Uses::of(1, LEFT),
+            writes: Uses::of(1, RIGHT),
+            ..IDLE
+        },
+        IDLE,
+    ],
+    library_writes: Uses::of(1, RIGHT),
+    library_cuts: Uses::of(1, 0b10),
+    ..LIBRARY
+};
+/// The server is killed while a kernel writes through its pages.
+const KILL_WRITES: Bounds = Bounds {
+    kernels: [
+        KernelBounds {
+            reads: Uses::of(2, PAGE),
+            stores: Uses::of(1, LEFT),
+            writes: Uses::of(1, RIGHT),
+            ..IDLE
+        },
+        IDLE,
+    ],
+    library_writes: Uses::of(2, RIGHT),
+    kills: 1,
+    ..LIBRARY
+};
+const ALL: [(&str, Bounds); 13] = [
+    ("killed while a kernel writes", KILL_WRITES),
+    ("cut and own writes", CUT_WRITES),
     ("a kernel maps, the library writes", LIBRARY),
     ("the library cuts", CUT),
     ("two kernels map", TWO),
@@ -185,7 +218,9 @@ fn scan() {
     }
 }
 
-const FAULTS: [(Fault, Bounds); 34] = [
+const FAULTS: [(Fault, Bounds); 36] = [
+    (Fault::DoubtByNumbers, WRITES),
+    (Fault::WriteInBaseLate, KILL_WRITES),
     (Fault::NoBases, LIBRARY),
     (Fault::ServerSendsNotices, LIBRARY),
     (Fault::HoldsRangeWhileWaiting, LIBRARY),
@@ -195,7 +230,7 @@ const FAULTS: [(Fault, Bounds); 34] = [
     (Fault::CutWaits, TWO_CUTTERS),
     (Fault::ReturnsEarly, LIBRARY),
     (Fault::MarksLate, LIBRARY),
-    (Fault::MarksEarly, LIBRARY),
+    (Fault::MarksEarly, OTHERS),
     (Fault::ReadKeepsBase, LIBRARY),
     (Fault::OldNoticeEndsBase, LIBRARY),
     (Fault::SecondChangeReplacesBase, OTHERS),

@@ -73,6 +73,9 @@ pub struct Bounds {
     pub kills: u8,
     /// A mapping may store to a page that is under write-back. Linux lets it wait.
     pub stores_under_write_back: bool,
+    /// A kernel learns the size of the file from a READ that ends there. Linux does, unless it has
+    /// heard of other attributes while the READ was under way.
+    pub short_reads_tell_size: bool,
     /// What is done wrong, if anything.
     pub fault: Option<Fault>,
 }

@@ -20,6 +20,7 @@ impl Kernel {
             value,
             phase: Phase::Sent,
             is_locking: false,
+            is_passed: false,
             is_in_doubt: false,
             versions: [0; FILE_BYTES],
         };

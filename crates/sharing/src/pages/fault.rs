@@ -52,6 +52,10 @@ pub enum Fault {
     WholeWriteNotGiven,
     /// A buffered write is taken to be in the page also where a notice may have dropped that.
     NoDoubt,
+    /// The same, but where the kernel sent the READ of the page behind the write.
+    DoubtByNumbers,
+    /// A buffered write is put into its own kernel's base only behind the change.
+    WriteInBaseLate,
     /// A truncation keeps no base.
     CutKeepsNoBase,
     /// A truncation does not count zeros behind the end as what kernels may have.

@@ -89,6 +89,9 @@ impl State {
 
     /// A byte of the file gets this value by a write-back of the kernel.
     pub(super) fn write_back_byte(&mut self, kernel: usize, byte: usize, value: Byte) {
+        if self.history[byte].last() == Some(&value) {
+            return;
+        }
         if self.history[byte].contains(&value) {
             self.wrong = Some(Flaw::TakenBack(kernel, byte));
         } else if !is_value_of(value, kernel) {

@@ -149,7 +149,7 @@ impl Kernel {
         };
         let mut steps = Vec::new();
         for (number, page) in self.pages.iter().enumerate() {
-            steps.extend(matches!(page.read, Read::Answered(_)).then_some(Insert(number)));
+            steps.extend(matches!(page.read, Read::Answered(..)).then_some(Insert(number)));
             let is_answered = page.write_back == WriteBack::Answered;
             steps.extend(is_answered.then_some(EndWriteBack(number)));
         }
@@ -216,7 +216,11 @@ impl State {
         let mut steps = kernel.steps_on();
         steps.extend(kernel.steps_begun(number, bounds));
         let is_free = (0..PAGES).all(|page| kernel.is_free(page));
-        let may_learn = kernel.size != self.size && kernel.call.is_none() && is_free;
+        // not while a call may change the size
+        let is_known = kernel.call.is_none_or(|call| {
+            call.change.buffered_page().is_some() && call.change.bytes().end <= kernel.size
+        });
+        let may_learn = kernel.size != self.size && is_known && is_free;
         steps.extend(may_learn.then_some(KernelStep::LearnSize));
         steps
     }
@@ -231,10 +235,18 @@ impl State {
         match step {
             KernelStep::Fault(page) => {
                 kernel.counts.reads += 1;
-                kernel.pages[page].read = Read::Sent;
+                let is_behind_write = kernel.call.is_some_and(|call| {
+                    call.phase == Phase::Sent && call.change.buffered_page() == Some(page)
+                });
+                kernel.pages[page].read = Read::Sent { is_behind_write };
             }
             KernelStep::Insert(page) => {
-                let Read::Answered(bytes) = kernel.pages[page].read else { return };
+                let Read::Answered(bytes, size) = kernel.pages[page].read else { return };
+                let (start, end) = (page * PAGE_BYTES, (page + 1) * PAGE_BYTES);
+                if size < end && kernel.call.is_none() && bounds.short_reads_tell_size {
+                    // a short READ says where the file ends
+                    kernel.size = kernel.size.min(size.max(start));
+                }
                 kernel.pages[page] = Page { is_cached: true, bytes, ..NO_PAGE };
             }
             KernelStep::Store(byte) => {

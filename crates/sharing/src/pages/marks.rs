@@ -80,27 +80,45 @@ impl State {
         for given in &mut self.given {
             for byte in size..FILE_BYTES {
                 if let Some(base) = &mut given[byte / PAGE_BYTES].base {
-                    base.other[byte % PAGE_BYTES] = 0;
+                    base.cut(byte % PAGE_BYTES);
                 }
             }
         }
     }
 
-    /// A buffered write of the kernel is about to be made: its own page has the bytes, or may
-    /// have them. Returns whether it is in doubt.
-    pub(super) fn note_own_write(&mut self, kernel: usize, call: &Call, bounds: &Bounds) -> bool {
+    /// A buffered write of the kernel is about to be made. Where a notice may have dropped the page
+    /// that it filled, and the kernel have read the page again, both are kept. Returns whether it
+    /// is so.
+    pub(super) fn note_doubt(&mut self, kernel: usize, call: &Call, bounds: &Bounds) -> bool {
         let Some(page) = call.change.buffered_page() else { return false };
         let content = self.content(page);
-        let at_notice = self.kernels[kernel].invalidation.page();
         let given = &mut self.given[kernel][page];
-        let is_in_doubt = given.is_in_doubt && !bounds.has(Fault::NoDoubt);
-        let is_whole = matches!(call.change, Change::WriteWhole(_));
+        let is_in_doubt = match bounds.fault {
+            Some(Fault::NoDoubt) => false,
+            Some(Fault::DoubtByNumbers) => call.is_passed,
+            _ => given.is_in_doubt,
+        };
         if is_in_doubt {
-            let base = given.base.get_or_insert(Base::of(content));
+            given.base.get_or_insert(Base::of(content));
+            (given.is_owed, given.is_touched) = (true, true);
+        }
+        // a write-back may come before this is served, and again before the next server serves it
+        let notes = bounds.fault != Some(Fault::WriteNotInBase);
+        let notes = notes && (is_in_doubt || !bounds.has(Fault::WriteInBaseLate));
+        if let Some(base) = given.base.as_mut().filter(|_| notes) {
             for byte in call.change.bytes() {
                 base.other[byte % PAGE_BYTES] = call.value;
             }
-            (given.is_owed, given.is_touched) = (true, true);
+        }
+        is_in_doubt
+    }
+
+    /// A buffered write of the kernel was made. Its own page has the bytes, but in doubt.
+    pub(super) fn note_own_write(&mut self, kernel: usize, call: &mut Call, bounds: &Bounds) {
+        let Some(page) = call.change.buffered_page() else { return };
+        let given = &mut self.given[kernel][page];
+        let is_whole = matches!(call.change, Change::WriteWhole(_));
+        if call.is_in_doubt {
         } else if is_whole && !bounds.has(Fault::WholeWriteNotGiven) {
             (given.is_given, given.is_touched) = (true, true);
             given.base = None;
@@ -109,14 +127,21 @@ impl State {
         {
             for byte in call.change.bytes() {
                 let at = byte % PAGE_BYTES;
-                (base.bytes[at], base.other[at]) = (call.value, call.value);
+                base.set(at, call.value);
+                // a kernel that hears of a cut may make zeros of what it has written
+                call.is_in_doubt |= at >= usize::from(base.zeros_from);
             }
         }
+        self.end_doubt(kernel);
+    }
+
+    /// No buffered write of the kernel that it began before is still to be served.
+    pub(super) fn end_doubt(&mut self, kernel: usize) {
+        let at_notice = self.kernels[kernel].invalidation.page();
         for (page, given) in self.given[kernel].iter_mut().enumerate() {
             given.is_in_doubt = false;
             given.is_noticed = at_notice == Some(page);
         }
-        is_in_doubt
     }
 
     /// The bytes of a write-back that the kernel changed itself.
@@ -132,10 +157,7 @@ impl State {
             Some(base) if !bounds.has(Fault::WritesWholePage) => base,
             _ => Base::of(content),
         };
-        let is_own = |at: &usize| {
-            let value = snapshot.bytes[*at];
-            value != base.bytes[*at] && value != base.other[*at]
-        };
+        let is_own = |at: &usize| base.is_own(*at, snapshot.bytes[*at]);
         (0..usize::from(snapshot.length)).filter(is_own).collect()
     }
 
@@ -196,10 +218,11 @@ impl State {
         let Some(base) = &mut given.base else { return };
         for at in own {
             if !(is_behind(&at) && bounds.has(Fault::CutOffNotInBase)) {
-                base.bytes[at] = snapshot.bytes[at];
-                // the kernel makes zeros of it when it hears of the end
-                let is_cut = is_behind(&at) && !bounds.has(Fault::CutWithoutZeros);
-                base.other[at] = if is_cut { 0 } else { snapshot.bytes[at] };
+                base.set(at, snapshot.bytes[at]);
+            }
+            // the kernel makes zeros of it when it hears of the end
+            if is_behind(&at) && !bounds.has(Fault::CutWithoutZeros) {
+                base.cut(at);
             }
         }
     }
@@ -208,7 +231,9 @@ impl State {
     pub(super) fn look_for_lost(&mut self, kernel: usize, page: usize, snapshot: Snapshot) {
         for at in 0..usize::from(snapshot.length) {
             let (byte, value) = (page * PAGE_BYTES + at, snapshot.bytes[at]);
-            let is_own = super::state::is_value_of(value, kernel);
+            // what a call writes that is under way comes by that
+            let is_call = self.kernels[kernel].call.is_some_and(|call| call.value == value);
+            let is_own = super::state::is_value_of(value, kernel) && !is_call;
             if is_own && !self.history[byte].contains(&value) && self.wrong.is_none() {
                 self.wrong = Some(super::flaw::Flaw::StoreLost(kernel, byte));
             }

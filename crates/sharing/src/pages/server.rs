@@ -85,9 +85,9 @@ impl State {
             let at = self.kernels[kernel].invalidation;
             let is_clear = !given.is_owed && at.page() != Some(page);
             let is_read = match it.read {
-                Read::Sent => is_clear || !bounds.has(Fault::ReadWaits),
+                Read::Sent { .. } => is_clear || !bounds.has(Fault::ReadWaits),
                 Read::Marked | Read::Loaded(_) => true,
-                Read::None | Read::Answered(_) => false,
+                Read::None | Read::Answered(..) => false,
             };
             steps.extend((is_read && may_serve).then_some(Reads(kernel, page)));
             let is_stored = match it.write_back {
@@ -104,7 +104,7 @@ impl State {
             steps.extend(is_heard.then_some(HearNotice(kernel)));
         }
         for (change, answer, call) in self.calls() {
-            let is_sent = call.phase == Phase::Sent;
+            let is_sent = matches!(call.phase, Phase::Sent | Phase::SentAgain);
             steps.extend((is_sent && may_serve).then_some(change));
             let is_over = self.may_answer(answer, &call, bounds);
             steps.extend(is_over.then_some(answer));
@@ -124,14 +124,16 @@ impl State {
 
     /// The step that the holder of the range goes on with, which was only half done.
     fn half_done(&self) -> Option<ServerStep> {
-        let kept = self.library.filter(|call| call.phase == Phase::Kept);
+        let mut calls = self
+            .calls()
+            .filter(|(.., call)| matches!(call.phase, Phase::Kept(_) | Phase::Changed(_)));
         let pages = |kernel: usize| (0..PAGES).map(move |page| (kernel, page));
         let mut pages = (0..KERNELS).flat_map(pages);
         let half = pages.find(|(kernel, page)| {
             matches!(self.kernels[*kernel].pages[*page].write_back, WriteBack::Half(_))
         });
         let half = half.map(|(kernel, page)| ServerStep::WriteBack(kernel, page));
-        half.or(kept.map(|_| ServerStep::Change(Door::Library)))
+        half.or(calls.next().map(|(change, ..)| change))
     }
 
     /// Nothing keeps requests from being served: by the rule, nothing ever does.
@@ -221,6 +223,7 @@ impl State {
             value,
             phase: Phase::Sent,
             is_locking: false,
+            is_passed: false,
             is_in_doubt: false,
             versions: [0; FILE_BYTES],
         });
@@ -228,19 +231,24 @@ impl State {
 
     /// The page is marked and read while the range is held.
     fn serve_read(&mut self, kernel: usize, page: usize, bounds: &Bounds) {
-        let bytes = self.read_page(page);
+        let (bytes, size) = (self.read_page(page), self.size);
         let read = self.kernels[kernel].pages[page].read;
+        if let (Read::Sent { is_behind_write: true }, Some(call)) =
+            (read, &mut self.kernels[kernel].call)
+        {
+            call.is_passed |= call.phase == Phase::Sent;
+        }
         self.kernels[kernel].pages[page].read = match read {
             Read::Loaded(bytes) => {
                 self.give(kernel, page, bounds);
-                Read::Answered(bytes)
+                Read::Answered(bytes, size)
             }
-            Read::Marked => Read::Answered(bytes),
+            Read::Marked => Read::Answered(bytes, size),
             _ if bounds.has(Fault::MarksLate) => Read::Loaded(bytes),
             _ => {
                 self.give(kernel, page, bounds);
                 let early = bounds.has(Fault::MarksEarly);
-                if early { Read::Marked } else { Read::Answered(bytes) }
+                if early { Read::Marked } else { Read::Answered(bytes, size) }
             }
         };
     }
@@ -276,8 +284,8 @@ impl State {
         self.kernels[kernel].pages[page].write_back = WriteBack::Answered;
     }
 
-    /// A change by a call. Its bases are kept first; where the server may be killed, the library's
-    /// are in a step of their own.
+    /// A change by a call. Bases are kept before it, and what its own kernel has for sure is put
+    /// into the base behind it: where the server may be killed, in two steps.
     fn serve_change(
         &mut self,
         door: Door,
@@ -292,37 +300,95 @@ impl State {
         };
         // it changes the pages of its own kernel as it does those of others
         let by = if counts { Door::Library } else { door };
-        let is_kept = call.phase == Phase::Kept;
-        let halves = bounds.kills > 0 && door == Door::Library;
+        let own = match door {
+            Door::Kernel(kernel) if !is_direct => Some(kernel),
+            _ => None,
+        };
+        let is_library = door == Door::Library;
         let late = bounds.has(Fault::ChangesBeforeBase);
+        if call.phase == Phase::SentAgain {
+            own.into_iter().for_each(|kernel| self.end_doubt(kernel));
+            call.is_in_doubt = true;
+            call.phase = Phase::Waits(self.all_waits(door, bounds));
+            return call;
+        }
+        let stops = bounds.kills > 0 && !is_direct;
+        let late = is_library && late && stops;
+        if call.phase == Phase::Sent {
+            call.phase = match late {
+                true => {
+                    self.change_file(&mut call);
+                    Phase::Kept(Waits::default())
+                }
+                false => Phase::Kept(self.before_change(by, own, &mut call, bounds)),
+            };
+            if stops {
+                return call;
+            }
+        }
+        if let Phase::Kept(waits) = call.phase {
+            call.phase = match late {
+                true => Phase::Changed(self.before_change(by, own, &mut call, bounds)),
+                false => {
+                    self.change_file(&mut call);
+                    Phase::Changed(waits)
+                }
+            };
+            if stops && !is_library {
+                return call;
+            }
+        }
+        let Phase::Changed(waits) = call.phase else { return call };
+        if let Some(kernel) = own
+            && by == door
+        {
+            self.note_own_write(kernel, &mut call, bounds);
+        }
+        call.phase = Phase::Waits(waits);
+        call
+    }
+
+    /// What is noted before a change is made.
+    fn before_change(
+        &mut self,
+        by: Door,
+        own: Option<usize>,
+        call: &mut Call,
+        bounds: &Bounds,
+    ) -> Waits {
         let bytes = match call.change {
             Change::Cut(size) if bounds.has(Fault::CutKeepsNoBase) => size..size,
             change => change.changed(self.size),
         };
-        if halves && !is_kept {
-            match late {
-                true => self.change_file(&mut call),
-                false => _ = self.keep_bases(by, bytes, bounds),
-            }
-            call.phase = Phase::Kept;
-            return call;
-        }
         let mut waits = self.keep_bases(by, bytes, bounds);
         if let Change::Cut(size) = call.change {
             self.note_cut(size, bounds);
         }
-        if let Door::Kernel(kernel) = door
-            && !is_direct
-        {
+        if let Some(kernel) = own {
             // its own notice may need what the call holds
             waits.next &= !notices_to(kernel);
-            call.is_in_doubt = by != door || self.note_own_write(kernel, &call, bounds);
+            call.is_in_doubt = by != Door::Kernel(kernel) || self.note_doubt(kernel, call, bounds);
         }
-        if !(halves && late) {
-            self.change_file(&mut call);
+        waits
+    }
+
+    /// Of a call that a killed server has made: the notices of all pages, but its own kernel's.
+    fn all_waits(&self, door: Door, bounds: &Bounds) -> Waits {
+        let pages = (0..KERNELS * PAGES).filter(|it| {
+            let (kernel, page) = (it / PAGES, it % PAGES);
+            door != Door::Kernel(kernel) && self.given[kernel][page].is_owed
+        });
+        let next = pages.fold(0, |all, it| all | 1 << it);
+        let sent = (0..KERNELS).filter(|kernel| door != Door::Kernel(*kernel));
+        let sent = sent.filter_map(|kernel| {
+            let page = self.kernels[kernel].invalidation.page()?;
+            Some(1 << (kernel * PAGES + page))
+        });
+        let sent = sent.fold(0, |all, it: u8| all | it);
+        match bounds.has(Fault::ReturnsEarly) {
+            true => Waits::default(),
+            false => Waits { next, sent },
         }
-        call.phase = Phase::Waits(waits);
-        call
     }
 
     fn notify(&mut self, kernel: usize, page: usize) {
@@ -358,7 +424,9 @@ impl State {
         let kernels = self.kernels.iter_mut();
         let calls = kernels.flat_map(|kernel| [&mut kernel.call, &mut kernel.direct]);
         for call in calls.chain([&mut self.library]).flatten() {
-            if let Phase::Waits(waits) = &mut call.phase {
+            if let Phase::Waits(waits) | Phase::Kept(waits) | Phase::Changed(waits) =
+                &mut call.phase
+            {
                 change(waits);
             }
         }
@@ -389,7 +457,7 @@ impl State {
         for (kernel, page) in (0..KERNELS * PAGES).map(|it| (it / PAGES, it % PAGES)) {
             let it = &mut self.kernels[kernel].pages[page];
             if let Read::Marked | Read::Loaded(_) = it.read {
-                it.read = Read::Sent;
+                it.read = Read::Sent { is_behind_write: false };
             }
             let WriteBack::Half(snapshot) = it.write_back else { continue };
             let is_stored = !bounds.has(Fault::BaseBeforeStore);
@@ -398,9 +466,21 @@ impl State {
                 self.note_write_back(kernel, page, snapshot, bounds);
             }
         }
-        let pages = (0..KERNELS * PAGES).filter(|it| can_have(it / PAGES, it % PAGES));
-        let next = pages.fold(0, |all, it| all | 1 << it);
-        self.each_waits(|waits| *waits = Waits { next, sent: 0 });
+        for kernel in 0..KERNELS {
+            let own = Door::Kernel(kernel);
+            let (call_waits, direct_waits) =
+                (self.all_waits(own, bounds), self.all_waits(Door::Library, bounds));
+            let it = &mut self.kernels[kernel];
+            for (call, waits) in [(&mut it.call, call_waits), (&mut it.direct, direct_waits)] {
+                let Some(call) = call else { continue };
+                call.phase = match call.phase {
+                    Phase::Waits(_) => Phase::Waits(waits),
+                    Phase::Kept(_) => Phase::Sent,
+                    Phase::Changed(_) => Phase::SentAgain,
+                    phase => phase,
+                };
+            }
+        }
     }
 }
 

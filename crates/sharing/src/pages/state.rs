@@ -49,14 +49,17 @@ pub(super) fn is_value_of(value: Byte, kernel: usize) -> bool {
 pub enum Read {
     /// None.
     None,
-    /// Sent.
-    Sent,
+    /// Sent. `is_behind_write`: the kernel had sent a WRITE to the page before, unanswered so far.
+    Sent {
+        /// See above.
+        is_behind_write: bool,
+    },
     /// A fault: the server has marked the page as given, and has not read it.
     Marked,
     /// A fault: the server has read these bytes, and has not marked the page as given.
     Loaded(Image),
-    /// Answered with these bytes.
-    Answered(Image),
+    /// Answered with these bytes, when the file had this size.
+    Answered(Image, usize),
 }
 
 /// The bytes of a page that its write-back carries: as many as lie before the end that the kernel
@@ -171,8 +174,13 @@ pub enum Phase {
     Filled,
     /// The request is sent.
     Sent,
-    /// The server has kept the bases, has the range, and may be killed.
-    Kept,
+    /// The same, and a server that was killed had made the change.
+    SentAgain,
+    /// The server has kept the bases, has the range, and may be killed. The notices that the call
+    /// will wait for.
+    Kept(Waits),
+    /// The file is changed, and what its own kernel has for sure is not in the base so far.
+    Changed(Waits),
     /// The file is changed, and the call waits for notices.
     Waits(Waits),
     /// The call is answered. `is_seen`: all notices that it had to wait for were.
@@ -199,6 +207,8 @@ pub struct Call {
     pub phase: Phase,
     /// A page is locked until the answer: the kernel had not cached it, and part of it is written.
     pub is_locking: bool,
+    /// A READ of the page that the kernel sent later was served before.
+    pub is_passed: bool,
     /// The caller's own pages may be behind its change when it returns.
     pub is_in_doubt: bool,
     /// Of each byte that was changed how many values it had when it was.
@@ -266,18 +276,37 @@ pub struct Kernel {
     pub counts: Counts,
 }
 
-/// What a kernel's page was before others changed it: two images, for some bytes may be either.
+/// What a kernel's page was before others changed it. Where that is not sure there is more than one
+/// possibility for a byte.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Base {
     /// What the kernel was given.
     pub bytes: Image,
     /// What it may have instead.
     pub other: Image,
+    /// From this byte of the page on it may have zeros, for the file was cut here.
+    pub zeros_from: u8,
 }
 
 impl Base {
     pub(super) fn of(bytes: Image) -> Base {
-        Base { bytes, other: bytes }
+        Base { bytes, other: bytes, zeros_from: PAGE_BYTES as u8 }
+    }
+
+    /// The kernel has stored this value of the byte: it is none that the base knows.
+    pub(super) fn is_own(&self, at: usize, value: Byte) -> bool {
+        let is_cut = value == 0 && at >= usize::from(self.zeros_from);
+        value != self.bytes[at] && value != self.other[at] && !is_cut
+    }
+
+    /// The kernel has this value of the byte.
+    pub(super) fn set(&mut self, at: usize, value: Byte) {
+        (self.bytes[at], self.other[at]) = (value, value);
+    }
+
+    /// The kernel may have zeros from here on.
+    pub(super) fn cut(&mut self, at: usize) {
+        self.zeros_from = self.zeros_from.min(at as u8);
     }
 }
 
