@@ -62,6 +62,13 @@ impl Kernel {
         })
     }
 
+    /// No call is under way that may change the size: else the kernel takes none from answers.
+    fn keeps_size(&self) -> bool {
+        self.call.is_none_or(|call| {
+            call.change.buffered_page().is_some() && call.change.bytes().end <= self.size
+        })
+    }
+
     /// What a write-back of the page carries.
     fn snapshot(&self, page: usize) -> Snapshot {
         let length = self.size.saturating_sub(page * PAGE_BYTES).min(PAGE_BYTES);
@@ -216,11 +223,16 @@ impl State {
         let mut steps = kernel.steps_on();
         steps.extend(kernel.steps_begun(number, bounds));
         let is_free = (0..PAGES).all(|page| kernel.is_free(page));
-        // not while a call may change the size
-        let is_known = kernel.call.is_none_or(|call| {
-            call.change.buffered_page().is_some() && call.change.bytes().end <= kernel.size
+        // the answer may overtake a write behind the end that another door has cut: no server can
+        // tell, unless it knows of the cut
+        let is_overtaken = kernel.call.is_some_and(|call| {
+            let page = call.change.buffered_page().unwrap_or(0);
+            let base = self.given[number][page].base;
+            let is_known = base.is_some_and(|base| usize::from(base.zeros_from) < PAGE_BYTES);
+            call.change.bytes().end > self.size && !is_known
         });
-        let may_learn = kernel.size != self.size && is_known && is_free;
+        let is_free = is_free && kernel.keeps_size() && !is_overtaken;
+        let may_learn = kernel.size != self.size && is_free;
         steps.extend(may_learn.then_some(KernelStep::LearnSize));
         steps
     }
@@ -243,7 +255,7 @@ impl State {
             KernelStep::Insert(page) => {
                 let Read::Answered(bytes, size) = kernel.pages[page].read else { return };
                 let (start, end) = (page * PAGE_BYTES, (page + 1) * PAGE_BYTES);
-                if size < end && kernel.call.is_none() && bounds.short_reads_tell_size {
+                if size < end && kernel.keeps_size() && bounds.short_reads_tell_size {
                     // a short READ says where the file ends
                     kernel.size = kernel.size.min(size.max(start));
                 }

@@ -1,9 +1,10 @@
 //! What the server notes of the pages of kernels: marks, bases, and notices that are owed.
 
+use super::base::Base;
 use super::bounds::Bounds;
 use super::fault::Fault;
 use super::state::{
-    Base, Byte, Call, Change, Door, FILE_BYTES, Given, Image, KERNELS, PAGE_BYTES, PAGES, Snapshot,
+    Byte, Call, Change, Door, FILE_BYTES, Given, Image, KERNELS, PAGE_BYTES, PAGES, Snapshot,
     State, Waits,
 };
 

@@ -5,22 +5,26 @@
 //! the server sends it a notice. The server marks what it gives to a kernel, keeps what the kernel
 //! was given as a base when another door changes it, and merges write-backs by that base.
 
+mod base;
 mod bounds;
 mod calls;
 mod fault;
 mod flaw;
 mod kernel;
 mod marks;
+mod notices;
+mod requests;
 mod server;
 mod state;
 
+pub use base::Base;
 pub use bounds::{Bounds, KernelBounds, Uses};
 pub use fault::Fault;
 pub use flaw::Flaw;
 pub use kernel::KernelStep;
 pub use server::ServerStep;
 pub use state::{
-    Base, Byte, Call, Change, Counts, Door, FILE_BYTES, FIRST, Given, Image, Invalidation, KERNELS,
+    Byte, Call, Change, Counts, Door, FILE_BYTES, FIRST, Given, Image, Invalidation, KERNELS,
     Kernel, PAGE_BYTES, PAGES, Page, Phase, Read, Snapshot, State, VALUES, Waits, WriteBack,
 };
 

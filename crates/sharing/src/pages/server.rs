@@ -3,9 +3,10 @@
 use super::bounds::Bounds;
 use super::fault::Fault;
 use super::flaw::Flaw;
+use super::notices::notices_to;
 use super::state::{
-    Call, Change, Door, FILE_BYTES, Invalidation, KERNELS, PAGE_BYTES, PAGES, Phase, Read, State,
-    Waits, WriteBack, value_of,
+    Call, Change, Door, FILE_BYTES, Invalidation, KERNELS, PAGES, Phase, Read, State, Waits,
+    WriteBack, value_of,
 };
 
 /// A step of the server, or of the library in it.
@@ -77,7 +78,7 @@ impl State {
         use ServerStep::{HearNotice, Notify, Read as Reads, WriteBack as Writes};
         let mut steps = Vec::new();
         let pages = |kernel: usize| (0..PAGES).map(move |page| (kernel, page));
-        let half = self.half_done().filter(|_| !bounds.has(Fault::WriteBackWaits));
+        let half = self.half_done(bounds);
         let may_serve = half.is_none() && self.may_serve(bounds);
         for (kernel, page) in (0..KERNELS).flat_map(pages) {
             let it = &self.kernels[kernel].pages[page];
@@ -123,26 +124,32 @@ impl State {
     }
 
     /// The step that the holder of the range goes on with, which was only half done.
-    fn half_done(&self) -> Option<ServerStep> {
-        let mut calls = self
-            .calls()
-            .filter(|(.., call)| matches!(call.phase, Phase::Kept(_) | Phase::Changed(_)));
-        let pages = |kernel: usize| (0..PAGES).map(move |page| (kernel, page));
-        let mut pages = (0..KERNELS).flat_map(pages);
-        let half = pages.find(|(kernel, page)| {
-            matches!(self.kernels[*kernel].pages[*page].write_back, WriteBack::Half(_))
-        });
+    fn half_done(&self, bounds: &Bounds) -> Option<ServerStep> {
+        if bounds.kills == 0 {
+            return None;
+        }
+        let is_half = |(_, _, call): &(ServerStep, ServerStep, Call)| {
+            matches!(call.phase, Phase::Kept(_) | Phase::Changed(_))
+        };
+        let half =
+            (0..KERNELS * PAGES).map(|it| (it / PAGES, it % PAGES)).find(|(kernel, page)| {
+                matches!(self.kernels[*kernel].pages[*page].write_back, WriteBack::Half(_))
+            });
         let half = half.map(|(kernel, page)| ServerStep::WriteBack(kernel, page));
-        half.or(calls.next().map(|(change, ..)| change))
+        half.or_else(|| self.calls().find(is_half).map(|(change, ..)| change))
     }
 
     /// Nothing keeps requests from being served: by the rule, nothing ever does.
     fn may_serve(&self, bounds: &Bounds) -> bool {
-        let is_noticing =
-            self.kernels.iter().any(|kernel| kernel.invalidation != Invalidation::None);
-        let is_waiting = self.calls().any(|(.., call)| matches!(call.phase, Phase::Waits(_)));
-        !(is_noticing && bounds.has(Fault::ServerSendsNotices)
-            || is_waiting && bounds.has(Fault::HoldsRangeWhileWaiting))
+        match bounds.fault {
+            Some(Fault::ServerSendsNotices) => {
+                self.kernels.iter().all(|kernel| kernel.invalidation == Invalidation::None)
+            }
+            Some(Fault::HoldsRangeWhileWaiting) => {
+                !self.calls().any(|(.., call)| matches!(call.phase, Phase::Waits(_)))
+            }
+            _ => true,
+        }
     }
 
     /// The call's notices are answered; or another call waits for a notice to its kernel, which
@@ -228,265 +235,6 @@ impl State {
             versions: [0; FILE_BYTES],
         });
     }
-
-    /// The page is marked and read while the range is held.
-    fn serve_read(&mut self, kernel: usize, page: usize, bounds: &Bounds) {
-        let (bytes, size) = (self.read_page(page), self.size);
-        let read = self.kernels[kernel].pages[page].read;
-        if let (Read::Sent { is_behind_write: true }, Some(call)) =
-            (read, &mut self.kernels[kernel].call)
-        {
-            call.is_passed |= call.phase == Phase::Sent;
-        }
-        self.kernels[kernel].pages[page].read = match read {
-            Read::Loaded(bytes) => {
-                self.give(kernel, page, bounds);
-                Read::Answered(bytes, size)
-            }
-            Read::Marked => Read::Answered(bytes, size),
-            _ if bounds.has(Fault::MarksLate) => Read::Loaded(bytes),
-            _ => {
-                self.give(kernel, page, bounds);
-                let early = bounds.has(Fault::MarksEarly);
-                if early { Read::Marked } else { Read::Answered(bytes, size) }
-            }
-        };
-    }
-
-    /// A write-back is merged. Where the server may be killed, that is in two steps: the file
-    /// first, then the base.
-    fn serve_write_back(&mut self, kernel: usize, page: usize, bounds: &Bounds) {
-        let write_back = self.kernels[kernel].pages[page].write_back;
-        let (snapshot, is_stored) = match write_back {
-            WriteBack::Half(snapshot) => (snapshot, true),
-            WriteBack::Sent { snapshot, is_stored } => (snapshot, is_stored),
-            _ => return,
-        };
-        let is_again = matches!(write_back, WriteBack::Sent { is_stored: true, .. });
-        let is_halved = bounds.kills > 0 || bounds.has(Fault::WriteBackWaits);
-        let is_first = is_halved && !is_stored;
-        let stores = match bounds.has(Fault::BaseBeforeStore) {
-            true => matches!(write_back, WriteBack::Half(_)),
-            false => !is_stored || is_again && bounds.has(Fault::StoredTwice),
-        };
-        if stores {
-            self.store_page(kernel, page, snapshot, bounds);
-        }
-        if is_first {
-            self.kernels[kernel].pages[page].write_back = WriteBack::Half(snapshot);
-            return;
-        }
-        let skips = is_again && bounds.has(Fault::SentAgainNotInBase);
-        if !skips && !bounds.has(Fault::BaseNotUpdated) {
-            self.note_write_back(kernel, page, snapshot, bounds);
-        }
-        self.look_for_lost(kernel, page, snapshot);
-        self.kernels[kernel].pages[page].write_back = WriteBack::Answered;
-    }
-
-    /// A change by a call. Bases are kept before it, and what its own kernel has for sure is put
-    /// into the base behind it: where the server may be killed, in two steps.
-    fn serve_change(
-        &mut self,
-        door: Door,
-        mut call: Call,
-        is_direct: bool,
-        bounds: &Bounds,
-    ) -> Call {
-        let counts = match call.change {
-            Change::Cut(_) => !bounds.has(Fault::OwnCutNotCounted),
-            _ if is_direct => !bounds.has(Fault::DirectNotCounted),
-            _ => bounds.has(Fault::WriteCountsAsOthers),
-        };
-        // it changes the pages of its own kernel as it does those of others
-        let by = if counts { Door::Library } else { door };
-        let own = match door {
-            Door::Kernel(kernel) if !is_direct => Some(kernel),
-            _ => None,
-        };
-        let is_library = door == Door::Library;
-        let late = bounds.has(Fault::ChangesBeforeBase);
-        if call.phase == Phase::SentAgain {
-            own.into_iter().for_each(|kernel| self.end_doubt(kernel));
-            call.is_in_doubt = true;
-            call.phase = Phase::Waits(self.all_waits(door, bounds));
-            return call;
-        }
-        let stops = bounds.kills > 0 && !is_direct;
-        let late = is_library && late && stops;
-        if call.phase == Phase::Sent {
-            call.phase = match late {
-                true => {
-                    self.change_file(&mut call);
-                    Phase::Kept(Waits::default())
-                }
-                false => Phase::Kept(self.before_change(by, own, &mut call, bounds)),
-            };
-            if stops {
-                return call;
-            }
-        }
-        if let Phase::Kept(waits) = call.phase {
-            call.phase = match late {
-                true => Phase::Changed(self.before_change(by, own, &mut call, bounds)),
-                false => {
-                    self.change_file(&mut call);
-                    Phase::Changed(waits)
-                }
-            };
-            if stops && !is_library {
-                return call;
-            }
-        }
-        let Phase::Changed(waits) = call.phase else { return call };
-        if let Some(kernel) = own
-            && by == door
-        {
-            self.note_own_write(kernel, &mut call, bounds);
-        }
-        call.phase = Phase::Waits(waits);
-        call
-    }
-
-    /// What is noted before a change is made.
-    fn before_change(
-        &mut self,
-        by: Door,
-        own: Option<usize>,
-        call: &mut Call,
-        bounds: &Bounds,
-    ) -> Waits {
-        let bytes = match call.change {
-            Change::Cut(size) if bounds.has(Fault::CutKeepsNoBase) => size..size,
-            change => change.changed(self.size),
-        };
-        let mut waits = self.keep_bases(by, bytes, bounds);
-        if let Change::Cut(size) = call.change {
-            self.note_cut(size, bounds);
-        }
-        if let Some(kernel) = own {
-            // its own notice may need what the call holds
-            waits.next &= !notices_to(kernel);
-            call.is_in_doubt = by != Door::Kernel(kernel) || self.note_doubt(kernel, call, bounds);
-        }
-        waits
-    }
-
-    /// Of a call that a killed server has made: the notices of all pages, but its own kernel's.
-    fn all_waits(&self, door: Door, bounds: &Bounds) -> Waits {
-        let pages = (0..KERNELS * PAGES).filter(|it| {
-            let (kernel, page) = (it / PAGES, it % PAGES);
-            door != Door::Kernel(kernel) && self.given[kernel][page].is_owed
-        });
-        let next = pages.fold(0, |all, it| all | 1 << it);
-        let sent = (0..KERNELS).filter(|kernel| door != Door::Kernel(*kernel));
-        let sent = sent.filter_map(|kernel| {
-            let page = self.kernels[kernel].invalidation.page()?;
-            Some(1 << (kernel * PAGES + page))
-        });
-        let sent = sent.fold(0, |all, it: u8| all | it);
-        match bounds.has(Fault::ReturnsEarly) {
-            true => Waits::default(),
-            false => Waits { next, sent },
-        }
-    }
-
-    fn notify(&mut self, kernel: usize, page: usize) {
-        self.each_waits(|waits| {
-            let bit = 1 << (kernel * PAGES + page);
-            waits.sent |= waits.next & bit;
-            waits.next &= !bit;
-        });
-        let given = &mut self.given[kernel][page];
-        (given.is_owed, given.is_touched, given.is_noticed) = (false, false, true);
-        self.kernels[kernel].invalidation = Invalidation::Waiting(page);
-        let versions = self.versions();
-        self.noted[kernel] = std::array::from_fn(|at| versions[page * PAGE_BYTES + at]);
-    }
-
-    fn hear_notice(&mut self, kernel: usize, bounds: &Bounds) {
-        let Some(page) = self.kernels[kernel].invalidation.page() else { return };
-        self.kernels[kernel].invalidation = Invalidation::None;
-        self.each_waits(|waits| waits.sent &= !(1 << (kernel * PAGES + page)));
-        let given = &mut self.given[kernel][page];
-        if !given.is_touched || bounds.has(Fault::OldNoticeEndsBase) {
-            (given.is_given, given.base, given.is_in_doubt) = (false, None, false);
-        }
-        for at in 0..PAGE_BYTES {
-            let floor = &mut self.floors[kernel][page * PAGE_BYTES + at];
-            *floor = (*floor).max(self.noted[kernel][at]);
-        }
-        self.noted[kernel] = [0; PAGE_BYTES];
-    }
-
-    /// Of each call that waits the notices that it waits for.
-    fn each_waits(&mut self, change: impl Fn(&mut Waits)) {
-        let kernels = self.kernels.iter_mut();
-        let calls = kernels.flat_map(|kernel| [&mut kernel.call, &mut kernel.direct]);
-        for call in calls.chain([&mut self.library]).flatten() {
-            if let Phase::Waits(waits) | Phase::Kept(waits) | Phase::Changed(waits) =
-                &mut call.phase
-            {
-                change(waits);
-            }
-        }
-    }
-
-    /// The next server knows the bases, which lie in memory that outlives the server. It takes all
-    /// pages as given and owes a notice of each.
-    fn kill(&mut self, bounds: &Bounds) {
-        self.kills += 1;
-        self.library = None;
-        // those that no kernel can have are left out: there would be notices of them, and no more
-        let can_have = |kernel: usize, page: usize| {
-            let may = &bounds.kernels[kernel];
-            (may.reads.at | may.whole_writes.at) >> page & 1 == 1
-        };
-        for (kernel, page) in (0..KERNELS * PAGES).map(|it| (it / PAGES, it % PAGES)) {
-            if !can_have(kernel, page) {
-                continue;
-            }
-            let given = &mut self.given[kernel][page];
-            if bounds.has(Fault::BasesLost) {
-                given.base = None;
-            }
-            (given.is_given, given.is_touched) = (!bounds.has(Fault::MarksLost), true);
-            given.is_owed = !bounds.has(Fault::NoticesLost);
-            (given.is_noticed, given.is_in_doubt) = (true, true);
-        }
-        for (kernel, page) in (0..KERNELS * PAGES).map(|it| (it / PAGES, it % PAGES)) {
-            let it = &mut self.kernels[kernel].pages[page];
-            if let Read::Marked | Read::Loaded(_) = it.read {
-                it.read = Read::Sent { is_behind_write: false };
-            }
-            let WriteBack::Half(snapshot) = it.write_back else { continue };
-            let is_stored = !bounds.has(Fault::BaseBeforeStore);
-            it.write_back = WriteBack::Sent { snapshot, is_stored };
-            if !is_stored {
-                self.note_write_back(kernel, page, snapshot, bounds);
-            }
-        }
-        for kernel in 0..KERNELS {
-            let own = Door::Kernel(kernel);
-            let (call_waits, direct_waits) =
-                (self.all_waits(own, bounds), self.all_waits(Door::Library, bounds));
-            let it = &mut self.kernels[kernel];
-            for (call, waits) in [(&mut it.call, call_waits), (&mut it.direct, direct_waits)] {
-                let Some(call) = call else { continue };
-                call.phase = match call.phase {
-                    Phase::Waits(_) => Phase::Waits(waits),
-                    Phase::Kept(_) => Phase::Sent,
-                    Phase::Changed(_) => Phase::SentAgain,
-                    phase => phase,
-                };
-            }
-        }
-    }
-}
-
-/// Of all notices those to this kernel.
-fn notices_to(kernel: usize) -> u8 {
-    ((1 << PAGES) - 1) << (kernel * PAGES)
 }
 
 /// The call is answered.
