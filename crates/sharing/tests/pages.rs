@@ -7,8 +7,8 @@ mod pages_bounds;
 use explored::{explore, notice};
 use of_machine::Explored;
 use pages_bounds::{
-    CUT, DIRECT, KILL, KILL_WRITES, LIBRARY, LONG, OTHERS, OWN_CUT, TWO, TWO_CUTTERS, TWO_WRITERS,
-    WHOLE, WRITES, WRITES_AND_CUT,
+    CUT, CUT_AND_OTHER, DIRECT, KILL, KILL_WRITES, LIBRARY, LONG, OTHERS, OWN_CUT, TWO,
+    TWO_CUTTERS, TWO_WRITERS, WHOLE, WRITES, WRITES_AND_CUT,
 };
 use sharing::machine::Machine;
 use sharing::pages::{
@@ -127,6 +127,7 @@ fn what_others_write_is_not_taken_back() {
 #[test]
 fn what_is_cut_does_not_come_back() {
     check("the library cuts", CUT, &[DIRTY, ZEROS]);
+    check("the library cuts, a kernel writes", CUT_AND_OTHER, &[DIRTY, ZEROS]);
     check("a kernel cuts", OWN_CUT, &[DIRTY, ZEROS]);
     check("a kernel writes, the library cuts", WRITES_AND_CUT, &[DIRTY, ZEROS, DOUBT]);
 }
@@ -158,7 +159,8 @@ fn more_of_all() {
     }
 }
 
-const FAULTS: [(Fault, Bounds); 36] = [
+const FAULTS: [(Fault, Bounds); 37] = [
+    (Fault::WriteBackEndsZeros, CUT_AND_OTHER),
     (Fault::NoBases, LIBRARY),
     (Fault::ServerSendsNotices, LIBRARY),
     (Fault::HoldsRangeWhileWaiting, LIBRARY),

@@ -45,6 +45,8 @@ pub struct KernelBounds {
     pub cuts: Uses,
     /// Clean pages that the kernel drops to get memory back.
     pub evictions: u8,
+    /// GETATTRs, when the kernel takes the file for shorter or longer than it is.
+    pub size_asks: u8,
 }
 
 impl KernelBounds {
@@ -57,6 +59,7 @@ impl KernelBounds {
         directs: Uses::NEVER,
         cuts: Uses::NEVER,
         evictions: 0,
+        size_asks: 2,
     };
 }
 

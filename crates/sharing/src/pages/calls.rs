@@ -69,6 +69,7 @@ impl State {
             }
             KernelStep::HearAnswer => {
                 let Some(call) = kernel.call.take() else { return };
+                kernel.size_told = None;
                 if let Change::Cut(size) = call.change {
                     let is_new = kernel.size != size;
                     // of a size that the kernel knew already it drops no pages

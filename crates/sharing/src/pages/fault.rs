@@ -38,6 +38,8 @@ pub enum Fault {
     WriteBackNotCounted,
     /// A write-back does not change the base.
     BaseNotUpdated,
+    /// A write-back ends that zeros behind a cut count as what the kernel may have.
+    WriteBackEndsZeros,
     /// A write-back does not change the base where it is cut off at the end of the file.
     CutOffNotInBase,
     /// A kernel whose write-back is cut off at the end of the file is owed no notice.

@@ -81,6 +81,7 @@ impl State {
             let mut pages = kernel.pages.iter();
             kernel.call.is_some()
                 || kernel.direct.is_some()
+                || kernel.size_told.is_some()
                 || kernel.invalidation != Invalidation::None
                 || pages.any(|it| it.read != Read::None || it.write_back != WriteBack::None)
         });

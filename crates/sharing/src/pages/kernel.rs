@@ -21,8 +21,11 @@ pub enum KernelStep {
     EndWriteBack(usize),
     /// Drops a clean page to get its memory back.
     Evict(usize),
-    /// Asks for the size of the file, and drops what lies behind it.
-    LearnSize,
+    /// Asks for the size of the file, and the server answers.
+    AskSize,
+    /// The answer comes: the kernel takes it for the size, unless it has heard of anything newer,
+    /// and drops what lies behind it.
+    HearSize,
     /// Begins a call that changes the file. A buffered write fills the cached page.
     Begin(Change),
     /// Sends the request of a buffered write.
@@ -151,8 +154,8 @@ impl Kernel {
     /// Steps that take something under way further.
     fn steps_on(&self) -> Vec<KernelStep> {
         use KernelStep::{
-            DropLaundered, EndDirect, EndWriteBack, GoOnCutting, HearAnswer, Insert, Invalidate,
-            Send,
+            DropLaundered, EndDirect, EndWriteBack, GoOnCutting, HearAnswer, HearSize, Insert,
+            Invalidate, Send,
         };
         let mut steps = Vec::new();
         for (number, page) in self.pages.iter().enumerate() {
@@ -171,6 +174,8 @@ impl Kernel {
         }
         let is_ended = self.direct.is_some_and(|call| matches!(call.phase, Phase::Answered { .. }));
         steps.extend(is_ended.then_some(EndDirect));
+        let hears_size = self.size_told.is_some() && (0..PAGES).all(|page| self.is_free(page));
+        steps.extend(hears_size.then_some(HearSize));
         match self.invalidation {
             Invalidation::Waiting(page) if self.is_free(page) => steps.push(Invalidate),
             Invalidation::Laundering(page) if self.pages[page].write_back == WriteBack::None => {
@@ -222,18 +227,9 @@ impl State {
         let kernel = &self.kernels[number];
         let mut steps = kernel.steps_on();
         steps.extend(kernel.steps_begun(number, bounds));
-        let is_free = (0..PAGES).all(|page| kernel.is_free(page));
-        // the answer may overtake a write behind the end that another door has cut: no server can
-        // tell, unless it knows of the cut
-        let is_overtaken = kernel.call.is_some_and(|call| {
-            let page = call.change.buffered_page().unwrap_or(0);
-            let base = self.given[number][page].base;
-            let is_known = base.is_some_and(|base| usize::from(base.zeros_from) < PAGE_BYTES);
-            call.change.bytes().end > self.size && !is_known
-        });
-        let is_free = is_free && kernel.keeps_size() && !is_overtaken;
-        let may_learn = kernel.size != self.size && is_free;
-        steps.extend(may_learn.then_some(KernelStep::LearnSize));
+        let has_asks = kernel.counts.size_asks < bounds.kernels[number].size_asks;
+        let is_asking = has_asks && kernel.size_told.is_none() && kernel.size != self.size;
+        steps.extend(is_asking.then_some(KernelStep::AskSize));
         steps
     }
 
@@ -259,6 +255,9 @@ impl State {
                     // a short READ says where the file ends
                     kernel.size = kernel.size.min(size.max(start));
                 }
+                // an answer that is older than the page would make zeros of what that has behind
+                // the end: no server can tell
+                kernel.size_told = None;
                 kernel.pages[page] = Page { is_cached: true, bytes, ..NO_PAGE };
             }
             KernelStep::Store(byte) => {
@@ -274,10 +273,11 @@ impl State {
                 kernel.counts.evictions += 1;
                 kernel.pages[page] = NO_PAGE;
             }
-            KernelStep::LearnSize => {
-                kernel.size = self.size;
-                kernel.cut_pages();
+            KernelStep::AskSize => {
+                kernel.counts.size_asks += 1;
+                kernel.size_told = Some(self.size);
             }
+            KernelStep::HearSize => self.hear_size(number),
             KernelStep::GoOnCutting => kernel.go_on_cutting(),
             KernelStep::Invalidate | KernelStep::DropLaundered => kernel.invalidate(),
             KernelStep::Begin(_)
@@ -286,6 +286,26 @@ impl State {
             | KernelStep::EndDirect => self.take_call(number, step),
         }
         self.look_for_end(bounds);
+    }
+}
+
+impl State {
+    fn hear_size(&mut self, number: usize) {
+        let kernel = &mut self.kernels[number];
+        let Some(size) = kernel.size_told.take() else { return };
+        // An answer that comes late, when the file has bytes there again or a write of the kernel
+        // brings some, makes zeros of them in the page. No server can tell, unless it knows of the
+        // cut: all else is left out here.
+        let (page, at) = (size / PAGE_BYTES, (size % PAGE_BYTES) as u8);
+        let writes = kernel.call.is_some_and(|call| call.change.bytes().end > size);
+        let is_known = page >= PAGES
+            || !kernel.pages[page].is_cached
+            || self.given[number][page].cut_from.is_some_and(|cut| cut <= at);
+        let is_late = (size < self.size || writes) && !is_known;
+        if kernel.keeps_size() && !is_late {
+            kernel.size = size;
+            kernel.cut_pages();
+        }
     }
 }
 

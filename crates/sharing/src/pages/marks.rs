@@ -12,7 +12,7 @@ impl State {
     /// Marks the page as given to the kernel, which has no page of its own or gets this one.
     pub(super) fn give(&mut self, kernel: usize, page: usize, bounds: &Bounds) {
         let given = &mut self.given[kernel][page];
-        (given.is_given, given.is_touched) = (true, true);
+        (given.is_given, given.is_touched, given.cut_from) = (true, true, None);
         given.is_in_doubt |= given.is_noticed;
         if !bounds.has(Fault::ReadKeepsBase) {
             given.base = None;
@@ -75,14 +75,10 @@ impl State {
 
     /// The file is about to be cut: what kernels have behind the end may be zeros by now.
     pub(super) fn note_cut(&mut self, size: usize, bounds: &Bounds) {
-        if bounds.has(Fault::CutWithoutZeros) {
-            return;
-        }
+        let counts_zeros = !bounds.has(Fault::CutWithoutZeros);
         for given in &mut self.given {
             for byte in size..FILE_BYTES {
-                if let Some(base) = &mut given[byte / PAGE_BYTES].base {
-                    base.cut(byte % PAGE_BYTES);
-                }
+                given[byte / PAGE_BYTES].cut(byte % PAGE_BYTES, counts_zeros);
             }
         }
     }
@@ -196,7 +192,8 @@ impl State {
         waits
     }
 
-    /// The base of a page whose write-back is merged has what that stored.
+    /// The base of a page whose write-back was merged is what that brought; where the file was cut
+    /// the kernel may still make zeros of it.
     pub(super) fn note_write_back(
         &mut self,
         kernel: usize,
@@ -216,14 +213,18 @@ impl State {
             given.base.get_or_insert(Base::of(content));
             (given.is_owed, given.is_touched) = (true, true);
         }
-        let Some(base) = &mut given.base else { return };
-        for at in own {
-            if !(is_behind(&at) && bounds.has(Fault::CutOffNotInBase)) {
+        let counts_zeros = !bounds.has(Fault::CutWithoutZeros);
+        for at in 0..usize::from(snapshot.length) {
+            let skips = is_behind(&at) && bounds.has(Fault::CutOffNotInBase);
+            if let Some(base) = given.base.as_mut().filter(|_| !skips) {
                 base.set(at, snapshot.bytes[at]);
+                if bounds.has(Fault::WriteBackEndsZeros) {
+                    base.zeros_from = PAGE_BYTES as u8;
+                }
             }
             // the kernel makes zeros of it when it hears of the end
-            if is_behind(&at) && !bounds.has(Fault::CutWithoutZeros) {
-                base.cut(at);
+            if is_behind(&at) {
+                given.cut(at, counts_zeros);
             }
         }
     }

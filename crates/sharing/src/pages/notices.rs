@@ -3,7 +3,7 @@
 use super::bounds::Bounds;
 use super::fault::Fault;
 use super::state::{
-    Door, Invalidation, KERNELS, PAGE_BYTES, PAGES, Phase, Read, State, Waits, WriteBack,
+    Door, Given, Invalidation, KERNELS, PAGE_BYTES, PAGES, Phase, Read, State, Waits, WriteBack,
 };
 
 impl State {
@@ -35,6 +35,7 @@ impl State {
         let given = &mut self.given[kernel][page];
         (given.is_owed, given.is_touched, given.is_noticed) = (false, false, true);
         self.kernels[kernel].invalidation = Invalidation::Waiting(page);
+        self.kernels[kernel].size_told = None;
         let versions = self.versions();
         self.noted[kernel] = std::array::from_fn(|at| versions[page * PAGE_BYTES + at]);
     }
@@ -45,7 +46,8 @@ impl State {
         self.each_waits(|waits| waits.sent &= !(1 << (kernel * PAGES + page)));
         let given = &mut self.given[kernel][page];
         if !given.is_touched || bounds.has(Fault::OldNoticeEndsBase) {
-            (given.is_given, given.base, given.is_in_doubt) = (false, None, false);
+            *given =
+                Given { is_noticed: given.is_noticed, is_owed: given.is_owed, ..Given::default() };
         }
         for at in 0..PAGE_BYTES {
             let floor = &mut self.floors[kernel][page * PAGE_BYTES + at];

@@ -258,6 +258,8 @@ pub struct Counts {
     pub cuts: u8,
     /// Pages dropped for their memory.
     pub evictions: u8,
+    /// GETATTRs.
+    pub size_asks: u8,
 }
 
 /// A kernel.
@@ -273,6 +275,8 @@ pub struct Kernel {
     pub direct: Option<Call>,
     /// The notice that it is at.
     pub invalidation: Invalidation,
+    /// The size in the answer to a GETATTR, which it has not heard so far.
+    pub size_told: Option<usize>,
     /// What was done.
     pub counts: Counts,
 }
@@ -284,6 +288,8 @@ pub struct Given {
     pub is_given: bool,
     /// What it was given, if that was changed since.
     pub base: Option<Base>,
+    /// Where the file was cut since the page was given.
+    pub cut_from: Option<u8>,
     /// The kernel is owed a notice.
     pub is_owed: bool,
     /// Since the last notice was sent the page was given again, or changed.
@@ -293,6 +299,18 @@ pub struct Given {
     /// The page was given again behind a notice: the next buffered write of the kernel to this
     /// file may have filled the page that the notice dropped.
     pub is_in_doubt: bool,
+}
+
+impl Given {
+    /// The file is cut at this byte of the page, or was when the page was written back.
+    pub(super) fn cut(&mut self, at: usize, counts_zeros: bool) {
+        if self.is_given {
+            self.cut_from = Some(self.cut_from.unwrap_or(u8::MAX).min(at as u8));
+        }
+        if let Some(base) = self.base.as_mut().filter(|_| counts_zeros) {
+            base.cut(at);
+        }
+    }
 }
 
 /// All of it.
@@ -332,6 +350,7 @@ impl State {
             call: None,
             direct: None,
             invalidation: Invalidation::None,
+            size_told: None,
             counts: Counts::default(),
         };
         State {

@@ -53,8 +53,17 @@ pub const TWO: Bounds = Bounds { kernels: [maps(2, LEFT), maps(2, RIGHT)], ..NOT
 pub const CUT: Bounds = Bounds {
     kernels: [maps(2, EITHER), IDLE],
     library_writes: uses(1, RIGHT),
-    library_cuts: uses(2, TO_ONE_OR_ALL),
+    library_cuts: uses(1, TO_ONE),
     short_reads_tell_size: false,
+    ..NOTHING
+};
+/// The library cuts the file, and another kernel makes it long again.
+pub const CUT_AND_OTHER: Bounds = Bounds {
+    kernels: [
+        KernelBounds { reads: uses(1, PAGE), ..maps(2, LEFT) },
+        KernelBounds { directs: uses(1, RIGHT), size_asks: 0, ..IDLE },
+    ],
+    library_cuts: uses(1, TO_ONE),
     ..NOTHING
 };
 /// A kernel stores to one byte by a mapping and writes the other through its pages.
@@ -65,8 +74,7 @@ pub const WRITES: Bounds = Bounds {
 };
 /// The same, and the library cuts the file.
 pub const WRITES_AND_CUT: Bounds = Bounds {
-    kernels: [KernelBounds { writes: uses(1, RIGHT), ..maps(1, LEFT) }, IDLE],
-    library_writes: uses(1, RIGHT),
+    kernels: [KernelBounds { writes: uses(1, RIGHT), size_asks: 1, ..maps(1, LEFT) }, IDLE],
     library_cuts: uses(1, TO_ONE),
     ..NOTHING
 };
@@ -87,7 +95,7 @@ pub const DIRECT: Bounds = Bounds {
 };
 /// A kernel cuts the file itself.
 pub const OWN_CUT: Bounds = Bounds {
-    kernels: [KernelBounds { cuts: uses(2, TO_ONE), ..maps(1, LEFT) }, IDLE],
+    kernels: [KernelBounds { cuts: uses(2, TO_ONE), size_asks: 1, ..maps(1, LEFT) }, IDLE],
     library_writes: uses(2, RIGHT),
     ..NOTHING
 };
@@ -97,7 +105,7 @@ const WRITER: KernelBounds =
 pub const TWO_WRITERS: Bounds =
     Bounds { kernels: [WRITER, KernelBounds { writes: uses(1, RIGHT), ..WRITER }], ..NOTHING };
 const CUTTER: KernelBounds =
-    KernelBounds { reads: uses(1, PAGE), cuts: uses(1, TO_ONE), ..maps(1, LEFT) };
+    KernelBounds { reads: uses(1, PAGE), cuts: uses(1, TO_ONE), size_asks: 0, ..maps(1, LEFT) };
 /// Two kernels cut the file while their pages are dirty.
 pub const TWO_CUTTERS: Bounds =
     Bounds { kernels: [CUTTER, KernelBounds { cuts: uses(1, TO_NOTHING), ..CUTTER }], ..NOTHING };
@@ -116,6 +124,101 @@ pub const KILL_WRITES: Bounds = Bounds {
     ..NOTHING
 };
 
+const STORES: KernelBounds = maps(2, EITHER);
+
 /// What takes minutes.
-pub const LONG: [(&str, Bounds); 2] =
-    [("two kernels map, the library writes", LIBRARY), ("two kernels map and write", TWO)];
+pub const LONG: [(&str, Bounds); 12] = [
+    (
+        "two kernels map, the library writes",
+        Bounds {
+            kernels: [STORES, KernelBounds { stores: uses(1, EITHER), ..STORES }],
+            library_writes: uses(1, EITHER),
+            ..NOTHING
+        },
+    ),
+    (
+        "two kernels map and write",
+        Bounds {
+            kernels: [
+                KernelBounds { writes: uses(1, RIGHT), ..maps(1, LEFT) },
+                KernelBounds { reads: uses(1, PAGE), writes: uses(1, LEFT), ..maps(1, RIGHT) },
+            ],
+            ..NOTHING
+        },
+    ),
+    (
+        "a kernel maps and stores while it writes back, the library writes three times",
+        Bounds {
+            kernels: [KernelBounds { reads: uses(3, PAGE), evictions: 1, ..STORES }, IDLE],
+            library_writes: uses(3, EITHER),
+            stores_under_write_back: true,
+            ..NOTHING
+        },
+    ),
+    (
+        "a kernel writes in every way",
+        Bounds {
+            kernels: [
+                KernelBounds { directs: uses(1, RIGHT), writes: uses(1, RIGHT), ..maps(1, LEFT) },
+                IDLE,
+            ],
+            library_writes: uses(2, RIGHT),
+            ..NOTHING
+        },
+    ),
+    (
+        "a kernel writes whole pages",
+        Bounds {
+            kernels: [KernelBounds { whole_writes: uses(2, PAGE), ..maps(2, LEFT) }, IDLE],
+            library_writes: uses(2, EITHER),
+            ..NOTHING
+        },
+    ),
+    (
+        "the library cuts, and makes long again",
+        Bounds { library_cuts: uses(2, TO_ONE_OR_ALL), ..CUT },
+    ),
+    (
+        "a kernel and the library cut",
+        Bounds {
+            kernels: [KernelBounds { cuts: uses(1, TO_ONE), size_asks: 1, ..STORES }, IDLE],
+            library_writes: uses(1, RIGHT),
+            library_cuts: uses(1, TO_ONE_OR_ALL),
+            ..NOTHING
+        },
+    ),
+    (
+        "a kernel writes, the library writes and cuts",
+        Bounds { library_writes: uses(1, RIGHT), ..WRITES_AND_CUT },
+    ),
+    (
+        "two kernels write to two pages",
+        Bounds {
+            kernels: [
+                KernelBounds { reads: uses(2, 0b11), writes: uses(2, 0b101), ..WRITER },
+                KernelBounds { reads: uses(2, 0b11), writes: uses(1, 0b1010), ..WRITER },
+            ],
+            ..NOTHING
+        },
+    ),
+    (
+        "two kernels map, the server is killed",
+        Bounds {
+            kernels: [
+                KernelBounds { reads: uses(1, PAGE), ..maps(1, LEFT) },
+                KernelBounds { reads: uses(1, PAGE), ..maps(1, RIGHT) },
+            ],
+            library_writes: uses(1, LEFT),
+            kills: 1,
+            ..NOTHING
+        },
+    ),
+    ("two servers are killed", Bounds { kills: 2, ..KILL }),
+    (
+        "the server is killed while a kernel writes, which reads again",
+        Bounds {
+            kernels: [KernelBounds { writes: uses(1, RIGHT), ..maps(1, LEFT) }, IDLE],
+            ..KILL_WRITES
+        },
+    ),
+];
