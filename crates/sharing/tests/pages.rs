@@ -7,8 +7,8 @@ mod pages_bounds;
 use explored::{explore, notice};
 use of_machine::Explored;
 use pages_bounds::{
-    CUT, CUT_AND_OTHER, DIRECT, KILL, KILL_WRITES, LIBRARY, LONG, OTHERS, OWN_CUT, TWO,
-    TWO_CUTTERS, TWO_WRITERS, WHOLE, WRITES, WRITES_AND_CUT,
+    CUT, CUT_AND_OTHER, DIRECT, KILL, KILL_WRITES, LIBRARY, LONG, OTHERS, OWN_CUT, OWN_CUTS, TWO,
+    TWO_CUTTERS, TWO_WRITERS, WHOLE, WHOLE_AND_CUT, WRITES, WRITES_AND_CUT,
 };
 use sharing::machine::Machine;
 use sharing::pages::{
@@ -136,6 +136,7 @@ fn what_is_cut_does_not_come_back() {
 fn a_kernel_sees_what_it_writes() {
     check("a kernel maps and writes", WRITES, &[DIRTY, AGAIN, DOUBT]);
     check("a kernel writes whole pages", WHOLE, &[DIRTY, WHOLE_GIVEN]);
+    check("a kernel writes whole pages, the library cuts", WHOLE_AND_CUT, &[DIRTY, ZEROS]);
     check("a kernel writes past its pages", DIRECT, &[DIRTY, OWN]);
 }
 
@@ -189,7 +190,7 @@ const FAULTS: [(Fault, Bounds); 37] = [
     (Fault::DoubtByNumbers, WRITES),
     (Fault::CutKeepsNoBase, CUT),
     (Fault::CutWithoutZeros, CUT),
-    (Fault::OwnCutNotCounted, OWN_CUT),
+    (Fault::OwnCutNotCounted, OWN_CUTS),
     (Fault::BasesLost, KILL),
     (Fault::MarksLost, KILL),
     (Fault::NoticesLost, KILL),

@@ -298,10 +298,11 @@ impl State {
         // cut: all else is left out here.
         let (page, at) = (size / PAGE_BYTES, (size % PAGE_BYTES) as u8);
         let writes = kernel.call.is_some_and(|call| call.change.bytes().end > size);
+        let is_whole = kernel.call.is_some_and(|call| matches!(call.change, Change::WriteWhole(_)));
         let is_known = page >= PAGES
             || !kernel.pages[page].is_cached
             || self.given[number][page].cut_from.is_some_and(|cut| cut <= at);
-        let is_late = (size < self.size || writes) && !is_known;
+        let is_late = (size < self.size || writes) && (!is_known || is_whole);
         if kernel.keeps_size() && !is_late {
             kernel.size = size;
             kernel.cut_pages();

@@ -4,8 +4,7 @@ use super::base::Base;
 use super::bounds::Bounds;
 use super::fault::Fault;
 use super::state::{
-    Byte, Call, Change, Door, FILE_BYTES, Given, Image, KERNELS, PAGE_BYTES, PAGES, Snapshot,
-    State, Waits,
+    Byte, Call, Change, Door, Given, Image, KERNELS, PAGE_BYTES, PAGES, Snapshot, State, Waits,
 };
 
 impl State {
@@ -77,7 +76,7 @@ impl State {
     pub(super) fn note_cut(&mut self, size: usize, bounds: &Bounds) {
         let counts_zeros = !bounds.has(Fault::CutWithoutZeros);
         for given in &mut self.given {
-            for byte in size..FILE_BYTES {
+            for byte in size..self.size.max(size) {
                 given[byte / PAGE_BYTES].cut(byte % PAGE_BYTES, counts_zeros);
             }
         }
@@ -114,19 +113,21 @@ impl State {
     pub(super) fn note_own_write(&mut self, kernel: usize, call: &mut Call, bounds: &Bounds) {
         let Some(page) = call.change.buffered_page() else { return };
         let given = &mut self.given[kernel][page];
-        let is_whole = matches!(call.change, Change::WriteWhole(_));
-        if call.is_in_doubt {
-        } else if is_whole && !bounds.has(Fault::WholeWriteNotGiven) {
-            (given.is_given, given.is_touched) = (true, true);
-            given.base = None;
-        } else if let Some(base) = &mut given.base
-            && !bounds.has(Fault::WriteNotInBase)
-        {
-            for byte in call.change.bytes() {
-                let at = byte % PAGE_BYTES;
-                base.set(at, call.value);
-                // a kernel that hears of a cut may make zeros of what it has written
-                call.is_in_doubt |= at >= usize::from(base.zeros_from);
+        if !call.is_in_doubt {
+            if let Some(base) = &mut given.base
+                && !bounds.has(Fault::WriteNotInBase)
+            {
+                for byte in call.change.bytes() {
+                    let at = byte % PAGE_BYTES;
+                    base.set(at, call.value);
+                    // a kernel that hears of a cut may make zeros of what it has written
+                    call.is_in_doubt |= at >= usize::from(base.zeros_from);
+                }
+            }
+            let is_whole = matches!(call.change, Change::WriteWhole(_));
+            if is_whole && !bounds.has(Fault::WholeWriteNotGiven) {
+                (given.is_given, given.is_touched) = (true, true);
+                given.is_owed |= given.base.is_some();
             }
         }
         self.end_doubt(kernel);

@@ -87,17 +87,31 @@ pub const WHOLE: Bounds = Bounds {
     library_writes: uses(2, RIGHT),
     ..NOTHING
 };
+/// A kernel writes a whole page, the library cuts the file.
+pub const WHOLE_AND_CUT: Bounds = Bounds {
+    kernels: [
+        KernelBounds { reads: uses(1, PAGE), whole_writes: uses(1, PAGE), ..maps(1, LEFT) },
+        IDLE,
+    ],
+    library_cuts: uses(1, TO_ONE),
+    ..NOTHING
+};
 /// A kernel writes past its own pages.
 pub const DIRECT: Bounds = Bounds {
     kernels: [KernelBounds { directs: uses(2, RIGHT), ..maps(1, LEFT) }, IDLE],
     library_writes: uses(1, RIGHT),
     ..NOTHING
 };
-/// A kernel cuts the file itself.
-pub const OWN_CUT: Bounds = Bounds {
+/// A kernel cuts the file itself, twice.
+pub const OWN_CUTS: Bounds = Bounds {
     kernels: [KernelBounds { cuts: uses(2, TO_ONE), size_asks: 1, ..maps(1, LEFT) }, IDLE],
     library_writes: uses(2, RIGHT),
     ..NOTHING
+};
+/// The same, once.
+pub const OWN_CUT: Bounds = Bounds {
+    kernels: [KernelBounds { cuts: uses(1, TO_ONE), size_asks: 1, ..maps(1, LEFT) }, IDLE],
+    ..OWN_CUTS
 };
 const WRITER: KernelBounds =
     KernelBounds { reads: uses(1, PAGE), writes: uses(1, LEFT), evictions: 1, ..IDLE };
@@ -127,7 +141,7 @@ pub const KILL_WRITES: Bounds = Bounds {
 const STORES: KernelBounds = maps(2, EITHER);
 
 /// What takes minutes.
-pub const LONG: [(&str, Bounds); 12] = [
+pub const LONG: [(&str, Bounds); 14] = [
     (
         "two kernels map, the library writes",
         Bounds {
@@ -212,6 +226,11 @@ pub const LONG: [(&str, Bounds); 12] = [
             kills: 1,
             ..NOTHING
         },
+    ),
+    ("a kernel cuts twice", OWN_CUTS),
+    (
+        "a kernel writes whole pages, the library writes and cuts",
+        Bounds { library_writes: uses(1, RIGHT), ..WHOLE_AND_CUT },
     ),
     ("two servers are killed", Bounds { kills: 2, ..KILL }),
     (
