@@ -12,7 +12,7 @@ use pages_bounds::{
 };
 use sharing::machine::Machine;
 use sharing::pages::{
-    Bounds, Call, Change, Fault, Given, Invalidation, Kernel, PAGE_BYTES, Page, Phase, State,
+    Bounds, Call, Change, Fault, GivenPage, Invalidation, Kernel, PAGE_BYTES, Page, Phase, State,
     WriteBack,
 };
 
@@ -21,7 +21,7 @@ type Seen = of_machine::Seen<State>;
 const PROMISE: &str = "pages of kernels are coherent";
 
 /// Something is so of a page of a kernel.
-fn some_page(state: &State, is_so: impl Fn(&Page, &Given) -> bool) -> bool {
+fn some_page(state: &State, is_so: impl Fn(&Page, &GivenPage) -> bool) -> bool {
     let pages = state.kernels.iter().zip(&state.given);
     let mut pages = pages.flat_map(|(kernel, given)| kernel.pages.iter().zip(given));
     pages.any(|(page, given)| is_so(page, given))

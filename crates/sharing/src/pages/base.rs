@@ -5,7 +5,7 @@ use super::state::{Byte, Image, PAGE_BYTES};
 /// What a kernel's page was before others changed it. Where that is not sure there is more than one
 /// possibility for a byte.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Base {
+pub struct PageBase {
     /// What the kernel was given.
     pub bytes: Image,
     /// What it may have instead.
@@ -14,9 +14,9 @@ pub struct Base {
     pub zeros_from: u8,
 }
 
-impl Base {
-    pub(super) fn of(bytes: Image) -> Base {
-        Base { bytes, other: bytes, zeros_from: PAGE_BYTES as u8 }
+impl PageBase {
+    pub(super) fn of(bytes: Image) -> PageBase {
+        PageBase { bytes, other: bytes, zeros_from: PAGE_BYTES as u8 }
     }
 
     /// The kernel has stored this value of the byte: it is none that the base knows.

@@ -42,7 +42,7 @@ pub enum Fault {
     WriteBackEndsZeros,
     /// A write-back does not change the base where it is cut off at the end of the file.
     CutOffNotInBase,
-    /// A kernel whose write-back is cut off at the end of the file is owed no notice.
+    /// A write-back that is cut off at the end of the file makes the server owe no notice.
     CutOffNotNotified,
     /// A direct write is no change for its own kernel's pages.
     DirectNotCounted,

@@ -17,14 +17,14 @@ pub enum Flaw {
     GrewBack,
     /// This kernel's page shows a value of this byte that it never had.
     NeverThere(usize, usize),
-    /// This kernel's page shows a value of this byte from before a change that returned, or whose
-    /// notice was answered.
+    /// This kernel's page shows a value of this byte from before a change, and the change returned
+    /// or its notice was answered.
     Behind(usize, usize),
     /// A base is kept of this kernel's page, which was not given, or of which no notice is owed.
     BaseLeaks(usize, usize),
     /// Nothing is under way, and a clean page of this kernel is not what the file holds.
     StaleForGood(usize, usize),
-    /// Something is under way, and nobody can go on.
+    /// Something is under way, and no step can take it further.
     Stuck,
 }
 
@@ -101,7 +101,8 @@ impl State {
         self.history[byte].push(value);
     }
 
-    /// A change returns: all kernels whose notices it waited for see it, and its own.
+    /// A change returns: its own kernel sees it, and so do all kernels if it has waited for their
+    /// notices.
     pub(super) fn change_returns(&mut self, door: Door, call: super::state::Call) {
         let super::state::Phase::Answered { is_seen } = call.phase else { return };
         for kernel in 0..KERNELS {

@@ -1,10 +1,10 @@
 //! What the server notes of the pages of kernels: marks, bases, and notices that are owed.
 
-use super::base::Base;
+use super::base::PageBase;
 use super::bounds::Bounds;
 use super::fault::Fault;
 use super::state::{
-    Byte, Call, Change, Door, Given, Image, KERNELS, PAGE_BYTES, PAGES, Snapshot, State, Waits,
+    Byte, Call, Change, Door, GivenPage, Image, KERNELS, PAGE_BYTES, PAGES, Snapshot, State, Waits,
 };
 
 impl State {
@@ -35,7 +35,7 @@ impl State {
                     continue;
                 }
                 if given.base.is_none() || bounds.has(Fault::SecondChangeReplacesBase) {
-                    given.base = Some(Base::of(content));
+                    given.base = Some(PageBase::of(content));
                 }
                 if bounds.has(Fault::NoBases) {
                     given.base = None;
@@ -95,7 +95,7 @@ impl State {
             _ => given.is_in_doubt,
         };
         if is_in_doubt {
-            given.base.get_or_insert(Base::of(content));
+            given.base.get_or_insert(PageBase::of(content));
             (given.is_owed, given.is_touched) = (true, true);
         }
         // a write-back may come before this is served, and again before the next server serves it
@@ -153,7 +153,7 @@ impl State {
         let content = self.content(page);
         let base = match self.given[kernel][page].base {
             Some(base) if !bounds.has(Fault::WritesWholePage) => base,
-            _ => Base::of(content),
+            _ => PageBase::of(content),
         };
         let is_own = |at: &usize| base.is_own(*at, snapshot.bytes[*at]);
         (0..usize::from(snapshot.length)).filter(is_own).collect()
@@ -193,8 +193,8 @@ impl State {
         waits
     }
 
-    /// The base of a page whose write-back was merged is what that brought; where the file was cut
-    /// the kernel may still make zeros of it.
+    /// A write-back was merged: its bytes are the base of the page now. Where the file was cut the
+    /// kernel may still make zeros of them.
     pub(super) fn note_write_back(
         &mut self,
         kernel: usize,
@@ -204,14 +204,14 @@ impl State {
     ) {
         let (size, content) = (self.size, self.content(page));
         let own = self.own_bytes(kernel, page, snapshot, bounds);
-        let given: &mut Given = &mut self.given[kernel][page];
+        let given: &mut GivenPage = &mut self.given[kernel][page];
         if !given.is_given {
             (given.is_given, given.is_touched) = (true, true);
         }
         let is_behind = |at: &usize| page * PAGE_BYTES + at >= size;
         if own.iter().any(is_behind) && !bounds.has(Fault::CutOffNotNotified) {
             // the kernel has bytes behind the end, and does not know where that is
-            given.base.get_or_insert(Base::of(content));
+            given.base.get_or_insert(PageBase::of(content));
             (given.is_owed, given.is_touched) = (true, true);
         }
         let counts_zeros = !bounds.has(Fault::CutWithoutZeros);

@@ -17,14 +17,14 @@ mod requests;
 mod server;
 mod state;
 
-pub use base::Base;
+pub use base::PageBase;
 pub use bounds::{Bounds, KernelBounds, Uses};
 pub use fault::Fault;
 pub use flaw::Flaw;
 pub use kernel::KernelStep;
 pub use server::ServerStep;
 pub use state::{
-    Byte, Call, Change, Counts, Door, FILE_BYTES, FIRST, Given, Image, Invalidation, KERNELS,
+    Byte, Call, Change, Counts, Door, FILE_BYTES, FIRST, GivenPage, Image, Invalidation, KERNELS,
     Kernel, PAGE_BYTES, PAGES, Page, Phase, Read, Snapshot, State, VALUES, Waits, WriteBack,
 };
 

@@ -3,7 +3,7 @@
 use super::bounds::Bounds;
 use super::fault::Fault;
 use super::state::{
-    Door, Given, Invalidation, KERNELS, PAGE_BYTES, PAGES, Phase, Read, State, Waits, WriteBack,
+    Door, GivenPage, Invalidation, KERNELS, PAGE_BYTES, PAGES, Phase, Read, State, Waits, WriteBack,
 };
 
 impl State {
@@ -46,8 +46,11 @@ impl State {
         self.each_waits(|waits| waits.sent &= !(1 << (kernel * PAGES + page)));
         let given = &mut self.given[kernel][page];
         if !given.is_touched || bounds.has(Fault::OldNoticeEndsBase) {
-            *given =
-                Given { is_noticed: given.is_noticed, is_owed: given.is_owed, ..Given::default() };
+            *given = GivenPage {
+                is_noticed: given.is_noticed,
+                is_owed: given.is_owed,
+                ..GivenPage::default()
+            };
         }
         for at in 0..PAGE_BYTES {
             let floor = &mut self.floors[kernel][page * PAGE_BYTES + at];

@@ -172,7 +172,7 @@ impl State {
         is_waited_for && !bounds.has(fault)
     }
 
-    /// Says so when something is under way and nobody can go on with it.
+    /// Notes a state in which something is under way, and no step can take it further.
     pub(super) fn look_for_end(&mut self, bounds: &Bounds) {
         let can_go_on = || self.can_kernels_go_on() || !self.steps_on(bounds).is_empty();
         if self.wrong.is_none() && self.is_under_way() && !can_go_on() {

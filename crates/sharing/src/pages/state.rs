@@ -1,6 +1,6 @@
 //! The state: a file, two kernels with cached pages of it, and what the server notes about them.
 
-use super::base::Base;
+use super::base::PageBase;
 use super::flaw::Flaw;
 use crate::few::Few;
 
@@ -283,11 +283,11 @@ pub struct Kernel {
 
 /// What the server notes of a page of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Given {
+pub struct GivenPage {
     /// The kernel may have it.
     pub is_given: bool,
     /// What it was given, if that was changed since.
-    pub base: Option<Base>,
+    pub base: Option<PageBase>,
     /// Where the file was cut since the page was given.
     pub cut_from: Option<u8>,
     /// The kernel is owed a notice.
@@ -301,7 +301,7 @@ pub struct Given {
     pub is_in_doubt: bool,
 }
 
-impl Given {
+impl GivenPage {
     /// The file is cut at this byte of the page, or was when the page was written back.
     pub(super) fn cut(&mut self, at: usize, counts_zeros: bool) {
         if self.is_given {
@@ -319,7 +319,7 @@ pub struct State {
     /// The kernels.
     pub kernels: [Kernel; KERNELS],
     /// What the server notes of each page of each kernel.
-    pub given: [[Given; PAGES]; KERNELS],
+    pub given: [[GivenPage; PAGES]; KERNELS],
     /// The size of the file.
     pub size: usize,
     /// Of each byte of the file the values that it had, in their order.
@@ -342,7 +342,7 @@ pub struct State {
 }
 
 impl State {
-    /// Nobody has done anything.
+    /// The file is whole, and nothing is cached.
     pub fn new() -> State {
         let kernel = Kernel {
             size: FILE_BYTES,
@@ -355,7 +355,7 @@ impl State {
         };
         State {
             kernels: [kernel; KERNELS],
-            given: [[Given::default(); PAGES]; KERNELS],
+            given: [[GivenPage::default(); PAGES]; KERNELS],
             size: FILE_BYTES,
             history: [[FIRST].into_iter().collect(); FILE_BYTES],
             floors: [[1; FILE_BYTES]; KERNELS],
