@@ -7,8 +7,8 @@ mod pages_bounds;
 use explored::{explore, notice};
 use of_machine::Explored;
 use pages_bounds::{
-    CUT, CUT_AND_OTHER, DIRECT, KILL, KILL_WRITES, LIBRARY, LONG, OTHERS, OWN_CUT, OWN_CUTS, TWO,
-    TWO_CUTTERS, TWO_WRITERS, WHOLE, WHOLE_AND_CUT, WRITES, WRITES_AND_CUT,
+    CUT, CUT_AND_OTHER, DIRECT, KILL, KILL_WRITES, KILL_WRITES_AGAIN, LIBRARY, LONG, OTHERS,
+    OWN_CUT, OWN_CUTS, TWO, TWO_CUTTERS, TWO_WRITERS, WHOLE, WHOLE_AND_CUT, WRITES, WRITES_AND_CUT,
 };
 use sharing::machine::Machine;
 use sharing::pages::{
@@ -160,7 +160,7 @@ fn more_of_all() {
     }
 }
 
-const FAULTS: [(Fault, Bounds); 37] = [
+const FAULTS: [(Fault, Bounds); 38] = [
     (Fault::WriteBackEndsZeros, CUT_AND_OTHER),
     (Fault::NoBases, LIBRARY),
     (Fault::ServerSendsNotices, LIBRARY),
@@ -193,6 +193,7 @@ const FAULTS: [(Fault, Bounds); 37] = [
     (Fault::OwnCutNotCounted, OWN_CUTS),
     (Fault::BasesLost, KILL),
     (Fault::MarksLost, KILL),
+    (Fault::DoubtLost, KILL_WRITES_AGAIN),
     (Fault::NoticesLost, KILL),
     (Fault::ChangesBeforeBase, KILL),
     (Fault::BaseBeforeStore, KILL),

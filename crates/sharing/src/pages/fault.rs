@@ -68,6 +68,8 @@ pub enum Fault {
     BasesLost,
     /// The next server takes no page as given.
     MarksLost,
+    /// The next server takes no page as in doubt.
+    DoubtLost,
     /// The next server sends no notices.
     NoticesLost,
     /// A change is made before the bases are kept.

@@ -93,7 +93,8 @@ impl State {
             let is_known = given.base.is_some() || !bounds.has(Fault::MarksLost);
             (given.is_given, given.is_touched) = (is_known, true);
             given.is_owed = !bounds.has(Fault::NoticesLost);
-            (given.is_noticed, given.is_in_doubt) = (true, true);
+            let is_doubted = !bounds.has(Fault::DoubtLost);
+            (given.is_noticed, given.is_in_doubt) = (is_doubted, is_doubted);
         }
         for (kernel, page) in (0..KERNELS * PAGES).map(|it| (it / PAGES, it % PAGES)) {
             let it = &mut self.kernels[kernel].pages[page];

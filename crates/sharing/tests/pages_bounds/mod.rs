@@ -138,6 +138,12 @@ pub const KILL_WRITES: Bounds = Bounds {
     ..NOTHING
 };
 
+/// The same, and the kernel reads the page again.
+pub const KILL_WRITES_AGAIN: Bounds = Bounds {
+    kernels: [KernelBounds { writes: uses(1, RIGHT), ..maps(1, LEFT) }, IDLE],
+    ..KILL_WRITES
+};
+
 const STORES: KernelBounds = maps(2, EITHER);
 
 /// What takes minutes.
@@ -233,11 +239,5 @@ pub const LONG: [(&str, Bounds); 14] = [
         Bounds { library_writes: uses(1, RIGHT), ..WHOLE_AND_CUT },
     ),
     ("two servers are killed", Bounds { kills: 2, ..KILL }),
-    (
-        "the server is killed while a kernel writes, which reads again",
-        Bounds {
-            kernels: [KernelBounds { writes: uses(1, RIGHT), ..maps(1, LEFT) }, IDLE],
-            ..KILL_WRITES
-        },
-    ),
+    ("the server is killed while a kernel writes, which reads again", KILL_WRITES_AGAIN),
 ];
