@@ -6,7 +6,7 @@
 //! recalled, and a holder that does not answer is fenced: whatever he is at. What processes read
 //! they may have copies of, which the service takes away before it lets anybody else write.
 //!
-//! This is the protocol as docs/SHARING.md describes it, as four machines of steps: of each
+//! This is the protocol as docs/SHARING.md describes it, as five machines of steps: of each
 //! process and of the service any step that it may take, in any order, with deaths, returns and
 //! power cuts in between. The tests of this crate take all of them. It moves no bytes: what is
 //! built on it comes above it.
@@ -17,6 +17,7 @@
 //! - [`copies`]: what a process may read without asking. It takes from [`lanes`] that a write has
 //!   happened when it is in the lane and the word was seen open.
 //! - [`regions`]: what it may load without a look at anything. The same holds there.
+//! - [`pages`]: the pages of a file that the kernels of mounts keep, and write back.
 #![forbid(unsafe_code)]
 
 pub mod cache;
@@ -24,5 +25,6 @@ pub mod copies;
 pub mod few;
 pub mod lanes;
 pub mod machine;
+pub mod pages;
 pub mod regions;
 pub mod story;
