@@ -159,7 +159,11 @@ fn what_was_stored_to_a_mapping_is_copied() {
     let Some(scratch) = Scratch::mounted() else { return };
     run(&scratch, &scratch.mnt());
     scratch.finish();
-    let served = Remote::with_own_mount(&[]).unwrap();
+    let served = Remote::with_own_mount(&["--squash=none"]).unwrap();
     run(&served.scratch, &served.own());
+    std::fs::remove_file(served.own().join("mapped")).unwrap();
+    let away = served.scratch.mnt();
+    served.mount_on(&away, &served.address);
+    run(&served.scratch, &away);
     served.stop();
 }
