@@ -1,7 +1,7 @@
 //! A file system that a workload runs on, with short words for its calls.
 
 use crate::attached::Attached;
-use fs::{Attr, Creation, Error, FileSystem, Handle, Ino, NewNode, Result};
+use fs::{Attr, Creation, Error, FileSystem, Handle, Ino, NewNode, Pages, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use topology::Pinned;
@@ -12,6 +12,24 @@ pub const BY: Creation = Creation { mode: 0o644, umask: 0, uid: 7, gid: 8 };
 /// Stops this thread's clock, a while after the beginning: what it stores is the same each time.
 pub fn clock(seconds: u64) {
     fs::stop_clock(Some(1_700_000_000_000_000_000 + seconds as i64 * 1_000_000_007));
+}
+
+/// Who keeps pages: of each second block he stored to each third byte.
+struct EverySecond;
+
+impl Pages for EverySecond {
+    fn is_changed(&self, block: u64) -> bool {
+        block % 2 == 1
+    }
+
+    fn merge(&self, _block: u64, at: usize, pages: &[u8], now: &mut [u8]) {
+        let stored = (at..).zip(now).zip(pages).filter(|((place, _), _)| place % 3 == 0);
+        stored.for_each(|((_, now), page)| *now = *page);
+    }
+
+    fn taken(&self, _offset: u64, _data: &[u8]) {}
+
+    fn left(&self, _offset: u64, _data: &[u8], _end: u64) {}
 }
 
 /// The file system, the CPUs to run on, and open handles.
@@ -118,6 +136,11 @@ impl World {
         let mut arrival = self.fs.begin_write(&file, 0, data.len()).ok_or(Error::NoSpace)?;
         data.chunks(piece).for_each(|piece| _ = arrival.put(piece));
         self.fs.end_write(arrival).map(|_| ())
+    }
+
+    /// Writes pages back, of whose blocks every second one was changed by others since.
+    pub fn write_pages(&self, path: &str, offset: u64, data: &[u8]) -> Result<()> {
+        self.fs.write_pages(&*self.open(path)?, offset, data, &EverySecond)
     }
 
     /// Writes to places of files in one transaction: path, offset, bytes.
