@@ -65,6 +65,11 @@ impl BaseMemory {
         (memory, found)
     }
 
+    /// The memory is the next server's from now on.
+    pub(super) fn let_go(&mut self) {
+        *self = BaseMemory::default();
+    }
+
     fn bytes(&self, at: usize, len: usize) -> Option<&[u8]> {
         self.area.as_ref()?.get(at..at + len)
     }

@@ -231,11 +231,12 @@ impl KernelPages {
     }
 
     /// Has the kernel send what was stored to its pages of these bytes. False: not all of it came
-    /// in time, or it cannot be waited for.
+    /// in time, or it cannot be waited for. Another machine's requests that ask for this are served
+    /// by threads of their own.
     pub(crate) fn settle_stores(&self, handle: &Handle, bytes: Range<u64>) -> bool {
         let Some(file) = self.known(handle) else { return true };
         let Some(ticket) = file.owe(bytes) else { return true };
-        !self.is_away && self.may_wait() && {
+        self.may_wait() && {
             let has_come = file.wait(ticket, || false);
             self.waiting.fetch_sub(1, Ordering::SeqCst);
             has_come
@@ -278,6 +279,8 @@ impl KernelPages {
 
 impl Drop for KernelPages {
     fn drop(&mut self) {
+        // an inode that is gone may have one of the files still
+        self.memory.lock().let_go();
         let files = std::mem::take(self.files.get_mut());
         files.into_values().for_each(|file| self.tell_no_more(file));
     }

@@ -45,6 +45,7 @@ pub(crate) fn is_long(head: &RequestHead) -> bool {
             | opcode::FSYNCDIR
             | opcode::SYNCFS
             | opcode::FALLOCATE
+            | opcode::LSEEK
             | opcode::COPY_FILE_RANGE
             | opcode::COPY_FILE_RANGE_64
     )
