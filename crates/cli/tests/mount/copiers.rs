@@ -111,6 +111,24 @@ fn a_name_whose_inode_cannot_be_read_is_in_every_listing() {
     scratch.umount();
 }
 
+/// Programs that copy what they find to be data, as far as this machine has them.
+const IF_INSTALLED: [(&str, &str); 3] = [
+    ("qemu-img", "qemu-img convert -f raw -O raw -S 4k mapped copy"),
+    (
+        "restic",
+        "rm -rf ../restic ../restored; export RESTIC_PASSWORD=none RESTIC_REPOSITORY=../restic
+        restic init -q && restic backup -q --no-cache mapped &&
+        restic restore -q --no-cache latest --target ../restored && mv ../restored/mapped copy",
+    ),
+    (
+        "borg",
+        "rm -rf ../borg ../restored; mkdir ../borg; export BORG_BASE_DIR=$PWD/../borg
+        borg init -e none ../borg/repo 2>/dev/null && borg create ../borg/repo::one mapped &&
+        mkdir ../restored && (cd ../restored && borg extract ../borg/repo::one) &&
+        mv ../restored/mapped copy",
+    ),
+];
+
 /// A mapping's stores that no program has synced are data to all who look for data.
 const STORED: &str = r#"
 import mmap, os, shutil, subprocess, sys
@@ -148,11 +166,16 @@ fn what_was_stored_to_a_mapping_is_copied() {
     if !has("python3") {
         return;
     }
-    let ways = ["cp mapped copy", "cp --sparse=always mapped copy", "cat mapped > copy"];
-    let tar = "tar -cSf copy.tar mapped && tar -xOf copy.tar > copy";
+    let mut ways = vec![
+        "cp mapped copy",
+        "cp --sparse=always mapped copy",
+        "cat mapped > copy",
+        "tar -cSf copy.tar mapped && tar -xOf copy.tar > copy",
+    ];
+    ways.extend(IF_INSTALLED.iter().filter(|(tool, _)| has(tool)).map(|(_, way)| way));
     let run = |scratch: &Scratch, dir: &Path| {
         let mut command = std::process::Command::new("timeout");
-        command.args(["180", "python3", "-c", STORED]).args(ways).arg(tar).current_dir(dir);
+        command.args(["180", "python3", "-c", STORED]).args(&ways).current_dir(dir);
         let output = command.output().unwrap();
         assert!(output.status.success(), "{output:?}\n{}", scratch.log());
     };

@@ -240,14 +240,16 @@ impl FilePages {
         }
         let told = std::mem::take(&mut state.owed);
         told.iter().for_each(|run| state.given.remove(run.clone()));
-        let mut runs: Vec<Range<u64>> = told.iter().cloned().collect();
-        if let ([first, .., last], true) = (&runs[..], runs.len() > TOLD_RUNS_MAX) {
-            runs = vec![first.start..last.end];
-        }
+        let runs = match (told.first(), told.last()) {
+            (Some(first), Some(last)) if told.len() > TOLD_RUNS_MAX => {
+                vec![in_bytes(&(first.start..last.end))]
+            }
+            _ => told.iter().map(in_bytes).collect(),
+        };
         state.told = Some(told);
         state.told_to = state.owed_to;
         state.is_noticed = true;
-        runs.iter().map(in_bytes).collect()
+        runs
     }
 
     /// The kernel has dropped what it was told to; what it was given meanwhile it has. True: it
