@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use nearside::FileSystem;
-use nearside::files::{Handle, Ino, Mapped, Wait, deferring_waits};
+use nearside::files::{Handle, Ino, Mapped, Pages, Wait, deferring_waits};
 use parking_lot::{Mutex, RwLock};
 
 use base_memory::BaseMemory;
@@ -121,7 +121,8 @@ impl KernelPages {
         self.file(handle).go_on(Vec::new());
     }
 
-    /// Who keeps track of this file, which tells it of changes from now on.
+    /// Who keeps track of this file, which tells it of changes from now on. At a pool's only door the
+    /// kernel may have any pages of it by then: it is told to drop them.
     pub(crate) fn file(&self, handle: &Handle) -> Arc<FilePages> {
         let ino = handle.ino();
         let known = self.files.read().get(&ino).cloned();
@@ -130,7 +131,11 @@ impl KernelPages {
             let make = || {
                 let memory = self.memory.clone();
                 memory.lock().watch(ino);
-                FilePages::new(ino, self.about(), self.tells(), memory)
+                let file = FilePages::new(ino, self.about(), self.tells(), memory);
+                if self.is_sole {
+                    file.go_on(Vec::new());
+                }
+                file
             };
             files.entry(ino).or_insert_with(make).clone()
         });
@@ -145,6 +150,39 @@ impl KernelPages {
 
     fn about(&self) -> file::Kernel {
         file::Kernel { number: self.kernel, is_away: self.is_away, is_sole: self.is_sole }
+    }
+
+    /// The same where it has to be kept track of from the first page on. At a pool's only door that
+    /// is after the first write past pages: till then the kernel knows of all changes by itself.
+    fn tracked(&self, handle: &Handle) -> Option<Arc<FilePages>> {
+        if self.is_sole { self.known(handle) } else { Some(self.file(handle)) }
+    }
+
+    /// A request of this kernel is about to write past its pages.
+    pub(crate) fn writes_past(&self, handle: &Handle) {
+        if self.is_sole {
+            self.file(handle);
+        }
+    }
+
+    /// The kernel writes these bytes through its pages.
+    pub(crate) fn writes_through(&self, handle: &Handle, offset: u64, data: &[u8]) {
+        if let Some(file) = self.tracked(handle) {
+            file.writes_through(offset, data);
+        }
+    }
+
+    /// Writes pages of the kernel's back.
+    pub(crate) fn write_back(
+        &self,
+        handle: &Handle,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<(), nearside::files::Error> {
+        match self.tracked(handle) {
+            Some(file) => self.fs.write_pages(handle, offset, data, &*file),
+            None => self.fs.write_pages(handle, offset, data, &Unchanged),
+        }
     }
 
     /// The same, if the kernel was given something of it.
@@ -173,7 +211,17 @@ impl KernelPages {
         buffer: &mut [u8],
         show: impl FnOnce(&[u8]) -> T,
     ) -> Result<(usize, T), nearside::files::Error> {
-        let (file, len) = (self.file(handle), buffer.len());
+        let len = buffer.len();
+        let file = loop {
+            if let Some(file) = self.tracked(handle) {
+                break file;
+            }
+            let bytes = self.fs.read(handle, offset, buffer)?;
+            // who begins to keep track of it after this has the kernel drop what comes of it
+            if self.known(handle).is_none() {
+                return Ok((bytes, show(&buffer[..bytes])));
+            }
+        };
         let mut is_given = false;
         let mut give = |_: &[u8]| {
             is_given = true;
@@ -234,7 +282,13 @@ impl KernelPages {
     /// in time, or it cannot be waited for. Another machine's requests that ask for this are served
     /// by threads of their own.
     pub(crate) fn settle_stores(&self, handle: &Handle, bytes: Range<u64>) -> bool {
-        let Some(file) = self.known(handle) else { return true };
+        let file = match self.is_sole {
+            true => self.file(handle),
+            false => match self.known(handle) {
+                Some(file) => file,
+                None => return true,
+            },
+        };
         let Some(ticket) = file.owe(bytes) else { return true };
         self.may_wait() && {
             let has_come = file.wait(ticket, || false);
@@ -284,6 +338,21 @@ impl Drop for KernelPages {
         let files = std::mem::take(self.files.get_mut());
         files.into_values().for_each(|file| self.tell_no_more(file));
     }
+}
+
+/// Pages of a file that nobody else changes.
+struct Unchanged;
+
+impl Pages for Unchanged {
+    fn is_changed(&self, _block: u64) -> bool {
+        false
+    }
+
+    fn merge(&self, _block: u64, _at: usize, _pages: &[u8], _now: &mut [u8]) {}
+
+    fn taken(&self, _offset: u64, _data: &[u8]) {}
+
+    fn left(&self, _offset: u64, _data: &[u8], _end: u64) {}
 }
 
 /// How many calls wait for a kernel.

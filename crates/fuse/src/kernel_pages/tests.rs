@@ -49,6 +49,11 @@ struct Scratch {
 
 /// A file of two blocks of `a`, of which the kernel was given all.
 fn scratch() -> Scratch {
+    scratch_of(false)
+}
+
+/// The same; the mount is the pool's only door, or it is not.
+fn scratch_of(is_sole: bool) -> Scratch {
     let root = tempfile::tempdir().unwrap();
     let options = FormatOptions {
         slices: vec![SliceSpec::default()],
@@ -62,7 +67,7 @@ fn scratch() -> Scratch {
     let ino = pool.open_file("/file", &flags).unwrap().metadata().unwrap().ino();
     let handle = pool.fs().open(nearside::files::Ino(ino)).unwrap();
     pool.fs().write(&handle, 0, &[b'a'; 2 * BLOCK]).unwrap();
-    let kernel = KernelPages::new(pool.fs().clone(), false, false);
+    let kernel = KernelPages::new(pool.fs().clone(), is_sole, false);
     let held = Arc::new(Held::default());
     // one thread, which never waits
     kernel.begin(held.clone(), 1, None);
@@ -87,8 +92,7 @@ impl Scratch {
 
     /// It writes them back.
     fn write_back(&self, offset: usize, pages: &[u8]) {
-        let file = self.kernel.file(&self.handle);
-        let write = || self.fs().write_pages(&self.handle, offset as u64, pages, &*file);
+        let write = || self.kernel.write_back(&self.handle, offset as u64, pages);
         self.kernel.changing(Way::Back, write).unwrap();
     }
 
@@ -209,8 +213,7 @@ fn a_write_through_pages_that_were_dropped_before_it_is_not_taken_back() {
     scratch.held.drop_pages(|| ());
     // its pages had the bytes, were dropped, and are filled again before the request is served
     let pages = scratch.fill();
-    let file = scratch.kernel.file(&scratch.handle);
-    file.writes_through(50, b"through");
+    scratch.kernel.writes_through(&scratch.handle, 50, b"through");
     let write = || scratch.fs().write(&scratch.handle, 50, b"through");
     scratch.kernel.changing(Way::Through(50), write).unwrap();
     scratch.write_back(0, &pages[..BLOCK]);
@@ -218,6 +221,36 @@ fn a_write_through_pages_that_were_dropped_before_it_is_not_taken_back() {
     assert!(!scratch.held.is_idle(), "the pages are to be dropped");
     scratch.held.drop_pages(|| ());
     assert!(scratch.fill()[50..57] == *b"through");
+    scratch.close();
+}
+
+#[test]
+fn at_the_only_door_files_are_known_from_the_first_write_past_pages_on() {
+    let scratch = scratch_of(true);
+    let mut pages = scratch.fill();
+    pages[10] = b'B';
+    scratch.write_back(0, &pages[..BLOCK]);
+    assert!(scratch.kernel.known(&scratch.handle).is_none());
+    let past = |offset: u64, data: &[u8]| {
+        scratch.kernel.writes_past(&scratch.handle);
+        let write = || scratch.fs().write(&scratch.handle, offset, data);
+        scratch.kernel.changing(Way::Past, write).unwrap();
+    };
+    past(100, b"past");
+    // of pages that it had before
+    pages[11] = b'C';
+    scratch.write_back(0, &pages[..BLOCK]);
+    let mut wanted = vec![b'a'; 2 * BLOCK];
+    wanted[10..12].copy_from_slice(b"BC");
+    wanted[100..104].copy_from_slice(b"past");
+    assert!(scratch.content() == wanted);
+    assert_eq!(scratch.held.drop_pages(|| ()), [(0, 0)]);
+    // once: what it does not have any more it need not drop
+    past(200, b"past");
+    assert!(scratch.held.is_idle());
+    scratch.fill();
+    past(300, b"past");
+    assert_eq!(scratch.held.drop_pages(|| ()), [(0, 4096)]);
     scratch.close();
 }
 

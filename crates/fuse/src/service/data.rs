@@ -131,8 +131,7 @@ impl Service {
     /// Writes pages back: what was stored to them, and nothing behind the file's end.
     pub(crate) fn write_back(&self, file: OpenFile, offset: u64, data: &[u8]) -> Served<usize> {
         let handle = self.handle(file, May::WRITE)?;
-        let pages = self.pages.file(&handle);
-        self.fs.write_pages(&handle, offset, data, &*pages)?;
+        self.pages.write_back(&handle, offset, data)?;
         self.fs.meter().moved(Call::Write, data.len());
         Ok(data.len())
     }
@@ -140,7 +139,14 @@ impl Service {
     /// The kernel's pages have what is about to be written, and are kept.
     pub(crate) fn writes_through(&self, file: OpenFile, offset: u64, data: &[u8]) -> Served<()> {
         let handle = self.handle(file, May::WRITE)?;
-        self.pages.file(&handle).writes_through(offset, data);
+        self.pages.writes_through(&handle, offset, data);
+        Ok(())
+    }
+
+    /// A write is about to come past the kernel's pages.
+    pub(crate) fn writes_past(&self, file: OpenFile) -> Served<()> {
+        let handle = self.handle(file, May::WRITE)?;
+        self.pages.writes_past(&handle);
         Ok(())
     }
 

@@ -83,10 +83,10 @@ impl Transport {
             let write = || service.write_back(file, *offset, data);
             return Ok(self.changing(request, (Changes::Stored, Way::Back), write)? as u32);
         }
-        let way = if *past_pages { Way::Past } else { Way::Through(*offset) };
-        if !past_pages {
-            service.writes_through(file, *offset, data)?;
-        }
+        let way = match past_pages {
+            true => service.writes_past(file).map(|()| Way::Past)?,
+            false => service.writes_through(file, *offset, data).map(|()| Way::Through(*offset))?,
+        };
         let how = (Changes::Said(*kill_set_id), way);
         let bytes = self.changing(request, how, || match flags & libc::O_APPEND != 0 {
             true => service.append(file, data),
