@@ -6,6 +6,7 @@ use crate::device::{Capacity, Table};
 use crate::epoch::{Tail, decode_tails};
 use crate::error::{Error, Result};
 use crate::fold::group_of;
+use crate::lane_salvage::{CorrectedRecord, LostStretch, salvage_scan};
 use crate::log::SliceLog;
 use crate::mirror;
 use crate::nodes::Nodes;
@@ -37,6 +38,13 @@ pub struct Recovery {
     pub left: Option<Left>,
     /// Slices whose memory lost power with data still on its way.
     pub lost: Vec<PathBuf>,
+    /// For a repair: what cannot be read of the log.
+    pub stretches: Vec<LostStretch>,
+    /// For a repair: records of which flipped bits were turned back.
+    pub corrected: Vec<CorrectedRecord>,
+    /// For a repair: the last roots are lost, and the log does not make up for them. Any file may be
+    /// older than it was.
+    pub roots_lost: bool,
     /// Where the log of each slice begins: the sequence number of the first chunk that no
     /// checkpoint folded.
     floors: Vec<u64>,
@@ -64,26 +72,29 @@ impl Pool {
         let (mut candidates, mirrors) = mirror::join(candidates, options.read_only)?;
         candidates.sort_by_key(|candidate| candidate.superblock.index.get());
         check_set(&candidates)?;
-        let slots: Vec<Slots> = candidates.iter().map(Candidate::slots).collect();
         let mut notes = Vec::new();
+        let slots: Vec<Slots> =
+            candidates.iter().map(|it| salvage::slots(it, options, &mut notes)).collect();
         let chosen = choose_roots(&candidates, &slots);
+        let roots_lost = chosen.is_err();
         let roots = salvage::or_newest(chosen, &slots, options, &mut notes)?;
         let highest = highest_generation(&slots);
         let nodes = Nodes::new(&candidates, options)?;
-        let mut recovery = Recovery::default();
+        let mut recovery = Recovery { roots_lost, ..Recovery::default() };
         let mut slices = Vec::new();
         let mut unreadable = Vec::new();
         let (mut inodes, mut complete) = (0, 0);
         for (index, candidate) in candidates.into_iter().enumerate() {
             let found = slots[index][roots.slots[index]];
             let has_root = found.is_some();
-            let none = || options.salvage.then(|| salvage::no_root(&candidate.superblock));
+            let none =
+                || options.salvage.map(|_| salvage::no_root(&candidate.superblock));
             let Some(root) = found.or_else(none) else {
                 return Err(Error::Slices("a root went away while it was read".to_owned()));
             };
             inodes += root.inodes.get();
             let floor = root.log_floor.get();
-            let mut found = scan_copies(index as u8, &candidate, floor)?;
+            let mut found = scan_copies(index as u8, &candidate, floor, options)?;
             complete = complete.max(found.generation_max);
             let sequence = found.sequence_max.max(if has_root { floor } else { 0 });
             check_numbers(index, highest.max(sequence), root.inode_next.get())?;
@@ -110,14 +121,20 @@ impl Pool {
                 inode_next: AtomicU64::new(root.inode_next.get()),
             });
         }
-        salvage::or_note(check_last(&roots, &slots, complete), options, &mut notes)?;
+        let last = check_last(&roots, &slots, complete);
+        recovery.roots_lost |= last.is_err();
+        salvage::or_note(last, options, &mut notes)?;
         notes.extend(recovery.sort_unreadable(unreadable));
+        if recovery.left <= Some(Left::Closed) && recovery.records.is_empty() {
+            // the log counts no more
+            recovery.stretches.clear();
+        }
         recovery.records.sort_by_key(|r| (r.stamp, r.slice, r.lane, r.chunk, r.position));
         let parts = (slices, devices, options.clone());
         let mut pool = Pool::assemble(parts, roots, highest, nodes, notes, inodes);
         pool.mirrors = mirrors;
         pool.meet_machine();
-        if !pool.options().salvage {
+        if pool.options().salvage.is_none() {
             pool.load_space(recovery.records.is_empty())?;
         }
         pool.tell_members()?;
@@ -202,8 +219,16 @@ fn capacity(candidates: &[Candidate], options: &OpenOptions) -> Result<Vec<Capac
 }
 
 /// The log of a slice, from both of its copies.
-fn scan_copies(index: u8, candidate: &Candidate, floor: u64) -> Result<Scan> {
+fn scan_copies(
+    index: u8,
+    candidate: &Candidate,
+    floor: u64,
+    options: &OpenOptions,
+) -> Result<Scan> {
     let Candidate { mapping, superblock, .. } = candidate;
+    if let Some(probe) = options.salvage {
+        return Ok(salvage_scan(index, mapping, superblock, (floor, probe)));
+    }
     let first = scan(index, mapping, superblock, floor)?;
     Ok(match mapping.mirror() {
         Some(mirror) => first.with(scan(index, mirror, superblock, floor)?),
@@ -242,6 +267,13 @@ impl Recovery {
         tails.filter(|tails| tails.iter().all(|tail| self.whole_until(tail))).collect()
     }
 
+    /// The newest epoch that was closed since the last checkpoint, whether or not its records are
+    /// all there: its tails.
+    pub fn newest_epoch(&self) -> Option<Vec<Tail>> {
+        let epochs = self.records.iter().filter(|record| record.kind == KIND_EPOCH);
+        epochs.max_by_key(|record| record.stamp).and_then(|record| decode_tails(&record.payload))
+    }
+
     fn whole_until(&self, tail: &Tail) -> bool {
         // an epoch that was closed while a checkpoint folded lists where lanes ended before the
         // cut, too: that is in the trees by now
@@ -262,6 +294,8 @@ impl Recovery {
     fn add(&mut self, found: Scan) {
         self.records.extend(found.records);
         self.damage.extend(found.damage);
+        self.stretches.extend(found.lost);
+        self.corrected.extend(found.corrected);
     }
 }
 

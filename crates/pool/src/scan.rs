@@ -7,6 +7,7 @@
 //! as the superblock says: what begins or ends within one is none.
 
 use crate::error::Result;
+use crate::lane_salvage::{CorrectedRecord, LostStretch};
 use crate::log::{CHUNK_HEADER_BYTES, ChunkHeader, SliceLog, record_seed, records_start};
 use crate::record::{HEADER_BYTES, Payload, Record, UNIT_BYTES, parse};
 use crate::superblock::{BLOCK_BYTES, Superblock};
@@ -20,7 +21,7 @@ use std::sync::Arc;
 pub const SEQUENCE_GAP: u64 = 1 << 16;
 
 /// Sequence numbers are below this: nobody counts so far.
-const SEQUENCE_MAX: u64 = 1 << 62;
+pub const SEQUENCE_MAX: u64 = 1 << 62;
 
 /// A place in the log where something should be and is not.
 #[derive(Clone, Debug)]
@@ -48,6 +49,10 @@ pub struct Scan {
     pub damage: Vec<Damage>,
     /// Chunks that cannot be read at all: whether they hold records of interest nobody knows.
     pub unreadable: Vec<Damage>,
+    /// For a repair: what cannot be read of the lanes.
+    pub lost: Vec<LostStretch>,
+    /// For a repair: records of which flipped bits were turned back.
+    pub corrected: Vec<CorrectedRecord>,
     /// Highest sequence number of a chunk, 0 if there is none.
     pub sequence_max: u64,
     /// Highest generation that a chunk says was complete when it was taken.
@@ -225,7 +230,7 @@ impl LaneReader<'_> {
 }
 
 /// What can be read of a chunk, and where it cannot.
-fn read_pages(mapping: &Mapping, offset: u64, len: usize) -> (Vec<u8>, Vec<Range<usize>>) {
+pub fn read_pages(mapping: &Mapping, offset: u64, len: usize) -> (Vec<u8>, Vec<Range<usize>>) {
     let mut bytes = vec![0; len];
     if mapping.read_own(offset, &mut bytes).is_ok() {
         return (bytes, Vec::new());
@@ -242,12 +247,12 @@ fn read_pages(mapping: &Mapping, offset: u64, len: usize) -> (Vec<u8>, Vec<Range
 }
 
 /// Bytes of what says that it is a record.
-fn record_len(bytes: &[u8], at: usize) -> usize {
+pub fn record_len(bytes: &[u8], at: usize) -> usize {
     let units = bytes.get(at + 4..at + 6).and_then(|units| units.try_into().ok());
     units.map_or(0, |units| usize::from(u16::from_le_bytes(units)) * UNIT_BYTES)
 }
 
-fn overlap(one: &Range<usize>, other: &Range<usize>) -> bool {
+pub fn overlap(one: &Range<usize>, other: &Range<usize>) -> bool {
     one.start < other.end && other.start < one.end
 }
 
