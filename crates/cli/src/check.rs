@@ -86,7 +86,7 @@ fn look(pool: &Path) -> Result<Verdict> {
 fn text(pool: &Path, verdict: &Verdict) -> String {
     let mut text = String::new();
     for finding in &verdict.findings {
-        text.push_str(&format!("{}: {}\n", finding.place, finding.what));
+        text.push_str(&format!("{}\n", finding.text()));
     }
     text.push_str(&format!(
         "{}: {}; {} inodes, {} data blocks verified, {} log records replayed\n",

@@ -22,6 +22,7 @@ use std::sync::atomic::Ordering;
 /// Whose change is lost, and how that is known.
 const LOST: &str = "a damaged record of the log changed it";
 const MAY_BE_LOST: &str = "a record of the log that cannot be read may have changed it";
+const MENTIONED: &str = "a record of the log that cannot be read names it";
 const LEFT_OUT: &str = "a record of the log changed it, but does not fit what is there";
 const BIRTH_LOST: &str = "the record of the log that made it is lost";
 
@@ -155,6 +156,10 @@ impl Repair {
     /// it was, where it does not say what it changed.
     fn doubt_stretch(&mut self, stretch: &LostStretch) -> Option<(Option<u64>, ChangeTime)> {
         let Some(described) = self.core.described(stretch) else {
+            for ino in self.core.mentioned(stretch) {
+                let time = time_of(stretch);
+                self.doubts.add(ino, Doubt { what: MENTIONED, offset: None, time });
+            }
             return Some((stretch.before.map(|(stamp, _)| stamp), time_of(stretch)));
         };
         for record in described {

@@ -13,7 +13,7 @@ use crate::keys;
 use crate::repair::doubts::{ChangeTime, changed_by};
 use crate::types::Ino;
 use pool::{FLAG_SPILLED, INODE_COUNTER_MAX, KIND_CHANGE, KIND_EPOCH, LostStretch, Record};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Bytes of a record's head.
 const HEAD_BYTES: usize = 24;
@@ -82,6 +82,12 @@ impl Core {
             described.push(DescribedRecord { time_ns: head.time_ns, items });
         }
         Some(described)
+    }
+
+    /// The inodes whose numbers are to be found in a stretch.
+    pub fn mentioned(&self, stretch: &LostStretch) -> BTreeSet<Ino> {
+        let words = stretch.bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        words.map(Ino).filter(|ino| ino.0 > 255 && self.inode(*ino).is_ok()).collect()
     }
 
     /// Whether the pool can have an inode of this number.

@@ -147,7 +147,7 @@ pub fn repair(dir: &Path, each: Each<'_>) -> Result<Option<Repair>> {
     let found = match check::check_watched(dir, each) {
         Ok(report) if report.findings.is_empty() => return Ok(None),
         Ok(report) => report.findings,
-        Err(error) => vec![Finding { place: "the pool".to_owned(), what: error.to_string() }],
+        Err(error) => vec![Finding::new("the pool", error.to_string())],
     };
     let (candidates, _) = pool::candidates(dir, &Candidate::open_private)?;
     let devices = tier::open_devices(dir, true)?;
@@ -246,7 +246,7 @@ impl Repair {
         }
         self.report.put_aside = self.put_aside;
         let said = std::mem::take(&mut self.said);
-        let done = said.into_iter().map(|(place, what)| Finding { place, what });
+        let done = said.into_iter().map(|(place, what)| Finding::new(place, what));
         self.report.done = done.collect();
         Ok(())
     }

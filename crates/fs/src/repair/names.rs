@@ -158,10 +158,7 @@ impl Repair {
         } else if twice {
             wrong = wrong.or(Some("its directory has another name, too"));
         } else if self.older_entries.contains(&(entry.dir, entry.cookie)) {
-            let names = names.counts.get(&entry.dirent.ino).copied().unwrap_or(0);
-            let has_all = target.is_some_and(|target| names >= target.links.max(1));
-            let why = "it is the checkpoint before's, and its inode has all its names";
-            wrong = wrong.or(has_all.then_some(why));
+            wrong = wrong.or(Some("it is the checkpoint before's, and its inode changed since"));
         }
         let key = keys::key(entry.dir, keys::DIRENT, entry.cookie);
         if let Some(why) = wrong {

@@ -141,7 +141,7 @@ impl Repair {
         for (slice, mut before) in before {
             before.sort_unstable_by_key(|(key, _)| *key);
             before.dedup_by_key(|(key, _)| *key);
-            self.doubt_older(usize::from(slice), &before);
+            self.doubt_older(&before);
             let attributes = before.iter().filter(|(key, _)| key.kind == keys::INODE);
             self.unsure.extend(attributes.map(|(key, _)| Ino(key.object)));
             if !before.is_empty() {

@@ -7,3 +7,4 @@ mod maps;
 mod names;
 mod planted;
 mod roots;
+mod vouched;
