@@ -17,7 +17,6 @@ use crate::read_block::damaged_block;
 use crate::second_copy::{Copies, one_copy};
 use crate::slot::SlotView;
 use crate::system::FileSystem;
-use crate::types::Ino;
 use pool::{BLOCK_BYTES, Folded, Pages};
 
 /// Leaves whose data is verified before it rests.

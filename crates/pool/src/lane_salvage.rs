@@ -241,7 +241,8 @@ impl SalvageReader<'_> {
         let len = first.map_or(0, |bytes| record_len(bytes, at)).max(self.line_bytes);
         let hole = chunk.holes.iter().find(|hole| overlap(hole, &(at..at + len)));
         if let Some(hole) = hole.filter(|_| used.is_none()) {
-            let what = format!("the log's lane {} cannot be read: the memory fails there", self.lane);
+            let what =
+                format!("the log's lane {} cannot be read: the memory fails there", self.lane);
             let place = (chunk.offset + hole.start as u64, chunk.sequence, hole.start);
             self.lost(place, Vec::new(), what);
         }
@@ -258,8 +259,7 @@ impl SalvageReader<'_> {
                 return self.take(chunk, (copy, at.start), (at.start, seed), payload);
             }
         }
-        let place =
-            RecordPlace { seed, line_bytes: self.line_bytes, stamp, probe: self.probe };
+        let place = RecordPlace { seed, line_bytes: self.line_bytes, stamp, probe: self.probe };
         let corrected = |copy: &Arc<Vec<u8>>| place.corrected(copy.get(at.clone())?);
         let (record, bits) = chunk.copies.iter().find_map(corrected)?;
         let record = Arc::new(record);

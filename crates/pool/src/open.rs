@@ -87,8 +87,7 @@ impl Pool {
         for (index, candidate) in candidates.into_iter().enumerate() {
             let found = slots[index][roots.slots[index]];
             let has_root = found.is_some();
-            let none =
-                || options.salvage.map(|_| salvage::no_root(&candidate.superblock));
+            let none = || options.salvage.map(|_| salvage::no_root(&candidate.superblock));
             let Some(root) = found.or_else(none) else {
                 return Err(Error::Slices("a root went away while it was read".to_owned()));
             };

@@ -37,9 +37,10 @@ fn places(ptr: &PagePtr) -> impl Iterator<Item = (BlockAddr, Which)> {
 
 /// What these damaged copies were when their checksum was `crc`.
 fn corrected(copies: &[Vec<u8>], crc: u32) -> Option<Vec<u8>> {
-    let pairs = copies.iter().enumerate().flat_map(|(at, first)| {
-        copies[at + 1..].iter().map(move |second| (first, second))
-    });
+    let pairs = copies
+        .iter()
+        .enumerate()
+        .flat_map(|(at, first)| copies[at + 1..].iter().map(move |second| (first, second)));
     let mut mixed = pairs.filter_map(|(first, second)| mixture(first, second, crc));
     mixed.next().or_else(|| copies.iter().find_map(|copy| one_flip_back(copy, crc)))
 }

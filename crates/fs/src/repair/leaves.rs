@@ -129,7 +129,7 @@ impl Repair {
         let first = index * LEAF_BLOCKS;
         let blocks = size.map_or(LEAF_BLOCKS, |size| size.div_ceil(BLOCK_BYTES));
         let count = blocks.saturating_sub(first).min(LEAF_BLOCKS) as usize;
-        let slots: Vec<Named> = (0..count).filter_map(|slot| self.bad_slot(slot)).collect();
+        let slots = self.bad_slots(count);
         for block in first..first + LEAF_BLOCKS {
             self.drop_patch(ino, block);
         }

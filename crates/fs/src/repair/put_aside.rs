@@ -28,7 +28,8 @@ const COPY_MODE: u16 = 0o700;
 /// Directories above a file that its path names.
 const DEPTH_MAX: usize = 4096;
 
-const ROOTS_LOST: &str = "the last checkpoint is lost, and it may have changed since the one before";
+const ROOTS_LOST: &str =
+    "the last checkpoint is lost, and it may have changed since the one before";
 const BLOCKS_LOST: &str = "blocks of it are lost";
 const TARGET_LOST: &str = "its target is lost";
 const TOO_LARGE: &str = "a part of its map is lost that is too large to be marked";
@@ -57,7 +58,9 @@ impl Repair {
                     };
                     self.tell_doubts(&place(ino, path), &doubts, &outcome);
                 }
-                (FileKind::Symlink, Some(path)) if doubts.iter().any(|it| it.what == TARGET_LOST) => {
+                (FileKind::Symlink, Some(path))
+                    if doubts.iter().any(|it| it.what == TARGET_LOST) =>
+                {
                     let aside = self.move_aside(ino, stored.kind, found, names);
                     self.tell_doubts(&place(ino, path), &doubts, &aside);
                 }
@@ -175,7 +178,7 @@ impl Repair {
         let blocks = size.div_ceil(BLOCK_BYTES);
         for index in 0..blocks.div_ceil(LEAF_BLOCKS) {
             let count = (blocks - index * LEAF_BLOCKS).min(LEAF_BLOCKS) as usize;
-            let slots: Vec<Named> = (0..count).filter_map(|slot| self.bad_slot(slot)).collect();
+            let slots = self.bad_slots(count);
             self.put_leaf((ino, index), 0, slots, found);
         }
     }
@@ -200,9 +203,8 @@ impl Repair {
         }
         names.counts.remove(&ino);
         let dir = self.older(found, names);
-        let name = dir.and_then(|dir| {
-            self.add_free_name(dir, &format!("#{}", ino.0), (ino, kind), names)
-        });
+        let name =
+            dir.and_then(|dir| self.add_free_name(dir, &format!("#{}", ino.0), (ino, kind), names));
         match name {
             Some(name) => {
                 self.put_aside += 1;
@@ -252,15 +254,30 @@ impl Repair {
         }
     }
 
-    /// What a leaf names by now.
-    pub(super) fn slots_of(&self, ino: Ino, index: u64) -> Vec<Named> {
+    /// What a leaf names by now; blocks that cannot be read where it cannot.
+    pub(super) fn slots_of(&mut self, ino: Ino, index: u64) -> Vec<Named> {
         let (home, key) = (keys::home(ino), keys::key(ino, keys::MAP, index));
         let value = match self.changes.get(&(home, key)) {
             Some(Change::Put(value)) => Some(value.clone()),
             Some(Change::Delete) => None,
-            None => self.core.pool.get(home, &key).ok().flatten(),
+            None => match self.core.pool.get(home, &key) {
+                Ok(value) => value,
+                Err(error) => {
+                    let place = crate::repair::found::file_place(ino, index * LEAF_BLOCKS);
+                    self.say(place, format!("its map is lost: {error}"));
+                    return self.bad_slots(LEAF_BLOCKS as usize);
+                }
+            },
         };
-        value.and_then(|value| leaf_value::decode(&value)).unwrap_or_default()
+        match value.map(|value| leaf_value::decode(&value)) {
+            Some(None) => self.bad_slots(LEAF_BLOCKS as usize),
+            named => named.flatten().unwrap_or_default(),
+        }
+    }
+
+    /// The first slots of a leaf, with blocks that cannot be read.
+    pub(super) fn bad_slots(&mut self, count: usize) -> Vec<Named> {
+        (0..count).filter_map(|slot| self.bad_slot(slot)).collect()
     }
 
     /// A slot whose block cannot be read: its checksum never fits.

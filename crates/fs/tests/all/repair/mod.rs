@@ -3,6 +3,7 @@
 
 mod damage;
 mod files;
+mod log_records;
 mod maps;
 mod names;
 mod planted;
