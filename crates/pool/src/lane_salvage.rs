@@ -6,12 +6,14 @@
 //! its lane and chunk, and a stamp above all before it.
 //!
 //! What is damaged behind the last whole record of a lane cannot be told from a record that a kill
-//! cut off: that is the lane's end.
+//! cut off. Where its head still says that it is the lane's next one, it is a stretch, too.
 
 use crate::log::{CHUNK_HEADER_BYTES, ChunkHeader, SliceLog, record_seed, records_start};
-use crate::record::{HEADER_BYTES, KIND_EPOCH, Payload, Record, parse};
+use crate::record::{FLAG_SPILLED, HEADER_BYTES, KIND_CHANGE, KIND_EPOCH, Payload, Record, parse};
 use crate::record_correction::{RecordPlace, RecordProbe, corrected_header};
-use crate::scan::{Damage, SEQUENCE_MAX, Scan, overlap, read_pages, record_len};
+use crate::scan::{
+    CorrectedRecord, Damage, LostStretch, SEQUENCE_MAX, Scan, overlap, read_pages, record_len,
+};
 use crate::superblock::Superblock;
 use pmem::Mapping;
 use std::collections::BTreeMap;
@@ -21,35 +23,9 @@ use std::sync::Arc;
 /// Bits of a chunk's header that may be set by damage of a chunk that was never used.
 const STRAY_BITS_MAX: u32 = 3;
 
-/// A part of the log that nothing can be read of: records were there, or may have been.
-#[derive(Clone, Debug)]
-pub struct LostStretch {
-    /// The slice.
-    pub slice: u8,
-    /// Byte offset in the slice.
-    pub offset: u64,
-    /// Bytes that are there now; none where a whole chunk is missing.
-    pub bytes: Vec<u8>,
-    /// Bytes of a line of the log: records began at multiples of it.
-    pub line_bytes: usize,
-    /// Stamp and time, ns since 1970 (0: unknown), of the lane's record before; none: there is none.
-    pub after: Option<(u64, i64)>,
-    /// The same of the lane's record behind.
-    pub before: Option<(u64, i64)>,
-}
-
-/// A record of which flipped bits were turned back.
-#[derive(Clone, Debug)]
-pub struct CorrectedRecord {
-    /// The slice.
-    pub slice: u8,
-    /// Byte offset in the slice.
-    pub offset: u64,
-    /// When the change was made, ns since 1970.
-    pub time_ns: i64,
-    /// How many bits they were.
-    pub bits: usize,
-}
+/// How far the stamp and the time of a lane's next record are from those of its last, at most.
+const NEXT_STAMPS_MAX: u64 = 1 << 24;
+const NEXT_TIME_NS_MAX: u64 = 24 * 3600 * 1_000_000_000;
 
 /// The copies of a slice's log.
 type Copies<'m> = Vec<&'m Mapping>;
@@ -92,7 +68,6 @@ pub fn salvage_scan(
             let chunk = ChunkCopies::read(&copies, offset, chunk_bytes as usize, sequence);
             reader.read_chunk(&chunk, record_seed(&uuid, *lane, sequence), used);
         }
-        reader.end_lane();
         if let Some(last) = scan.records.last_mut().filter(|r| r.lane == *lane) {
             last.unsealed = true;
         }
@@ -122,7 +97,9 @@ fn chunks_of_lanes(
                 let (lane, chunk, position) = (0, 0, 0);
                 scan.unreadable.push(Damage { slice, offset, lane, chunk, position, what });
                 let (after, before, bytes) = (None, None, Vec::new());
-                scan.lost.push(LostStretch { slice, offset, bytes, line_bytes, after, before });
+                let is_last = false;
+                let lost = LostStretch { slice, offset, bytes, line_bytes, after, before, is_last };
+                scan.lost.push(lost);
                 continue;
             }
         };
@@ -217,7 +194,37 @@ impl SalvageReader<'_> {
         self.scan.damage.push(Damage { slice, offset, lane, chunk, position, what: what.into() });
         self.open.get_or_insert(self.scan.lost.len());
         let (after, before, line_bytes) = (self.last, None, self.line_bytes);
-        self.scan.lost.push(LostStretch { slice, offset, bytes, line_bytes, after, before });
+        let is_last = false;
+        let lost = LostStretch { slice, offset, bytes, line_bytes, after, before, is_last };
+        self.scan.lost.push(lost);
+    }
+
+    /// Notes the record behind the lane's last whole one, if it has a head of its own.
+    fn lost_last(&mut self, chunk: &ChunkCopies, at: usize) {
+        let next = |copy: &&Arc<Vec<u8>>| self.is_next_head(copy.get(at..).unwrap_or_default());
+        let Some(copy) = chunk.copies.iter().find(next) else { return };
+        let bytes = copy[at..at + record_len(copy, at)].to_vec();
+        let what =
+            format!("the last record of the log's lane {} is damaged, or cut off", self.lane);
+        self.lost((chunk.offset + at as u64, chunk.sequence, at), bytes, what);
+        if let Some(lost) = self.scan.lost.last_mut() {
+            lost.is_last = true;
+        }
+    }
+
+    /// Whether this is the head of a record that can follow the lane's last one.
+    fn is_next_head(&self, bytes: &[u8]) -> bool {
+        let word = |at: usize| bytes.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
+        let (Some(head), Some(stamp), Some(time)) = (word(0), word(8), word(16)) else {
+            return false;
+        };
+        let (kind, flags) = ((head >> 48) as u8, (head >> 56) as u8);
+        let (last, last_time) = self.last.unwrap_or((0, time as i64));
+        let len = record_len(bytes, 0);
+        let is_later = stamp > last && stamp - last < NEXT_STAMPS_MAX;
+        let is_near = (time as i64).abs_diff(last_time) < NEXT_TIME_NS_MAX;
+        let fits = len > 0 && len <= bytes.len() && len & (self.line_bytes - 1) == 0;
+        kind == KIND_CHANGE && flags <= FLAG_SPILLED && is_later && is_near && fits
     }
 
     /// Reads the records of a chunk; `used` is where they end, if the next chunk says so.
@@ -231,7 +238,10 @@ impl SalvageReader<'_> {
             }
             let what = format!("a record of the log's lane {} is damaged", self.lane);
             let next = self.next_record(chunk, at..end, seed);
-            let Some(next) = next.or(used.map(|_| end)) else { break };
+            let Some(next) = next.or(used.map(|_| end)) else {
+                self.lost_last(chunk, at);
+                break;
+            };
             let bytes = chunk.copies[0].get(at..next).unwrap_or_default().to_vec();
             self.lost((chunk.offset + at as u64, chunk.sequence, at), bytes, what);
             at = next;
@@ -321,10 +331,5 @@ impl SalvageReader<'_> {
         said.find(|start| is_record(*start)).or_else(|| {
             (at.start + self.line_bytes..at.end).step_by(self.line_bytes).find(|at| is_record(*at))
         })
-    }
-
-    /// Nothing follows in this lane.
-    fn end_lane(&mut self) {
-        self.open = None;
     }
 }

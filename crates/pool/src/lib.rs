@@ -65,7 +65,6 @@ pub use error::{Error, Result};
 pub use fold::{DataBlocks, FoldView, Folded, Pages, SliceBatch, group_of};
 pub use format::{EachStep, format, format_mappings};
 pub use gate::{Closed, Entered};
-pub use lane_salvage::{CorrectedRecord, LostStretch};
 pub use log::LaneGuard;
 pub use nodes::Nodes;
 pub use open::Recovery;
@@ -83,7 +82,7 @@ pub use record::{
 pub use record_correction::RecordProbe;
 pub use replace::replace_file;
 pub use root::INODE_COUNTER_MAX;
-pub use scan::Damage;
+pub use scan::{CorrectedRecord, Damage, LostStretch};
 pub use scatter::{Scatter, scatter_by_copy};
 pub use scrub::{ScrubPlace, Scrubbed};
 pub use slice::{Candidate, Slice};

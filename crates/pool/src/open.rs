@@ -6,7 +6,7 @@ use crate::device::{Capacity, Table};
 use crate::epoch::{Tail, decode_tails};
 use crate::error::{Error, Result};
 use crate::fold::group_of;
-use crate::lane_salvage::{CorrectedRecord, LostStretch, salvage_scan};
+use crate::lane_salvage::salvage_scan;
 use crate::log::SliceLog;
 use crate::mirror;
 use crate::nodes::Nodes;
@@ -17,7 +17,7 @@ use crate::root::{
     INODE_COUNTER_MAX, NUMBER_AT_OPEN_MAX, Slots, complete_generation, highest_generation,
 };
 use crate::salvage;
-use crate::scan::{Damage, SEQUENCE_GAP, Scan, scan};
+use crate::scan::{CorrectedRecord, Damage, LostStretch, SEQUENCE_GAP, Scan, scan};
 use crate::slice::{Candidate, Slice};
 use crate::space::Space;
 use crate::state::{Left, State};

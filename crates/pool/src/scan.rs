@@ -7,7 +7,6 @@
 //! as the superblock says: what begins or ends within one is none.
 
 use crate::error::Result;
-use crate::lane_salvage::{CorrectedRecord, LostStretch};
 use crate::log::{CHUNK_HEADER_BYTES, ChunkHeader, SliceLog, record_seed, records_start};
 use crate::record::{HEADER_BYTES, Payload, Record, UNIT_BYTES, parse};
 use crate::superblock::{BLOCK_BYTES, Superblock};
@@ -38,6 +37,38 @@ pub struct Damage {
     pub position: u32,
     /// What is wrong.
     pub what: String,
+}
+
+/// A part of the log that nothing can be read of: records were there, or may have been.
+#[derive(Clone, Debug)]
+pub struct LostStretch {
+    /// The slice.
+    pub slice: u8,
+    /// Byte offset in the slice.
+    pub offset: u64,
+    /// Bytes that are there now; none where a whole chunk is missing.
+    pub bytes: Vec<u8>,
+    /// Bytes of a line of the log: records began at multiples of it.
+    pub line_bytes: usize,
+    /// Stamp and time, ns since 1970 (0: unknown), of the lane's record before; none: there is none.
+    pub after: Option<(u64, i64)>,
+    /// The same of the lane's record behind.
+    pub before: Option<(u64, i64)>,
+    /// It is the lane's last record: a kill may have cut it off before it counted.
+    pub is_last: bool,
+}
+
+/// A record of which flipped bits were turned back.
+#[derive(Clone, Debug)]
+pub struct CorrectedRecord {
+    /// The slice.
+    pub slice: u8,
+    /// Byte offset in the slice.
+    pub offset: u64,
+    /// When the change was made, ns since 1970.
+    pub time_ns: i64,
+    /// How many bits they were.
+    pub bits: usize,
 }
 
 /// What the log of one slice holds.

@@ -160,7 +160,9 @@ impl Repair {
                 let time = time_of(stretch);
                 self.doubts.add(ino, Doubt { what: MENTIONED, offset: None, time });
             }
-            return Some((stretch.before.map(|(stamp, _)| stamp), time_of(stretch)));
+            let unknown = (stretch.before.map(|(stamp, _)| stamp), time_of(stretch));
+            // one that a kill cut off changed nothing
+            return (!stretch.is_last).then_some(unknown);
         };
         for record in described {
             self.doubts.add_items(&record.items, LOST, ChangeTime::at(record.time_ns));
