@@ -107,8 +107,6 @@ pub struct Repair {
     /// Inodes whose attributes are the checkpoint before's, or made up: they do not say how much
     /// there was.
     unsure: BTreeSet<Ino>,
-    /// Files of which nothing says how long they were.
-    ends_unknown: BTreeSet<Ino>,
     /// Files of which more is lost than is marked.
     unmarked: BTreeSet<Ino>,
     /// Blocks of files that were reserved twice, and are no longer.
@@ -182,7 +180,6 @@ impl Repair {
             lost: Vec::new(),
             rebuild: BTreeSet::new(),
             unsure: BTreeSet::new(),
-            ends_unknown: BTreeSet::new(),
             unmarked: BTreeSet::new(),
             blocks_dropped: HashMap::new(),
             older_entries: HashSet::new(),
@@ -229,7 +226,6 @@ impl Repair {
         self.mend_inodes(&mut found);
         self.grow_older(&mut found);
         self.mend_leaves(&mut found, &kept);
-        self.mark_end_unknown(&mut found);
         let mut names = self.mend_names(&mut found);
         self.put_doubted_aside(&mut found, &mut names);
         self.mend_counts(&found, &names, &before);

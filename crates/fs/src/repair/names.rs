@@ -7,7 +7,9 @@ use crate::clock::now;
 use crate::dir::{Dirent, cookie_base};
 use crate::keys;
 use crate::repair::Repair;
+use crate::repair::doubts::{ChangeTime, Doubt};
 use crate::repair::found::{Entry, Found};
+use crate::repair::put_aside::ATTRIBUTES_LOST;
 use crate::short_name::ShortName;
 use crate::types::{FileKind, Ino, Timestamp};
 use pool::BLOCK_BYTES;
@@ -65,10 +67,14 @@ impl Repair {
                     (kind, _) => kind,
                 };
                 let mode = if kind == FileKind::Directory { 0o700 } else { 0o600 };
-                let size = inode.small().unwrap_or(inode.end * BLOCK_BYTES);
+                let size = match kind {
+                    FileKind::Symlink => inode.target.values().sum(),
+                    _ => inode.small().unwrap_or(inode.end * BLOCK_BYTES),
+                };
                 inode.stored = Some(attributes(kind, mode, size));
                 if kind == FileKind::File {
-                    self.ends_unknown.insert(*ino);
+                    let (offset, time) = (None, ChangeTime::default());
+                    self.doubts.add(*ino, Doubt { what: ATTRIBUTES_LOST, offset, time });
                 }
                 if !inode.leaves.is_empty() {
                     self.unsure.insert(*ino);

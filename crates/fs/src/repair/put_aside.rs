@@ -34,6 +34,8 @@ const BLOCKS_LOST: &str = "blocks of it are lost";
 const TARGET_LOST: &str = "its target is lost";
 const TOO_LARGE: &str = "a part of its map is lost that is too large to be marked";
 
+/// Why a file is in doubt whose attributes are made up.
+pub const ATTRIBUTES_LOST: &str = "its attributes are lost, and with them how long it was";
 /// Why a file's place in the tree is in doubt: it is that of the checkpoint before.
 pub const OLDER_TREE: &str = "it may have changed since the checkpoint that its map is taken from";
 
@@ -123,13 +125,12 @@ impl Repair {
         names: &mut Names,
         copies: &mut Copies,
     ) {
-        let end = found.inodes.get(&ino).map_or(0, |inode| inode.end * BLOCK_BYTES);
-        let size = stored.size.max(end.min(stored.size.next_multiple_of(BLOCK_BYTES))).max(1);
+        let size = stored.size.max(1);
         if size.div_ceil(LEAF_BLOCKS * BLOCK_BYTES) > LEAVES_MAX {
             self.move_aside(ino, stored.kind, found, names);
             return;
         }
-        let copy = copies.next(&self.core.pool, keys::home(ino));
+        let copy = copies.next(&self.core.pool, keys::home(ino), found);
         let Some(own) = found.inodes.get_mut(&ino) else { return };
         let moved = Inode {
             stored: Some(Stored { links: 1, mode: stored.mode & COPY_MODE, ..stored }),
@@ -226,31 +227,11 @@ impl Repair {
             Some((ino, FileKind::Directory)) => Some(ino),
             Some(_) => Some(above),
             None => {
-                let ino = Copies::new(found).next(&self.core.pool, 0);
+                let ino = Copies::new(found).next(&self.core.pool, 0, found);
                 let inode = found.inodes.entry(ino).or_default();
                 inode.stored = Some(attributes(FileKind::Directory, 0o700, 0));
                 self.add_name(above, OLDER, (ino, FileKind::Directory), names).then_some(ino)
             }
-        }
-    }
-
-    /// A file of which nobody knows how long it was: behind what is known of it is an error.
-    pub(super) fn mark_end_unknown(&mut self, found: &mut Found) {
-        for ino in std::mem::take(&mut self.ends_unknown) {
-            let Some(inode) = found.inodes.get_mut(&ino) else { continue };
-            let Some(stored) = inode.stored.as_mut() else { continue };
-            let block = stored.size.div_ceil(BLOCK_BYTES);
-            if stored.kind != FileKind::File || block / LEAF_BLOCKS > crate::leaf::LEAF_INDEX_MAX {
-                continue;
-            }
-            stored.size = (block + 1) * BLOCK_BYTES;
-            let (index, slot) = (block / LEAF_BLOCKS, (block % LEAF_BLOCKS) as usize);
-            let mut slots = self.slots_of(ino, index);
-            let before = slots.len() as u64;
-            slots.extend(self.bad_slot(slot));
-            self.put_leaf((ino, index), before, slots, found);
-            let what = "how long it was is lost: reading behind what is known is an error now";
-            self.say(crate::repair::found::file_place(ino, block), what);
         }
     }
 
@@ -309,10 +290,16 @@ impl Copies {
         Copies { highest }
     }
 
-    fn next(&mut self, pool: &pool::Pool, home: u8) -> Ino {
+    fn next(&mut self, pool: &pool::Pool, home: u8, found: &Found) -> Ino {
         let highest = self.highest.entry(home).or_insert(0);
-        *highest = pool.next_inode(home).max(*highest + 1);
-        keys::ino_of(home, *highest)
+        loop {
+            *highest = pool.next_inode(home).max(*highest + 1);
+            let ino = keys::ino_of(home, *highest);
+            // directories get numbers meanwhile, too
+            if !found.inodes.contains_key(&ino) {
+                return ino;
+            }
+        }
     }
 }
 

@@ -6,6 +6,6 @@ mod files;
 mod log_records;
 mod maps;
 mod names;
-mod planted;
+pub mod planted;
 mod roots;
 mod vouched;

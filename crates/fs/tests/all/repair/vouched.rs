@@ -246,6 +246,14 @@ struct Tally {
     wrong: Vec<String>,
 }
 
+impl Tally {
+    fn add(&mut self, other: &Tally) {
+        self.right += other.right;
+        self.errors += other.errors;
+        self.missing += other.missing;
+    }
+}
+
 /// Repairs a copy of these images, and compares what comes back with what was there.
 fn compare(images: &Images, model: &Model) -> Option<(Tally, fs::RepairReport)> {
     let dir = scratch();
@@ -332,7 +340,7 @@ fn read_as(
 /// Damages images of a pool so often, and repairs them.
 fn all_vouched(options: &FormatOptions, entries: usize, ends: &[End], cases: u64) {
     let mut all = Tally::default();
-    let mut refused = 0;
+    let (mut refused, mut flips) = (0, Tally::default());
     for end in ends {
         let (good, model) = planted(options, entries, *end, 7 + *end as u64);
         let (tally, _) = compare(&good, &model).unwrap();
@@ -345,9 +353,10 @@ fn all_vouched(options: &FormatOptions, entries: usize, ends: &[End], cases: u64
                 refused += 1;
                 continue;
             };
-            all.right += tally.right;
-            all.errors += tally.errors;
-            all.missing += tally.missing;
+            all.add(&tally);
+            if matches!(damage, Damage::Flips(_)) {
+                flips.add(&tally);
+            }
             if !tally.wrong.is_empty() && all.wrong.len() < 20 {
                 let done: Vec<String> = report.done.iter().map(|it| format!("{it:?}")).collect();
                 println!("{end:?}, case {case}, {damage:?}: {:#?}\n{done:#?}", tally.wrong);
@@ -364,8 +373,8 @@ fn all_vouched(options: &FormatOptions, entries: usize, ends: &[End], cases: u64
         all.missing
     );
     assert!(all.wrong.is_empty(), "{:#?}", all.wrong);
-    // most of it comes back, and something was lost
-    assert!(all.right > 8 * (all.errors + all.missing), "{} right", all.right);
+    // flipped bits take little with them
+    assert!(flips.right > 8 * (flips.errors + flips.missing), "{flips:?}");
     assert!(refused <= cases / 4, "{refused} refused");
 }
 
