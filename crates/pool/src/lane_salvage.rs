@@ -1,14 +1,16 @@
 //! Reading a damaged log for a repair: past damage, with all that each record says for itself.
 //!
 //! Where a record is damaged, the mirror's copy of it takes its place, or its checksum turns back
-//! one or two flipped bits. What stays unreadable is a [`LostStretch`] of its lane. The lane goes on
-//! behind it with the next whole record, because each has a checksum of its own that is seeded by
+//! one or two flipped bits. What stays unreadable is a [`LostStretch`] of its lane. The lane goes
+//! on behind it with the next whole record, because each has a checksum of its own that is seeded by
 //! its lane and chunk, and a stamp above all before it.
 //!
 //! What is damaged behind the last whole record of a lane cannot be told from a record that a kill
 //! cut off. Where its head still says that it is the lane's next one, it is a stretch, too.
 
-use crate::log::{CHUNK_HEADER_BYTES, ChunkHeader, SliceLog, record_seed, records_start};
+use crate::log::{
+    CHUNK_HEADER_BYTES, CHUNK_MAGIC, ChunkHeader, SliceLog, record_seed, records_start,
+};
 use crate::record::{FLAG_SPILLED, HEADER_BYTES, KIND_CHANGE, KIND_EPOCH, Payload, Record, parse};
 use crate::record_correction::{RecordPlace, RecordProbe, corrected_header};
 use crate::scan::{
@@ -19,9 +21,15 @@ use pmem::Mapping;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use zerocopy::FromBytes;
+use zerocopy::little_endian::{U16, U64};
 
-/// Bits of a chunk's header that may be set by damage of a chunk that was never used.
-const STRAY_BITS_MAX: u32 = 3;
+/// Bits of a header's magic number, and of lane and sequence number together, that may be damaged.
+const MAGIC_FLIPS_MAX: u32 = 3;
+/// Bits of the sequence number that are looked at for that.
+const SEQUENCE_BITS: u32 = 40;
+/// Bytes of a chunk that its first record lies in.
+const FIRST_RECORD_BYTES: usize = 16 * 1024;
 
 /// How far the stamp and the time of a lane's next record are from those of its last, at most.
 const NEXT_STAMPS_MAX: u64 = 1 << 24;
@@ -90,7 +98,7 @@ fn chunks_of_lanes(
     let mut lanes = LaneChunks::new();
     for index in 0..(superblock.log_bytes.get() / u64::from(chunk_bytes)) as u32 {
         let offset = SliceLog::chunk_offset(index, chunk_bytes);
-        let header = match chunk_header(copies, offset, &superblock.slice_uuid) {
+        let header = match chunk_header(copies, offset, (&superblock.slice_uuid, line_bytes)) {
             FoundHeader::Whole(header) if header.sequence.get() < SEQUENCE_MAX => header,
             FoundHeader::Unused | FoundHeader::Whole(_) => continue,
             FoundHeader::Damaged(what) => {
@@ -120,8 +128,12 @@ enum FoundHeader {
 }
 
 /// The header of a chunk, from the copy of it that is whole, or is but for two bits.
-fn chunk_header(copies: &Copies<'_>, offset: u64, uuid: &[u8; 16]) -> FoundHeader {
-    let (mut damaged, mut unreadable) = (None, None);
+fn chunk_header(
+    copies: &Copies<'_>,
+    offset: u64,
+    (uuid, line_bytes): (&[u8; 16], usize),
+) -> FoundHeader {
+    let mut unreadable = None;
     for copy in copies {
         let mut bytes = [0u8; CHUNK_HEADER_BYTES];
         if let Err(error) = copy.read_own(offset, &mut bytes) {
@@ -132,12 +144,49 @@ fn chunk_header(copies: &Copies<'_>, offset: u64, uuid: &[u8; 16]) -> FoundHeade
         if let Some(header) = whole.or_else(|| corrected_header(&bytes, uuid)) {
             return FoundHeader::Whole(header);
         }
-        let bits: u32 = bytes.iter().map(|byte| byte.count_ones()).sum();
-        if bits > STRAY_BITS_MAX {
-            damaged = Some("the head of a chunk of the log is damaged".to_owned());
+        if let Some(header) = header_by_record(copy, offset, &bytes, (uuid, line_bytes)) {
+            return FoundHeader::Whole(header);
         }
     }
-    damaged.or(unreadable).map_or(FoundHeader::Unused, FoundHeader::Damaged)
+    unreadable.map_or(FoundHeader::Unused, FoundHeader::Damaged)
+}
+
+/// The header of a chunk whose first record says by its checksum which lane and sequence number it
+/// has: those of the damaged header, but for two bits. Without a record nothing tells the header
+/// from what another use of the memory left there.
+fn header_by_record(
+    copy: &Mapping,
+    offset: u64,
+    bytes: &[u8; CHUNK_HEADER_BYTES],
+    (uuid, line_bytes): (&[u8; 16], usize),
+) -> Option<ChunkHeader> {
+    let magic = bytes.iter().zip(CHUNK_MAGIC).map(|(one, other)| (one ^ other).count_ones());
+    let (mut header, _) = ChunkHeader::read_from_prefix(bytes).ok()?;
+    if magic.sum::<u32>() > MAGIC_FLIPS_MAX {
+        return None;
+    }
+    let mut first = vec![0; FIRST_RECORD_BYTES - records_start(line_bytes)];
+    copy.read_own(offset + records_start(line_bytes) as u64, &mut first).ok()?;
+    let (lane, sequence) = (header.lane.get(), header.sequence.get());
+    // the lane's bits behind those of the sequence number
+    let flipped = |bit: u32| match bit.checked_sub(SEQUENCE_BITS) {
+        None => (0, 1u64 << bit),
+        Some(bit) => (1u16 << bit, 0),
+    };
+    let all = SEQUENCE_BITS + u16::BITS;
+    let pairs = (0..all).flat_map(|one| (0..=one).map(move |two| (one, two)));
+    let masks = pairs.map(|(one, two)| match one == two {
+        true => flipped(one),
+        false => (flipped(one).0 ^ flipped(two).0, flipped(one).1 ^ flipped(two).1),
+    });
+    let fits = |(of_lane, of_sequence): &(u16, u64)| {
+        let seed = record_seed(uuid, lane ^ of_lane, sequence ^ of_sequence);
+        parse(&first, seed, line_bytes).is_some()
+    };
+    let (of_lane, of_sequence) = std::iter::once((0, 0)).chain(masks).find(fits)?;
+    header.lane = U16::new(lane ^ of_lane);
+    header.sequence = U64::new(sequence ^ of_sequence);
+    Some(header)
 }
 
 /// The bytes of a chunk in all copies, and where none of them can be read.

@@ -42,8 +42,8 @@ pub struct Recovery {
     pub stretches: Vec<LostStretch>,
     /// For a repair: records of which flipped bits were turned back.
     pub corrected: Vec<CorrectedRecord>,
-    /// For a repair: the last roots are lost, and the log does not make up for them. Any file may be
-    /// older than it was.
+    /// For a repair: the last roots are lost, and the log does not make up for them. Any file may
+    /// be older than it was.
     pub roots_lost: bool,
     /// Where the log of each slice begins: the sequence number of the first chunk that no
     /// checkpoint folded.
@@ -104,30 +104,15 @@ impl Pool {
             let left = State::left_either(&candidate.mapping, options.boot())?;
             recovery.left = recovery.left.max(Some(left));
             recovery.lost.extend((left == Left::Lost).then(|| candidate.path.clone()));
-            notes.extend(candidate.note);
-            slices.push(Slice {
-                path: candidate.path,
-                mirror: candidate.mirror,
-                space: Arc::new(new_space(&candidate.superblock)),
-                log: SliceLog::new(
-                    &candidate.superblock,
-                    nodes.cpus(),
-                    sequence_next,
-                    roots.generation,
-                ),
-                superblock: candidate.superblock,
-                mapping: candidate.mapping,
-                inode_next: AtomicU64::new(root.inode_next.get()),
-            });
+            notes.extend(candidate.note.clone());
+            let log =
+                SliceLog::new(&candidate.superblock, nodes.cpus(), sequence_next, roots.generation);
+            slices.push(slice_of(candidate, log, root.inode_next.get()));
         }
         let last = check_last(&roots, &slots, complete);
         recovery.roots_lost |= last.is_err();
         salvage::or_note(last, options, &mut notes)?;
         notes.extend(recovery.sort_unreadable(unreadable));
-        if recovery.left <= Some(Left::Closed) && recovery.records.is_empty() {
-            // the log counts no more
-            recovery.stretches.clear();
-        }
         recovery.records.sort_by_key(|r| (r.stamp, r.slice, r.lane, r.chunk, r.position));
         let parts = (slices, devices, options.clone());
         let mut pool = Pool::assemble(parts, roots, highest, nodes, notes, inodes);
@@ -203,6 +188,18 @@ impl Pool {
     }
 }
 
+fn slice_of(candidate: Candidate, log: SliceLog, inode_next: u64) -> Slice {
+    Slice {
+        path: candidate.path,
+        mirror: candidate.mirror,
+        space: Arc::new(new_space(&candidate.superblock)),
+        log,
+        superblock: candidate.superblock,
+        mapping: candidate.mapping,
+        inode_next: AtomicU64::new(inode_next),
+    }
+}
+
 /// The devices of the pool that these slices make, of those that were found.
 fn capacity(candidates: &[Candidate], options: &OpenOptions) -> Result<Vec<Capacity>> {
     if !candidates.iter().any(|candidate| candidate.superblock.has_capacity()) {
@@ -249,6 +246,10 @@ impl Recovery {
         if self.left > Some(Left::Closed) {
             self.damage.extend(unreadable);
             return Vec::new();
+        }
+        if self.records.is_empty() {
+            // the log counts no more
+            self.stretches.clear();
         }
         let note = |Damage { slice, offset, what, .. }| {
             format!("slice {slice}, byte {offset}: {what}; nothing is lost, as the pool was closed")

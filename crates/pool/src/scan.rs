@@ -50,7 +50,7 @@ pub struct LostStretch {
     pub bytes: Vec<u8>,
     /// Bytes of a line of the log: records began at multiples of it.
     pub line_bytes: usize,
-    /// Stamp and time, ns since 1970 (0: unknown), of the lane's record before; none: there is none.
+    /// Stamp and time, ns since 1970 (0: unknown), of the lane's record before, if there is one.
     pub after: Option<(u64, i64)>,
     /// The same of the lane's record behind.
     pub before: Option<(u64, i64)>,

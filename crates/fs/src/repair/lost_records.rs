@@ -11,7 +11,7 @@ use crate::item::{Item, Items};
 use crate::item_decode;
 use crate::keys;
 use crate::repair::doubts::{ChangeTime, changed_by};
-use crate::types::Ino;
+use crate::types::{FileKind, Ino};
 use pool::{FLAG_SPILLED, INODE_COUNTER_MAX, KIND_CHANGE, KIND_EPOCH, LostStretch, Record};
 use std::collections::{BTreeSet, HashMap};
 
@@ -136,7 +136,7 @@ pub fn time_of(stretch: &LostStretch) -> ChangeTime {
     ChangeTime { from: time(stretch.after), to: time(stretch.before) }
 }
 
-/// The stamps of the records that made inodes, by inode.
+/// The stamps of the records that made inodes, by inode. The changes are in the order of stamps.
 pub fn creations(changes: &[(&Record, Items)]) -> HashMap<Ino, u64> {
     let mut stamps = HashMap::new();
     for (record, items) in changes {
@@ -144,14 +144,19 @@ pub fn creations(changes: &[(&Record, Items)]) -> HashMap<Ino, u64> {
             if let Item::Put { object, kind: keys::INODE, value, .. } = item
                 && is_creation(value, record)
             {
-                stamps.insert(Ino(*object), record.stamp);
+                stamps.entry(Ino(*object)).or_insert(record.stamp);
             }
         }
     }
     stamps
 }
 
-/// Whether attributes in a record are those that the inode began with.
+/// Whether attributes in a record are those that the inode began with. Changes of one tick of the
+/// clock have one time; those that follow the first write are told by its blocks and bytes.
 pub fn is_creation(value: &[u8], record: &Record) -> bool {
-    Stored::decode(value).is_some_and(|stored| stored.created.0 == record.time_ns)
+    Stored::decode(value).is_some_and(|stored| {
+        let times = [stored.created, stored.changed, stored.modified];
+        let is_empty = stored.size == 0 || stored.kind == FileKind::Symlink;
+        times.iter().all(|time| time.0 == record.time_ns) && is_empty && stored.blocks == 0
+    })
 }

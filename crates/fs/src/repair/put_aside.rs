@@ -1,8 +1,8 @@
 //! Files in doubt: they keep their names and read as errors; what is known of them is put aside.
 //!
 //! The copy in `/lost+found/older` takes over the blocks and the bytes over blocks, so that nothing
-//! is read, written or shared. In the file's place each block up to its end names one that cannot be
-//! read. A file whose end is too far away to be marked so is moved aside itself.
+//! is read, written or shared. In the file's place each block up to its end names one that cannot
+//! be read. A file whose end is too far away to be marked so is moved aside itself.
 
 use crate::attr::Stored;
 use crate::check::inode_place;

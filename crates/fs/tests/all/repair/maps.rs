@@ -156,8 +156,8 @@ fn looked_at(images: &Images) -> Option<[u64; 3]> {
 }
 
 /// Each page of the tree in turn: what lay in it is an error, and never a hole. A file of which too
-/// much is lost to be marked is put aside. So it is with the page of the file's attributes: those of
-/// the checkpoint before come back, when the file was shorter.
+/// much is lost to be marked is put aside. So it is with the page of the file's attributes: those
+/// of the checkpoint before come back, when the file was shorter.
 #[test]
 fn a_part_of_a_map_that_is_lost_is_marked_or_told() {
     let good = sparse();
