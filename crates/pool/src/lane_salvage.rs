@@ -2,8 +2,8 @@
 //!
 //! Where a record is damaged, the mirror's copy of it takes its place, or its checksum turns back
 //! one or two flipped bits. What stays unreadable is a [`LostStretch`] of its lane. The lane goes
-//! on behind it with the next whole record, because each has a checksum of its own that is seeded by
-//! its lane and chunk, and a stamp above all before it.
+//! on behind it with the next whole record: each has a checksum of its own, which is seeded by its
+//! lane and chunk, and a stamp above all before it.
 //!
 //! What is damaged behind the last whole record of a lane cannot be told from a record that a kill
 //! cut off. Where its head still says that it is the lane's next one, it is a stretch, too.

@@ -9,8 +9,8 @@
 //! first.
 //!
 //! What is lost is never made up: a file's blocks that are gone read as errors, not as zeros. A
-//! file that may have been changed by what is lost reads as an error in its place, and what is known
-//! of it is put aside in `/lost+found/older` (`put_aside.rs`).
+//! file that may have been changed by what is lost reads as an error in its place. What is known of
+//! it is put aside in `/lost+found/older` (`put_aside.rs`).
 
 mod counts;
 mod doubtful_replay;
