@@ -106,7 +106,9 @@ fn chunks_of_lanes(
                 scan.unreadable.push(Damage { slice, offset, lane, chunk, position, what });
                 let (after, before, bytes) = (None, None, Vec::new());
                 let is_last = false;
-                let lost = LostStretch { slice, offset, bytes, line_bytes, after, before, is_last };
+                let place = (lane, chunk, position);
+                let lost =
+                    LostStretch { slice, offset, place, bytes, line_bytes, after, before, is_last };
                 scan.lost.push(lost);
                 continue;
             }
@@ -244,7 +246,8 @@ impl SalvageReader<'_> {
         self.open.get_or_insert(self.scan.lost.len());
         let (after, before, line_bytes) = (self.last, None, self.line_bytes);
         let is_last = false;
-        let lost = LostStretch { slice, offset, bytes, line_bytes, after, before, is_last };
+        let place = (lane, chunk, position);
+        let lost = LostStretch { slice, offset, place, bytes, line_bytes, after, before, is_last };
         self.scan.lost.push(lost);
     }
 

@@ -260,18 +260,17 @@ impl Recovery {
     /// Epochs that were closed since the last checkpoint and whose records are all there, the
     /// newest first: the tails of each.
     pub fn epochs(&self) -> Vec<Vec<Tail>> {
-        let mut epochs: Vec<&Record> =
-            self.records.iter().filter(|record| record.kind == KIND_EPOCH).collect();
-        epochs.sort_by_key(|record| std::cmp::Reverse(record.stamp));
-        let tails = epochs.into_iter().filter_map(|record| decode_tails(&record.payload));
+        let tails = self.all_epochs().into_iter();
         tails.filter(|tails| tails.iter().all(|tail| self.whole_until(tail))).collect()
     }
 
-    /// The newest epoch that was closed since the last checkpoint, whether or not its records are
-    /// all there: its tails.
-    pub fn newest_epoch(&self) -> Option<Vec<Tail>> {
+    /// The tails of all epochs that were closed since the last checkpoint, the newest first, whether
+    /// or not their records are all there.
+    pub fn all_epochs(&self) -> Vec<Vec<Tail>> {
         let epochs = self.records.iter().filter(|record| record.kind == KIND_EPOCH);
-        epochs.max_by_key(|record| record.stamp).and_then(|record| decode_tails(&record.payload))
+        let mut epochs: Vec<&Record> = epochs.collect();
+        epochs.sort_by_key(|record| std::cmp::Reverse(record.stamp));
+        epochs.into_iter().filter_map(|record| decode_tails(&record.payload)).collect()
     }
 
     fn whole_until(&self, tail: &Tail) -> bool {

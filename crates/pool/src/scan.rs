@@ -46,6 +46,8 @@ pub struct LostStretch {
     pub slice: u8,
     /// Byte offset in the slice.
     pub offset: u64,
+    /// Its lane, the sequence number of its chunk, and where it begins in that.
+    pub place: (u16, u64, u32),
     /// Bytes that are there now; none where a whole chunk is missing.
     pub bytes: Vec<u8>,
     /// Bytes of a line of the log: records began at multiples of it.

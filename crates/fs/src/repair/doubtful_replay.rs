@@ -14,7 +14,7 @@ use crate::repair::doubts::{ChangeTime, Doubt, changed_by, named_by};
 use crate::repair::lost_records::{creations, is_creation, time_of};
 use crate::types::{FileKind, Ino, Timestamp};
 use pmem::Domain;
-use pool::{KIND_CHANGE, Left, LostStretch, Record, Recovery, STAMP_AT_OPEN_MAX};
+use pool::{KIND_CHANGE, Left, LostStretch, Record, Recovery, STAMP_AT_OPEN_MAX, Tail};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,6 +22,7 @@ use std::sync::atomic::Ordering;
 /// Whose change is lost, and how that is known.
 const LOST: &str = "a damaged record of the log changed it";
 const MAY_BE_LOST: &str = "a record of the log that cannot be read may have changed it";
+const NOT_SYNCED: &str = "a change of it may not have been synced";
 const MENTIONED: &str = "a record of the log that cannot be read names it";
 const LEFT_OUT: &str = "a record of the log changed it, but does not fit what is there";
 const BIRTH_LOST: &str = "the record of the log that made it is lost";
@@ -31,22 +32,22 @@ impl Repair {
     pub(super) fn replay_readable(&mut self, recovery: &Recovery) {
         let core = &self.core;
         let is_epochal = recovery.left >= Some(Left::Crashed) && core.pool.domain() == Domain::Sync;
-        let records: Vec<&Record> = match is_epochal {
-            true if recovery.stretches.is_empty() => {
-                if let Err(error) = core.replay_epoch(recovery) {
-                    let what = format!("left out: what came after the last checkpoint: {error}");
-                    self.say("log", what);
+        let (records, stretches): (Vec<&Record>, Vec<&LostStretch>) = match is_epochal {
+            true => match self.damaged_epoch(recovery) {
+                Some(found) => found,
+                None => {
+                    if let Err(error) = self.core.replay_epoch(recovery) {
+                        let what = "left out: what came after the last checkpoint";
+                        self.say("log", format!("{what}: {error}"));
+                    }
+                    return;
                 }
-                return;
-            }
-            true => recovery
-                .newest_epoch()
-                .map(|tails| pool::records_until(&recovery.records, &tails))
-                .unwrap_or_default(),
+            },
             false => {
                 let torn = core.torn_tails(&recovery.records).unwrap_or_default();
                 let all = recovery.records.iter().enumerate();
-                all.filter(|(at, _)| !torn.contains(at)).map(|(_, record)| record).collect()
+                let whole = all.filter(|(at, _)| !torn.contains(at)).map(|(_, record)| record);
+                (whole.collect(), recovery.stretches.iter().collect())
             }
         };
         let (mut changes, mut unknown) = (Vec::new(), Vec::new());
@@ -59,10 +60,49 @@ impl Repair {
         for (record, items) in &changes {
             self.apply_or_doubt(record, items);
         }
-        for stretch in &recovery.stretches {
+        for stretch in stretches {
             unknown.extend(self.doubt_stretch(stretch));
         }
         self.doubt_all_later(&changes, &unknown);
+    }
+
+    /// After a restart of the machine: the records of the newest epoch that is known to have been
+    /// synced, and what cannot be read of it; none if nothing of the newest epoch is lost.
+    ///
+    /// An epoch is closed only after the one before was synced. Of the newest one nothing says so:
+    /// where a part of it is lost, that may be damage, or never have been written. Its changes are
+    /// in doubt then.
+    fn damaged_epoch<'r>(
+        &mut self,
+        recovery: &'r Recovery,
+    ) -> Option<(Vec<&'r Record>, Vec<&'r LostStretch>)> {
+        let epochs = recovery.all_epochs();
+        let newest = epochs.first()?;
+        let inside = |tails: &[Tail]| -> Vec<&'r LostStretch> {
+            recovery.stretches.iter().filter(|it| is_before(it, tails)).collect()
+        };
+        if inside(newest).is_empty() {
+            return None;
+        }
+        let before = epochs.get(1).unwrap_or(newest);
+        let last = pool::records_until(&recovery.records, newest);
+        let lost_before = inside(newest).len() == inside(before).len();
+        let is_whole = lost_before && self.has_all_data(&last);
+        let synced = if is_whole { newest } else { before };
+        let records = pool::records_until(&recovery.records, synced);
+        let changes = last.into_iter().filter(|it| it.kind == KIND_CHANGE);
+        for record in changes.filter(|it| !records.contains(it)) {
+            if let Ok(items) = self.core.items_of(record) {
+                self.doubts.add_items(&items, NOT_SYNCED, ChangeTime::at(record.time_ns));
+            }
+        }
+        Some((records, inside(newest)))
+    }
+
+    /// Whether the data that these records name is what was written.
+    fn has_all_data(&self, records: &[&Record]) -> bool {
+        let changes = self.core.changes_in(records).ok().flatten();
+        changes.is_some_and(|changes| matches!(self.core.mismatch(&changes), Ok(None)))
     }
 
     /// The items of a record. Where its payload is damaged it is left out, and what it still says
@@ -196,4 +236,13 @@ impl Repair {
             }
         }
     }
+}
+
+/// Whether a stretch lies before the tail of its lane.
+fn is_before(stretch: &LostStretch, tails: &[Tail]) -> bool {
+    let (lane, chunk, position) = stretch.place;
+    tails.iter().any(|tail| {
+        (tail.slice, tail.lane) == (stretch.slice, lane)
+            && (chunk, position) < (tail.chunk, tail.used)
+    })
 }

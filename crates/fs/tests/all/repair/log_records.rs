@@ -147,3 +147,42 @@ fn a_lost_record_that_says_nothing_costs_what_was_there_when_it_was_made() {
     }
     assert!(left.iter().all(|it| it.path.is_some()), "{left:?}");
 }
+
+/// After a restart of the machine: an epoch that was synced comes back past a lost record, and so
+/// do those behind it; the file that the record changed is put aside.
+#[test]
+fn a_lost_record_of_a_synced_epoch_costs_that_file_alone() {
+    pin(0);
+    topology::refresh_cpu();
+    let mut pool = TestPool::synced(1, 4 << 20);
+    pool.open.boot = Some([7; 16]);
+    let fs = pool.start_alone();
+    let written = |name: &str, seed: u64| {
+        let handle = make(&fs, name);
+        fs.write(&handle, 0, &pattern(seed, 3 * BLOCK)).unwrap();
+        fs.fsync(&handle).unwrap();
+        handle.ino()
+    };
+    written("one", 1);
+    let victim = written("victim", 2);
+    written("three", 3);
+    written("four", 4);
+    pool.kill();
+    drop(fs);
+    pool.open.boot = None;
+    let image = read(&pool.dir()).remove(0);
+    let word = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().unwrap());
+    // its items of writes: one block, many, one with its bytes
+    let writes = |at: &usize| {
+        [1, 2, 11].contains(&image[at + HEAD_BYTES]) && word(at + HEAD_BYTES + 8) == victim.0
+    };
+    let record = records(&image).into_iter().find(writes).expect("the write is in the log");
+    let lost = Lost { pool, victim, record };
+    let (done, left, fs) = lost.repaired(|record| record[..4].iter_mut().for_each(|it| *it ^= 255));
+    assert!(reads_as_error(&fs, victim), "{done:?}");
+    for (name, seed) in [("one", 1), ("three", 3), ("four", 4)] {
+        assert_eq!(content(&fs, &find(&fs, name)), pattern(seed, 3 * BLOCK), "{name}: {done:?}");
+    }
+    assert!(left.iter().all(|it| it.path.is_some()), "{left:?}");
+    assert_eq!(told(&done, "/one") + told(&done, "/three"), 0, "{done:?}");
+}
