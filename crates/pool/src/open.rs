@@ -264,8 +264,8 @@ impl Recovery {
         tails.filter(|tails| tails.iter().all(|tail| self.whole_until(tail))).collect()
     }
 
-    /// The tails of all epochs that were closed since the last checkpoint, the newest first, whether
-    /// or not their records are all there.
+    /// The tails of all epochs that were closed since the last checkpoint, the newest first,
+    /// whether or not their records are all there.
     pub fn all_epochs(&self) -> Vec<Vec<Tail>> {
         let epochs = self.records.iter().filter(|record| record.kind == KIND_EPOCH);
         let mut epochs: Vec<&Record> = epochs.collect();
