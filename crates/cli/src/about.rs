@@ -4,7 +4,6 @@ use nearside::files::Timestamp;
 use nearside::{FileKind, Metadata};
 use serde::Serialize;
 
-const SECONDS_OF_DAY: i64 = 86_400;
 const NANOS_OF_SECOND: i64 = 1_000_000_000;
 
 /// A file as JSON shows it.
@@ -107,45 +106,14 @@ pub fn mode(kind: FileKind, mode: u16) -> String {
 
 /// A time in UTC to the nanosecond, as RFC 3339 writes it.
 pub fn time(time: Timestamp) -> String {
-    let (date, clock) = date_and_clock(time);
+    let (date, clock) = time.utc_date_and_clock();
     format!("{date}T{clock}.{:09}Z", time.0.rem_euclid(NANOS_OF_SECOND))
 }
 
 /// A time in UTC to the second.
 pub fn short_time(time: Timestamp) -> String {
-    let (date, clock) = date_and_clock(time);
+    let (date, clock) = time.utc_date_and_clock();
     format!("{date} {clock}")
-}
-
-fn date_and_clock(time: Timestamp) -> (String, String) {
-    let seconds = time.0.div_euclid(NANOS_OF_SECOND);
-    let (mut days, second) =
-        (seconds.div_euclid(SECONDS_OF_DAY), seconds.rem_euclid(SECONDS_OF_DAY));
-    let mut year = 1970;
-    while days < 0 {
-        year -= 1;
-        days += days_of(year);
-    }
-    while days >= days_of(year) {
-        days -= days_of(year);
-        year += 1;
-    }
-    let february = days_of(year) - 337;
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    let date = format!("{year:04}-{month:02}-{:02}", days + 1);
-    (date, format!("{:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60))
-}
-
-fn days_of(year: i64) -> i64 {
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    if leap { 366 } else { 365 }
 }
 
 /// A name for a terminal: nothing in it moves the cursor or sets a colour.

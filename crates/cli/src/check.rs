@@ -28,8 +28,9 @@ The server tells the pool's owner and root. What was made after the check began 
 --repair tries in memory what can be done for a damaged pool that is not mounted, says what that is,
 checks the result, and asks before it writes a byte; where nobody can be asked it writes nothing,
 unless --yes is given. What can be read comes back. What has lost its name is in /lost+found then;
-where a file's blocks are lost, reading is an error. What was there before is saved first, and
---undo puts it back, as long as the pool has not been used since.")]
+where a file's blocks are lost, reading is an error. A file that may have been changed by what is
+lost reads as an error, and what is known of it is in /lost+found/older. What was there before is
+saved first, and --undo puts it back, as long as the pool has not been used since.")]
 pub struct CheckArgs {
     /// A pool: its directory, or the one it is mounted on.
     #[arg(value_name = "POOL|DIR")]
@@ -86,7 +87,7 @@ fn look(pool: &Path) -> Result<Verdict> {
 fn text(pool: &Path, verdict: &Verdict) -> String {
     let mut text = String::new();
     for finding in &verdict.findings {
-        text.push_str(&format!("{}: {}\n", finding.place, finding.what));
+        text.push_str(&format!("{}\n", finding.text()));
     }
     text.push_str(&format!(
         "{}: {}; {} inodes, {} data blocks verified, {} log records replayed\n",

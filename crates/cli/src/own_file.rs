@@ -56,7 +56,9 @@ pub fn is_roots_alone(pool: &Path) -> bool {
         std::fs::metadata(path).is_ok_and(|it| it.uid() == 0 && it.mode() & OTHERS_WRITE == 0)
     };
     let Ok(entries) = std::fs::read_dir(pool) else { return false };
-    let mut slices = entries.flatten().filter(|entry| is_slice(&entry.file_name()));
+    // an entry that cannot be read may be a slice of somebody's
+    let Ok(entries) = entries.collect::<io::Result<Vec<_>>>() else { return false };
+    let mut slices = entries.iter().filter(|entry| is_slice(&entry.file_name()));
     is_roots(pool) && slices.all(|slice| is_roots(&slice.path()))
 }
 

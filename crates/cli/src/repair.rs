@@ -150,7 +150,7 @@ fn text(pool: &Path, report: &RepairReport) -> String {
             text.push_str(&format!("{title}:\n"));
         }
         for finding in findings {
-            text.push_str(&format!("  {}: {}\n", finding.place, finding.what));
+            text.push_str(&format!("  {}\n", Finding::from(finding.clone()).text()));
         }
     };
     list("found", &report.found);

@@ -28,11 +28,24 @@ pub struct Finding {
     pub place: String,
     /// What.
     pub what: String,
+    /// The path of the file or directory, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+impl Finding {
+    /// As a line.
+    pub fn text(&self) -> String {
+        match &self.path {
+            Some(path) => format!("{} ({path}): {}", self.place, self.what),
+            None => format!("{}: {}", self.place, self.what),
+        }
+    }
 }
 
 impl From<nearside::Finding> for Finding {
     fn from(finding: nearside::Finding) -> Finding {
-        Finding { place: finding.place, what: finding.what }
+        Finding { place: finding.place, what: finding.what, path: finding.path }
     }
 }
 

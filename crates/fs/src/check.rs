@@ -5,6 +5,7 @@
 
 use crate::attr::Stored;
 use crate::check_below::Below;
+use crate::check_lost::{FirstNames, LostRanges};
 use crate::check_places::stored_patches;
 use crate::core::Core;
 use crate::dir::{Dirent, cookie_base};
@@ -35,6 +36,15 @@ pub struct Finding {
     pub place: String,
     /// What is wrong.
     pub what: String,
+    /// The path of the file or directory, if it is one that has a name.
+    pub path: Option<String>,
+}
+
+impl Finding {
+    /// What is wrong at this place.
+    pub fn new(place: impl Into<String>, what: impl Into<String>) -> Finding {
+        Finding { place: place.into(), what: what.into(), path: None }
+    }
 }
 
 /// What `check` saw.
@@ -56,7 +66,14 @@ impl CheckReport {
     /// One more finding.
     pub fn add(&mut self, place: impl Into<String>, what: impl Into<String>) {
         if self.findings.len() < FINDINGS_MAX {
-            self.findings.push(Finding { place: place.into(), what: what.into() });
+            self.findings.push(Finding::new(place, what));
+        }
+    }
+
+    /// Adds the paths of inodes to findings about them.
+    pub fn add_paths(&mut self, names: &FirstNames) {
+        for finding in self.findings.iter_mut().filter(|finding| finding.path.is_none()) {
+            finding.path = names.path_of_place(&finding.place);
         }
     }
 }
@@ -100,7 +117,9 @@ fn check_pool(pool: Pool, recovery: &Recovery, each: Each<'_>) -> Result<CheckRe
         Ok(records) => report.records = records,
         Err(error) => {
             report.add("log", error.to_string());
-            return Ok(report);
+            let mut checker = Checker { core: &core, report, state: State::default(), each };
+            checker.only_pages();
+            return Ok(checker.report);
         }
     }
     for path in &recovery.lost {
@@ -120,26 +139,31 @@ fn check_pool(pool: Pool, recovery: &Recovery, each: Each<'_>) -> Result<CheckRe
         }
     };
     let state = State { overlays, ..State::default() };
-    let (mut report, _) = checked(&core, (&folded, &pages), report, state, each);
+    let (mut report, ..) = checked(&core, (&folded, &pages), report, state, each);
     core.pool.second_copies_read().into_iter().for_each(|note| report.add("tree page", note));
     Ok(report)
 }
 
-/// Verifies what these trees hold; gives the leaves whose data is to be looked at later.
+/// Leaves whose data is to be looked at later, and the names of inodes.
+pub type Later = (Vec<(Ino, u64)>, FirstNames);
+
+/// Verifies what these trees hold; gives what is needed to look at data later.
 pub fn checked(
     core: &Core,
     (folded, pages): (&Folded, &Pages),
     report: CheckReport,
     state: State,
     each: Each<'_>,
-) -> (CheckReport, Vec<(Ino, u64)>) {
+) -> (CheckReport, Later) {
     let view = FoldView::new(&core.pool, pages);
     let mut checker = Checker { core, report, state, each };
     checker.trees(&view, folded);
     checker.names();
     checker.places();
     checker.space(&view, folded);
-    (checker.report, checker.state.leaves.unwrap_or_default())
+    let Checker { mut report, state, .. } = checker;
+    report.add_paths(&state.first_names);
+    (report, (state.leaves.unwrap_or_default(), state.first_names))
 }
 
 /// What the trees said about one inode.
@@ -195,6 +219,10 @@ pub struct State {
     pub leaves: Option<Vec<(Ino, u64)>>,
     /// Blocks on devices that are to be verified together.
     pub below: Vec<Below>,
+    /// What lay in pages that cannot be read.
+    pub lost: LostRanges,
+    /// Names of inodes, for findings.
+    pub first_names: FirstNames,
 }
 
 /// The tree of one slice.
@@ -213,46 +241,8 @@ pub struct Checker<'c> {
 }
 
 impl Checker<'_> {
-    /// What the trees hold, and what their values say.
-    pub fn trees(&mut self, view: &FoldView<'_>, folded: &Folded) {
-        let mut pages = HashSet::new();
-        for (kind, roots) in [("tree", &folded.trees), ("free-space tree", &folded.spaces)] {
-            for (slice, root) in roots.iter().enumerate() {
-                let mut twice = None;
-                let mut copies = Vec::new();
-                let walked = tree::walk(view, root, &mut |ptr, _| {
-                    twice = ptr.blocks().find(|addr| !pages.insert(addr.bits())).or(twice);
-                    copies.extend(self.core.pool.second_copy(ptr).and_then(|copy| copy.err()));
-                    Ok(())
-                });
-                for error in copies {
-                    let what = format!("the second copy of a page: {error}");
-                    self.report.add(format!("slice {slice}, {kind}"), what);
-                }
-                if let Err(error) = walked {
-                    self.report.add(format!("slice {slice}, {kind}"), error.to_string());
-                }
-                if let Some(addr) = twice {
-                    self.report.add(addr.place(), "two pages of the trees lie on one block");
-                }
-            }
-        }
-        for addr in pages {
-            self.state.owners.insert(addr, Ino(0));
-        }
-        for (slice, root) in folded.trees.iter().enumerate() {
-            let scanned = tree::scan(view, root, Key::MIN, Key::MAX, |key, value| {
-                self.value(slice as u8, &key, value, (view, root));
-                Ok(true)
-            });
-            if let Err(error) = scanned {
-                self.report.add(format!("slice {slice}, tree"), error.to_string());
-            }
-        }
-        self.verify_below();
-    }
-
-    fn value(&mut self, slice: u8, key: &Key, value: &[u8], tree: Tree<'_>) {
+    /// A value of a slice's main tree.
+    pub fn value(&mut self, slice: u8, key: &Key, value: &[u8], tree: Tree<'_>) {
         if (key.object, key.kind) == (0, keys::TICKET) {
             return self.ticket(slice, key, value);
         }
@@ -356,6 +346,7 @@ impl Checker<'_> {
 
     /// The free-space bitmaps against the owners.
     pub fn space(&mut self, view: &FoldView<'_>, folded: &Folded) {
+        let lost = (self.state.lost.any(), self.state.lost.any_space());
         let mut data: HashSet<u64> =
             self.state.owners.iter().filter(|(_, ino)| ino.0 != 0).map(|(addr, _)| *addr).collect();
         data.extend(self.state.shared.keys().map(|addr| addr.bits()));
@@ -378,14 +369,17 @@ impl Checker<'_> {
                 }
                 Ok(true)
             });
-            if let Err(error) = scanned {
-                self.report.add(format!("slice {slice}, free-space tree"), error.to_string());
+            // a page that cannot be read was told
+            if let Err(error) = scanned.map_err(|error| error.to_string())
+                && !lost.1
+            {
+                self.report.add(format!("slice {slice}, free-space tree"), error);
             }
-            for addr in wrong {
+            for addr in wrong.into_iter().filter(|_| !lost.0) {
                 self.report.add(addr.place(), "is marked as used, but nobody owns it");
             }
         }
-        for addr in data.into_iter().filter_map(BlockAddr::from_bits) {
+        for addr in data.into_iter().filter_map(BlockAddr::from_bits).filter(|_| !lost.1) {
             self.report.add(addr.place(), "has an owner, but is marked as free");
         }
     }

@@ -108,13 +108,18 @@ impl Core {
         report: &mut CheckReport,
         mut mended: Option<&mut Vec<String>>,
     ) {
-        let mut found = Vec::new();
+        let (mut found, mut told) = (Vec::new(), None);
         for (ino, index) in leaves {
             match self.inode(*ino) {
                 Ok(inode) => found.push((inode, *index)),
                 // removed since
                 Err(Error::NotFound) => {}
-                Err(error) => report.add(inode_place(*ino), error.to_string()),
+                // once for all leaves of the file
+                Err(_) if told == Some(*ino) => {}
+                Err(error) => {
+                    report.add(inode_place(*ino), error.to_string());
+                    told = Some(*ino);
+                }
             }
         }
         // what is wrong with a leaf is told where it is looked at

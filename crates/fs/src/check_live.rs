@@ -7,7 +7,7 @@
 //! (`check_below.rs`). What was made since is not
 //! looked at: it is not older than the check.
 
-use crate::check::{CheckReport, Each, State, checked};
+use crate::check::{CheckReport, Each, Later, State, checked};
 use crate::core::Core;
 use crate::error::Result;
 use crate::inode::Inode;
@@ -17,7 +17,6 @@ use crate::read_block::damaged_block;
 use crate::second_copy::{Copies, one_copy};
 use crate::slot::SlotView;
 use crate::system::FileSystem;
-use crate::types::Ino;
 use pool::{BLOCK_BYTES, Folded, Pages};
 
 /// Leaves whose data is verified before it rests.
@@ -30,18 +29,19 @@ impl FileSystem {
     /// done, of how many; it ends the check by returning false.
     pub fn check(&self, each: &mut dyn FnMut(u64, u64) -> bool) -> Result<Option<CheckReport>> {
         let core = &*self.core;
-        let (mut report, mut leaves) = (CheckReport::default(), Vec::new());
+        let (mut report, mut later) = (CheckReport::default(), Later::default());
         for _ in 0..LOOKS {
             if !core.pool.read_only() {
                 core.checkpoint()?;
             }
-            (report, leaves) = core.check_trees();
+            (report, later) = core.check_trees();
             // a block that was freed while a checkpoint was made may be a page of it and, until the
             // next one, belong to its file, too
             if report.findings.is_empty() || core.pool.read_only() {
                 break;
             }
         }
+        let (leaves, names) = later;
         let leaf_bytes = LEAF_BLOCKS * BLOCK_BYTES;
         let of = leaves.len() as u64 * leaf_bytes;
         for (done, batch) in (0..).step_by(BATCH_LEAVES).zip(leaves.chunks(BATCH_LEAVES)) {
@@ -51,13 +51,14 @@ impl FileSystem {
             core.check_leaves(batch, &mut report, None);
         }
         each(of, of);
+        report.add_paths(&names);
         Ok(Some(report))
     }
 }
 
 impl Core {
     /// Checks the trees of the last checkpoint; gives the leaves whose data is to be looked at.
-    fn check_trees(&self) -> (CheckReport, Vec<(Ino, u64)>) {
+    fn check_trees(&self) -> (CheckReport, Later) {
         // the pages, and the blocks that they name, are not used again before it ends
         let _pin = crossbeam_epoch::pin();
         let state = State { leaves: Some(Vec::new()), ..State::default() };
@@ -69,7 +70,7 @@ impl Core {
         self.check_roots(State::default(), each).0
     }
 
-    fn check_roots(&self, state: State, each: Each<'_>) -> (CheckReport, Vec<(Ino, u64)>) {
+    fn check_roots(&self, state: State, each: Each<'_>) -> (CheckReport, Later) {
         let roots = self.pool.roots();
         let folded = Folded { trees: roots.trees.clone(), spaces: roots.spaces.clone() };
         let pages = Pages::in_memory();

@@ -13,11 +13,17 @@ impl Checker<'_> {
             let what = |what: &str| {
                 format!("entry {:?}: {what}", String::from_utf8_lossy(entry.name.bytes()))
             };
+            self.state.first_names.add(entry.ino, dir, entry.name.bytes());
+            let why = self.lost_inode(entry.ino);
             let Some(seen) = self.state.inodes.get_mut(&entry.ino) else {
-                self.report.add(inode_place(dir), what("names an inode that does not exist"));
+                let why = why.unwrap_or("names an inode that does not exist");
+                self.report.add(inode_place(dir), what(why));
                 continue;
             };
             seen.names += 1;
+            if let Some(why) = why.filter(|_| seen.stored.is_none()) {
+                self.report.add(inode_place(dir), what(why));
+            }
             let is_dir = entry.kind == FileKind::Directory;
             if seen.stored.is_some_and(|stored| stored.kind != entry.kind) {
                 self.report.add(inode_place(dir), what("its kind is not the inode's"));
@@ -27,7 +33,9 @@ impl Checker<'_> {
             }
         }
         let inodes = std::mem::take(&mut self.state.inodes);
-        for ino in self.state.orphans.iter().filter(|ino| !inodes.contains_key(*ino)) {
+        let is_lost = |ino: &Ino| self.state.lost.cover(*ino, keys::INODE);
+        let missing = self.state.orphans.iter().filter(|ino| !inodes.contains_key(*ino));
+        for ino in missing.filter(|ino| !is_lost(ino)) {
             let what = "is on the list of orphans, but does not exist";
             self.report.add(inode_place(*ino), what);
         }
@@ -40,24 +48,29 @@ impl Checker<'_> {
 
     fn inode(&mut self, ino: Ino, seen: &Seen) {
         let Some(stored) = seen.stored else {
-            return self.report.add(inode_place(ino), "has data but no attributes");
+            return self.no_attributes(ino, seen.names);
         };
+        let lost = &self.state.lost;
+        let lacks = |kind| lost.cover(ino, kind);
         let is_dir = stored.kind == FileKind::Directory;
         let links = if is_dir { 2 + seen.subdirectories } else { seen.names };
         let orphan = self.state.orphans.contains(&ino);
         let links = if orphan { 0 } else { u64::from(links) };
         let mut counts = vec![
-            ("the link count", u64::from(stored.links), links),
-            ("the block count", stored.blocks, seen.blocks),
+            ("the link count", u64::from(stored.links), links, lost.any()),
+            ("the block count", stored.blocks, seen.blocks, lacks(keys::MAP)),
         ];
         if is_dir {
-            counts.push(("the entry count", stored.size, seen.entries));
+            counts.push(("the entry count", stored.size, seen.entries, lacks(keys::DIRENT)));
         }
         if stored.kind == FileKind::Symlink {
-            counts.push(("the target's length", stored.size, seen.symlink_bytes));
+            let lacks = lacks(keys::SYMLINK);
+            counts.push(("the target's length", stored.size, seen.symlink_bytes, lacks));
         }
-        let differs = |(name, stored, found): (&str, u64, u64)| {
-            (stored != found).then(|| format!("{name} is {stored}, but {found} are there"))
+        // what lay in a lost page is missing, and was told
+        let differs = |(name, stored, found, lacks): (&str, u64, u64, bool)| {
+            let differ = stored != found && !(lacks && found < stored);
+            differ.then(|| format!("{name} is {stored}, but {found} are there"))
         };
         let mut wrong: Vec<String> = counts.into_iter().filter_map(differs).collect();
         if !is_dir && seen.entries > 0 {
@@ -68,14 +81,17 @@ impl Checker<'_> {
         if keys::counter_of(ino) >= next {
             wrong.push(format!("a new inode would get its number: they go on from {next}"));
         }
-        if !orphan && ino != Ino::ROOT && seen.names == 0 {
+        if !orphan && ino != Ino::ROOT && seen.names == 0 && !lost.any() {
             wrong.push("has no name".to_owned());
         }
         match Xattrs::from_parts(&seen.xattr_parts) {
             Some(xattrs) => wrong.extend(crate::acls::wrong(&xattrs, stored.mode)),
+            None if lacks(keys::XATTR) => {}
             None => wrong.push("its extended attributes make no sense".to_owned()),
         }
-        if is_dir && ino != Ino::ROOT && !orphan && seen.named_by != Some(stored.parent) {
+        let is_misplaced = seen.named_by != Some(stored.parent);
+        let is_nameless = seen.named_by.is_none() && lost.any();
+        if is_dir && ino != Ino::ROOT && !orphan && is_misplaced && !is_nameless {
             wrong.push(format!("its parent is said to be inode {}", stored.parent.0));
         }
         wrong.into_iter().for_each(|what| self.report.add(inode_place(ino), what));
@@ -85,7 +101,7 @@ impl Checker<'_> {
     fn reachable(&mut self, inodes: &BTreeMap<Ino, Seen>) {
         let root = inodes.get(&Ino::ROOT);
         let kind = root.and_then(|root| root.stored).map(|stored| stored.kind);
-        if root.is_none() {
+        if root.is_none() && self.lost_inode(Ino::ROOT).is_none() {
             self.report.add("root directory", "is not there");
         } else if kind.is_some_and(|kind| kind != FileKind::Directory) {
             self.report.add("root directory", "is no directory");

@@ -143,7 +143,7 @@ impl Core {
 }
 
 fn report(seen: Scrubbed, data: CheckReport) -> ScrubReport {
-    let lost = seen.lost.into_iter().map(|(place, what)| Finding { place, what });
+    let lost = seen.lost.into_iter().map(|(place, what)| Finding::new(place, what));
     ScrubReport {
         pages: seen.pages,
         single_pages: seen.single,

@@ -89,7 +89,7 @@ impl Core {
         crc: u32,
     ) -> Option<String> {
         // who repairs has all of it in memory of his own
-        let mend = self.pool.options().salvage;
+        let mend = self.pool.options().salvage.is_some();
         match self.verify_copies(addr, patches, crc, mend) {
             Ok(Copies::Whole) => None,
             Ok(Copies::Damaged(which, true)) => {

@@ -79,6 +79,14 @@ impl Pool {
                 return Ok(());
             }
         }
+        if self.options().salvage.is_some()
+            && let Some(corrected) = self.corrected_page(ptr)
+        {
+            *page = corrected;
+            self.write_copy(ptr.addr, Which::First, page);
+            self.note_second_copy(format!("{first}; flipped bits of it were turned back"));
+            return Ok(());
+        }
         Err(first)
     }
 

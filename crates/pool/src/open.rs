@@ -6,6 +6,7 @@ use crate::device::{Capacity, Table};
 use crate::epoch::{Tail, decode_tails};
 use crate::error::{Error, Result};
 use crate::fold::group_of;
+use crate::lane_salvage::salvage_scan;
 use crate::log::SliceLog;
 use crate::mirror;
 use crate::nodes::Nodes;
@@ -16,7 +17,7 @@ use crate::root::{
     INODE_COUNTER_MAX, NUMBER_AT_OPEN_MAX, Slots, complete_generation, highest_generation,
 };
 use crate::salvage;
-use crate::scan::{Damage, SEQUENCE_GAP, Scan, scan};
+use crate::scan::{CorrectedRecord, Damage, LostStretch, SEQUENCE_GAP, Scan, scan};
 use crate::slice::{Candidate, Slice};
 use crate::space::Space;
 use crate::state::{Left, State};
@@ -37,6 +38,13 @@ pub struct Recovery {
     pub left: Option<Left>,
     /// Slices whose memory lost power with data still on its way.
     pub lost: Vec<PathBuf>,
+    /// For a repair: what cannot be read of the log.
+    pub stretches: Vec<LostStretch>,
+    /// For a repair: records of which flipped bits were turned back.
+    pub corrected: Vec<CorrectedRecord>,
+    /// For a repair: the last roots are lost, and the log does not make up for them. Any file may
+    /// be older than it was.
+    pub roots_lost: bool,
     /// Where the log of each slice begins: the sequence number of the first chunk that no
     /// checkpoint folded.
     floors: Vec<u64>,
@@ -64,26 +72,28 @@ impl Pool {
         let (mut candidates, mirrors) = mirror::join(candidates, options.read_only)?;
         candidates.sort_by_key(|candidate| candidate.superblock.index.get());
         check_set(&candidates)?;
-        let slots: Vec<Slots> = candidates.iter().map(Candidate::slots).collect();
         let mut notes = Vec::new();
+        let slots: Vec<Slots> =
+            candidates.iter().map(|it| salvage::slots(it, options, &mut notes)).collect();
         let chosen = choose_roots(&candidates, &slots);
+        let roots_lost = chosen.is_err();
         let roots = salvage::or_newest(chosen, &slots, options, &mut notes)?;
         let highest = highest_generation(&slots);
         let nodes = Nodes::new(&candidates, options)?;
-        let mut recovery = Recovery::default();
+        let mut recovery = Recovery { roots_lost, ..Recovery::default() };
         let mut slices = Vec::new();
         let mut unreadable = Vec::new();
         let (mut inodes, mut complete) = (0, 0);
         for (index, candidate) in candidates.into_iter().enumerate() {
             let found = slots[index][roots.slots[index]];
             let has_root = found.is_some();
-            let none = || options.salvage.then(|| salvage::no_root(&candidate.superblock));
+            let none = || options.salvage.map(|_| salvage::no_root(&candidate.superblock));
             let Some(root) = found.or_else(none) else {
                 return Err(Error::Slices("a root went away while it was read".to_owned()));
             };
             inodes += root.inodes.get();
             let floor = root.log_floor.get();
-            let mut found = scan_copies(index as u8, &candidate, floor)?;
+            let mut found = scan_copies(index as u8, &candidate, floor, options)?;
             complete = complete.max(found.generation_max);
             let sequence = found.sequence_max.max(if has_root { floor } else { 0 });
             check_numbers(index, highest.max(sequence), root.inode_next.get())?;
@@ -94,30 +104,21 @@ impl Pool {
             let left = State::left_either(&candidate.mapping, options.boot())?;
             recovery.left = recovery.left.max(Some(left));
             recovery.lost.extend((left == Left::Lost).then(|| candidate.path.clone()));
-            notes.extend(candidate.note);
-            slices.push(Slice {
-                path: candidate.path,
-                mirror: candidate.mirror,
-                space: Arc::new(new_space(&candidate.superblock)),
-                log: SliceLog::new(
-                    &candidate.superblock,
-                    nodes.cpus(),
-                    sequence_next,
-                    roots.generation,
-                ),
-                superblock: candidate.superblock,
-                mapping: candidate.mapping,
-                inode_next: AtomicU64::new(root.inode_next.get()),
-            });
+            notes.extend(candidate.note.clone());
+            let log =
+                SliceLog::new(&candidate.superblock, nodes.cpus(), sequence_next, roots.generation);
+            slices.push(slice_of(candidate, log, root.inode_next.get()));
         }
-        salvage::or_note(check_last(&roots, &slots, complete), options, &mut notes)?;
+        let last = check_last(&roots, &slots, complete);
+        recovery.roots_lost |= last.is_err();
+        salvage::or_note(last, options, &mut notes)?;
         notes.extend(recovery.sort_unreadable(unreadable));
         recovery.records.sort_by_key(|r| (r.stamp, r.slice, r.lane, r.chunk, r.position));
         let parts = (slices, devices, options.clone());
         let mut pool = Pool::assemble(parts, roots, highest, nodes, notes, inodes);
         pool.mirrors = mirrors;
         pool.meet_machine();
-        if !pool.options().salvage {
+        if pool.options().salvage.is_none() {
             pool.load_space(recovery.records.is_empty())?;
         }
         pool.tell_members()?;
@@ -187,6 +188,18 @@ impl Pool {
     }
 }
 
+fn slice_of(candidate: Candidate, log: SliceLog, inode_next: u64) -> Slice {
+    Slice {
+        path: candidate.path,
+        mirror: candidate.mirror,
+        space: Arc::new(new_space(&candidate.superblock)),
+        log,
+        superblock: candidate.superblock,
+        mapping: candidate.mapping,
+        inode_next: AtomicU64::new(inode_next),
+    }
+}
+
 /// The devices of the pool that these slices make, of those that were found.
 fn capacity(candidates: &[Candidate], options: &OpenOptions) -> Result<Vec<Capacity>> {
     if !candidates.iter().any(|candidate| candidate.superblock.has_capacity()) {
@@ -202,8 +215,16 @@ fn capacity(candidates: &[Candidate], options: &OpenOptions) -> Result<Vec<Capac
 }
 
 /// The log of a slice, from both of its copies.
-fn scan_copies(index: u8, candidate: &Candidate, floor: u64) -> Result<Scan> {
+fn scan_copies(
+    index: u8,
+    candidate: &Candidate,
+    floor: u64,
+    options: &OpenOptions,
+) -> Result<Scan> {
     let Candidate { mapping, superblock, .. } = candidate;
+    if let Some(probe) = options.salvage {
+        return Ok(salvage_scan(index, mapping, superblock, (floor, probe)));
+    }
     let first = scan(index, mapping, superblock, floor)?;
     Ok(match mapping.mirror() {
         Some(mirror) => first.with(scan(index, mirror, superblock, floor)?),
@@ -226,6 +247,10 @@ impl Recovery {
             self.damage.extend(unreadable);
             return Vec::new();
         }
+        if self.records.is_empty() {
+            // the log counts no more
+            self.stretches.clear();
+        }
         let note = |Damage { slice, offset, what, .. }| {
             format!("slice {slice}, byte {offset}: {what}; nothing is lost, as the pool was closed")
         };
@@ -235,11 +260,17 @@ impl Recovery {
     /// Epochs that were closed since the last checkpoint and whose records are all there, the
     /// newest first: the tails of each.
     pub fn epochs(&self) -> Vec<Vec<Tail>> {
-        let mut epochs: Vec<&Record> =
-            self.records.iter().filter(|record| record.kind == KIND_EPOCH).collect();
-        epochs.sort_by_key(|record| std::cmp::Reverse(record.stamp));
-        let tails = epochs.into_iter().filter_map(|record| decode_tails(&record.payload));
+        let tails = self.all_epochs().into_iter();
         tails.filter(|tails| tails.iter().all(|tail| self.whole_until(tail))).collect()
+    }
+
+    /// The tails of all epochs that were closed since the last checkpoint, the newest first,
+    /// whether or not their records are all there.
+    pub fn all_epochs(&self) -> Vec<Vec<Tail>> {
+        let epochs = self.records.iter().filter(|record| record.kind == KIND_EPOCH);
+        let mut epochs: Vec<&Record> = epochs.collect();
+        epochs.sort_by_key(|record| std::cmp::Reverse(record.stamp));
+        epochs.into_iter().filter_map(|record| decode_tails(&record.payload)).collect()
     }
 
     fn whole_until(&self, tail: &Tail) -> bool {
@@ -262,6 +293,8 @@ impl Recovery {
     fn add(&mut self, found: Scan) {
         self.records.extend(found.records);
         self.damage.extend(found.damage);
+        self.stretches.extend(found.lost);
+        self.corrected.extend(found.corrected);
     }
 }
 

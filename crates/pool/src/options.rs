@@ -3,6 +3,7 @@
 use crate::device::Device;
 use crate::emulated::Emulated;
 use crate::error::Result;
+use crate::record_correction::RecordProbe;
 use crate::state::boot_id;
 use placement::{Costs, Levers, Policy, ThreadRule};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -105,8 +106,9 @@ pub struct OpenOptions {
     pub thread_rule: Option<ThreadRule>,
     /// Write tree pages once, for who measures what their second copies cost.
     pub single_pages: bool,
-    /// Open what can be read of a damaged pool, with no idea of what is free: for who repairs it.
-    pub salvage: bool,
+    /// For a repair: open what can be read of a damaged pool, without knowing what is free. Says
+    /// whether a log record that was corrected makes sense.
+    pub salvage: Option<RecordProbe>,
     /// The devices of the capacity tier that were found.
     pub devices: Vec<Arc<dyn Device>>,
     /// The share of a slice, in percent, above which blocks of it are written back to the capacity

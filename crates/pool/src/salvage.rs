@@ -7,8 +7,10 @@ use crate::error::Result;
 use crate::fold::{FoldPages, Folded, Pages, SliceBatch, group_key};
 use crate::log::{CHUNK_HEADER_BYTES, ChunkHeader, SliceLog};
 use crate::options::OpenOptions;
+use crate::page_correction::corrected_root;
 use crate::pool::{Pool, Roots};
 use crate::root::{self, SliceRoot, Slots};
+use crate::slice::Candidate;
 use crate::space::Purpose;
 use crate::superblock::Superblock;
 use crate::tree::{self, Change, Key, Met, Root, walk_readable};
@@ -19,6 +21,22 @@ use zerocopy::little_endian::U64;
 /// Bytes of values that are put into a new tree at once.
 const BATCH_BYTES: usize = 16 << 20;
 
+/// The root slots of a slice. For a repair a root is corrected of which all copies are damaged.
+pub fn slots(candidate: &Candidate, options: &OpenOptions, notes: &mut Vec<String>) -> Slots {
+    let mut slots = candidate.slots();
+    if options.salvage.is_none() {
+        return slots;
+    }
+    for (number, slot) in slots.iter_mut().enumerate().filter(|(_, slot)| slot.is_none()) {
+        *slot = corrected_root(candidate, number);
+        if slot.is_some() {
+            let path = candidate.path.display();
+            notes.push(format!("{path}: flipped bits of a root were turned back"));
+        }
+    }
+    slots
+}
+
 /// The roots, or for who repairs each slice's newest, where the slices have none in common.
 pub fn or_newest(
     roots: Result<Roots>,
@@ -27,7 +45,7 @@ pub fn or_newest(
     notes: &mut Vec<String>,
 ) -> Result<Roots> {
     match roots {
-        Err(error) if options.salvage => {
+        Err(error) if options.salvage.is_some() => {
             notes.push(error.to_string());
             Ok(newest_roots(slots))
         }
@@ -38,7 +56,7 @@ pub fn or_newest(
 /// An error is a note for who repairs.
 pub fn or_note(checked: Result<()>, options: &OpenOptions, notes: &mut Vec<String>) -> Result<()> {
     match checked {
-        Err(error) if options.salvage => {
+        Err(error) if options.salvage.is_some() => {
             notes.push(error.to_string());
             Ok(())
         }

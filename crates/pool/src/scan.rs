@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub const SEQUENCE_GAP: u64 = 1 << 16;
 
 /// Sequence numbers are below this: nobody counts so far.
-const SEQUENCE_MAX: u64 = 1 << 62;
+pub const SEQUENCE_MAX: u64 = 1 << 62;
 
 /// A place in the log where something should be and is not.
 #[derive(Clone, Debug)]
@@ -39,6 +39,40 @@ pub struct Damage {
     pub what: String,
 }
 
+/// A part of the log that nothing can be read of: records were there, or may have been.
+#[derive(Clone, Debug)]
+pub struct LostStretch {
+    /// The slice.
+    pub slice: u8,
+    /// Byte offset in the slice.
+    pub offset: u64,
+    /// Its lane, the sequence number of its chunk, and where it begins in that.
+    pub place: (u16, u64, u32),
+    /// Bytes that are there now; none where a whole chunk is missing.
+    pub bytes: Vec<u8>,
+    /// Bytes of a line of the log: records began at multiples of it.
+    pub line_bytes: usize,
+    /// Stamp and time, ns since 1970 (0: unknown), of the lane's record before, if there is one.
+    pub after: Option<(u64, i64)>,
+    /// The same of the lane's record behind.
+    pub before: Option<(u64, i64)>,
+    /// It is the lane's last record: a kill may have cut it off before it counted.
+    pub is_last: bool,
+}
+
+/// A record of which flipped bits were turned back.
+#[derive(Clone, Debug)]
+pub struct CorrectedRecord {
+    /// The slice.
+    pub slice: u8,
+    /// Byte offset in the slice.
+    pub offset: u64,
+    /// When the change was made, ns since 1970.
+    pub time_ns: i64,
+    /// How many bits they were.
+    pub bits: usize,
+}
+
 /// What the log of one slice holds.
 #[derive(Debug, Default)]
 pub struct Scan {
@@ -48,6 +82,10 @@ pub struct Scan {
     pub damage: Vec<Damage>,
     /// Chunks that cannot be read at all: whether they hold records of interest nobody knows.
     pub unreadable: Vec<Damage>,
+    /// For a repair: what cannot be read of the lanes.
+    pub lost: Vec<LostStretch>,
+    /// For a repair: records of which flipped bits were turned back.
+    pub corrected: Vec<CorrectedRecord>,
     /// Highest sequence number of a chunk, 0 if there is none.
     pub sequence_max: u64,
     /// Highest generation that a chunk says was complete when it was taken.
@@ -225,7 +263,7 @@ impl LaneReader<'_> {
 }
 
 /// What can be read of a chunk, and where it cannot.
-fn read_pages(mapping: &Mapping, offset: u64, len: usize) -> (Vec<u8>, Vec<Range<usize>>) {
+pub fn read_pages(mapping: &Mapping, offset: u64, len: usize) -> (Vec<u8>, Vec<Range<usize>>) {
     let mut bytes = vec![0; len];
     if mapping.read_own(offset, &mut bytes).is_ok() {
         return (bytes, Vec::new());
@@ -242,12 +280,12 @@ fn read_pages(mapping: &Mapping, offset: u64, len: usize) -> (Vec<u8>, Vec<Range
 }
 
 /// Bytes of what says that it is a record.
-fn record_len(bytes: &[u8], at: usize) -> usize {
+pub fn record_len(bytes: &[u8], at: usize) -> usize {
     let units = bytes.get(at + 4..at + 6).and_then(|units| units.try_into().ok());
     units.map_or(0, |units| usize::from(u16::from_le_bytes(units)) * UNIT_BYTES)
 }
 
-fn overlap(one: &Range<usize>, other: &Range<usize>) -> bool {
+pub fn overlap(one: &Range<usize>, other: &Range<usize>) -> bool {
     one.start < other.end && other.start < one.end
 }
 

@@ -252,6 +252,20 @@ impl Pool {
         Ok(Some(payload))
     }
 
+    /// What the blocks of a record's payload hold, whether or not it is what was written.
+    pub fn spilled_payload_as_is(&self, record: &Record) -> Result<Vec<u8>> {
+        let Some(places) = self.places_of(record)? else { return Ok(Vec::new()) };
+        let mut payload = Vec::new();
+        for place in &places.payload {
+            let from = payload.len();
+            payload.resize(from + place.blocks as usize * BLOCK, 0);
+            // zeros stay where the memory fails
+            let _ = self.read_copy(place.addr, Which::First, &mut payload[from..]);
+        }
+        payload.truncate(places.len as usize);
+        Ok(payload)
+    }
+
     /// Calls `each` for all blocks that a record has its payload in, and the places of it.
     pub fn spilled_blocks(&self, record: &Record, each: &mut dyn FnMut(BlockAddr)) -> Result<()> {
         let Some(places) = self.places_of(record)? else { return Ok(()) };

@@ -15,8 +15,8 @@ use pool::{BLOCK_BYTES, BlockAddr};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 
-/// Most leaves of one file that are marked as lost; with more, what is missing is a hole.
-const LEAVES_MAX: u64 = 1 << 14;
+/// Most leaves of one file that are marked as lost; a file of more is put aside.
+pub const LEAVES_MAX: u64 = 1 << 14;
 
 impl Lost {
     /// The files of which something may have lain there.
@@ -79,6 +79,7 @@ impl Repair {
             let contested = found.contested.contains(&addr);
             if (foreign || contested) && named.part == Part::Reserved {
                 // nothing was written there
+                *self.blocks_dropped.entry(ino).or_default() += 1;
                 continue;
             }
             if foreign {
@@ -98,7 +99,7 @@ impl Repair {
         self.put_leaf((ino, index), before, slots, found);
     }
 
-    fn put_leaf(
+    pub(super) fn put_leaf(
         &mut self,
         (ino, index): (Ino, u64),
         before: u64,
@@ -128,7 +129,7 @@ impl Repair {
         let first = index * LEAF_BLOCKS;
         let blocks = size.map_or(LEAF_BLOCKS, |size| size.div_ceil(BLOCK_BYTES));
         let count = blocks.saturating_sub(first).min(LEAF_BLOCKS) as usize;
-        let slots: Vec<Named> = (0..count).filter_map(|slot| self.bad_slot(slot)).collect();
+        let slots = self.bad_slots(count);
         for block in first..first + LEAF_BLOCKS {
             self.drop_patch(ino, block);
         }
@@ -156,11 +157,9 @@ impl Repair {
                 false => format!("{} blocks", stored.blocks - inode.blocks),
             };
             if gone.len() as u64 > LEAVES_MAX {
-                let what = format!(
-                    "{missing} of it are lost, in too large a range to be marked: zeros are \
-                     read in their place"
-                );
+                let what = format!("{missing} of it are lost, in too large a range to be marked");
                 self.say(crate::check::inode_place(ino), what);
+                self.unmarked.insert(ino);
                 continue;
             }
             let what = format!(
@@ -186,6 +185,7 @@ impl Repair {
             if range.end - range.start > LEAVES_MAX * LEAF_BLOCKS {
                 let what = "what was written in parts of its holes may be lost: too many to mark";
                 self.say(crate::check::inode_place(ino), what);
+                self.unmarked.insert(ino);
                 continue;
             }
             for index in range.start / LEAF_BLOCKS..=(range.end - 1) / LEAF_BLOCKS {
@@ -195,13 +195,7 @@ impl Repair {
     }
 
     fn mark_holes(&mut self, (ino, index): (Ino, u64), range: Range<u64>, found: &mut Found) {
-        let (home, key) = (keys::home(ino), keys::key(ino, keys::MAP, index));
-        let value = match self.changes.get(&(home, key)) {
-            Some(Change::Put(value)) => Some(value.clone()),
-            Some(Change::Delete) => None,
-            None => self.core.pool.get(home, &key).ok().flatten(),
-        };
-        let mut slots = value.and_then(|value| leaf_value::decode(&value)).unwrap_or_default();
+        let mut slots = self.slots_of(ino, index);
         let before = slots.len();
         for slot in 0..LEAF_BLOCKS as usize {
             let block = index * LEAF_BLOCKS + slot as u64;
@@ -222,24 +216,22 @@ impl Repair {
         }
     }
 
-    /// A slot whose block cannot be read: its checksum never fits.
-    fn bad_slot(&mut self, slot: usize) -> Option<Named> {
-        if self.bad.is_none() {
-            let addr = self.core.pool.take_any()?;
-            let zeros = [0; BLOCK_BYTES as usize];
-            let (written, crc) = self.core.pool.write_block(addr, &zeros);
-            let _ = pmem::fence(written);
-            self.bad = Some(Placed { addr, crc: !crc });
-        }
-        let placed = self.bad?;
-        self.bad_slots += 1;
-        Some(Named { slot, placed, part: Part::Shared })
+    /// Slots of all leaves that are written anew and name the block that cannot be read.
+    fn count_bad_slots(&self, bad: Placed) -> u64 {
+        let is_map = |key: &Key| key.kind == keys::MAP && key.object != 0;
+        let leaves = self.changes.iter().filter(|((_, key), _)| is_map(key));
+        let slots = leaves.filter_map(|(_, change)| match change {
+            Change::Put(value) => leaf_value::decode(value),
+            Change::Delete => None,
+        });
+        slots.flatten().filter(|named| named.placed.addr == bad.addr).count() as u64
     }
 
     /// Counts the references to blocks anew; gives all blocks that are in use.
     pub(super) fn count_places(&mut self, found: &mut Found) -> BTreeSet<BlockAddr> {
         if let Some(bad) = self.bad {
-            found.shared.insert(bad.addr, self.bad_slots);
+            let slots = self.count_bad_slots(bad);
+            found.shared.insert(bad.addr, slots);
         }
         let mut counts: BTreeMap<u64, [u32; REFERENCES_BLOCKS as usize]> = BTreeMap::new();
         for (addr, count) in &found.shared {

@@ -8,13 +8,19 @@
 //! written when the caller says so, the roots last, and what was there before goes to an undo file
 //! first.
 //!
-//! What is lost is never made up: a file's blocks that are gone read as errors, not as zeros, as
-//! far as anything still says where they were.
+//! What is lost is never made up: a file's blocks that are gone read as errors, not as zeros. A
+//! file that may have been changed by what is lost reads as an error in its place. What is known of
+//! it is put aside in `/lost+found/older` (`put_aside.rs`).
 
 mod counts;
+mod doubtful_replay;
+mod doubts;
 mod found;
 mod leaves;
+mod lost_records;
 mod names;
+mod older_values;
+mod put_aside;
 mod read;
 mod undo;
 
@@ -27,7 +33,9 @@ use crate::error::{Error, Result};
 use crate::item::Placed;
 use crate::second_copy::WRITTEN_AGAIN;
 use crate::types::Ino;
+use doubts::{ChangeTime, Doubts};
 use found::batches;
+use lost_records::makes_sense;
 use pool::tree::{Change, Key, Met};
 use pool::{
     BlockAddr, Candidate, Device, OpenOptions, Pages, Pool, Recovery, ScrubPlace, Scrubbed, Slice,
@@ -38,6 +46,9 @@ use std::sync::Arc;
 
 /// Pages whose copies are looked at in one go.
 const SCRUB_PAGES: u64 = 1 << 12;
+
+/// How a note ends that says that a page was corrected.
+const TURNED_BACK: &str = "flipped bits of it were turned back";
 
 /// Changes of the trees, by slice.
 type Changes = BTreeMap<(u8, Key), Change>;
@@ -96,8 +107,19 @@ pub struct Repair {
     /// Inodes whose attributes are the checkpoint before's, or made up: they do not say how much
     /// there was.
     unsure: BTreeSet<Ino>,
+    /// Files of which more is lost than is marked.
+    unmarked: BTreeSet<Ino>,
+    /// Blocks of files that were reserved twice, and are no longer.
+    blocks_dropped: HashMap<Ino, u64>,
+    /// Entries of directories that are the checkpoint before's.
+    older_entries: HashSet<(Ino, u64)>,
+    /// What cannot be vouched for.
+    doubts: Doubts,
+    /// The last roots are lost: any file may be older than it was.
+    roots_lost: bool,
+    /// Where the copies of files in doubt are.
+    copy_names: HashMap<Ino, String>,
     bad: Option<Placed>,
-    bad_slots: u64,
     put_aside: u64,
     report: RepairReport,
 }
@@ -123,7 +145,7 @@ pub fn repair(dir: &Path, each: Each<'_>) -> Result<Option<Repair>> {
     let found = match check::check_watched(dir, each) {
         Ok(report) if report.findings.is_empty() => return Ok(None),
         Ok(report) => report.findings,
-        Err(error) => vec![Finding { place: "the pool".to_owned(), what: error.to_string() }],
+        Err(error) => vec![Finding::new("the pool", error.to_string())],
     };
     let (candidates, _) = pool::candidates(dir, &Candidate::open_private)?;
     let devices = tier::open_devices(dir, true)?;
@@ -148,7 +170,8 @@ impl Repair {
         found: Vec<Finding>,
         each: Each<'_>,
     ) -> Result<Repair> {
-        let options = OpenOptions { salvage: true, devices, ..OpenOptions::default() };
+        let salvage = Some(makes_sense as pool::RecordProbe);
+        let options = OpenOptions { salvage, devices, ..OpenOptions::default() };
         let (pool, recovery) = Pool::open_candidates(candidates, &options)?;
         let mut repair = Repair {
             core: Core::new(pool),
@@ -157,8 +180,13 @@ impl Repair {
             lost: Vec::new(),
             rebuild: BTreeSet::new(),
             unsure: BTreeSet::new(),
+            unmarked: BTreeSet::new(),
+            blocks_dropped: HashMap::new(),
+            older_entries: HashSet::new(),
+            doubts: Doubts::default(),
+            roots_lost: recovery.roots_lost,
+            copy_names: HashMap::new(),
             bad: None,
-            bad_slots: 0,
             put_aside: 0,
             report: RepairReport { found, ..RepairReport::default() },
         };
@@ -182,6 +210,11 @@ impl Repair {
         for damage in &recovery.damage {
             self.say(format!("slice {}, byte {}", damage.slice, damage.offset), &*damage.what);
         }
+        for record in &recovery.corrected {
+            let time = ChangeTime::at(record.time_ns).text();
+            let what = format!("{} flipped bits of a change {time} were turned back", record.bits);
+            self.say(format!("slice {}, byte {}", record.slice, record.offset), what);
+        }
         let mut pages = Pages::default();
         self.take_all(recovery);
         self.read_trees(&mut pages)?;
@@ -193,7 +226,8 @@ impl Repair {
         self.mend_inodes(&mut found);
         self.grow_older(&mut found);
         self.mend_leaves(&mut found, &kept);
-        let names = self.mend_names(&mut found);
+        let mut names = self.mend_names(&mut found);
+        self.put_doubted_aside(&mut found, &mut names);
         self.mend_counts(&found, &names, &before);
         let used = self.count_places(&mut found);
         self.fold(&mut pages)?;
@@ -202,27 +236,23 @@ impl Repair {
         self.mend_copies()?;
         self.report.left = self.core.check_all(each).findings;
         let copies = self.core.pool.second_copies_read().into_iter();
-        for copy in copies.filter(|copy| copy.ends_with(WRITTEN_AGAIN)) {
+        let is_new = |copy: &String| copy.ends_with(WRITTEN_AGAIN) || copy.ends_with(TURNED_BACK);
+        for copy in copies.filter(is_new) {
             self.say("a copy", copy);
         }
         self.report.put_aside = self.put_aside;
         let said = std::mem::take(&mut self.said);
-        let done = said.into_iter().map(|(place, what)| Finding { place, what });
+        let done = said.into_iter().map(|(place, what)| Finding::new(place, what));
         self.report.done = done.collect();
         Ok(())
     }
 
     /// Folds what the log holds.
     fn replay(&mut self, recovery: &Recovery, pages: &mut Pages) -> Result<()> {
-        let mut left_out = Vec::new();
         if let Err(error) = self.core.load_tickets() {
-            left_out.push(error.to_string());
+            self.say("log", format!("left out: {error}"));
         }
-        let mut tell = |what: String| left_out.push(what);
-        self.core.replay_readable(recovery, &mut tell);
-        for what in left_out {
-            self.say("log", format!("left out: {what}"));
-        }
+        self.replay_readable(recovery);
         self.core.settle_overlays();
         let (batch, _) = self.core.encode();
         self.core.mark_named(&batch)?;

@@ -7,7 +7,9 @@ use crate::clock::now;
 use crate::dir::{Dirent, cookie_base};
 use crate::keys;
 use crate::repair::Repair;
+use crate::repair::doubts::{ChangeTime, Doubt};
 use crate::repair::found::{Entry, Found};
+use crate::repair::put_aside::ATTRIBUTES_LOST;
 use crate::short_name::ShortName;
 use crate::types::{FileKind, Ino, Timestamp};
 use pool::BLOCK_BYTES;
@@ -65,8 +67,15 @@ impl Repair {
                     (kind, _) => kind,
                 };
                 let mode = if kind == FileKind::Directory { 0o700 } else { 0o600 };
-                let size = inode.small().unwrap_or(inode.end * BLOCK_BYTES);
+                let size = match kind {
+                    FileKind::Symlink => inode.target.values().sum(),
+                    _ => inode.small().unwrap_or(inode.end * BLOCK_BYTES),
+                };
                 inode.stored = Some(attributes(kind, mode, size));
+                if kind == FileKind::File {
+                    let (offset, time) = (None, ChangeTime::default());
+                    self.doubts.add(*ino, Doubt { what: ATTRIBUTES_LOST, offset, time });
+                }
                 if !inode.leaves.is_empty() {
                     self.unsure.insert(*ino);
                 }
@@ -103,10 +112,12 @@ impl Repair {
     pub(super) fn mend_names(&mut self, found: &mut Found) -> Names {
         let mut names = Names::default();
         let mut entries = std::mem::take(&mut found.entries);
-        // of two names of a directory, the one where it says that it is comes first
+        // names of the checkpoint before come last; of two names of a directory, the one where it
+        // says that it is comes first
         entries.sort_by_key(|entry| {
             let stored = found.inodes.get(&entry.dirent.ino).and_then(|inode| inode.stored);
-            stored.is_none_or(|stored| stored.parent != entry.dir)
+            let is_older = self.older_entries.contains(&(entry.dir, entry.cookie));
+            (is_older, stored.is_none_or(|stored| stored.parent != entry.dir))
         });
         for entry in entries {
             self.mend_entry(entry, found, &mut names);
@@ -152,6 +163,8 @@ impl Repair {
             wrong = wrong.or(Some("the name is there twice"));
         } else if twice {
             wrong = wrong.or(Some("its directory has another name, too"));
+        } else if self.older_entries.contains(&(entry.dir, entry.cookie)) {
+            wrong = wrong.or(Some("it is the checkpoint before's, and its inode changed since"));
         }
         let key = keys::key(entry.dir, keys::DIRENT, entry.cookie);
         if let Some(why) = wrong {
@@ -202,15 +215,8 @@ impl Repair {
             let Some(stored) = found.inodes.get(ino).and_then(|inode| inode.stored) else {
                 continue;
             };
-            let mut name = format!("#{}", ino.0);
-            // somebody may have given it to another
-            for number in 1.. {
-                if !names.taken.contains(&(dir, name.clone().into_bytes())) {
-                    break;
-                }
-                name = format!("#{}.{number}", ino.0);
-            }
-            if self.add_name(dir, name.as_bytes(), (*ino, stored.kind), names) {
+            let name = format!("#{}", ino.0);
+            if let Some(name) = self.add_free_name(dir, &name, (*ino, stored.kind), names) {
                 self.put_aside += 1;
                 let what = format!("had no name: it is /lost+found/{name} now");
                 self.say(inode_place(*ino), what);
@@ -218,8 +224,27 @@ impl Repair {
         }
     }
 
+    /// Adds this name, or one with a number behind it where a user has given it to another; gives
+    /// the name.
+    pub(super) fn add_free_name(
+        &mut self,
+        dir: Ino,
+        wanted: &str,
+        target: (Ino, FileKind),
+        names: &mut Names,
+    ) -> Option<String> {
+        let mut name = wanted.to_owned();
+        for number in 1.. {
+            if !names.taken.contains(&(dir, name.clone().into_bytes())) {
+                break;
+            }
+            name = format!("{wanted}.{number}");
+        }
+        self.add_name(dir, name.as_bytes(), target, names).then_some(name)
+    }
+
     /// The directory, which is made if it is not there.
-    fn lost_found(&mut self, found: &mut Found, names: &mut Names) -> Option<Ino> {
+    pub(super) fn lost_found(&mut self, found: &mut Found, names: &mut Names) -> Option<Ino> {
         let is_it = |((dir, _), entry): (&(Ino, u64), &Dirent)| {
             (*dir == Ino::ROOT && entry.name.bytes() == LOST_FOUND)
                 .then_some((entry.ino, entry.kind))
@@ -235,7 +260,7 @@ impl Repair {
         self.add_name(Ino::ROOT, LOST_FOUND, (ino, FileKind::Directory), names).then_some(ino)
     }
 
-    fn add_name(
+    pub(super) fn add_name(
         &mut self,
         dir: Ino,
         name: &[u8],
@@ -256,6 +281,6 @@ impl Repair {
 }
 
 /// Of an inode that has lost its own.
-fn attributes(kind: FileKind, mode: u16, size: u64) -> Stored {
+pub fn attributes(kind: FileKind, mode: u16, size: u64) -> Stored {
     Stored { size, ..Stored::new(kind, mode, Timestamp(now())) }
 }

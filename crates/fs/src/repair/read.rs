@@ -1,15 +1,13 @@
 //! What can be read of a damaged pool, and the trees of it.
 
-use crate::core::Core;
 use crate::error::Result;
 use crate::item::{BlockRun, Item};
 use crate::keys;
 use crate::leaf_value;
 use crate::repair::{Lost, Repair};
 use crate::types::Ino;
-use pmem::Domain;
 use pool::tree::{Change, Key, Met};
-use pool::{BlockAddr, KIND_CHANGE, Left, Pages, Recovery};
+use pool::{BlockAddr, KIND_CHANGE, Pages, Recovery};
 use std::collections::{BTreeMap, HashSet};
 
 /// Data blocks that a value of a tree names.
@@ -143,6 +141,7 @@ impl Repair {
         for (slice, mut before) in before {
             before.sort_unstable_by_key(|(key, _)| *key);
             before.dedup_by_key(|(key, _)| *key);
+            self.doubt_older(&before);
             let attributes = before.iter().filter(|(key, _)| key.kind == keys::INODE);
             self.unsure.extend(attributes.map(|(key, _)| Ino(key.object)));
             if !before.is_empty() {
@@ -158,26 +157,5 @@ impl Repair {
         }
         self.core.pool.use_trees(trees);
         Ok(())
-    }
-}
-
-impl Core {
-    /// Applies what can be of a log that may be damaged; `left_out` is told the rest.
-    pub fn replay_readable(&self, recovery: &Recovery, left_out: &mut dyn FnMut(String)) -> u64 {
-        if recovery.left >= Some(Left::Crashed) && self.pool.domain() == Domain::Sync {
-            return self.replay_epoch(recovery).unwrap_or_else(|error| {
-                left_out(format!("what came after the last checkpoint: {error}"));
-                0
-            });
-        }
-        let torn = self.torn_tails(&recovery.records).unwrap_or_default();
-        let mut applied = 0;
-        for (record, items) in self.changes_of(recovery, &torn) {
-            match items.and_then(|items| self.apply_all(&items, record)) {
-                Ok(()) => applied += 1,
-                Err(error) => left_out(format!("the change with stamp {}: {error}", record.stamp)),
-            }
-        }
-        applied
     }
 }

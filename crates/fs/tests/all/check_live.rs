@@ -152,3 +152,62 @@ fn a_page_of_the_free_space_tree_that_is_lost_is_found() {
     assert!(told.iter().any(|place| is_space(&place)), "{told:?}");
     assert!(checked(&fs).findings.is_empty());
 }
+
+/// A page of the tree that is lost hides what lay in it, and nothing else: the check goes on behind
+/// it, tells each name whose inode is gone with its path, and no other.
+#[test]
+fn a_lost_page_hides_nothing_but_what_lay_in_it() {
+    let pool = TestPool::new(1, SLICE_BYTES);
+    let fs = pool.start_alone();
+    for number in 0..600 {
+        fs.write(&make(&fs, &format!("file {number}")), 0, &pattern(number, 3 * BLOCK)).unwrap();
+    }
+    fs.close().unwrap();
+    drop(fs);
+    let mut pages = blocks(&pool, |bytes| bytes.starts_with(b"NSTP") && bytes[5] == 0);
+    pages.sort();
+    let (mut lost, mut clean) = (0, 0);
+    for pair in pages.chunk_by(|one, other| one.0 == other.0).filter(|pair| pair.len() == 2) {
+        let pair = [pair[0].1, pair[1].1];
+        flip(&pool, &pair);
+        let candidates = crate::common::candidates(&pool.dir(), true).unwrap();
+        let options = pool::OpenOptions { read_only: true, ..Default::default() };
+        if let Ok(fs) = FileSystem::open_candidates(candidates, &options, false)
+            && let Some(gone) = names_without_inode(&fs)
+        {
+            let report = checked(&fs);
+            let findings = &report.findings;
+            let told = |finding: &&fs::Finding| {
+                finding.what.contains("its inode lay in a page of the tree that cannot be read")
+            };
+            let told: Vec<_> = findings.iter().filter(told).collect();
+            assert_eq!(told.len(), gone.len(), "{findings:?}");
+            for name in &gone {
+                let entry = format!("entry {name:?}: ");
+                assert!(told.iter().any(|finding| finding.what.starts_with(&entry)), "{name}");
+            }
+            assert!(told.iter().all(|finding| finding.path.as_deref() == Some("/")));
+            let contradicts = ["does not exist", "has no name", "link count", "entry count"];
+            let contradicts = |what: &str| contradicts.iter().any(|it| what.contains(it));
+            assert!(findings.iter().all(|it| !contradicts(&it.what)), "{findings:?}");
+            assert!(report.inodes + gone.len() as u64 >= 601, "{} inodes", report.inodes);
+            lost += u64::from(!gone.is_empty());
+            clean += u64::from(findings.is_empty());
+        }
+        flip(&pool, &pair);
+    }
+    assert!(lost >= 5, "{lost} pages with inodes, {clean} that no tree has any more");
+    pool.assert_clean();
+}
+
+/// Names in the root directory whose inodes cannot be read; none if the directory cannot be.
+fn names_without_inode(fs: &FileSystem) -> Option<Vec<String>> {
+    let mut entries = Vec::new();
+    let listed = fs.readdir(Ino::ROOT, 0, &mut |entry| {
+        entries.push((String::from_utf8(entry.name.clone()).unwrap(), entry.ino));
+        true
+    });
+    listed.ok()?;
+    let gone = entries.into_iter().filter(|(_, ino)| fs.getattr(*ino).is_err());
+    Some(gone.map(|(name, _)| name).collect())
+}

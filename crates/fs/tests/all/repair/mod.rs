@@ -3,7 +3,9 @@
 
 mod damage;
 mod files;
+mod log_records;
 mod maps;
 mod names;
-mod planted;
+pub mod planted;
 mod roots;
+mod vouched;

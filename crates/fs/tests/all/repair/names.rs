@@ -1,7 +1,9 @@
 //! Inodes and names that contradict each other.
 
 use crate::common::{BY, TestPool, content, find, names, pattern};
-use crate::repair::planted::{BLOCK, mended, said, told};
+use crate::repair::planted::{
+    BLOCK, mended, mended_but_for, older_copy, reads_as_error, said, told,
+};
 use crate::values::{DIRENT, INODE, ORPHAN, TICKET, change_tree, entry, into_tree};
 use fs::{FileKind, FileSystem, Ino, NewNode, RequestId, repair};
 use pool::tree::{Change, Key};
@@ -55,9 +57,12 @@ fn what_has_lost_its_attributes_is_what_its_content_says() {
     let (pool, [file, dir, sub, link]) = planted();
     let lost = [file, dir, link].map(|ino| (inode(ino), Change::Delete));
     change_tree(&pool.dir(), lost.to_vec());
-    let (done, fs) = mended(&pool);
-    assert_eq!(told(&done, "its attributes are lost"), 3, "{done:?}");
-    let found = content(&fs, &find(&fs, "file"));
+    let (done, fs) = mended_but_for(&pool, &["/file"]);
+    assert_eq!(told(&done, "its attributes are lost: it is the owner's alone"), 3, "{done:?}");
+    // how long it was is lost, too: what there is of it is put aside
+    assert_eq!(told(&done, "(/file): its attributes are lost, and with them how long it was"), 1);
+    assert!(reads_as_error(&fs, file));
+    let found = older_copy(&fs, file);
     assert!(found.len() == 5 * BLOCK && found[..BYTES] == pattern(1, BYTES));
     assert!(found[BYTES..].iter().all(|byte| *byte == 0));
     assert_eq!(fs.getattr(file).unwrap().mode & 0o777, 0o600);

@@ -1,6 +1,6 @@
 //! A pool whose files say on each block whose it is, and what must hold after a repair.
 
-use crate::common::{BY, TestPool, slices};
+use crate::common::{BY, TestPool, content, slices};
 use fs::{
     Error, FileKind, FileSystem, Finding, Ino, NewNode, RepairReport, repair, repair_candidates,
 };
@@ -164,12 +164,38 @@ pub fn repaired(images: &Images) -> (RepairReport, Came) {
 
 /// Repairs the pool in its files; gives what was done, and the pool, which nothing is wrong with.
 pub fn mended(pool: &TestPool) -> (Vec<String>, FileSystem) {
+    mended_but_for(pool, &[])
+}
+
+/// The same, but for the files at these paths: they cannot be read afterwards, and nothing else is
+/// wrong.
+pub fn mended_but_for(pool: &TestPool, paths: &[&str]) -> (Vec<String>, FileSystem) {
     let tried = repair(&pool.dir(), &mut |_, _| ()).unwrap().expect("something is wrong");
     let report = tried.report().clone();
-    assert!(report.left.is_empty(), "{report:?}");
     tried.write(&pool.dir().join("repair.undo")).unwrap();
-    pool.assert_clean();
+    for findings in [&report.left, &pool.check().findings] {
+        let mut found: Vec<&str> = findings.iter().filter_map(|it| it.path.as_deref()).collect();
+        found.dedup();
+        assert_eq!(found, paths, "{findings:?}");
+        assert!(findings.iter().all(|it| it.path.is_some() && is_data(it)), "{report:?}");
+    }
     (said(&report.done), pool.start_alone())
+}
+
+/// What is known of a file in doubt.
+pub fn older_copy(fs: &FileSystem, ino: Ino) -> Vec<u8> {
+    let aside = fs.lookup(Ino::ROOT, b"lost+found").unwrap().ino;
+    let older = fs.lookup(aside, b"older").unwrap().ino;
+    let copy = fs.lookup(older, format!("#{}", ino.0).as_bytes()).unwrap().ino;
+    content(fs, &fs.open(copy).unwrap())
+}
+
+/// Whether each block of a file is an error.
+pub fn reads_as_error(fs: &FileSystem, ino: Ino) -> bool {
+    let mut bytes = vec![0; BLOCK];
+    let handle = fs.open(ino).unwrap();
+    let size = fs.getattr(ino).unwrap().size;
+    (0..size.max(1)).step_by(BLOCK).all(|at| fs.read(&handle, at, &mut bytes).is_err())
 }
 
 /// Findings as lines.
