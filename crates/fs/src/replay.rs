@@ -30,6 +30,11 @@ pub fn damaged_record(record: &Record) -> Error {
     ))
 }
 
+fn damaged(damage: &pool::Damage) -> Error {
+    let (slice, offset) = (u32::from(damage.slice), damage.offset);
+    pool::Error::Damaged { slice, offset, what: damage.what.clone() }.into()
+}
+
 impl Core {
     /// Applies what the log holds. Returns the number of records applied.
     pub fn replay(&self, recovery: &Recovery) -> Result<u64> {
@@ -39,12 +44,7 @@ impl Core {
             return self.replay_epoch(recovery);
         }
         if let Some(damage) = recovery.damage.first() {
-            return Err(pool::Error::Damaged {
-                slice: u32::from(damage.slice),
-                offset: damage.offset,
-                what: damage.what.clone(),
-            }
-            .into());
+            return Err(damaged(damage));
         }
         if crashed && self.pool.domain() == Domain::Process {
             self.pool.note(
@@ -71,8 +71,12 @@ impl Core {
         Ok(applied)
     }
 
-    /// After a restart of the machine: the newest epoch of which everything is there.
+    /// After a restart of the machine: the newest epoch of which everything is there. An error where
+    /// something is lost that was synced.
     pub(crate) fn replay_epoch(&self, recovery: &Recovery) -> Result<u64> {
+        if let Some(damage) = recovery.damage_in_synced() {
+            return Err(damaged(damage));
+        }
         for tails in recovery.epochs() {
             let records = pool::records_until(&recovery.records, &tails);
             let Some(changes) = self.changes_in(&records)? else { continue };

@@ -273,6 +273,22 @@ impl Recovery {
         epochs.into_iter().filter_map(|record| decode_tails(&record.payload)).collect()
     }
 
+    /// Damage in what was synced, as far as that is known: an epoch is closed only after the one
+    /// before it was synced, so all epochs but the newest were.
+    pub fn damage_in_synced(&self) -> Option<&Damage> {
+        let epochs = self.all_epochs();
+        let synced = epochs.get(1)?;
+        self.damage.iter().find(|damage| {
+            let floor = self.floors.get(usize::from(damage.slice));
+            let is_folded = floor.is_some_and(|floor| damage.chunk < *floor);
+            let is_before = |tail: &Tail| {
+                (tail.slice, tail.lane) == (damage.slice, damage.lane)
+                    && (damage.chunk, damage.position) < (tail.chunk, tail.used)
+            };
+            !is_folded && synced.iter().any(is_before)
+        })
+    }
+
     fn whole_until(&self, tail: &Tail) -> bool {
         // an epoch that was closed while a checkpoint folded lists where lanes ended before the
         // cut, too: that is in the trees by now

@@ -54,6 +54,7 @@ impl State {
         if blocks.is_empty() {
             return;
         }
+        self.is_forgotten = false;
         if self.is_noticed {
             self.doubted.insert(blocks.clone());
         }
