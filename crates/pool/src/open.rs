@@ -47,7 +47,7 @@ pub struct Recovery {
     pub roots_lost: bool,
     /// Where the log of each slice begins: the sequence number of the first chunk that no
     /// checkpoint folded.
-    floors: Vec<u64>,
+    pub(crate) floors: Vec<u64>,
 }
 
 impl Pool {
@@ -271,22 +271,6 @@ impl Recovery {
         let mut epochs: Vec<&Record> = epochs.collect();
         epochs.sort_by_key(|record| std::cmp::Reverse(record.stamp));
         epochs.into_iter().filter_map(|record| decode_tails(&record.payload)).collect()
-    }
-
-    /// Damage in what was synced, as far as that is known: an epoch is closed only after the one
-    /// before it was synced, so all epochs but the newest were.
-    pub fn damage_in_synced(&self) -> Option<&Damage> {
-        let epochs = self.all_epochs();
-        let synced = epochs.get(1)?;
-        self.damage.iter().find(|damage| {
-            let floor = self.floors.get(usize::from(damage.slice));
-            let is_folded = floor.is_some_and(|floor| damage.chunk < *floor);
-            let is_before = |tail: &Tail| {
-                (tail.slice, tail.lane) == (damage.slice, damage.lane)
-                    && (damage.chunk, damage.position) < (tail.chunk, tail.used)
-            };
-            !is_folded && synced.iter().any(is_before)
-        })
     }
 
     fn whole_until(&self, tail: &Tail) -> bool {

@@ -71,8 +71,8 @@ pub enum Notice {
     /// The frame's data is a notification for the kernel, with this code.
     Kernel(i32),
     /// The kernel is to drop pages of a file, and when it has, [`Told::Forgot`] says so with this
-    /// number. The frame's data: the inode, and of each range of bytes its offset and its length (0:
-    /// all that follows), 8 bytes each.
+    /// number. The frame's data: the inode, and of each range of bytes its offset and its length
+    /// (0: all that follows), 8 bytes each.
     Pages(u64),
 }
 

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use serde_json::Value;
 
@@ -121,7 +122,13 @@ fn prometheus_reads_the_metrics() {
     let Some(scratch) = Scratch::mounted_with(&["--metrics=127.0.0.1:0"]) else { return };
     let address = scratch.http_address();
     std::fs::write(scratch.mnt().join("file"), binary(2 << 20)).unwrap();
-    let page = asked(address, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let metrics = || asked(address, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    // a call is counted when it has been answered
+    let late = Instant::now() + SOON;
+    let mut page = metrics();
+    while !page.contains("{call=\"write\"} 2097152\n") && Instant::now() < late {
+        page = metrics();
+    }
     let (head, body) = page.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     assert!(head.contains("Content-Type: text/plain; version=0.0.4"), "{head}");

@@ -3,8 +3,9 @@
 //!
 //! ```text
 //!      0   inodes, 8 bytes each; 0: none
-//! 64 KiB   bases: the inode (0: none; stored last), the block, from where on there may be zeros,
-//!          whether something may have been written (8 bytes each); what was given, what was written
+//! 64 KiB   bases: the inode (0: none; stored last), the block, from where on there may be
+//!          zeros, whether something may have been written (8 bytes each); what was given,
+//!          what was written
 //! ```
 //!
 //! There is none for the kernel of another machine: then nothing is noted.

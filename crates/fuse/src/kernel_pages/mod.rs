@@ -121,8 +121,8 @@ impl KernelPages {
         self.file(handle).go_on(Vec::new());
     }
 
-    /// Who keeps track of this file, which tells it of changes from now on. At a pool's only door the
-    /// kernel may have any pages of it by then: it is told to drop them.
+    /// Who keeps track of this file, which tells it of changes from now on. At a pool's only door
+    /// the kernel may have any pages of it by then: it is told to drop them.
     pub(crate) fn file(&self, handle: &Handle) -> Arc<FilePages> {
         let ino = handle.ino();
         let known = self.files.read().get(&ino).cloned();

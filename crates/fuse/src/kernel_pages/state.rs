@@ -83,7 +83,7 @@ impl State {
         self.bases.range(run.clone()).map(|(block, _)| *block).collect()
     }
 
-    /// What of these blocks is in both sets, and was given to the kernel again since they were told.
+    /// What of these blocks is in both sets, and was given to the kernel again since it was told.
     pub(super) fn unknown_and_given(&self, run: &Range<u64>) -> Vec<Range<u64>> {
         let unknown = self.unknown.overlapping(run).map(|it| common(it, run));
         let both = unknown.flat_map(|unknown| {

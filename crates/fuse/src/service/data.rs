@@ -208,8 +208,8 @@ impl Service {
     }
 
     /// Finds data or a hole; the other ways of lseek(2) are the kernel's own. Before it says that
-    /// there is a hole where somebody may have stored to a mapping, it has the kernel bring what the
-    /// kernel has of that range; where that does not come it is taken for data.
+    /// there is a hole where somebody may have stored to a mapping, it has the kernel bring what it
+    /// has of that range; where that does not come it is taken for data.
     pub(crate) fn seek(&self, file: OpenFile, offset: i64, whence: i32) -> Served<i64> {
         let data = match whence {
             libc::SEEK_DATA => true,
