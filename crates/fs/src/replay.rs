@@ -71,12 +71,8 @@ impl Core {
         Ok(applied)
     }
 
-    /// After a restart of the machine: the newest epoch of which everything is there. An error
-    /// where something is lost that was synced.
+    /// After a restart of the machine: the newest epoch of which everything is there.
     pub(crate) fn replay_epoch(&self, recovery: &Recovery) -> Result<u64> {
-        if let Some(damage) = recovery.damage_in_synced() {
-            return Err(damaged(damage));
-        }
         for tails in recovery.epochs() {
             let records = pool::records_until(&recovery.records, &tails);
             let Some(changes) = self.changes_in(&records)? else { continue };

@@ -13,10 +13,8 @@
 //! Callers that ask while a sync is under way share the next one.
 
 use crate::error::Result;
-use crate::open::Recovery;
 use crate::pool::Pool;
 use crate::record::{KIND_EPOCH, Record, RecordBuffer};
-use crate::scan::Damage;
 use parking_lot::{Condvar, Mutex};
 use pmem::InFlight;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -164,25 +162,6 @@ pub fn records_until<'r>(records: &'r [Record], tails: &[Tail]) -> Vec<&'r Recor
         })
     };
     records.iter().filter(inside).collect()
-}
-
-impl Recovery {
-    /// Damage in what was synced, as far as that is known: an epoch is closed only after the one
-    /// before it was synced, so all epochs but the newest were. (Of a lane nothing is read behind
-    /// damage: the epochs' records must lie in other lanes.)
-    pub fn damage_in_synced(&self) -> Option<&Damage> {
-        let epochs = self.all_epochs();
-        let synced = epochs.get(1)?;
-        self.damage.iter().find(|damage| {
-            let floor = self.floors.get(usize::from(damage.slice));
-            let is_folded = floor.is_some_and(|floor| damage.chunk < *floor);
-            let is_before = |tail: &Tail| {
-                (tail.slice, tail.lane) == (damage.slice, damage.lane)
-                    && (damage.chunk, damage.position) < (tail.chunk, tail.used)
-            };
-            !is_folded && synced.iter().any(is_before)
-        })
-    }
 }
 
 #[cfg(test)]

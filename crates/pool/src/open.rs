@@ -47,7 +47,7 @@ pub struct Recovery {
     pub roots_lost: bool,
     /// Where the log of each slice begins: the sequence number of the first chunk that no
     /// checkpoint folded.
-    pub(crate) floors: Vec<u64>,
+    floors: Vec<u64>,
 }
 
 impl Pool {
