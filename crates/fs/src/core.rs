@@ -244,6 +244,10 @@ impl Core {
         if self.log_pace.is_on() {
             self.pay_for_log();
         }
+        // ordering: set by this thread, or for another one
+        if self.has_waits.load(Ordering::Relaxed) {
+            wait_for_all();
+        }
         ended
     }
 
@@ -264,10 +268,6 @@ impl Core {
             }
         };
         self.let_go();
-        // ordering: set by this thread, or for another one
-        if self.has_waits.load(Ordering::Relaxed) {
-            wait_for_all();
-        }
         ended
     }
 

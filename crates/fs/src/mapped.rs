@@ -179,8 +179,9 @@ impl Inode {
         let before = Before { core, inode: self };
         let mut told = Ok(());
         self.mappings.each_but_of_folds(|mapped| {
-            let this = mapped.changes(blocks, &before);
-            told = std::mem::replace(&mut told, Ok(())).and(this);
+            if let Err(error) = mapped.changes(blocks, &before) {
+                told = Err(error);
+            }
         });
         told
     }

@@ -30,11 +30,6 @@ pub fn damaged_record(record: &Record) -> Error {
     ))
 }
 
-fn damaged(damage: &pool::Damage) -> Error {
-    let (slice, offset) = (u32::from(damage.slice), damage.offset);
-    pool::Error::Damaged { slice, offset, what: damage.what.clone() }.into()
-}
-
 impl Core {
     /// Applies what the log holds. Returns the number of records applied.
     pub fn replay(&self, recovery: &Recovery) -> Result<u64> {
@@ -44,7 +39,12 @@ impl Core {
             return self.replay_epoch(recovery);
         }
         if let Some(damage) = recovery.damage.first() {
-            return Err(damaged(damage));
+            return Err(pool::Error::Damaged {
+                slice: u32::from(damage.slice),
+                offset: damage.offset,
+                what: damage.what.clone(),
+            }
+            .into());
         }
         if crashed && self.pool.domain() == Domain::Process {
             self.pool.note(

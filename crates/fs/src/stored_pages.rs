@@ -73,11 +73,8 @@ impl Core {
             let piece = &data[done..data.len().min(done + room)];
             let write = || self.change(|| self.write_stored(inode, at, piece, pages));
             let ends = done + piece.len() == data.len();
-            if ends {
-                write()?
-            } else {
-                request::repeatable(write)?
-            }
+            let written = if ends { write() } else { request::repeatable(write) };
+            written?;
             done += piece.len();
         }
         Ok(())

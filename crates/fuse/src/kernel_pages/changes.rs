@@ -95,22 +95,17 @@ impl Mapped for FilePages {
         let is_doubted = state.doubted.overlaps(&blocks);
         state.doubted = RangeSet::new();
         state.is_noticed = state.told.is_some();
-        match (at == offset, is_doubted) {
-            (true, false) => {
-                return {
-                    self.put_in(&mut state, offset, data);
-                    state.give(blocks);
-                };
-            }
+        if at == offset && !is_doubted {
+            self.put_in(&mut state, offset, data);
+            return state.give(blocks);
+        }
+        if at == offset {
             // the pages may have been dropped, and filled again before these bytes came here
-            (true, true) => parts_of(offset, data).for_each(|(block, at, part)| {
-                self.change_bases(&mut state, block..block + 1, |_, base| base.put_maybe(at, part));
-            }),
+            self.put_maybe_in(&mut state, offset, data);
+        } else {
             // the kernel took another place for the file's end: its pages have these bytes there
-            (false, _) => {
-                self.drop_bases(&mut state, &blocks);
-                state.unknown.insert(blocks.clone());
-            }
+            self.drop_bases(&mut state, &blocks);
+            state.unknown.insert(blocks.clone());
         }
         state.give(blocks.clone());
         self.owe_blocks(&mut state, blocks);

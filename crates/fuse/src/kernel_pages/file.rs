@@ -181,9 +181,12 @@ impl FilePages {
     /// The kernel writes these bytes through its pages, which have them already, unless they were
     /// dropped.
     pub(crate) fn writes_through(&self, offset: u64, data: &[u8]) {
-        let mut state = self.state.lock();
+        self.put_maybe_in(&mut self.state.lock(), offset, data);
+    }
+
+    pub(super) fn put_maybe_in(&self, state: &mut State, offset: u64, data: &[u8]) {
         for (block, at, part) in parts_of(offset, data) {
-            self.change_bases(&mut state, block..block + 1, |_, base| base.put_maybe(at, part));
+            self.change_bases(state, block..block + 1, |_, base| base.put_maybe(at, part));
         }
     }
 

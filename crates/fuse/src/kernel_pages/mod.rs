@@ -204,13 +204,12 @@ impl KernelPages {
     }
 
     /// Reads what fills pages of the kernel, and notes that it has them.
-    pub(crate) fn read<T>(
+    pub(crate) fn read(
         &self,
         handle: &Handle,
         offset: u64,
         buffer: &mut [u8],
-        show: impl FnOnce(&[u8]) -> T,
-    ) -> Result<(usize, T), nearside::files::Error> {
+    ) -> Result<usize, nearside::files::Error> {
         let len = buffer.len();
         let file = loop {
             if let Some(file) = self.tracked(handle) {
@@ -219,7 +218,7 @@ impl KernelPages {
             let bytes = self.fs.read(handle, offset, buffer)?;
             // who begins to keep track of it after this has the kernel drop what comes of it
             if self.known(handle).is_none() {
-                return Ok((bytes, show(&buffer[..bytes])));
+                return Ok(bytes);
             }
         };
         let mut is_given = false;
@@ -231,7 +230,7 @@ impl KernelPages {
         if !is_given {
             file.give_as_read(offset, &buffer[..bytes], len);
         }
-        Ok((bytes, show(&buffer[..bytes])))
+        Ok(bytes)
     }
 
     /// Serves a request of this kernel that changes a file so, and waits before it is answered, as

@@ -85,7 +85,7 @@ impl Scratch {
     /// The kernel fills its pages; what it has then.
     fn fill(&self) -> Vec<u8> {
         let mut buffer = vec![0; 2 * BLOCK];
-        let (bytes, ()) = self.kernel.read(&self.handle, 0, &mut buffer, |_| ()).unwrap();
+        let bytes = self.kernel.read(&self.handle, 0, &mut buffer).unwrap();
         buffer[bytes..].fill(0);
         buffer
     }

@@ -96,35 +96,23 @@ impl Service {
         Ok(())
     }
 
-    /// Reads into a buffer of the thread's own and shows it to `show`.
+    /// Reads into a buffer of the thread's own and shows it to `show`. `for_pages`: it fills pages
+    /// of the kernel.
     pub(crate) fn read<T>(
         &self,
         file: OpenFile,
-        offset: u64,
-        bytes: usize,
+        (offset, bytes): (u64, usize),
+        for_pages: bool,
         show: impl FnOnce(&[u8]) -> T,
     ) -> Served<T> {
         let handle = self.handle(file, May::READ)?;
         with_buffer(bytes, |buffer| {
-            let bytes = self.fs.read(&handle, offset, buffer)?;
+            let bytes = match for_pages {
+                true => self.pages.read(&handle, offset, buffer)?,
+                false => self.fs.read(&handle, offset, buffer)?,
+            };
             self.fs.meter().moved(Call::Read, bytes);
             Ok(show(&buffer[..bytes]))
-        })
-    }
-
-    /// The same of what fills pages of the kernel.
-    pub(crate) fn read_for_pages<T>(
-        &self,
-        file: OpenFile,
-        offset: u64,
-        bytes: usize,
-        show: impl FnOnce(&[u8]) -> T,
-    ) -> Served<T> {
-        let handle = self.handle(file, May::READ)?;
-        with_buffer(bytes, |buffer| {
-            let (bytes, shown) = self.pages.read(&handle, offset, buffer, show)?;
-            self.fs.meter().moved(Call::Read, bytes);
-            Ok(shown)
         })
     }
 

@@ -56,15 +56,11 @@ impl Transport {
     ) {
         let mut reply = Some(reply);
         // The reply goes out of the thread's buffer, so it is sent before the buffer is given back.
-        let show = |bytes: &[u8]| {
+        let served = self.service.read(file, (offset, size as usize), for_pages, |bytes| {
             if let Some(reply) = reply.take() {
                 reply.bytes(bytes);
             }
-        };
-        let served = match for_pages {
-            true => self.service.read_for_pages(file, offset, size as usize, show),
-            false => self.service.read(file, offset, size as usize, show),
-        };
+        });
         if let (Err(errno), Some(reply)) = (served, reply) {
             reply.error(errno.0);
         }
