@@ -71,13 +71,32 @@ impl Core {
         Ok(applied)
     }
 
-    /// After a restart of the machine: the newest epoch of which everything is there.
+    /// After a restart of the machine: the newest epoch of which everything is there. An error if a
+    /// record of what was synced is lost.
     pub(crate) fn replay_epoch(&self, recovery: &Recovery) -> Result<u64> {
-        for tails in recovery.epochs() {
-            let records = pool::records_until(&recovery.records, &tails);
-            let Some(changes) = self.changes_in(&records)? else { continue };
-            if self.mismatch(&changes)?.is_some() {
+        let synced = recovery.synced_epoch()?.map(|epoch| epoch.tails);
+        for epoch in recovery.whole_epochs() {
+            let records = pool::records_until(&recovery.records, &epoch.tails);
+            let Some(changes) = self.changes_in(&records)? else {
+                if synced.as_ref() == Some(&epoch.tails) {
+                    let what = "a record's payload is not what was written, and it was synced";
+                    return Err(Error::Damaged(what.to_owned()));
+                }
                 continue;
+            };
+            let damaged: Vec<&Record> = self.mismatches(&changes).collect();
+            let is_synced = |record: &&Record| {
+                synced.as_ref().is_some_and(|tails| pool::is_until(record, tails))
+            };
+            if !damaged.iter().all(is_synced) {
+                continue;
+            }
+            if let Some(record) = damaged.first() {
+                self.pool.note(format!(
+                    "data that was synced is damaged: that of the log's record with stamp {} \
+                     (slice {}, lane {}), at least; reading it is an error; run nearside check",
+                    record.stamp, record.slice, record.lane
+                ));
             }
             // the sync that closed it may not have ended
             self.settle_data(&changes, true);

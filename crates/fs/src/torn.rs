@@ -35,7 +35,7 @@ impl Core {
             .map(|(_, record)| Some((record, self.items_of(record).ok()?)))
             .collect();
         // What cannot be decoded is refused when it is applied.
-        match self.mismatch(&changes.unwrap_or_default())? {
+        match self.mismatch(&changes.unwrap_or_default()) {
             None => Ok(()),
             Some(record) => Err(Error::Damaged(format!(
                 "after an unsafe shutdown the data of the log's record with stamp {} (slice {}, \
@@ -47,23 +47,30 @@ impl Core {
 
     /// The first record of which some data that it names, and that none of the later ones took away
     /// again, does not match its checksum.
-    pub fn mismatch<'r>(&self, changes: &[(&'r Record, Items)]) -> Result<Option<&'r Record>> {
-        for (index, (record, items)) in changes.iter().enumerate() {
-            for item in items {
-                if self.data_matches(std::slice::from_ref(item)) {
-                    continue;
-                }
-                let Item::Write { ino, block, placed, .. } = item else { continue };
-                for (block, placed) in (*block..).zip(placed) {
-                    if !self.block_matches(placed)
-                        && self.keeps_a_place((*ino, block), &changes[index + 1..])
-                    {
-                        return Ok(Some(*record));
-                    }
-                }
-            }
+    pub fn mismatch<'r>(&self, changes: &[(&'r Record, Items)]) -> Option<&'r Record> {
+        self.mismatches(changes).next()
+    }
+
+    /// All such records.
+    pub fn mismatches<'r>(
+        &self,
+        changes: &[(&'r Record, Items)],
+    ) -> impl Iterator<Item = &'r Record> {
+        let differs = |(index, (_, items)): &(usize, &(&Record, Items))| {
+            items.iter().any(|item| self.item_differs(item, &changes[index + 1..]))
+        };
+        changes.iter().enumerate().filter(differs).map(|(_, (record, _))| *record)
+    }
+
+    /// Whether data of a write, none of which `later` took away, does not match its checksum.
+    fn item_differs(&self, item: &Item, later: &[(&Record, Items)]) -> bool {
+        if self.data_matches(std::slice::from_ref(item)) {
+            return false;
         }
-        Ok(None)
+        let Item::Write { ino, block, placed, .. } = item else { return false };
+        (*block..).zip(placed).any(|(block, placed)| {
+            !self.block_matches(placed) && self.keeps_a_place((*ino, block), later)
+        })
     }
 
     /// Which of the lanes' last records did not complete.

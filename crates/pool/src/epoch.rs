@@ -1,14 +1,17 @@
 //! Epochs of the `sync` domain: group commit.
 //!
 //! Completed syncs cut time into epochs. To close one:
-//! 1. with the gate closed, a record that lists where every lane ends is appended, and what was
-//!    freed so far is set aside;
+//! 1. with the gate closed, a record is appended that lists where every lane ends, and where the
+//!    record of the epoch before ends; what was freed so far is set aside;
 //! 2. all slices are synced: the record, and all that it lists, with one sync;
 //! 3. what was set aside may be used again.
 //!
 //! After a restart of the machine, recovery takes the newest epoch whose record is there and all of
 //! whose records and data match their checksums; a sync that completed is such, and what came
 //! after it is dropped whole. So what survives is a prefix of history.
+//!
+//! An epoch is closed only after the sync of the one before has ended: its record says that all of
+//! that one is on the medium (`closed_epochs.rs`).
 //!
 //! Callers that ask while a sync is under way share the next one.
 
@@ -32,7 +35,13 @@ pub struct Tail {
     pub used: u32,
 }
 
-const TAIL_BYTES: usize = 16;
+/// Bytes of an entry of an epoch's payload: its kind, and a place in a lane.
+const ENTRY_BYTES: usize = 16;
+/// Where a lane ended.
+const ENTRY_TAIL: u8 = 1;
+/// Where the record of the epoch before ends. It lies behind all tails; earlier builds wrote none,
+/// and read no further than the tails.
+const ENTRY_BEFORE: u8 = 2;
 
 /// The group commit of one pool.
 #[derive(Debug, Default)]
@@ -48,9 +57,17 @@ struct Turn {
     asked: u64,
     completed: u64,
     running: bool,
-    /// What the last closed epoch covered.
-    covered: Option<Vec<Tail>>,
-    /// Stamp of the last epoch's record: those of later ones are higher, in whichever lane.
+    /// The last epoch that was closed and synced.
+    last: Option<SyncedEpoch>,
+}
+
+#[derive(Debug)]
+struct SyncedEpoch {
+    /// Where the lanes ended behind its record.
+    covered: Vec<Tail>,
+    /// Where its record ends.
+    end: Option<Tail>,
+    /// Stamp of its record: those of later ones are higher, in whichever lane.
     stamp: u64,
 }
 
@@ -77,15 +94,14 @@ impl Pool {
         }
         turn.running = true;
         let target = turn.asked;
-        let (covered, stamp) = (turn.covered.take(), turn.stamp);
+        let last = turn.last.take();
         drop(turn);
-        let result = self.close_epoch(covered, stamp);
+        let result = self.close_epoch(last);
         let mut turn = self.epochs.turn.lock();
         turn.running = false;
-        let result = result.map(|(tails, stamp)| {
+        let result = result.map(|synced| {
             turn.completed = target;
-            turn.stamp = stamp;
-            turn.covered = Some(tails);
+            turn.last = Some(synced);
         });
         self.epochs.done.notify_all();
         result
@@ -103,65 +119,81 @@ impl Pool {
         self.slices.iter().map(|slice| &slice.log).enumerate().flat_map(of_slice).collect()
     }
 
-    fn close_epoch(&self, covered: Option<Vec<Tail>>, after: u64) -> Result<(Vec<Tail>, u64)> {
+    fn close_epoch(&self, last: Option<SyncedEpoch>) -> Result<SyncedEpoch> {
         let closed = self.close_gate();
         self.check_writable()?;
         let before = self.tails();
-        if covered.as_ref() == Some(&before) {
-            return Ok((before, after));
-        }
+        let (after, end) = match last {
+            Some(last) if last.covered == before => return Ok(last),
+            Some(last) => (last.stamp, last.end),
+            None => (0, None),
+        };
         let mut record = RecordBuffer::new(KIND_EPOCH, 0);
         for tail in &before {
-            record.push(&encode(tail));
+            record.push(&encode(ENTRY_TAIL, tail));
+        }
+        if let Some(end) = &end {
+            record.push(&encode(ENTRY_BEFORE, end));
         }
         // behind what this caller wrote: one page of the medium for both
         let (mut lane, slice) = self.lane();
         let (stamp, _) = lane.append(&slice.mapping, &mut record, after, InFlight::none())?;
         drop(lane);
         let freed = self.reclaim.take_open_epoch();
-        let tails = self.tails();
+        let covered = self.tails();
         drop(closed);
         self.sync()?;
         self.epochs.syncs.fetch_add(1, Ordering::Relaxed);
         self.reclaim.epoch_closed(freed);
-        Ok((tails, stamp))
+        // with the gate closed nothing else was appended
+        let end = covered.iter().find(|tail| !before.contains(tail)).copied();
+        Ok(SyncedEpoch { covered, end, stamp })
     }
 }
 
-fn encode(tail: &Tail) -> [u8; TAIL_BYTES] {
-    let mut bytes = [0u8; TAIL_BYTES];
-    bytes[0] = 1;
-    bytes[1] = tail.slice;
-    bytes[2..4].copy_from_slice(&tail.lane.to_le_bytes());
-    bytes[4..8].copy_from_slice(&tail.used.to_le_bytes());
-    bytes[8..16].copy_from_slice(&tail.chunk.to_le_bytes());
+fn encode(kind: u8, place: &Tail) -> [u8; ENTRY_BYTES] {
+    let mut bytes = [0u8; ENTRY_BYTES];
+    bytes[0] = kind;
+    bytes[1] = place.slice;
+    bytes[2..4].copy_from_slice(&place.lane.to_le_bytes());
+    bytes[4..8].copy_from_slice(&place.used.to_le_bytes());
+    bytes[8..16].copy_from_slice(&place.chunk.to_le_bytes());
     bytes
 }
 
-/// The tails that an epoch's record lists; `None` if it makes no sense.
-pub fn decode_tails(payload: &[u8]) -> Option<Vec<Tail>> {
-    let entries = payload.chunks_exact(TAIL_BYTES).take_while(|bytes| bytes[0] == 1);
-    entries
-        .map(|bytes| {
-            Some(Tail {
-                slice: bytes[1],
-                lane: u16::from_le_bytes(bytes[2..4].try_into().ok()?),
-                used: u32::from_le_bytes(bytes[4..8].try_into().ok()?),
-                chunk: u64::from_le_bytes(bytes[8..16].try_into().ok()?),
-            })
-        })
-        .collect()
+fn decode(bytes: &[u8]) -> Option<(u8, Tail)> {
+    let place = Tail {
+        slice: bytes[1],
+        lane: u16::from_le_bytes(bytes[2..4].try_into().ok()?),
+        used: u32::from_le_bytes(bytes[4..8].try_into().ok()?),
+        chunk: u64::from_le_bytes(bytes[8..16].try_into().ok()?),
+    };
+    Some((bytes[0], place))
+}
+
+/// The tails that an epoch's record lists, and where the record of the epoch before ends if it says
+/// so.
+pub fn decode_payload(payload: &[u8]) -> (Vec<Tail>, Option<Tail>) {
+    let mut entries = payload.chunks_exact(ENTRY_BYTES).filter_map(decode).peekable();
+    let mut tails = Vec::new();
+    while let Some((_, tail)) = entries.next_if(|(kind, _)| *kind == ENTRY_TAIL) {
+        tails.push(tail);
+    }
+    let before = entries.next().filter(|(kind, _)| *kind == ENTRY_BEFORE);
+    (tails, before.map(|(_, place)| place))
+}
+
+/// Whether a record is one of an epoch that was closed with these tails.
+pub fn is_until(record: &Record, tails: &[Tail]) -> bool {
+    tails.iter().any(|tail| {
+        (tail.slice, tail.lane) == (record.slice, record.lane)
+            && (record.chunk, record.position) < (tail.chunk, tail.used)
+    })
 }
 
 /// The records of an epoch that was closed with these tails.
 pub fn records_until<'r>(records: &'r [Record], tails: &[Tail]) -> Vec<&'r Record> {
-    let inside = |record: &&Record| {
-        tails.iter().any(|tail| {
-            (tail.slice, tail.lane) == (record.slice, record.lane)
-                && (record.chunk, record.position) < (tail.chunk, tail.used)
-        })
-    };
-    records.iter().filter(inside).collect()
+    records.iter().filter(|record| is_until(record, tails)).collect()
 }
 
 #[cfg(test)]
@@ -229,8 +261,8 @@ mod tests {
         };
         let synced = |mapping: Mapping| -> Result<usize> {
             let (_pool, recovery) = open(mapping)?;
-            let Some(tails) = recovery.epochs().into_iter().next() else { return Ok(0) };
-            let records = records_until(&recovery.records, &tails);
+            let Some(epoch) = recovery.whole_epochs().into_iter().next() else { return Ok(0) };
+            let records = records_until(&recovery.records, &epoch.tails);
             Ok(records.iter().filter(|record| record.kind == KIND_CHANGE).count())
         };
         append(&pool)?;

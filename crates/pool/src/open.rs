@@ -3,7 +3,6 @@
 use crate::addr::BlockAddr;
 use crate::bitmap::bits_from_bytes;
 use crate::device::{Capacity, Table};
-use crate::epoch::{Tail, decode_tails};
 use crate::error::{Error, Result};
 use crate::fold::group_of;
 use crate::lane_salvage::salvage_scan;
@@ -12,7 +11,7 @@ use crate::mirror;
 use crate::nodes::Nodes;
 use crate::options::OpenOptions;
 use crate::pool::{Pool, Roots};
-use crate::record::{KIND_EPOCH, Record};
+use crate::record::Record;
 use crate::root::{
     INODE_COUNTER_MAX, NUMBER_AT_OPEN_MAX, Slots, complete_generation, highest_generation,
 };
@@ -47,7 +46,9 @@ pub struct Recovery {
     pub roots_lost: bool,
     /// Where the log of each slice begins: the sequence number of the first chunk that no
     /// checkpoint folded.
-    floors: Vec<u64>,
+    pub(crate) floors: Vec<u64>,
+    /// Records of epochs in chunks of the log that are damaged before them.
+    pub(crate) epochs_behind_damage: Vec<Record>,
 }
 
 impl Pool {
@@ -257,42 +258,10 @@ impl Recovery {
         unreadable.into_iter().map(note).collect()
     }
 
-    /// Epochs that were closed since the last checkpoint and whose records are all there, the
-    /// newest first: the tails of each.
-    pub fn epochs(&self) -> Vec<Vec<Tail>> {
-        let tails = self.all_epochs().into_iter();
-        tails.filter(|tails| tails.iter().all(|tail| self.whole_until(tail))).collect()
-    }
-
-    /// The tails of all epochs that were closed since the last checkpoint, the newest first,
-    /// whether or not their records are all there.
-    pub fn all_epochs(&self) -> Vec<Vec<Tail>> {
-        let epochs = self.records.iter().filter(|record| record.kind == KIND_EPOCH);
-        let mut epochs: Vec<&Record> = epochs.collect();
-        epochs.sort_by_key(|record| std::cmp::Reverse(record.stamp));
-        epochs.into_iter().filter_map(|record| decode_tails(&record.payload)).collect()
-    }
-
-    fn whole_until(&self, tail: &Tail) -> bool {
-        // an epoch that was closed while a checkpoint folded lists where lanes ended before the
-        // cut, too: that is in the trees by now
-        if self.floors.get(usize::from(tail.slice)).is_some_and(|floor| tail.chunk < *floor) {
-            return true;
-        }
-        let lane = |slice, lane| (slice, lane) == (tail.slice, tail.lane);
-        let broken = self.damage.iter().any(|damage| {
-            lane(damage.slice, damage.lane)
-                && (damage.chunk, damage.position) < (tail.chunk, tail.used)
-        });
-        let ends_there = self.records.iter().any(|record| {
-            lane(record.slice, record.lane) && (record.chunk, record.end) == (tail.chunk, tail.used)
-        });
-        ends_there && !broken
-    }
-
     fn add(&mut self, found: Scan) {
         self.records.extend(found.records);
         self.damage.extend(found.damage);
+        self.epochs_behind_damage.extend(found.epochs_behind_damage);
         self.stretches.extend(found.lost);
         self.corrected.extend(found.corrected);
     }

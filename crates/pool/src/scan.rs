@@ -8,7 +8,7 @@
 
 use crate::error::Result;
 use crate::log::{CHUNK_HEADER_BYTES, ChunkHeader, SliceLog, record_seed, records_start};
-use crate::record::{HEADER_BYTES, Payload, Record, UNIT_BYTES, parse};
+use crate::record::{HEADER_BYTES, KIND_EPOCH, Payload, Record, UNIT_BYTES, parse};
 use crate::superblock::{BLOCK_BYTES, Superblock};
 use pmem::Mapping;
 use std::collections::BTreeMap;
@@ -80,6 +80,8 @@ pub struct Scan {
     pub records: Vec<Record>,
     /// Damage: where it is in which lane, and what is wrong.
     pub damage: Vec<Damage>,
+    /// Records of epochs in chunks that are damaged before them.
+    pub epochs_behind_damage: Vec<Record>,
     /// Chunks that cannot be read at all: whether they hold records of interest nobody knows.
     pub unreadable: Vec<Damage>,
     /// For a repair: what cannot be read of the lanes.
@@ -163,7 +165,9 @@ impl Scan {
             false => self.unreadable.clone(),
         };
         let mut lanes: BTreeMap<u16, [Lane; 2]> = BTreeMap::new();
+        let mut epochs = Vec::new();
         for (copy, scan) in [self, other].into_iter().enumerate() {
+            epochs.extend(scan.epochs_behind_damage);
             for record in scan.records {
                 lanes.entry(record.lane).or_default()[copy].0.push(record);
             }
@@ -172,6 +176,7 @@ impl Scan {
             }
         }
         let mut both = Scan { unreadable, sequence_max, generation_max, ..Scan::default() };
+        both.epochs_behind_damage = epochs;
         for [first, second] in lanes.into_values() {
             let rank = |lane: &Lane| (lane.0.len(), lane.1.is_empty());
             let (records, damage) = if rank(&second) > rank(&first) { second } else { first };
@@ -223,42 +228,64 @@ impl LaneReader<'_> {
         let end = used.map_or(bytes.len(), |used| bytes.len().min(used as usize));
         let line_bytes = self.line_bytes;
         let mut at = records_start(line_bytes);
+        let mut what = None;
         while at + line_bytes <= end {
-            let Some((kind, stamp, time_ns, len)) =
-                bytes.get(at..end).and_then(|rest| parse(rest, seed, line_bytes))
-            else {
+            let Some(record) = self.record(bytes, at..end, seed, chunk) else { break };
+            if record.stamp <= self.stamp {
+                what = Some("is not in its place");
                 break;
-            };
-            if stamp <= self.stamp {
-                let what = format!("a record of the log's lane {} is not in its place", self.lane);
-                self.damaged(offset + at as u64, chunk, at as u32, what);
-                return at;
             }
-            self.stamp = stamp;
-            self.scan.records.push(Record {
-                slice: self.slice,
-                lane: self.lane,
-                chunk,
-                position: at as u32,
-                end: (at + len) as u32,
-                kind,
-                flags: bytes.get(at + 7).copied().unwrap_or_default(),
-                stamp,
-                time_ns,
-                unsealed: false,
-                payload: Payload::new(bytes, at + HEADER_BYTES, at + len),
-            });
-            at += len;
+            self.stamp = record.stamp;
+            at = record.end as usize;
+            self.scan.records.push(record);
         }
-        let damaged = match used {
+        let is_damaged = || match used {
             Some(used) => at < used as usize,
             None => a_record_follows(bytes, at, seed, line_bytes),
         };
-        if damaged {
-            let what = format!("a record of the log's lane {} is damaged", self.lane);
+        if what.is_none() && is_damaged() {
+            what = Some("is damaged");
+        }
+        if let Some(what) = what {
+            let what = format!("a record of the log's lane {} {what}", self.lane);
             self.damaged(offset + at as u64, chunk, at as u32, what);
+            self.add_epochs_behind(bytes, at..end, seed, chunk);
         }
         at
+    }
+
+    /// Adds the records of epochs behind the damaged record that begins there.
+    fn add_epochs_behind(&mut self, bytes: &Arc<Vec<u8>>, at: Range<usize>, seed: u32, chunk: u64) {
+        for start in at.clone().step_by(self.line_bytes).skip(1) {
+            let record = self.record(bytes, start..at.end, seed, chunk);
+            let epoch = record.filter(|record| record.kind == KIND_EPOCH);
+            self.scan.epochs_behind_damage.extend(epoch);
+        }
+    }
+
+    /// The whole record there.
+    fn record(
+        &self,
+        bytes: &Arc<Vec<u8>>,
+        at: Range<usize>,
+        seed: u32,
+        chunk: u64,
+    ) -> Option<Record> {
+        let (kind, stamp, time_ns, len) = parse(bytes.get(at.clone())?, seed, self.line_bytes)?;
+        let at = at.start;
+        Some(Record {
+            slice: self.slice,
+            lane: self.lane,
+            chunk,
+            position: at as u32,
+            end: (at + len) as u32,
+            kind,
+            flags: bytes.get(at + 7).copied().unwrap_or_default(),
+            stamp,
+            time_ns,
+            unsealed: false,
+            payload: Payload::new(bytes, at + HEADER_BYTES, at + len),
+        })
     }
 }
 

@@ -67,7 +67,7 @@ impl Repair {
     }
 
     /// After a restart of the machine: the records of the newest epoch that is known to have been
-    /// synced, and what cannot be read of it; none if nothing of the newest epoch is lost.
+    /// synced, and what cannot be read of it; none if nothing of the newest two is lost.
     ///
     /// An epoch is closed only after the one before was synced. Of the newest one nothing says so:
     /// where a part of it is lost, that may be damage, or never have been written. Its changes are
@@ -76,15 +76,15 @@ impl Repair {
         &mut self,
         recovery: &'r Recovery,
     ) -> Option<(Vec<&'r Record>, Vec<&'r LostStretch>)> {
-        let epochs = recovery.all_epochs();
-        let newest = epochs.first()?;
+        let epochs = recovery.closed_epochs();
+        let newest = &epochs.first()?.tails;
         let inside = |tails: &[Tail]| -> Vec<&'r LostStretch> {
             recovery.stretches.iter().filter(|it| is_before(it, tails)).collect()
         };
-        if inside(newest).is_empty() {
+        if inside(newest).is_empty() && recovery.synced_epoch().is_ok() {
             return None;
         }
-        let before = epochs.get(1).unwrap_or(newest);
+        let before = epochs.get(1).map_or(newest, |epoch| &epoch.tails);
         let last = pool::records_until(&recovery.records, newest);
         let lost_before = inside(newest).len() == inside(before).len();
         let is_whole = lost_before && self.has_all_data(&last);
@@ -102,7 +102,7 @@ impl Repair {
     /// Whether the data that these records name is what was written.
     fn has_all_data(&self, records: &[&Record]) -> bool {
         let changes = self.core.changes_in(records).ok().flatten();
-        changes.is_some_and(|changes| matches!(self.core.mismatch(&changes), Ok(None)))
+        changes.is_some_and(|changes| self.core.mismatch(&changes).is_none())
     }
 
     /// The items of a record. Where its payload is damaged it is left out, and what it still says

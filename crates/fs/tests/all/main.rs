@@ -30,6 +30,7 @@ mod slices;
 mod stored_pages;
 mod stress;
 mod sync_crash;
+mod synced_damage;
 mod tier;
 mod trace;
 mod two_owners;

@@ -14,15 +14,15 @@ const SECTOR: usize = 512;
 const STATE: usize = 3 * 4096;
 
 /// What the page cache holds of each slice, and what the medium holds for certain.
-struct Medium {
-    slices: Mutex<Vec<(Vec<u8>, Vec<u8>)>>,
+pub struct Medium {
+    pub slices: Mutex<Vec<(Vec<u8>, Vec<u8>)>>,
     /// Crashes in the middle of a sync, to be looked at after it.
     during: Mutex<Vec<Vec<Vec<u8>>>>,
     dice: Mutex<Dice>,
 }
 
 impl Medium {
-    fn new(base: &[Vec<u8>], seed: u64) -> Arc<Medium> {
+    pub fn new(base: &[Vec<u8>], seed: u64) -> Arc<Medium> {
         let pairs = base.iter().map(|image| (image.clone(), image.clone())).collect();
         Arc::new(Medium {
             slices: Mutex::new(pairs),
@@ -65,9 +65,9 @@ impl Dice {
 }
 
 /// Names with the length and a checksum per block of what is behind them.
-type State = BTreeMap<Vec<u8>, (usize, Vec<u32>)>;
+pub type State = BTreeMap<Vec<u8>, (usize, Vec<u32>)>;
 
-fn state(fs: &FileSystem) -> State {
+pub fn state(fs: &FileSystem) -> State {
     let mut names = Vec::new();
     fs.readdir(Ino::ROOT, 0, &mut |entry| {
         names.push((entry.name.clone(), entry.ino));
@@ -84,17 +84,24 @@ fn state(fs: &FileSystem) -> State {
     names.into_iter().map(read).collect()
 }
 
-fn open(images: Vec<Vec<u8>>, recorder: Option<Arc<dyn Recorder>>) -> FileSystem {
+pub fn open(images: Vec<Vec<u8>>, recorder: Option<Arc<dyn Recorder>>) -> FileSystem {
+    try_open(images, recorder).unwrap()
+}
+
+pub fn try_open(
+    images: Vec<Vec<u8>>,
+    recorder: Option<Arc<dyn Recorder>>,
+) -> Result<FileSystem, fs::Error> {
     let candidates = images.into_iter().enumerate().map(|(id, image)| {
         let mapping = Mapping::memory_from(&image, Domain::Sync).unwrap();
         mapping.set_id(id as u32);
         mapping.set_recorder(recorder.clone());
         Candidate::from_mapping(Path::new("memory"), mapping, false).unwrap()
     });
-    FileSystem::open_candidates(candidates.collect(), &OpenOptions::default(), false).unwrap()
+    FileSystem::open_candidates(candidates.collect(), &OpenOptions::default(), false)
 }
 
-fn formatted(slices: usize, bytes: usize) -> Vec<Vec<u8>> {
+pub fn formatted(slices: usize, bytes: usize) -> Vec<Vec<u8>> {
     let medium = Medium::new(&vec![vec![0; bytes]; slices], 1);
     let mappings = (0..slices).map(|id| {
         let mapping = Mapping::memory(bytes, Domain::Sync).unwrap();
@@ -172,7 +179,7 @@ fn crashed(slices: &[(Vec<u8>, Vec<u8>)], dice: &mut Dice) -> Vec<Vec<u8>> {
 }
 
 /// The pool was open in a boot that is over.
-fn another_boot(image: &mut [u8]) {
+pub fn another_boot(image: &mut [u8]) {
     if &image[STATE..STATE + 8] != b"NSSTATE1" {
         return;
     }
