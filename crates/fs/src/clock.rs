@@ -1,5 +1,5 @@
-//! The time of a change: that of the kernel's coarse clock, which goes on every few milliseconds, as
-//! for the kernel's own file systems. But each change has a later time than any that a program has
+//! The time of a change: that of the kernel's coarse clock, which goes on every few milliseconds,
+//! as for the kernel's own file systems. But each change has a later time than any that a program has
 //! read before it. So a program that compares a file's times sees every change that came between.
 //! (Linux does the same from 6.13 on: multigrain timestamps.)
 //!
