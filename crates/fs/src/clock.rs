@@ -1,7 +1,7 @@
 //! The time of a change: that of the kernel's coarse clock, which goes on every few milliseconds,
-//! as for the kernel's own file systems. But each change has a later time than any that a program has
-//! read before it. So a program that compares a file's times sees every change that came between.
-//! (Linux does the same from 6.13 on: multigrain timestamps.)
+//! as for the kernel's own file systems. But each change has a later time than any that a program
+//! has read before it. So a program that compares a file's times sees every change that came
+//! between. (Linux does the same from 6.13 on: multigrain timestamps.)
 //!
 //! For this a floor is kept: one more than the latest time that was read. It is ahead of the clock
 //! by a few milliseconds at most, unless the clock was set back. Then the floor is given up, and

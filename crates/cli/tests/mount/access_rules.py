@@ -3,7 +3,7 @@
 A line for each call and caller: the answer, and then what the call changed. Run as root. Arguments:
 the directory where the files are made and looked at, the same directory at the door where the calls
 are made, the callers with + between them, and "ids" or "squashed": the calls are made with the
-caller's ids, or by root, whom the door takes for the caller.
+caller's ids, or by root, which the door takes for the caller.
 """
 import ctypes
 import errno
