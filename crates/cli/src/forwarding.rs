@@ -43,8 +43,8 @@ impl Mounts for RemoteMounts {
 /// Whose rights the users of a mount have.
 fn users(rights: &Rights) -> Users {
     match rights.squash {
-        Squash::All => Users::All(rights.caller()),
-        Squash::Root => Users::Root(rights.caller()),
+        Squash::All => Users::All(Arc::new(rights.caller())),
+        Squash::Root => Users::Root(Arc::new(rights.caller())),
         Squash::None => Users::Trusted,
     }
 }

@@ -9,11 +9,29 @@
 use crate::clock::now;
 use crate::core::Core;
 use crate::inode::Inode;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// How old a time is moved on in any case, ns: a day.
 const AGE_MAX_NS: i64 = 24 * 3600 * 1_000_000_000;
+
+thread_local! {
+    static KEPT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Reads and lists for a descriptor with O_NOATIME: the times of the last read stay as they are.
+/// This is the thread's, not an argument: no read looks at it but one that would move the time.
+pub fn keeping_access_times<T>(read: impl FnOnce() -> T) -> T {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            KEPT.set(self.0);
+        }
+    }
+    let _before = Before(KEPT.replace(true));
+    read()
+}
 
 /// Whether a read moves the time on.
 #[inline]
@@ -36,7 +54,7 @@ impl Core {
     #[cold]
     fn move_accessed(&self, inode: &Arc<Inode>) {
         let time = now();
-        if !self.keeps_accessed || inode.accessed.load(Ordering::Relaxed) == time {
+        if !self.keeps_accessed || KEPT.get() || inode.accessed.load(Ordering::Relaxed) == time {
             return;
         }
         let dirty = self.dirty_units.load(Ordering::Relaxed);

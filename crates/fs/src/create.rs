@@ -141,13 +141,19 @@ impl Core {
     }
 
     /// Makes a file without a name; it counts as open.
-    pub fn create_unnamed(&self, parent: Ino, by: Creation) -> Result<(Attr, Arc<Inode>)> {
+    pub fn create_unnamed(
+        &self,
+        parent: Ino,
+        by: Creation,
+        caller: Option<&Caller>,
+    ) -> Result<(Attr, Arc<Inode>)> {
         let dir = self.inode_to_lock(parent)?;
         self.change(|| {
             let mut meta = dir.meta.write();
             check_directory(&dir, &meta)?;
-            self.check_room()?;
             let (kind, node) = (FileKind::File, NewNode::File);
+            let by = self.permit_birth(caller, (&dir, &mut meta), node, by)?;
+            self.check_room()?;
             let new = New { kind, node, by, links: 0, opens: 1, time: now() };
             let mut record = RecordBuffer::new(KIND_CHANGE, new.time);
             let inode = self.push_new(&mut record, &dir, &mut meta, &new)?;

@@ -5,7 +5,7 @@
 
 use crate::error::Result;
 use crate::handle::Handle;
-use crate::rights::{self, Access, Caller};
+use crate::rights::{self, Access, Caller, Owned};
 use crate::system::FileSystem;
 use crate::types::{Attr, Creation, Ino, NewNode, RenameMode, SetAttr, XattrMode};
 use std::sync::Arc;
@@ -41,6 +41,15 @@ impl ForCaller<'_> {
         self.fs.open(ino)
     }
 
+    /// An error unless the caller owns the inode, and so may read it without a new time of the
+    /// last read (O_NOATIME, see [`keeping_access_times`](crate::keeping_access_times)).
+    pub fn may_keep_access_time(&self, ino: Ino) -> Result<()> {
+        let Some(caller) = self.caller else { return Ok(()) };
+        let inode = self.fs.core.inode(ino)?;
+        let owned = Owned::of(&inode, &inode.meta.read());
+        rights::check_access_time(caller, &owned)
+    }
+
     /// Makes a new inode named `name` in `parent`: the caller's, if there is one.
     pub fn create(
         &self,
@@ -62,6 +71,12 @@ impl ForCaller<'_> {
     ) -> Result<(Attr, Arc<Handle>)> {
         let node = (NewNode::File, 1);
         let (attr, inode) = self.fs.core.create_opened(parent, name, node, by, self.caller)?;
+        Ok((attr, self.fs.handle(inode)))
+    }
+
+    /// [`FileSystem::create_unnamed`].
+    pub fn create_unnamed(&self, parent: Ino, by: Creation) -> Result<(Attr, Arc<Handle>)> {
+        let (attr, inode) = self.fs.core.create_unnamed(parent, by, self.caller)?;
         Ok((attr, self.fs.handle(inode)))
     }
 

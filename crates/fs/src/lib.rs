@@ -141,6 +141,7 @@ mod write_pieces;
 mod writer;
 mod xattr;
 
+pub use accessed::keeping_access_times;
 pub use arrival::Arrival;
 pub use calibrate::{EachMeasured, Measured};
 pub use check::{CheckReport, Finding, check, check_candidates, check_watched};

@@ -8,19 +8,14 @@
 //! nobody has a range of the file: so none is given between the look and the change. What is taken
 //! away is in the log before the change is. Whose change it is the thread says ([`changing_for`]).
 
-use crate::clock::now;
 use crate::core::Core;
 use crate::error::Result;
 use crate::handle::Handle;
 use crate::inode::{Inode, Meta};
-use crate::item;
-use crate::keys;
 use crate::request;
 use crate::rights::{Caller, Owned};
 use crate::system::FileSystem;
-use crate::types::{FileKind, Timestamp};
-use crate::xattr::XattrChange;
-use pool::{KIND_CHANGE, RecordBuffer};
+use crate::types::FileKind;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -81,9 +76,9 @@ pub enum Changer {
     Root,
     /// This caller.
     Caller(Arc<Caller>),
-    /// A thread of this machine, whose groups are looked up where they matter: its user, group, and
-    /// number, for the function to look it up by.
-    Thread(fn(u32, u32, u32) -> Caller, (u32, u32, u32)),
+    /// A thread that is not root, whose groups are looked up where they matter: the function that
+    /// does so, by its group and its number.
+    Thread(fn(u32, u32) -> Caller, (u32, u32)),
     /// Nobody can say: the kernel writes pages back that somebody stored to. As with other file
     /// systems of Linux nothing is taken away then.
     Stores,
@@ -124,7 +119,7 @@ impl Changer {
         match self {
             Changer::Root | Changer::Stores => None,
             Changer::Caller(caller) => it.after_write(caller),
-            Changer::Thread(find, (uid, gid, thread)) => it.after_write(&find(*uid, *gid, *thread)),
+            Changer::Thread(find, (gid, thread)) => it.after_write(&find(*gid, *thread)),
         }
     }
 }
@@ -146,7 +141,8 @@ impl Core {
         let has_capability = self.has_capability(inode, &mut meta)?;
         if mode.is_some() || has_capability {
             // it comes before the change that was asked for
-            request::repeatable(|| self.log_without(inode, &mut meta, mode, has_capability))?;
+            let mode = mode.unwrap_or(meta.mode);
+            request::repeatable(|| self.log_xattr(inode, &mut meta, CAPABILITY, None, mode))?;
             TOOK.set(true);
         }
         if meta.mode & SET_ID == 0 {
@@ -158,43 +154,6 @@ impl Core {
     /// Whether the file names capabilities.
     pub(crate) fn has_capability(&self, inode: &Inode, meta: &mut Meta) -> Result<bool> {
         Ok(self.xattrs(inode, meta)?.values.contains_key(CAPABILITY))
-    }
-
-    /// What takes the attribute away, for a record.
-    pub(crate) fn without_capability(
-        &self,
-        inode: &Inode,
-        meta: &mut Meta,
-    ) -> Result<XattrChange<'static>> {
-        Ok(XattrChange::new(inode.ino, self.xattrs(inode, meta)?, CAPABILITY, None))
-    }
-
-    fn log_without(
-        &self,
-        inode: &Arc<Inode>,
-        meta: &mut Meta,
-        mode: Option<u16>,
-        has_capability: bool,
-    ) -> Result<()> {
-        let time = now();
-        let mut record = RecordBuffer::new(KIND_CHANGE, time);
-        let attribute = match has_capability {
-            true => Some(self.without_capability(inode, meta)?),
-            false => None,
-        };
-        if let Some(attribute) = &attribute {
-            attribute.push(&mut record);
-        }
-        let mut stored = inode.stored(meta);
-        stored.mode = mode.unwrap_or(stored.mode);
-        stored.changed = Timestamp(time);
-        item::push_put(&mut record, inode.ino.0, keys::INODE, 0, &stored.encode());
-        self.log(&mut record, &[inode], || {
-            meta.mode = stored.mode;
-            inode.changed.store(time, Ordering::Relaxed);
-            self.mark_dirty(inode);
-            attribute.into_iter().for_each(|attribute| self.take_over(attribute, meta));
-        })
     }
 }
 

@@ -73,7 +73,7 @@ impl Caller {
     }
 
     /// Whether it is the owner, or may act as if.
-    fn owns(&self, it: &Owned) -> bool {
+    pub(crate) fn owns(&self, it: &Owned) -> bool {
         self.is_root() || self.uid == it.uid
     }
 
@@ -196,6 +196,14 @@ pub(crate) fn check_sticky(caller: &Caller, dir: &Owned, entry: &Owned) -> Resul
         "the directory is sticky: an entry is moved and removed by its owner, the directory's, or \
          root",
     ))
+}
+
+/// Whether the caller may read the inode without a new time of the last read.
+pub(crate) fn check_access_time(caller: &Caller, it: &Owned) -> Result<()> {
+    match caller.owns(it) {
+        true => Ok(()),
+        false => Err(Error::NotPermitted("only the owner and root open with O_NOATIME")),
+    }
 }
 
 /// What becomes of an inode that the caller makes in `dir`.

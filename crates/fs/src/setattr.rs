@@ -7,10 +7,10 @@ use crate::inode::{Inode, Meta};
 use crate::item;
 use crate::keys;
 use crate::placing::Placing;
-use crate::privileges::{self, RAISES};
+use crate::privileges::{self, CAPABILITY, RAISES};
 use crate::request::{self, Answer};
 use crate::rights::{Caller, Owned, settle};
-use crate::types::{Attr, FileKind, Ino, SetAttr};
+use crate::types::{Attr, FileKind, Ino, SetAttr, Timestamp};
 use crate::xattr::XattrChange;
 use placement::Levers;
 use pool::{BLOCK_BYTES, KIND_CHANGE, RecordBuffer};
@@ -46,6 +46,9 @@ impl Core {
                 self.may_change(&inode, end / BLOCK_BYTES, u64::MAX)?;
             }
             let mut meta = inode.meta.write();
+            if change.touches {
+                self.permit_touch(caller, &inode, &mut meta)?;
+            }
             let settled = caller.map(|asking| settle(asking, &Owned::of(&inode, &meta), change));
             match settled.transpose()? {
                 Some(settled) => self.set(&inode, &mut meta, &settled),
@@ -63,12 +66,13 @@ impl Core {
         stored.mode = change.mode.unwrap_or(stored.mode) & 0o7777;
         stored.uid = change.uid.unwrap_or(stored.uid);
         stored.gid = change.gid.unwrap_or(stored.gid);
-        stored.accessed = change.accessed.unwrap_or(stored.accessed);
-        if change.size.is_some() {
-            stored.modified.0 = time;
-        }
-        stored.modified = change.modified.unwrap_or(stored.modified);
-        stored.sets_modified = change.size.is_some() || change.modified.is_some();
+        let touched = change.touches.then_some(Timestamp(time));
+        let accessed = touched.or(change.accessed);
+        let cut = change.size.map(|_| Timestamp(time));
+        let modified = touched.or(change.modified).or(cut);
+        stored.accessed = accessed.unwrap_or(stored.accessed);
+        stored.modified = modified.unwrap_or(stored.modified);
+        stored.sets_modified = modified.is_some();
         stored.changed.0 = time;
         let Placing { layout, levers } = stored.placing;
         stored.placing = Placing {
@@ -86,7 +90,7 @@ impl Core {
             meta.mode = stored.mode;
             meta.uid = stored.uid;
             meta.gid = stored.gid;
-            if change.accessed.is_some() {
+            if accessed.is_some() {
                 inode.accessed.store(stored.accessed.0, Ordering::Relaxed);
             }
             if stored.sets_modified {
@@ -114,9 +118,7 @@ impl Core {
         self.show(inode, &mut attr);
         Ok(attr)
     }
-}
 
-impl Core {
     /// Extended attributes that change with others: the access list with the permission bits, and
     /// capabilities go with a file's owner.
     fn changed_with(
@@ -131,7 +133,7 @@ impl Core {
         let is_capable = inode.kind == FileKind::File && chowns;
         let acl = if has_list { self.acl_with_mode(inode, meta, mode)? } else { None };
         let capability = match is_capable && self.has_capability(inode, meta)? {
-            true => Some(self.without_capability(inode, meta)?),
+            true => Some(XattrChange::new(inode.ino, self.xattrs(inode, meta)?, CAPABILITY, None)),
             false => None,
         };
         Ok((acl, capability))

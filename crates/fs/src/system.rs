@@ -207,8 +207,7 @@ impl FileSystem {
     /// Makes a file without a name, open, which is gone when it is closed, or the pool is, unless
     /// [`link`](FileSystem::link) gave it a name before (O_TMPFILE). It inherits from `parent`.
     pub fn create_unnamed(&self, parent: Ino, by: Creation) -> Result<(Attr, Arc<Handle>)> {
-        let (attr, inode) = self.core.create_unnamed(parent, by)?;
-        Ok((attr, self.handle(inode)))
+        self.for_caller(None).create_unnamed(parent, by)
     }
 
     /// A handle of an inode that counts it already.

@@ -158,6 +158,9 @@ pub struct SetAttr {
     pub accessed: Option<Timestamp>,
     /// New time of the last change of content.
     pub modified: Option<Timestamp>,
+    /// Both times become that of this change. A caller who may write the inode may do that;
+    /// other times are set by its owner alone (utimensat(2)).
+    pub touches: bool,
     /// Where blocks that are written from now on go.
     pub layout: Option<Layout>,
     /// How far its data may move to its readers,

@@ -235,7 +235,7 @@ impl MountServer for RemoteServer {
         self.way.expects(unique, &request.operation);
         let RequestHead { uid, gid, .. } = request.head;
         let asking = self.options.users.asking(uid, (gid, request.group));
-        let request = request.asked_by(asking.as_ref());
+        let request = request.asked_by(asking.as_deref());
         asked_by(asking, || match self.transport.permit_lock(&request) {
             Ok(()) => self.transport.serve(&request, reply),
             Err(errno) => reply.error(errno.0),

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Mutex;
 
-use nearside::files::{NewNode, RequestId};
+use nearside::files::{NewNode, RequestId, SetAttr, Timestamp};
 use nearside::{Caller, FormatOptions, Pool, SliceSpec};
 
 use super::*;
@@ -112,7 +112,7 @@ pub(super) fn with_pool(test: impl FnOnce(&Arc<FileSystem>)) {
 }
 
 pub(super) fn all() -> Users {
-    Users::All(Caller::new(USER, USER, Vec::new()))
+    Users::All(Arc::new(Caller::new(USER, USER, Vec::new())))
 }
 
 /// Makes a file of root's, or of the guest's, with this mode.
@@ -186,6 +186,39 @@ fn names_are_names_and_rights_are_asked_for() {
         for code in [opcode::INIT, opcode::DESTROY, opcode::SETLKW, opcode::INTERRUPT] {
             assert_ne!(guest.ask(code, 1, &[&[0; 64]]).0, 0, "{code}");
         }
+    });
+}
+
+#[test]
+fn the_owner_alone_reads_without_a_trace_and_writers_set_times_to_now() {
+    with_pool(|fs| {
+        let mut guest = Guest::begun(fs, all(), false);
+        let (shared, own) = (file(fs, "shared", 0, 0o666), file(fs, "own", USER, 0o600));
+        let (plain, unseen) = (libc::O_RDWR, libc::O_RDWR | libc::O_NOATIME);
+        assert_eq!(guest.open(shared, unseen), Err(libc::EPERM));
+        let files = [(own, guest.open(own, unseen)), (shared, guest.open(shared, plain))];
+        for (node, handle) in files {
+            let old = SetAttr { accessed: Some(Timestamp(1)), ..SetAttr::default() };
+            fs.setattr(Ino(node), &old).unwrap();
+            // ten bytes, with these flags of the descriptor
+            let (place, rest) = ([handle.unwrap(), 0], [10u32, 0, 0, 0, unseen as u32, 0]);
+            assert_eq!(guest.ask(opcode::READ, node, &[place.as_bytes(), rest.as_bytes()]).0, 0);
+            let accessed = fs.getattr(Ino(node)).unwrap().accessed;
+            assert_eq!(accessed == Timestamp(1), node == own, "fcntl(2) sets the flag unasked");
+        }
+        let mut set = |node, valid: u32| {
+            let mut set = [0u8; 88];
+            set[..4].copy_from_slice(&valid.to_ne_bytes());
+            guest.ask(opcode::SETATTR, node, &[&set]).0
+        };
+        // time of the last read, of the last change, and that each is now
+        let (accessed, modified, now) = (1 << 4, 1 << 5, 1 << 7 | 1 << 8);
+        assert_eq!(set(shared, accessed | modified | now), 0);
+        assert!(fs.getattr(Ino(shared)).unwrap().modified > Timestamp(1));
+        assert_eq!(set(shared, accessed | modified | 1 << 7), libc::EPERM);
+        assert_eq!(set(shared, accessed | 1 << 7), libc::EPERM);
+        assert_eq!(set(file(fs, "shown", 0, 0o644), accessed | modified | now), libc::EACCES);
+        assert_eq!(set(own, accessed | modified), 0);
     });
 }
 

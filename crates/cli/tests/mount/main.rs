@@ -5,6 +5,8 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod access_rules;
+mod beside_ext4;
 mod calls;
 mod commands;
 mod copiers;

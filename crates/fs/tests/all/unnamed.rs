@@ -1,7 +1,7 @@
 //! Files without a name: gone with their last handle, unless they are given one.
 
 use crate::common::{BY, TestPool, content, find, make, pattern};
-use fs::{Creation, FileSystem, Ino, NewNode, SetAttr, TakeOver};
+use fs::{Caller, Creation, FileSystem, Ino, NewNode, SetAttr, TakeOver};
 
 const MIB: u64 = 1 << 20;
 
@@ -135,4 +135,26 @@ fn it_inherits_from_the_directory_and_obeys_the_umask() {
     let (attr, handle) = fs.create_unnamed(Ino::ROOT, by).unwrap();
     assert_eq!((attr.mode, attr.uid, attr.gid), (0o640, 3, 55));
     assert_eq!(errno(fs.create_unnamed(handle.ino(), by)), libc::ENOTDIR);
+}
+
+#[test]
+fn it_is_made_by_callers_who_may_make_names_and_acts_for_no_group_but_theirs() {
+    let pool = TestPool::new(1, 8 * MIB);
+    let fs = pool.start_alone();
+    let settle = |mode| {
+        let change = SetAttr { mode: Some(mode), gid: Some(55), ..SetAttr::default() };
+        fs.setattr(Ino::ROOT, &change).unwrap();
+    };
+    let by = Creation { mode: 0o6755, umask: 0, uid: 0, gid: 0 };
+    let made = |groups: &[u32]| {
+        let caller = Caller::new(3, 4, groups.to_vec());
+        fs.for_caller(Some(&caller)).create_unnamed(Ino::ROOT, by).map(|(attr, _)| attr)
+    };
+    settle(0o2777);
+    let attr = made(&[]).unwrap();
+    assert_eq!((attr.mode, attr.uid, attr.gid), (0o4755, 3, 55));
+    assert_eq!(made(&[55]).unwrap().mode, 0o6755);
+    settle(0o2775);
+    assert_eq!(errno(made(&[])), libc::EACCES);
+    assert!(made(&[55]).is_ok());
 }

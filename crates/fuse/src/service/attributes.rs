@@ -20,6 +20,8 @@ pub(crate) struct Change {
     pub(crate) size: Option<u64>,
     pub(crate) accessed: Option<Timestamp>,
     pub(crate) modified: Option<Timestamp>,
+    /// Both times are to be that of the change.
+    pub(crate) touches: bool,
 }
 
 impl Service {
@@ -78,6 +80,7 @@ impl Service {
             size: change.size,
             accessed: change.accessed,
             modified: change.modified,
+            touches: change.touches,
             ..SetAttr::default()
         };
         self.fs.setattr(ino, &change).or_else(|error| {
@@ -90,9 +93,11 @@ impl Service {
     /// set by whoever has the file open for writing, under that number.
     fn setattr_checked(&self, ino: Ino, change: Change, number: Option<u64>) -> Served<Attr> {
         let mode = change.mode.map(|mode| (mode & 0o7777) as u16);
-        let Change { uid, gid, size, accessed, modified, .. } = change;
-        let asked = SetAttr { mode, uid, gid, size, accessed, modified, ..SetAttr::default() };
-        let is_alone = mode.is_none() && uid.or(gid).is_none() && accessed.or(modified).is_none();
+        let Change { uid, gid, size, accessed, modified, touches, .. } = change;
+        let asked =
+            SetAttr { mode, uid, gid, size, accessed, modified, touches, ..SetAttr::default() };
+        let sets_times = touches || accessed.or(modified).is_some();
+        let is_alone = mode.is_none() && uid.or(gid).is_none() && !sets_times;
         if let (Some(bytes), Some(number), true) = (size, number, is_alone)
             && let Ok(handle) = self.handle((number, ino), May::WRITE)
         {

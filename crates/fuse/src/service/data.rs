@@ -69,8 +69,8 @@ impl Service {
         mode: Mode,
         caller: Caller,
     ) -> Served<(Attr, u64)> {
-        self.permit_names(parent)?;
-        let (attr, handle) = self.fs.create_unnamed(parent, caller.creates(mode)).map_err(stale)?;
+        let made = self.checked(|fs| fs.create_unnamed(parent, caller.creates(mode)));
+        let (attr, handle) = made.map_err(stale)?;
         Ok((attr, self.keep(handle, May::ALL, libc::O_RDWR)?))
     }
 
@@ -208,17 +208,19 @@ impl Service {
         let handle = self.handle(file, May::NOTHING)?;
         let find = || self.fs.seek(&handle, offset, data);
         let mut found = find();
-        let size = handle.size();
-        let hole = match &found {
-            Ok(at) if data => offset..*at,
-            Ok(at) => *at..self.fs.seek(&handle, *at, true).unwrap_or(size),
-            Err(_) => offset..size,
-        };
-        if !hole.is_empty() && self.may_be_stored_to(file, &handle) {
-            found = match self.pages.settle_stores(&handle, hole) {
-                true => find(),
-                false => Ok(if data { offset } else { handle.size() }),
+        if self.may_be_stored_to(file, &handle) {
+            let size = handle.size();
+            let hole = match &found {
+                Ok(at) if data => offset..*at,
+                Ok(at) => *at..self.fs.seek(&handle, *at, true).unwrap_or(size),
+                Err(_) => offset..size,
             };
+            if !hole.is_empty() {
+                found = match self.pages.settle_stores(&handle, hole) {
+                    true => find(),
+                    false => Ok(if data { offset } else { handle.size() }),
+                };
+            }
         }
         i64::try_from(found?).map_err(|_| Errno(libc::EOVERFLOW))
     }

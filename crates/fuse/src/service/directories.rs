@@ -31,8 +31,8 @@ impl Listed {
 impl Service {
     /// Opens a directory, which keeps it while it is listed. One that is gone is empty, for those
     /// who still stand in it.
-    pub(crate) fn opendir(&self, ino: Ino) -> Served<u64> {
-        let may = self.permit_open(ino, libc::O_RDONLY)?;
+    pub(crate) fn opendir(&self, ino: Ino, flags: i32) -> Served<u64> {
+        let may = self.permit_open(ino, libc::O_RDONLY | flags & libc::O_NOATIME)?;
         match self.fs.open(ino) {
             Ok(handle) => self.keep(handle, may, libc::O_RDONLY),
             Err(FsError::NotFound) if self.remains(ino).is_some() => Ok(NO_HANDLE),

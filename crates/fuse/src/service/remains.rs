@@ -45,9 +45,10 @@ impl Remains {
         left.mode = change.mode.unwrap_or(left.mode);
         left.uid = change.uid.unwrap_or(left.uid);
         left.gid = change.gid.unwrap_or(left.gid);
-        left.accessed = change.accessed.unwrap_or(left.accessed);
-        left.modified = change.modified.unwrap_or(left.modified);
         left.changed = Timestamp::now();
+        let touched = change.touches.then_some(left.changed);
+        left.accessed = touched.or(change.accessed).unwrap_or(left.accessed);
+        left.modified = touched.or(change.modified).unwrap_or(left.modified);
         Some(*left)
     }
 

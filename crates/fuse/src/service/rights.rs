@@ -8,13 +8,14 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use nearside::Caller as Asking;
-use nearside::files::{Access, Changer, ForCaller, Ino};
+use nearside::files::{Access, Changer, ForCaller, Ino, keeping_access_times};
 
 use super::{Caller, Errno, OpenFile, Served, Service, stale};
 
 thread_local! {
-    /// Who asks.
-    static ASKING: RefCell<Option<Asking>> = const { RefCell::new(None) };
+    /// The caller of the thread's request, where its rights are checked. `None`: the mount itself
+    /// asks, and has no rights to files.
+    static ASKING: RefCell<Option<Arc<Asking>>> = const { RefCell::new(None) };
 }
 
 /// A user that owns nothing.
@@ -26,14 +27,14 @@ pub enum Users {
     /// They are who they are, and the kernel has asked whether they may.
     Trusted,
     /// All are this one.
-    All(Asking),
+    All(Arc<Asking>),
     /// Root is this one; others are who they say.
-    Root(Asking),
+    Root(Arc<Asking>),
 }
 
 impl Users {
     /// The one whose rights all have, if they are one's.
-    pub(crate) fn one(&self) -> Option<Asking> {
+    pub(crate) fn one(&self) -> Option<Arc<Asking>> {
         match self {
             Users::All(one) => Some(one.clone()),
             Users::Trusted | Users::Root(_) => None,
@@ -41,12 +42,12 @@ impl Users {
     }
 
     /// Whose rights these numbers have, where that is not the kernel's to say.
-    pub(crate) fn asking(&self, uid: u32, (gid, group): (u32, Option<u32>)) -> Option<Asking> {
+    pub(crate) fn asking(&self, uid: u32, (gid, group): (u32, Option<u32>)) -> Option<Arc<Asking>> {
         match self {
             Users::Trusted => None,
             Users::All(one) => Some(one.clone()),
             Users::Root(one) if uid == 0 => Some(one.clone()),
-            Users::Root(_) => Some(Asking::new(uid, gid, group.into_iter().collect())),
+            Users::Root(_) => Some(Arc::new(Asking::new(uid, gid, group.into_iter().collect()))),
         }
     }
 }
@@ -80,8 +81,8 @@ impl May {
 }
 
 /// Serves for somebody, where that is not the kernel's to say.
-pub(crate) fn asked_by<T>(asking: Option<Asking>, serve: impl FnOnce() -> T) -> T {
-    struct Before(Option<Asking>);
+pub(crate) fn asked_by<T>(asking: Option<Arc<Asking>>, serve: impl FnOnce() -> T) -> T {
+    struct Before(Option<Arc<Asking>>);
     impl Drop for Before {
         fn drop(&mut self) {
             ASKING.set(self.0.take());
@@ -89,6 +90,12 @@ pub(crate) fn asked_by<T>(asking: Option<Asking>, serve: impl FnOnce() -> T) -> 
     }
     let _before = Before(ASKING.replace(asking));
     serve()
+}
+
+/// The caller whose rights the thread's request has.
+fn asking() -> Arc<Asking> {
+    let nobody = || Arc::new(Asking::new(NOBODY, NOBODY, Vec::new()));
+    ASKING.with_borrow(|asking| asking.clone().unwrap_or_else(nobody))
 }
 
 /// What a request to change content says of what that takes away.
@@ -104,7 +111,7 @@ pub(crate) enum Changes {
 
 /// The caller without root's right to leave set-id bits, which the kernel says he lacks; his groups
 /// are what the kernel knows of his thread.
-fn of_thread(_uid: u32, gid: u32, thread: u32) -> Asking {
+fn of_thread(gid: u32, thread: u32) -> Asking {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("Groups:"));
     let groups = line.unwrap_or_default().split_ascii_whitespace();
@@ -112,7 +119,7 @@ fn of_thread(_uid: u32, gid: u32, thread: u32) -> Asking {
 }
 
 /// The same of another machine's kernel, where that is trusted.
-fn of_ids(_uid: u32, gid: u32, _thread: u32) -> Asking {
+fn of_ids(gid: u32, _thread: u32) -> Asking {
     Asking::new(NOBODY, gid, Vec::new())
 }
 
@@ -121,13 +128,13 @@ impl Service {
     pub(crate) fn changer(&self, by: Caller, changes: Changes) -> Changer {
         if self.is_checked {
             // what another machine says of it is not believed
-            return match self.asking() {
+            return match asking() {
                 asking if asking.is_root() => Changer::Root,
-                asking => Changer::Caller(Arc::new(asking)),
+                asking => Changer::Caller(asking),
             };
         }
         let find = if self.is_away { of_ids } else { of_thread };
-        let thread = Changer::Thread(find, (by.uid, by.gid, by.thread));
+        let thread = Changer::Thread(find, (by.gid, by.thread));
         match changes {
             Changes::Stored => Changer::Stores,
             Changes::Said(true) => thread,
@@ -136,30 +143,21 @@ impl Service {
         }
     }
 
-    /// Who asks.
-    fn asking(&self) -> Asking {
-        let nobody = || Asking::new(NOBODY, NOBODY, Vec::new());
-        ASKING.with_borrow(|asking| asking.clone().unwrap_or_else(nobody))
-    }
-
     /// What is known of the rights of who asks, for what is up to his groups.
     pub(super) fn rights_of(&self, by: Caller) -> Asking {
         match (by.uid, self.is_away) {
             (0, _) => Asking::new(0, by.gid, Vec::new()),
-            (_, true) => of_ids(by.uid, by.gid, by.thread),
-            (_, false) => of_thread(by.uid, by.gid, by.thread),
+            (_, true) => of_ids(by.gid, by.thread),
+            (_, false) => of_thread(by.gid, by.thread),
         }
     }
 
     /// The engine's calls that need rights, for whoever asks.
     pub(super) fn checked<T>(&self, call: impl FnOnce(ForCaller<'_>) -> T) -> T {
-        if !self.is_checked {
-            return call(self.fs.for_caller(None));
+        match self.is_checked {
+            true => call(self.fs.for_caller(Some(&asking()))),
+            false => call(self.fs.for_caller(None)),
         }
-        ASKING.with_borrow(|asking| match asking {
-            Some(asking) => call(self.fs.for_caller(Some(asking))),
-            None => call(self.fs.for_caller(Some(&Asking::new(NOBODY, NOBODY, Vec::new())))),
-        })
     }
 
     /// What an open with these flags is for; an error where that is not allowed.
@@ -174,21 +172,23 @@ impl Service {
         let executes = flags & EXECUTES != 0 && wanted == May::READ;
         let access = if executes { Access::SEARCH } else { access(wanted) };
         self.checked(|fs| fs.open(ino, access)).map_err(stale)?;
+        if flags & libc::O_NOATIME != 0 {
+            self.checked(|fs| fs.may_keep_access_time(ino)).map_err(stale)?;
+        }
         Ok(may)
+    }
+
+    /// Reads for a descriptor with these flags. With O_NOATIME the time of the last read stays. The
+    /// owner alone may have that, and it is asked again: fcntl(2) sets it without a request.
+    pub(crate) fn reading<T>(&self, ino: Ino, flags: i32, read: impl FnOnce() -> T) -> T {
+        let keeps =
+            flags & libc::O_NOATIME != 0 && self.checked(|fs| fs.may_keep_access_time(ino)).is_ok();
+        if keeps { keeping_access_times(read) } else { read() }
     }
 
     /// An error unless names may be looked up in this directory.
     pub(crate) fn permit_search(&self, dir: Ino) -> Served<()> {
         if self.is_checked { self.checked(|fs| fs.search(dir)).map_err(stale) } else { Ok(()) }
-    }
-
-    /// An error unless names in this directory may be changed.
-    pub(super) fn permit_names(&self, dir: Ino) -> Served<()> {
-        let access = Access::WRITE.and(Access::SEARCH);
-        match self.is_checked {
-            true => self.checked(|fs| fs.open(dir, access)).map(drop).map_err(stale),
-            false => Ok(()),
-        }
     }
 
     /// Whether whoever asks may do this with a file that was open before.

@@ -39,11 +39,11 @@ fn what_is_left_of_an_inode_stays_until_the_kernel_forgets_it() {
         service.setattr(ino, change, None, BY).unwrap();
         let left = service.getattr(ino).unwrap();
         assert_eq!((left.mode, left.uid, left.links), (0o750, 0, 0));
-        let listing = service.opendir(ino).unwrap();
+        let listing = service.opendir(ino, 0).unwrap();
         assert_eq!(service.list(ino, 2, 10).unwrap(), []);
         service.release((listing, ino)).unwrap();
         service.forget(ino, 1);
-        assert_eq!(service.opendir(ino), Err(Errno(libc::ESTALE)));
+        assert_eq!(service.opendir(ino, 0), Err(Errno(libc::ESTALE)));
         assert_eq!(service.getattr(ino), Err(Errno(libc::ESTALE)));
     });
 }

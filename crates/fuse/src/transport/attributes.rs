@@ -6,7 +6,7 @@ use super::{Changes, Transport, answer_done, caller, node};
 use crate::convert::{statx, timestamp};
 use crate::kernel_pages::Way;
 use crate::service::{Change, Served};
-use crate::wire::{Operation, Reply, Request, Setattr, SpaceAnswer};
+use crate::wire::{Operation, Reply, Request, Setattr, SetattrTime, SpaceAnswer};
 
 impl Transport {
     /// A kernel forgets so many look-ups of an inode.
@@ -74,13 +74,16 @@ impl Transport {
 
 fn change(set: &Setattr) -> Change {
     let now = Timestamp::now();
+    let touches = [set.accessed, set.modified] == [Some(SetattrTime::Now); 2];
+    let given = |time: Option<SetattrTime>| time.filter(|_| !touches);
     Change {
         mode: set.mode,
         uid: set.uid,
         gid: set.gid,
         size: set.size,
-        accessed: set.accessed.map(|time| timestamp(time, now)),
-        modified: set.modified.map(|time| timestamp(time, now)),
+        accessed: given(set.accessed).map(|time| timestamp(time, now)),
+        modified: given(set.modified).map(|time| timestamp(time, now)),
+        touches,
     }
 }
 

@@ -17,9 +17,10 @@ impl Transport {
                 let served = self.changing(request, how, open);
                 self.answer_opened(request, served, reply);
             }
-            Operation::Read { handle, offset, size, for_pages, .. } => {
+            Operation::Read { handle, offset, size, flags, for_pages } => {
                 trace_as(u64::from(request.head.pid));
-                self.read((*handle, ino), (*offset, *size), *for_pages, reply);
+                let read = || self.read((*handle, ino), (*offset, *size), *for_pages, reply);
+                service.reading(ino, *flags, read);
             }
             Operation::Write { .. } => answer_size(self.write(request), reply),
             Operation::Release { handle, lock_owner, unlock_flock, .. } => {

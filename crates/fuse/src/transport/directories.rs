@@ -12,8 +12,8 @@ impl Transport {
     pub(super) fn serve_directories(&self, request: &Request<'_>, reply: Reply<'_>) {
         let (service, ino) = (&self.service, node(request));
         let (listing, served) = match &request.operation {
-            Operation::Opendir { .. } => {
-                return self.answer_opened(request, service.opendir(ino), reply);
+            Operation::Opendir { flags } => {
+                return self.answer_opened(request, service.opendir(ino, *flags), reply);
             }
             Operation::Releasedir { handle } => {
                 return answer_done(service.release((*handle, ino)), reply);
@@ -51,13 +51,16 @@ impl Transport {
         mut offset: u64,
         mut add: impl FnMut(&Listed) -> bool,
     ) -> Served<()> {
-        if let Operation::Readdir { handle, .. } | Operation::Readdirplus { handle, .. } =
-            request.operation
-        {
-            self.service.permit_use((handle, node(request)), May::READ)?;
-        }
+        let (Operation::Readdir { handle, flags, .. }
+        | Operation::Readdirplus { handle, flags, .. }) = request.operation
+        else {
+            return Err(Errno(libc::ENOSYS));
+        };
+        let ino = node(request);
+        self.service.permit_use((handle, ino), May::READ)?;
         loop {
-            let list = self.service.list(node(request), offset, ENTRIES_MAX)?;
+            let list = || self.service.list(ino, offset, ENTRIES_MAX);
+            let list = self.service.reading(ino, flags, list)?;
             for entry in &list {
                 if !add(entry) {
                     return Ok(());

@@ -136,11 +136,13 @@ pub enum Operation<'r> {
         handle: u64,
         offset: u64,
         room: u32,
+        flags: i32,
     },
     Readdirplus {
         handle: u64,
         offset: u64,
         room: u32,
+        flags: i32,
     },
     Releasedir {
         handle: u64,

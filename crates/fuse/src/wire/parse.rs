@@ -207,10 +207,11 @@ fn directories<'r>(code: u32, reader: &mut Reader<'r>) -> Parsed<'r> {
             Operation::Fsyncdir { handle: it.handle, data_only }
         }
         _ => {
-            let ReadIn { handle, offset, size: room, .. } = reader.take()?;
+            let ReadIn { handle, offset, size: room, flags, .. } = reader.take()?;
+            let flags = flags as i32;
             match code {
-                opcode::READDIR => Operation::Readdir { handle, offset, room },
-                _ => Operation::Readdirplus { handle, offset, room },
+                opcode::READDIR => Operation::Readdir { handle, offset, room, flags },
+                _ => Operation::Readdirplus { handle, offset, room, flags },
             }
         }
     })

@@ -160,7 +160,8 @@ fn operations_with_handles_are_understood() {
         parse(18, &release, b""),
         format!("Release {{ handle: {one}, flags: 3, lock_owner: {five}, unlock_flock: true }}")
     );
-    let readdir = |name: &str| format!("{name} {{ handle: {one}, offset: {three}, room: 5 }}");
+    let readdir =
+        |name: &str| format!("{name} {{ handle: {one}, offset: {three}, room: 5, flags: 9 }}");
     assert_eq!(parse(28, &counted::<ReadIn>(), b""), readdir("Readdir"));
     assert_eq!(parse(44, &counted::<ReadIn>(), b""), readdir("Readdirplus"));
     let lock = LockIn { flags: 1, kind: 2, ..counted() };
