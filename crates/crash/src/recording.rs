@@ -238,12 +238,14 @@ impl Recorder {
     /// What the first so many blocks of an operation leave, in copies of the memory.
     pub fn parts_of(&self, part: Part) -> Outcome<Vec<Snapshot>> {
         let copies = self.copies()?;
+        // one that fails does so at its end, too
+        let after = |bytes| copies.after(|world| drop(part(world, bytes)));
+        let whole = after(u64::MAX)?;
         let mut parts: Vec<Snapshot> = Vec::new();
         loop {
-            let bytes = (parts.len() as u64 + 1) * BLOCK;
-            // one that fails does so at its end, too
-            let state = copies.after(|world| drop(part(world, bytes)))?;
-            if parts.last() == Some(&state) || parts.len() > PARTS_MAX {
+            let state = after((parts.len() as u64 + 1) * BLOCK)?;
+            // a part that changes nothing may come before one that does
+            if state == whole || parts.len() > PARTS_MAX {
                 return Ok(parts);
             }
             parts.push(state);

@@ -1,6 +1,7 @@
 //! The thread that makes checkpoints, and those who wait for one.
 
 use crate::core::Core;
+use crate::dues::Dues;
 use crate::error::Result;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::Ordering;
@@ -31,7 +32,8 @@ impl Core {
     #[cold]
     pub fn ask_for_checkpoint(&self) {
         if self.background.load(Ordering::Relaxed) {
-            self.log_pace.begin();
+            // how much of the log is in use is to be looked at from now on
+            self.dues.add(Dues::LOG);
             let mut signal = self.signals.state.lock();
             if !signal.wanted {
                 signal.wanted = true;

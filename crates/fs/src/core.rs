@@ -9,6 +9,7 @@ use crate::by_slice::BySlice;
 use crate::caches;
 use crate::delegate::Delegation;
 use crate::dirty::DirtyInodes;
+use crate::dues::Dues;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::inode_table::{self, InodeTable};
@@ -17,7 +18,6 @@ use crate::layout::Stripes;
 use crate::leased::{AllRecalled, Lending, has_spare};
 use crate::locks::Locks;
 use crate::log_pace::LogPace;
-use crate::mapped::wait_for_all;
 use crate::meter::Meter;
 use crate::observer::Observer;
 use crate::references::References;
@@ -97,8 +97,8 @@ pub struct Core {
     pub dirty_max: AtomicU64,
     /// Inodes of the last complete checkpoint, to be tidied at the next cut.
     pub folded: Mutex<Vec<Arc<Inode>>>,
-    /// Changes have waited for who keeps copies, and may again.
-    pub has_waits: AtomicBool,
+    /// What a change does before its call returns.
+    pub dues: Dues,
     /// Changes that are to be let in with more than a record's units: others leave them room.
     pub long_waiting: AtomicU64,
     /// How many places blocks have that may have several.
@@ -204,7 +204,7 @@ impl Core {
             dirty_units: AtomicU64::new(0),
             dirty_max: AtomicU64::new(dirty_max(&pool)),
             folded: Mutex::default(),
-            has_waits: AtomicBool::new(false),
+            dues: Dues::default(),
             long_waiting: AtomicU64::new(0),
             references: References::new(slices),
             tickets: Tickets::new(&[], false),
@@ -241,12 +241,8 @@ impl Core {
         if self.write_back.is_paced() {
             self.pay();
         }
-        if self.log_pace.is_on() {
-            self.pay_for_log();
-        }
-        // ordering: set by this thread, or for another one
-        if self.has_waits.load(Ordering::Relaxed) {
-            wait_for_all();
+        if self.dues.are_any() {
+            self.meet_dues();
         }
         ended
     }

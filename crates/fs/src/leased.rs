@@ -14,7 +14,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::handle::Handle;
 use crate::inode::Inode;
-use crate::privileges::{LEASED, RAISES};
+use crate::privileges::{LEASED, MAPPED, RAISES};
 use crate::request;
 use crate::system::FileSystem;
 use crate::types::Ino;
@@ -155,11 +155,10 @@ impl Core {
     /// is told. An error of the attempt if they are leased.
     #[inline(always)]
     pub fn may_change(&self, inode: &Arc<Inode>, first: u64, last: u64) -> Result<()> {
-        let marks = inode.marks.get();
-        if marks != 0 {
-            self.check_marked(inode, marks, (first, last))?;
+        match inode.marks.get() {
+            0 => Ok(()),
+            marks => self.check_marked(inode, marks, (first, last)),
         }
-        inode.tell_changes(self, &(first..=last))
     }
 
     #[cold]
@@ -167,7 +166,10 @@ impl Core {
         if marks & LEASED != 0 {
             self.check_leased_blocks(inode, first, last)?;
         }
-        if marks & RAISES != 0 { self.take_privileges(inode) } else { Ok(()) }
+        if marks & RAISES != 0 {
+            self.take_privileges(inode)?;
+        }
+        if marks & MAPPED != 0 { inode.tell_changes(self, &(first..=last)) } else { Ok(()) }
     }
 
     /// An error of the attempt if some of these blocks, whose range the caller has, are leased.

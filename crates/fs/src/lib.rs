@@ -37,6 +37,7 @@ mod decided;
 mod delegate;
 mod dir;
 mod dirty;
+mod dues;
 mod durable;
 mod effort;
 mod entries;

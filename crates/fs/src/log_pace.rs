@@ -10,8 +10,10 @@
 
 use crate::brake::Brake;
 use crate::core::Core;
+use crate::dues::Dues;
+use crate::mapped::wait_for_all;
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// All of it.
@@ -26,8 +28,6 @@ const COST_MAX: f64 = 2.0;
 /// How fast changes may come.
 #[derive(Debug, Default)]
 pub struct LogPace {
-    /// Much is in use: who ends a change is to pay.
-    on: AtomicBool,
     /// What a checkpoint takes, ns.
     checkpoint_ns: AtomicU64,
     /// When the one that is made now began.
@@ -44,19 +44,6 @@ pub struct Look {
 }
 
 impl LogPace {
-    /// Whether who ends a change is to pay.
-    #[inline]
-    pub fn is_on(&self) -> bool {
-        self.on.load(Ordering::Relaxed)
-    }
-
-    /// A checkpoint was asked for: how much is in use is to be looked at from now on.
-    pub fn begin(&self) {
-        if !self.is_on() {
-            self.on.store(true, Ordering::Relaxed);
-        }
-    }
-
     /// A checkpoint begins; it ends when what is given is dropped.
     pub fn checkpoint(&self) -> Begun<'_> {
         *self.began.lock() = Some(Instant::now());
@@ -110,9 +97,17 @@ impl Core {
         logs.max().unwrap_or(0).max(share(dirty, self.dirty_max.load(Ordering::Relaxed)))
     }
 
-    /// Pays for what changes have taken of the log. The thread holds nothing.
+    /// Does what a change does before its call returns. The thread holds nothing.
     #[cold]
-    pub fn pay_for_log(&self) {
+    pub fn meet_dues(&self) {
+        if self.dues.has(Dues::LOG) {
+            self.pay_for_log();
+        }
+        wait_for_all();
+    }
+
+    /// Pays for what changes have taken of the log.
+    fn pay_for_log(&self) {
         let pace = &self.log_pace;
         pace.brake.pay(|look, now| {
             if look.at.is_some_and(|at| now - at <= LOOK_EVERY) {
@@ -122,7 +117,7 @@ impl Core {
             let cost = cost_of(used, used.saturating_sub(look.used));
             (look.at, look.used) = (Some(now), used);
             if used < FROM {
-                pace.on.store(false, Ordering::Relaxed);
+                self.dues.remove(Dues::LOG);
             }
             pace.takes(now).mul_f64(cost.min(COST_MAX))
         });

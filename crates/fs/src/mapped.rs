@@ -3,10 +3,12 @@
 
 use crate::away::away;
 use crate::core::Core;
+use crate::dues::Dues;
 use crate::error::Result;
 use crate::handle::Handle;
 use crate::inode::Inode;
 use crate::leased;
+use crate::privileges::MAPPED;
 use crate::system::{FileSystem, holds_data};
 use crate::write::blocks_of;
 use arc_swap::ArcSwap;
@@ -15,7 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt::Debug;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// Keeps copies of a file's bytes. It is told while their range is held: changes of the same bytes
 /// come one after the other, in the order in which they were made. It must not call the file system
@@ -72,7 +74,7 @@ impl Before<'_> {
     /// made it returns.
     pub fn wait(&self, wait: Wait) {
         // ordering: this thread reads it, at the end of its change
-        self.core.has_waits.store(true, Ordering::Relaxed);
+        self.core.dues.add(Dues::WAITS);
         WAITS.with_borrow_mut(|waits| waits.push(wait));
     }
 }
@@ -110,7 +112,6 @@ pub fn wait_for_all() {
 /// Who keeps copies of a file's bytes.
 #[derive(Debug, Default)]
 pub struct Mappings {
-    any: AtomicBool,
     /// How many do not heed leases.
     heedless: AtomicU32,
     all: ArcSwap<Vec<Arc<dyn Mapped>>>,
@@ -123,15 +124,6 @@ impl Mappings {
             change(&mut all);
             all
         });
-        // ordering: who reads the file's bytes after this learns of what changes them later: a
-        // change that does not see it was published before
-        self.any.store(true, Ordering::SeqCst);
-    }
-
-    #[inline]
-    fn is_empty(&self) -> bool {
-        // ordering: see `change`; on the way of every write, where it is one look
-        !self.any.load(Ordering::Acquire)
     }
 
     fn any_heedless(&self) -> bool {
@@ -140,7 +132,7 @@ impl Mappings {
     }
 
     fn has(&self, mapped: &Arc<dyn Mapped>) -> bool {
-        !self.is_empty() && self.all.load().iter().any(|other| Arc::ptr_eq(other, mapped))
+        self.all.load().iter().any(|other| Arc::ptr_eq(other, mapped))
     }
 
     fn each(&self, mut tell: impl FnMut(&dyn Mapped)) {
@@ -168,14 +160,22 @@ impl Inode {
         self.mappings.any_heedless()
     }
 
-    /// Blocks are going to be changed; their range is held.
+    /// Whether copies of its bytes may be kept.
+    // on the way of every write, where it is one look
     #[inline]
-    pub fn tell_changes(&self, core: &Core, blocks: &RangeInclusive<u64>) -> Result<()> {
-        if self.mappings.is_empty() { Ok(()) } else { self.tell_each_changes(core, blocks) }
+    fn is_mapped(&self) -> bool {
+        self.marks.has(MAPPED)
     }
 
-    #[cold]
-    fn tell_each_changes(&self, core: &Core, blocks: &RangeInclusive<u64>) -> Result<()> {
+    fn change_mappings(&self, change: impl Fn(&mut Vec<Arc<dyn Mapped>>)) {
+        self.mappings.change(change);
+        // a reader of the file's bytes learns after this of what changes them later: a change that
+        // does not see the mark was published before
+        self.marks.set(MAPPED, true);
+    }
+
+    /// Blocks of a marked file are going to be changed; their range is held.
+    pub fn tell_changes(&self, core: &Core, blocks: &RangeInclusive<u64>) -> Result<()> {
         let before = Before { core, inode: self };
         let mut told = Ok(());
         self.mappings.each_but_of_folds(|mapped| {
@@ -189,14 +189,14 @@ impl Inode {
     /// Bytes were written, and are published; their range is held.
     #[inline]
     pub fn tell_written(&self, offset: u64, data: &[u8]) {
-        if !self.mappings.is_empty() {
+        if self.is_mapped() {
             self.mappings.each_but_of_folds(|mapped| mapped.written(offset, data));
         }
     }
 
     /// The file is going to be cut; the range behind its new end is held.
     pub fn tell_cuts(&self, end: u64) {
-        if !self.mappings.is_empty() {
+        if self.is_mapped() {
             self.mappings.each(|mapped| mapped.cuts(end));
         }
     }
@@ -204,7 +204,7 @@ impl Inode {
     /// Something became of these bytes, and is published; their range is held.
     #[inline]
     pub fn tell_changed(&self, offset: u64, len: u64) {
-        if !self.mappings.is_empty() {
+        if self.is_mapped() {
             self.mappings.each(|mapped| mapped.changed(offset, len));
         }
     }
@@ -215,7 +215,7 @@ impl FileSystem {
     /// changed before; the caller holds nothing meanwhile.
     pub fn keeping_up(&self, handle: &Handle) -> Vec<Wait> {
         let mut waits = Vec::new();
-        if !handle.inode.mappings.is_empty() {
+        if handle.inode.is_mapped() {
             handle.inode.mappings.each(|mapped| waits.extend(mapped.keeps_up()));
         }
         waits
@@ -238,7 +238,7 @@ impl FileSystem {
 
     /// The same for who heeds leases, also those that there are already: they stay.
     pub fn tell_beside_leases(&self, handle: &Handle, mapped: &Arc<dyn Mapped>) {
-        handle.inode.mappings.change(|all| all.push(mapped.clone()));
+        handle.inode.change_mappings(|all| all.push(mapped.clone()));
     }
 
     /// Reads bytes, zeros behind the file's end, and gives them to `take` before anybody can change
@@ -309,7 +309,7 @@ impl FileSystem {
     pub fn tell_lent(&self, handle: &Handle, blocks: &RangeInclusive<u64>) {
         let offset = blocks.start().saturating_mul(BLOCK_BYTES);
         let end = blocks.end().saturating_add(1).saturating_mul(BLOCK_BYTES);
-        if !handle.inode.mappings.is_empty() {
+        if handle.inode.is_mapped() {
             let mappings = &handle.inode.mappings;
             mappings.each(|mapped| {
                 if mapped.heeds_leases() {
@@ -323,7 +323,7 @@ impl FileSystem {
     pub fn tell_no_more(&self, handle: &Handle, mapped: &Arc<dyn Mapped>) {
         let mappings = &handle.inode.mappings;
         let was_told = mappings.has(mapped);
-        mappings.change(|all| all.retain(|other| !Arc::ptr_eq(other, mapped)));
+        handle.inode.change_mappings(|all| all.retain(|other| !Arc::ptr_eq(other, mapped)));
         if was_told && !mapped.heeds_leases() {
             mappings.heedless.fetch_sub(1, Ordering::SeqCst);
         }

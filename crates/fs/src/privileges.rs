@@ -33,6 +33,8 @@ pub struct Marks(AtomicU8);
 pub const LEASED: u8 = 1;
 /// It may give privileges.
 pub const RAISES: u8 = 2;
+/// Copies of its bytes may be kept (`mapped.rs`).
+pub const MAPPED: u8 = 4;
 
 impl Marks {
     /// Of an inode of which nothing is known but its kind.
