@@ -14,7 +14,7 @@ use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::handle::Handle;
 use crate::inode::Inode;
-use crate::privileges::{LEASED, MAPPED, RAISES};
+use crate::privileges::{BEFORE_CHANGES, LEASED, RAISES, TOLD_BEFORE};
 use crate::request;
 use crate::system::FileSystem;
 use crate::types::Ino;
@@ -155,7 +155,7 @@ impl Core {
     /// is told. An error of the attempt if they are leased.
     #[inline(always)]
     pub fn may_change(&self, inode: &Arc<Inode>, first: u64, last: u64) -> Result<()> {
-        match inode.marks.get() {
+        match inode.marks.get() & BEFORE_CHANGES {
             0 => Ok(()),
             marks => self.check_marked(inode, marks, (first, last)),
         }
@@ -169,7 +169,7 @@ impl Core {
         if marks & RAISES != 0 {
             self.take_privileges(inode)?;
         }
-        if marks & MAPPED != 0 { inode.tell_changes(self, &(first..=last)) } else { Ok(()) }
+        if marks & TOLD_BEFORE != 0 { inode.tell_changes(self, &(first..=last)) } else { Ok(()) }
     }
 
     /// An error of the attempt if some of these blocks, whose range the caller has, are leased.

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::handle::Handle;
 use crate::inode::Inode;
 use crate::leased;
-use crate::privileges::MAPPED;
+use crate::privileges::{MAPPED, TOLD_BEFORE};
 use crate::system::{FileSystem, holds_data};
 use crate::write::blocks_of;
 use arc_swap::ArcSwap;
@@ -23,6 +23,9 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 /// come one after the other, in the order in which they were made. It must not call the file system
 /// meanwhile.
 pub trait Mapped: Debug + Send + Sync {
+    /// Whether it is to be told by `changes`. It is always or never.
+    fn is_told_before(&self) -> bool;
+
     /// Something is going to become of these blocks: told before anybody can see what. It may be
     /// told again of the same change, where that was tried again. An error ends the attempt.
     fn changes(&self, _blocks: &RangeInclusive<u64>, _before: &Before<'_>) -> Result<()> {
@@ -174,7 +177,7 @@ impl Inode {
         self.marks.set(MAPPED, true);
     }
 
-    /// Blocks of a marked file are going to be changed; their range is held.
+    /// Blocks of a file with this mark are going to be changed; their range is held.
     pub fn tell_changes(&self, core: &Core, blocks: &RangeInclusive<u64>) -> Result<()> {
         let before = Before { core, inode: self };
         let mut told = Ok(());
@@ -239,6 +242,9 @@ impl FileSystem {
     /// The same for who heeds leases, also those that there are already: they stay.
     pub fn tell_beside_leases(&self, handle: &Handle, mapped: &Arc<dyn Mapped>) {
         handle.inode.change_mappings(|all| all.push(mapped.clone()));
+        if mapped.is_told_before() {
+            handle.inode.marks.set(TOLD_BEFORE, true);
+        }
     }
 
     /// Reads bytes, zeros behind the file's end, and gives them to `take` before anybody can change

@@ -33,8 +33,12 @@ pub struct Marks(AtomicU8);
 pub const LEASED: u8 = 1;
 /// It may give privileges.
 pub const RAISES: u8 = 2;
-/// Copies of its bytes may be kept (`mapped.rs`).
-pub const MAPPED: u8 = 4;
+/// Some keeper of copies of its bytes may want to be told before they change (`mapped.rs`).
+pub const TOLD_BEFORE: u8 = 4;
+/// What a change of its content looks for when it has the range.
+pub const BEFORE_CHANGES: u8 = LEASED | RAISES | TOLD_BEFORE;
+/// Copies of its bytes may be kept.
+pub const MAPPED: u8 = 8;
 
 impl Marks {
     /// Of an inode of which nothing is known but its kind.

@@ -363,6 +363,10 @@ impl Inner {
 }
 
 impl Mapped for Inner {
+    fn is_told_before(&self) -> bool {
+        false
+    }
+
     fn written(&self, offset: u64, data: &[u8]) {
         self.each_page(offset, data.len() as u64, &mut |page, place, from, part| {
             if self.seize(page) {

@@ -194,6 +194,10 @@ impl Copy {
 }
 
 impl Mapped for Copy {
+    fn is_told_before(&self) -> bool {
+        false
+    }
+
     fn written(&self, offset: u64, data: &[u8]) {
         let mut pages = self.pages.lock();
         let range = self.pages_of(offset, data.len() as u64);

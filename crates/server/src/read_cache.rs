@@ -273,6 +273,10 @@ struct Told {
 }
 
 impl Mapped for Told {
+    fn is_told_before(&self) -> bool {
+        true
+    }
+
     fn changes(&self, blocks: &RangeInclusive<u64>, _before: &Before<'_>) -> Result<(), FsError> {
         self.cache.forget(self.ino, blocks);
         Ok(())

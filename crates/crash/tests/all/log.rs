@@ -124,6 +124,15 @@ fn crash_after_crash() {
     }
 }
 
+/// A copy onto a file that has some of the bytes already: a crash may leave a part of it that
+/// changes something behind one that changes nothing.
+#[test]
+fn a_part_of_a_copy_may_change_nothing() {
+    let shape = Shape { slices: 3, ..ONE };
+    let chain = Chain { shape, crashes: 6, ops: 6, seed: 1_049_088_536 };
+    none(&chain.run(&chain.settings()));
+}
+
 #[test]
 fn what_a_killed_checkpoint_left_of_its_root_never_counts_later() {
     for domain in [Domain::CpuFlush, Domain::CpuCache, Domain::Sync] {

@@ -178,6 +178,10 @@ struct Copy(Mutex<Told>);
 type Told = (Vec<u8>, Vec<(u64, u64)>);
 
 impl Mapped for Copy {
+    fn is_told_before(&self) -> bool {
+        false
+    }
+
     fn written(&self, offset: u64, data: &[u8]) {
         let bytes = &mut self.0.lock().unwrap().0;
         let end = offset as usize + data.len();

@@ -17,6 +17,10 @@ struct Kept {
 }
 
 impl Mapped for Kept {
+    fn is_told_before(&self) -> bool {
+        true
+    }
+
     fn changes(&self, blocks: &RangeInclusive<u64>, before: &Before<'_>) -> Result<(), Error> {
         let end = before.size().div_ceil(BLOCK_BYTES);
         for block in *blocks.start()..=*blocks.end().min(&end) {

@@ -59,6 +59,10 @@ impl FilePages {
 }
 
 impl Mapped for FilePages {
+    fn is_told_before(&self) -> bool {
+        true
+    }
+
     fn changes(&self, blocks: &RangeInclusive<u64>, before: &Before<'_>) -> Result<(), Error> {
         let mut state = self.state.lock();
         let all = *blocks.start()..blocks.end().saturating_add(1);
