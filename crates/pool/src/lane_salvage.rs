@@ -11,10 +11,11 @@
 use crate::log::{
     CHUNK_HEADER_BYTES, CHUNK_MAGIC, ChunkHeader, SliceLog, record_seed, records_start,
 };
-use crate::record::{FLAG_SPILLED, HEADER_BYTES, KIND_CHANGE, KIND_EPOCH, Payload, Record, parse};
+use crate::record::{FLAG_SPILLED, KIND_CHANGE, KIND_EPOCH, Record, parse};
 use crate::record_correction::{RecordPlace, RecordProbe, corrected_header};
 use crate::scan::{
-    CorrectedRecord, Damage, LostStretch, SEQUENCE_MAX, Scan, overlap, read_pages, record_len,
+    CorrectedRecord, Damage, LogPlace, LostStretch, SEQUENCE_MAX, Scan, overlap, read_pages,
+    record_in, record_len,
 };
 use crate::superblock::Superblock;
 use pmem::Mapping;
@@ -314,19 +315,25 @@ impl SalvageReader<'_> {
     /// length.
     fn record_at(&mut self, chunk: &ChunkCopies, at: Range<usize>, seed: u32) -> Option<usize> {
         let stamp = self.last.map_or(0, |(stamp, _)| stamp);
+        let place = LogPlace {
+            slice: self.slice,
+            lane: self.lane,
+            chunk: chunk.sequence,
+            position: at.start,
+        };
         for copy in &chunk.copies {
-            let found = parse(copy.get(at.clone())?, seed, self.line_bytes);
-            if let Some((.., len)) = found.filter(|(_, found, ..)| *found > stamp) {
-                let payload = Payload::new(copy, at.start + HEADER_BYTES, at.start + len);
-                return self.take(chunk, (copy, at.start), (at.start, seed), payload);
+            let found = record_in(copy, at.clone(), place, (seed, self.line_bytes));
+            if let Some(record) = found.filter(|record| record.stamp > stamp) {
+                return Some(self.take(record));
             }
         }
-        let place = RecordPlace { seed, line_bytes: self.line_bytes, stamp, probe: self.probe };
-        let corrected = |copy: &Arc<Vec<u8>>| place.corrected(copy.get(at.clone())?);
-        let (record, bits) = chunk.copies.iter().find_map(corrected)?;
-        let record = Arc::new(record);
-        let payload = Payload::new(&record, HEADER_BYTES, record.len());
-        let len = self.take(chunk, (&record, 0), (at.start, seed), payload)?;
+        let probe = self.probe;
+        let correction = RecordPlace { seed, line_bytes: self.line_bytes, stamp, probe };
+        let corrected = |copy: &Arc<Vec<u8>>| correction.corrected(copy.get(at.clone())?);
+        let (bytes, bits) = chunk.copies.iter().find_map(corrected)?;
+        let bytes = Arc::new(bytes);
+        let record = record_in(&bytes, 0..bytes.len(), place, (seed, self.line_bytes))?;
+        let len = self.take(record);
         let time_ns = self.last.map_or(0, |(_, time)| time);
         let offset = chunk.offset + at.start as u64;
         let corrected = CorrectedRecord { slice: self.slice, offset, time_ns, bits };
@@ -334,37 +341,20 @@ impl SalvageReader<'_> {
         Some(len)
     }
 
-    /// Takes the record that begins in `bytes` at `from`, and in its chunk at `at`.
-    fn take(
-        &mut self,
-        chunk: &ChunkCopies,
-        (bytes, from): (&Arc<Vec<u8>>, usize),
-        (at, seed): (usize, u32),
-        payload: Payload,
-    ) -> Option<usize> {
-        let (kind, stamp, time_ns, len) = parse(bytes.get(from..)?, seed, self.line_bytes)?;
+    /// Takes the lane's next record; gives its length.
+    fn take(&mut self, record: Record) -> usize {
         // an epoch has no time
         let before = self.last.map_or(0, |(_, time)| time);
-        self.last = Some((stamp, if kind == KIND_EPOCH { before } else { time_ns }));
+        let is_epoch = record.kind == KIND_EPOCH;
+        self.last = Some((record.stamp, if is_epoch { before } else { record.time_ns }));
         if let Some(open) = self.open.take() {
             for stretch in &mut self.scan.lost[open..] {
-                stretch.before = Some((stamp, if kind == KIND_EPOCH { 0 } else { time_ns }));
+                stretch.before = Some((record.stamp, if is_epoch { 0 } else { record.time_ns }));
             }
         }
-        self.scan.records.push(Record {
-            slice: self.slice,
-            lane: self.lane,
-            chunk: chunk.sequence,
-            position: at as u32,
-            end: (at + len) as u32,
-            kind,
-            flags: bytes.get(from + 7).copied().unwrap_or_default(),
-            stamp,
-            time_ns,
-            unsealed: false,
-            payload,
-        });
-        Some(len)
+        let len = (record.end - record.position) as usize;
+        self.scan.records.push(record);
+        len
     }
 
     /// Where the next record begins that is whole and belongs behind the lane's last one: behind

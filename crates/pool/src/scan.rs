@@ -271,22 +271,47 @@ impl LaneReader<'_> {
         seed: u32,
         chunk: u64,
     ) -> Option<Record> {
-        let (kind, stamp, time_ns, len) = parse(bytes.get(at.clone())?, seed, self.line_bytes)?;
-        let at = at.start;
-        Some(Record {
-            slice: self.slice,
-            lane: self.lane,
-            chunk,
-            position: at as u32,
-            end: (at + len) as u32,
-            kind,
-            flags: bytes.get(at + 7).copied().unwrap_or_default(),
-            stamp,
-            time_ns,
-            unsealed: false,
-            payload: Payload::new(bytes, at + HEADER_BYTES, at + len),
-        })
+        let place = LogPlace { slice: self.slice, lane: self.lane, chunk, position: at.start };
+        record_in(bytes, at, place, (seed, self.line_bytes))
     }
+}
+
+/// A place in a lane.
+#[derive(Clone, Copy, Debug)]
+pub struct LogPlace {
+    /// The slice.
+    pub slice: u8,
+    /// The lane.
+    pub lane: u16,
+    /// Sequence number of the chunk.
+    pub chunk: u64,
+    /// Where in the chunk, bytes.
+    pub position: usize,
+}
+
+/// The whole record that begins in these bytes, and lies there in the log; of the log's seed for
+/// its chunk, and its lines.
+pub fn record_in(
+    bytes: &Arc<Vec<u8>>,
+    range: Range<usize>,
+    place: LogPlace,
+    (seed, line_bytes): (u32, usize),
+) -> Option<Record> {
+    let (kind, stamp, time_ns, len) = parse(bytes.get(range.clone())?, seed, line_bytes)?;
+    let LogPlace { slice, lane, chunk, position } = place;
+    Some(Record {
+        slice,
+        lane,
+        chunk,
+        position: position as u32,
+        end: (position + len) as u32,
+        kind,
+        flags: bytes.get(range.start + 7).copied().unwrap_or_default(),
+        stamp,
+        time_ns,
+        unsealed: false,
+        payload: Payload::new(bytes, range.start + HEADER_BYTES, range.start + len),
+    })
 }
 
 /// What can be read of a chunk, and where it cannot.

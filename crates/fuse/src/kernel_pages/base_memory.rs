@@ -121,6 +121,12 @@ impl BaseMemory {
         }
     }
 
+    /// Nothing of a file that was noted before is wanted any more.
+    pub(super) fn forget(&mut self, ino: Ino, bases: &Noted) {
+        bases.iter().for_each(|(_, _, place)| self.drop_base(*place));
+        self.unwatch(ino);
+    }
+
     /// Notes a base, and says where; `None`: there is no room.
     pub(super) fn note(&mut self, ino: Ino, block: u64, base: &Base) -> Option<usize> {
         let place = self.free_bases.pop()?;

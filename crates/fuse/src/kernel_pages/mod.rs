@@ -110,8 +110,10 @@ impl KernelPages {
         let (memory, found) = BaseMemory::take_over(area);
         *self.memory.lock() = memory;
         for (ino, bases) in found {
-            if let Ok(handle) = self.fs.open(ino) {
-                self.file(&handle).go_on(bases);
+            match self.fs.open(ino) {
+                Ok(handle) => self.file(&handle).go_on(bases),
+                // the file is gone, and its number is never given to another one
+                Err(_) => self.memory.lock().forget(ino, &bases),
             }
         }
     }
