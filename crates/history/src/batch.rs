@@ -10,16 +10,18 @@ use std::time::Duration;
 use nearside::{FormatOptions, Pool, SliceSpec};
 use rustix::process::Signal;
 
-use crate::door::Door;
+use crate::door::{Door, DoorKind};
 use crate::hosts::{Host, Places, this_program};
 use crate::library::Library;
-use crate::plan::{FILES, History, HostKind, Kind, Mutant};
-use crate::record::{Head, Record};
+use crate::plan::{FILES, History, HostKind, Kind, LEAST_CELLS, Mutant};
+use crate::record::{Act, Head, Record};
 use crate::rng::Rng;
 use crate::run::Settings;
 use crate::watched::Watched;
 use crate::{Result, clock, said};
 
+/// The caller that makes files as long as they are at the beginning.
+const BEFORE: u32 = 199;
 /// The caller that reads what is there when the pool was opened anew.
 const AFTERWARDS: u32 = 200;
 /// A server that served for less is followed after a pause.
@@ -31,8 +33,9 @@ const LEAD_NS: u64 = 1_500_000;
 
 /// A process that calls at one door.
 struct Worker {
-    door: &'static str,
-    callers: [u32; 2],
+    kind: &'static str,
+    /// Its first caller.
+    first: u32,
     process: Watched,
 }
 
@@ -42,11 +45,14 @@ pub struct Batch<'s> {
     scratch: tempfile::TempDir,
     places: Places,
     host: Host,
-    callers: u32,
+    /// The door of each caller.
+    doors: Vec<DoorKind>,
     workers: Vec<Worker>,
     /// The driver's own.
     pool: Pool,
     served_since: u64,
+    /// Services killed in this history: from when on, and when the next one answered.
+    kills: Vec<[u64; 2]>,
     /// Owner and callers were killed.
     is_left: bool,
     done: Vec<(History, Head)>,
@@ -68,32 +74,33 @@ impl<'s> Batch<'s> {
             nearside: settings.nearside.clone(),
         };
         format(&places.pool)?;
-        let mut doors = vec![("attached", 2), ("attached", 2), ("mount", 2)];
-        doors.truncate(if settings.mounts { 3 } else { 2 });
-        let own = if kind == HostKind::Owner { 2 } else { 0 };
-        let callers = own + doors.iter().map(|(_, count)| count).sum::<u32>();
-        let host = Host::start(kind, &places, [0, own, callers])?;
+        let host = Host::start(kind, &places)?;
         let pool = Pool::attach(&places.pool).map_err(said("attach"))?;
-        let mut first = own;
+        let mut doors = match kind {
+            HostKind::Owner => DoorKind::of_process("own").to_vec(),
+            HostKind::Serve => Vec::new(),
+        };
         let mut workers = Vec::new();
-        for (door, count) in doors {
-            let numbers = [first, count];
-            workers.push(Worker {
-                door,
-                callers: numbers,
-                process: start(door, &places, numbers, callers)?,
-            });
-            first += count;
+        let mut kinds = vec!["attached", "attached"];
+        if settings.mounts {
+            kinds.extend(["mount", "pages"]);
+            kinds.extend(settings.nearside.exists().then_some("copies"));
+        }
+        for kind in kinds {
+            let first = doors.len() as u32;
+            workers.push(Worker { kind, first, process: start(kind, &places, first)? });
+            doors.extend(DoorKind::of_process(kind));
         }
         Ok(Batch {
             settings,
             scratch,
             places,
             host,
-            callers,
+            doors,
             workers,
             pool,
             served_since: clock::now(),
+            kills: Vec::new(),
             is_left: false,
             done: Vec::new(),
             events: BTreeMap::new(),
@@ -105,16 +112,21 @@ impl<'s> Batch<'s> {
         &mut self,
         number: u32,
         kind: Kind,
-        mutant: Option<Mutant>,
+        mutant: Option<(Mutant, DoorKind)>,
         ends_by_kill: bool,
     ) -> Result<()> {
+        let callers = self.callers(kind);
+        let caller = |door| self.doors.iter().position(|it| *it == door).map(|it| it as u32);
+        let wrong = |(mutant, door)| Some((mutant, caller(door)?));
+        let mutant = mutant.map(|it| wrong(it).ok_or("no caller has this door")).transpose()?;
         let mut rng = Rng::new(&[self.settings.seed, number.into()]);
         let mut history = History {
             number,
             kind,
             seed: self.settings.seed,
             start_ns: 0,
-            calls: self.settings.calls / self.callers,
+            calls: self.settings.calls / callers,
+            callers,
             records: self.scratch.path().join("records"),
             is_final: false,
             mutant,
@@ -134,9 +146,25 @@ impl<'s> Batch<'s> {
             self.tell(&history)?;
             self.hear()?;
         }
-        let head = Head { history: number, seed: history.seed, kind, told, names };
+        let doors = self.doors.clone();
+        let kills = std::mem::take(&mut self.kills);
+        let head = Head { history: number, seed: history.seed, kind, told, names, doors, kills };
         self.done.push((history, head));
         Ok(())
+    }
+
+    /// Whether a caller has this door.
+    pub fn has_door(&self, door: DoorKind) -> bool {
+        self.doors.contains(&door)
+    }
+
+    /// Callers that take part. Those behind the kernel's pages only do where all know their rules.
+    fn callers(&self, kind: Kind) -> u32 {
+        let pages = self.workers.iter().find(|worker| worker.kind == "pages");
+        match (kind, pages) {
+            (Kind::Pages, _) | (_, None) => self.doors.len() as u32,
+            (_, Some(pages)) => pages.first,
+        }
     }
 
     /// An error, and what the service said last, if there is one.
@@ -156,6 +184,17 @@ impl<'s> Batch<'s> {
             Kind::Data | Kind::Transactions => {
                 let make = |file| pool.create_file(history.file(file)).map(drop);
                 (0..FILES).try_for_each(make).map_err(said("the driver"))?;
+                Ok(BTreeMap::new())
+            }
+            Kind::Pages => {
+                let make = |file| pool.create_file(history.file(file)).map(drop);
+                (0..FILES).try_for_each(make).map_err(said("the driver"))?;
+                let library = Library::open(pool, history).map_err(said("the driver"))?;
+                let mut record = Record::create(&history.records, history.number, BEFORE)?;
+                let act = |file| Act::Truncate { file, cells: LEAST_CELLS };
+                let mut door = Door::Library(library);
+                let mut make = |file| door.act(history, &mut record, &act(file));
+                (0..FILES).try_for_each(&mut make)?;
                 Ok(BTreeMap::new())
             }
             Kind::Links | Kind::Renames => {
@@ -191,21 +230,27 @@ impl<'s> Batch<'s> {
     /// Kills or stops somebody, or nobody.
     fn disturb(&mut self, history: &History, rng: &mut Rng, told: &mut String) -> Result<()> {
         let moment = history.start_ns + rng.below(25_000_000);
-        let which = rng.below(2) as usize;
+        // processes that are attached; or that which has files mapped
+        let is_mapped = |worker: &Worker| worker.kind == "pages";
+        let mapped = self.workers.iter().position(is_mapped).filter(|_| rng.one_in(2));
+        let which = match mapped {
+            Some(mapped) if history.kind == Kind::Pages => mapped,
+            _ => rng.below(2) as usize,
+        };
         match rng.below(20) {
             0..=3 => {
                 clock::sleep_until(moment);
-                self.count("attached processes killed", told);
+                self.count("callers killed", told);
                 self.workers[which].process.kill();
-                let Worker { door, callers, .. } = self.workers[which];
-                let mut process = start(door, &self.places, callers, self.callers)?;
+                let Worker { kind, first, .. } = self.workers[which];
+                let mut process = start(kind, &self.places, first)?;
                 // it has nothing to do with this one, but reads in the end
                 process.tell(&History { calls: 0, ..history.clone() })?;
                 self.workers[which].process = process;
             }
             4..=5 => {
                 clock::sleep_until(moment);
-                self.count("attached processes stopped", told);
+                self.count("callers stopped", told);
                 self.workers[which].process.signal(Signal::STOP)?;
                 std::thread::sleep(Duration::from_millis(rng.below(160)));
                 self.workers[which].process.signal(Signal::CONT)?;
@@ -213,10 +258,12 @@ impl<'s> Batch<'s> {
             6..=9 if matches!(self.host, Host::Serve(_)) => {
                 clock::sleep_until(moment.max(self.served_since + SERVED_LEAST_NS));
                 self.count("services killed", told);
+                let killed = clock::now();
                 self.host.kill_server()?;
                 // until the next one answers
                 self.pool.metadata("/").map_err(said("after a service was killed"))?;
                 self.served_since = clock::now();
+                self.kills.push([killed, self.served_since]);
             }
             _ => {}
         }
@@ -250,9 +297,9 @@ impl<'s> Batch<'s> {
         let records = scratch.path().join("records");
         for (history, head) in &done {
             let library = Library::open(&pool, history).map_err(said("open again"))?;
-            let door = Door::Library(library);
+            let mut door = Door::Library(library);
             let mut record = Record::create(&records, history.number, AFTERWARDS)?;
-            let acts = history.last_acts();
+            let acts = history.last_acts(door.abilities());
             acts.iter().try_for_each(|act| door.act(history, &mut record, act))?;
             let head = serde_json::to_string(head).map_err(said("a head"))?;
             writeln!(out, "{head}").map_err(said("histories"))?;
@@ -274,14 +321,15 @@ impl<'s> Batch<'s> {
     }
 }
 
-fn start(door: &str, places: &Places, [first, count]: [u32; 2], all: u32) -> Result<Watched> {
-    let place = match (door, &places.mnt) {
-        ("mount", Some(mnt)) => mnt,
+fn start(kind: &str, places: &Places, first: u32) -> Result<Watched> {
+    let place = match (kind, &places.mnt) {
+        ("mount" | "pages", Some(mnt)) => mnt,
         _ => &places.pool,
     };
     let mut command: Command = this_program()?;
-    command.arg("work").arg(door).arg(place).args([first, count, all].map(|it| it.to_string()));
-    Watched::start(door, &mut command)
+    command.arg("work").arg(kind).arg(place).arg(first.to_string());
+    command.args((kind == "copies").then_some(&places.nearside));
+    Watched::start(kind, &mut command)
 }
 
 fn format(pool: &PathBuf) -> Result<()> {

@@ -1,5 +1,6 @@
 //! The checker's verdicts.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -18,6 +19,10 @@ pub struct Verdicts {
     pub unfinished: u64,
     /// Histories that no order explains, and why not.
     pub illegal: Vec<String>,
+    /// Which ones those are, counted from 0 in the file.
+    pub illegal_numbers: Vec<usize>,
+    /// Calls by each door.
+    pub doors: BTreeMap<String, u64>,
     /// Histories of which it did not find out in time.
     pub unknown: Vec<String>,
 }
@@ -28,17 +33,21 @@ impl Verdicts {
         self.histories += other.histories;
         self.calls += other.calls;
         self.unfinished += other.unfinished;
+        for (door, count) in other.doors {
+            *self.doors.entry(door).or_default() += count;
+        }
         self.illegal.extend(other.illegal);
         self.unknown.extend(other.unknown);
     }
 }
 
-/// Asks it.
+/// Asks it; why a history has no order it says with pictures, in this directory.
 pub fn check(checker: &Path, histories: &Path, pictures: Option<&PathBuf>) -> Result<Verdicts> {
     let mut command = Command::new(checker);
-    if let Some(pictures) = pictures {
-        command.arg("-pictures").arg(pictures);
-    }
+    match pictures {
+        Some(pictures) => command.arg("-pictures").arg(pictures),
+        None => command.arg("-explain=false"),
+    };
     let output = command.arg(histories).output();
     let output = output.map_err(|error| format!("{}: {error}", checker.display()))?;
     if !output.status.success() {

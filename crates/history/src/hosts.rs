@@ -30,14 +30,13 @@ pub enum Host {
 }
 
 impl Host {
-    /// Starts it; the numbers are those of its own callers.
-    pub fn start(kind: HostKind, places: &Places, callers: [u32; 3]) -> Result<Host> {
+    /// Starts it; its own callers, if it has any, are the first.
+    pub fn start(kind: HostKind, places: &Places) -> Result<Host> {
         match kind {
             HostKind::Owner => {
                 let mut command = this_program()?;
                 command.arg("own").arg(&places.pool);
                 command.arg(places.mnt.as_deref().unwrap_or(Path::new("-")));
-                command.args(callers.map(|it| it.to_string()));
                 Ok(Host::Owner(Watched::start("the owner", &mut command)?, places.clone()))
             }
             HostKind::Serve => {

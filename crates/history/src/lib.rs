@@ -12,16 +12,20 @@
 //! | `plan` | what a history is: its kind, who calls what, when somebody is alone |
 //! | `record` | calls and answers, as they are written down |
 //! | `door`, `library`, `outside`, `regions` | the same acts at each door |
+//! | `copied_files` | what `nearside cp` copies out |
+//! | `kernel_doors` | doors through mappings, pipes and queues of the kernel |
 //! | `worker`, `owner` | the processes that call |
 //! | `hosts`, `batch`, `run` | the pool, the kills, many histories |
 //! | `checker` | the verdicts |
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod batch;
 pub mod checker;
 mod clock;
+mod copied_files;
 mod door;
 mod hosts;
+mod kernel_doors;
 mod library;
 mod outside;
 pub mod owner;
@@ -33,6 +37,7 @@ pub mod run;
 mod watched;
 pub mod worker;
 
+pub use door::DoorKind;
 pub use plan::{HostKind, Kind, Mutant};
 
 /// What goes wrong here is told in words.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use history::run::{Settings, Totals, canary, run};
+use history::run::{Settings, Totals, canaries, run};
 use history::{HostKind, Kind, Mutant, Result, owner, worker};
 
 const USAGE: &str = "\
@@ -16,7 +16,7 @@ usage: nearside-history run --checker PROGRAM [--seed S] [--from N] [--minutes M
 
 run makes histories that the seed gives, from number N on, until the time is up, and has each
 checked; it exits 1 where one is not explained, or was not checked in time. Kinds: data,
-transactions, links, renames. Hosts: owner, serve. canaries makes histories of callers that do
+transactions, pages, links, renames. Hosts: owner, serve. canaries makes histories of callers that do
 wrong, each of which must be noticed.";
 
 type Arguments = BTreeMap<String, String>;
@@ -25,11 +25,10 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match *words {
-        ["work", door, place, first, count, all] => {
-            numbers([first, count, all]).and_then(|it| worker::run(door, Path::new(place), it))
-        }
-        ["own", pool, mnt, first, count, all] => numbers([first, count, all])
-            .and_then(|it| owner::run(Path::new(pool), (mnt != "-").then_some(Path::new(mnt)), it)),
+        ["work", process, place, first, ref nearside @ ..] => number_of(first).and_then(|it| {
+            worker::run(process, Path::new(place), it, nearside.first().map(Path::new))
+        }),
+        ["own", pool, mnt] => owner::run(Path::new(pool), (mnt != "-").then_some(Path::new(mnt))),
         ["run", ..] => parse(&args[1..]).and_then(|it| run_all(&settings(&it)?)),
         ["canaries", ..] => parse(&args[1..]).and_then(|it| run_canaries(&settings(&it)?)),
         _ => {
@@ -46,12 +45,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn numbers(words: [&str; 3]) -> Result<[u32; 3]> {
-    let numbers = words.map(|word| word.parse().ok());
-    match numbers {
-        [Some(first), Some(count), Some(all)] => Ok([first, count, all]),
-        _ => Err(format!("{words:?} are no numbers")),
-    }
+fn number_of(word: &str) -> Result<u32> {
+    word.parse().map_err(|_| format!("{word:?} is no number"))
 }
 
 fn parse(args: &[String]) -> Result<Arguments> {
@@ -128,6 +123,9 @@ fn run_all(settings: &Settings) -> Result<()> {
     };
     let totals = run(settings, &mut tell)?;
     let verdicts = &totals.verdicts;
+    for (door, count) in &verdicts.doors {
+        println!("{count} calls by {door}");
+    }
     for (event, count) in &totals.events {
         println!("{count} {event}");
     }
@@ -150,14 +148,20 @@ fn run_all(settings: &Settings) -> Result<()> {
 }
 
 fn run_canaries(settings: &Settings) -> Result<()> {
+    let canaries = canaries(settings)?;
     let mut missed = Vec::new();
-    for (mutant, kind) in Mutant::ALL {
-        match canary(settings, (mutant, kind))? {
-            Some(histories) => println!("{mutant:?}: noticed in history {histories}"),
-            None => missed.push(mutant),
+    for ((mutant, kind, door), noticed) in &canaries {
+        match noticed {
+            Some(count) => println!("{mutant:?} by {door:?}, {kind:?}: noticed in {count}"),
+            None => missed.push((mutant, door)),
         }
     }
-    println!("{} of {} mutants noticed", Mutant::ALL.len() - missed.len(), Mutant::ALL.len());
+    let all = Mutant::ALL.len();
+    println!(
+        "{} of {all} mutants noticed, {} have no door here",
+        canaries.len() - missed.len(),
+        all - canaries.len()
+    );
     match missed.is_empty() {
         true => Ok(()),
         false => Err(format!("not noticed: {missed:?}")),
