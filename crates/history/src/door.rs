@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::copied_files::CopiedFiles;
 use crate::kernel_doors::mapped_files::MappedFiles;
 use crate::kernel_doors::pipes::PipedFiles;
-use crate::kernel_doors::queued_files::{QueuedFiles, has_uring};
+use crate::kernel_doors::queued_files::{QueuedFiles, io_uring};
 use crate::outside::Outside;
 use crate::plan::{Abilities, History};
 use crate::record::{Act, Answer, Record};
@@ -59,7 +59,7 @@ impl DoorKind {
             "own" => &[Regions, Owner],
             "attached" => &[Regions, Attached],
             "mount" => &[Mount, Direct],
-            "pages" if has_uring() => &[Mapped, Mapped, Pipes, Aio, Uring],
+            "pages" if io_uring().is_ok() => &[Mapped, Mapped, Pipes, Aio, Uring],
             "pages" => &[Mapped, Mapped, Pipes, Aio],
             "copies" => &[Copies],
             _ => &[],

@@ -38,6 +38,7 @@ mod watched;
 pub mod worker;
 
 pub use door::DoorKind;
+pub use kernel_doors::queued_files::io_uring;
 pub use plan::{HostKind, Kind, Mutant};
 
 /// What goes wrong here is told in words.

@@ -97,6 +97,9 @@ fn settings(arguments: &Arguments) -> Result<Settings> {
     if may_mount && !mounts {
         println!("mounting takes root and /dev/fuse: nothing is tried at the mount");
     }
+    if let Err(error) = history::io_uring() {
+        println!("io_uring is refused here ({error}): nothing is tried with it");
+    }
     let minutes: f64 = number(arguments, "minutes", 1.0)?;
     Ok(Settings {
         seed: number(arguments, "seed", 1)?,

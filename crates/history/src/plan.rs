@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_seed_gives_the_same_acts_again_and_all_kinds_of_them() {
-        for kind in [Kind::Data, Kind::Transactions, Kind::Links, Kind::Renames] {
+        for kind in [Kind::Data, Kind::Pages, Kind::Transactions, Kind::Links, Kind::Renames] {
             let abilities = Abilities { is_library: true, transacts: true, ..Abilities::default() };
             let acts = || {
                 let mut rng = Rng::new(&[1, 2]);
@@ -343,7 +343,7 @@ mod tests {
             let names: std::collections::BTreeSet<_> = acts().iter().map(Act::name).collect();
             assert_eq!(acts(), acts());
             let expected = match kind {
-                Kind::Data => 7,
+                Kind::Data | Kind::Pages => 7,
                 Kind::Transactions => 1,
                 Kind::Links => 5,
                 Kind::Renames => 5,

@@ -16,7 +16,7 @@ const BATCH: u32 = 24;
 /// Histories in which a mutant must be noticed, at most.
 const MUTANT_HISTORIES: u32 = 48;
 /// Histories of a mutant that are made before the checker is asked.
-const MUTANT_ROUND: u32 = 4;
+const MUTANT_ROUND: u32 = 2;
 
 /// What is asked for.
 #[derive(Clone, Debug)]

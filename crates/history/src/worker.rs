@@ -119,6 +119,7 @@ impl Callers<'_> {
 fn with_one_place(mutant: Mutant, act: Act) -> Act {
     match (mutant, act) {
         (Mutant::Stale, Act::Copy { at, cells, .. }) => Act::Copy { file: 0, at, cells },
+        (Mutant::Stale, Act::Read { file, .. }) => Act::Read { file, at: 0, cells: PAGE_CELLS },
         (Mutant::Stale, Act::Load { file, .. }) => Act::Load { file, at: 0, cells: PAGE_CELLS },
         (_, act) => act,
     }

@@ -59,9 +59,9 @@ impl QueuedFiles {
     }
 }
 
-/// Whether this kernel lets this process have an io_uring.
-pub fn has_uring() -> bool {
-    uring::UringQueue::new().is_ok()
+/// An error where this kernel refuses an io_uring to this process.
+pub fn io_uring() -> io::Result<()> {
+    uring::UringQueue::new().map(drop)
 }
 
 #[cfg(test)]
