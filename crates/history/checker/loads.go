@@ -75,6 +75,10 @@ func (h *history) changesOf(file, cell int) *cellChanges {
 // whyNot says why a load cannot have seen this value in a cell; nothing, if it can.
 func (h *history) whyNot(load *call, cell int, value int64, changes *cellChanges) string {
 	began, returned := load.input.Call, load.ret()
+	late := int64(0)
+	if h.isAway(load.input.Client) {
+		late = momentMax
+	}
 	if changes.raceFrom < returned {
 		return ""
 	}
@@ -101,7 +105,7 @@ func (h *history) whyNot(load *call, cell int, value int64, changes *cellChanges
 		for _, change := range changes.all {
 			_, surely := change.touches(load.input.File, cell)
 			if surely && change.input.Call > source.ret() &&
-				h.shownFrom(change.input, change.output) < began {
+				h.shownFrom(change.input, change.output) < began-late {
 				why = fmt.Sprintf("it was replaced by #%d, which had returned", change.input.ID)
 				break
 			}

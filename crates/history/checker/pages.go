@@ -14,6 +14,8 @@ import (
 //   - A load by a page may show what was there before a change, until the call that made the change
 //     has returned: the kernel is told to drop its page meanwhile. Each cell is loaded for itself.
 //   - A read by libaio or io_uring ends where the file ended when its kernel last asked for the size.
+//   - The kernel of another machine may show what was there before for one round trip more. Its loads
+//     keep to the rule in loads.go, with that time.
 //   - A copy of a file by another program consists of calls: each cell is read for itself.
 //   - A store by a mapping is under way until msync has returned, or a read at the same mount.
 //     Meanwhile any door may show the cell as before, as after, or in part. Where another change
@@ -291,6 +293,8 @@ func (h *history) pageOperations() []porcupine.Operation {
 			if operation.Return != never {
 				all = append(all, at(in, "end-store", operation.Return+1, out))
 			}
+		case in.Op == "load" && h.isAway(in.Client) && out.Errno == 0:
+			// loads.go has their rule
 		case in.isCellwise() && out.Errno == 0:
 			for _, part := range partsOf(in, out) {
 				operation.Input, operation.Output = part.input, part.output
@@ -348,12 +352,12 @@ const momentMax = int64(200_000_000)
 // shownFrom is from when on all doors show a change: when its call has returned. It is a moment later
 // where a service was killed meanwhile, where the call waited as long as it ever does, and where a
 // kernel filled a page of the file meanwhile: such a page may have been read before the change, which
-// knew nothing of it. It is never where the call did not return.
+// knew nothing of it. So it is of a truncation at another machine, which holds that one's pages. It is never where the call did not return.
 func (h *history) shownFrom(in *input, out *output) int64 {
 	if out.Unknown {
 		return never
 	}
-	isLate := out.Ret-in.Call >= waitMax
+	isLate := out.Ret-in.Call >= waitMax || in.Op == "truncate" && h.isAway(in.Client)
 	for _, kill := range h.head.Kills {
 		isLate = isLate || in.Call <= kill[1] && out.Ret >= kill[0]
 	}
@@ -371,7 +375,7 @@ func (h *history) fillsOf(file int) []*call {
 	if h.fills == nil {
 		h.fills = map[int][]*call{0: nil}
 		for _, call := range h.calls {
-			if call.input.Op == "load" || call.input.Op == "store" {
+			if call.input.Op == "load" && !h.isAway(call.input.Client) || call.input.Op == "store" {
 				h.fills[call.input.File] = append(h.fills[call.input.File], call)
 			}
 		}

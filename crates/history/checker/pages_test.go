@@ -90,6 +90,20 @@ func TestALoadMayBeLateWhereAServiceWasKilled(t *testing.T) {
 	expect(t, bad, h)
 }
 
+func TestALoadAtAnotherMachineIsLateAndShowsNothingElse(t *testing.T) {
+	at := func(call, runs string) *history {
+		h := pagesOf(t, writes1, returned1,
+			`{"id":9,"client":3,"call":`+call+`,"op":"load","file":0,"at":0,"cells":1}`,
+			`{"id":9,"ret":900000000,"runs":[`+runs+`]}`)
+		h.head.Doors = append(h.head.Doors, "awaymapped")
+		return h
+	}
+	expect(t, ok, at("30", "[[0,1]]"))
+	expect(t, ok, at("800000000", "[[1,1]]"))
+	expect(t, bad, at("800000000", "[[0,1]]"))
+	expect(t, bad, at("30", "[[7,1]]"))
+}
+
 func TestAReadByLibaioEndsEarlyAndOthersDoNot(t *testing.T) {
 	read := func(client string) string {
 		return `{"id":3,"client":` + client + `,"call":30,"op":"read","file":0,"at":0,"cells":2}`

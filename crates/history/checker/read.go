@@ -52,6 +52,12 @@ type input struct {
 	endsEarly bool
 }
 
+// isAway says whether a caller called at a mount of another machine.
+func (h *history) isAway(client int) bool {
+	door := h.door(client)
+	return door == "away" || door == "awaymapped"
+}
+
 // isCellwise says whether it reads each cell at a moment of its own.
 func (i *input) isCellwise() bool { return i.Op == "load" || i.Op == "copy" }
 

@@ -66,11 +66,12 @@ impl<'s> Batch<'s> {
         let scratch = tempfile::Builder::new().prefix("nearside-history.").tempdir();
         let scratch = scratch.map_err(said("scratch"))?;
         let at = |name: &str| scratch.path().join(name);
-        let made = ["mnt", "records"].map(at).iter().try_for_each(std::fs::create_dir);
+        let made = ["mnt", "away", "records"].map(at).iter().try_for_each(std::fs::create_dir);
         made.map_err(said("scratch"))?;
         let places = Places {
             pool: at("pool"),
             mnt: settings.mounts.then(|| at("mnt")),
+            away: (settings.mounts && kind == HostKind::Serve).then(|| at("away")),
             nearside: settings.nearside.clone(),
         };
         format(&places.pool)?;
@@ -85,6 +86,7 @@ impl<'s> Batch<'s> {
         if settings.mounts {
             kinds.extend(["mount", "pages"]);
             kinds.extend(settings.nearside.exists().then_some("copies"));
+            kinds.extend(places.away.as_ref().map(|_| "away"));
         }
         for kind in kinds {
             let first = doors.len() as u32;
@@ -115,7 +117,8 @@ impl<'s> Batch<'s> {
         mutant: Option<(Mutant, DoorKind)>,
         ends_by_kill: bool,
     ) -> Result<()> {
-        let callers = self.callers(kind);
+        let stores = mutant.is_some() || number.is_multiple_of(2);
+        let callers = self.callers(kind, stores);
         let caller = |door| self.doors.iter().position(|it| *it == door).map(|it| it as u32);
         let wrong = |(mutant, door)| Some((mutant, caller(door)?));
         let mutant = mutant.map(|it| wrong(it).ok_or("no caller has this door")).transpose()?;
@@ -127,6 +130,7 @@ impl<'s> Batch<'s> {
             start_ns: 0,
             calls: self.settings.calls / callers,
             callers,
+            stores,
             records: self.scratch.path().join("records"),
             is_final: false,
             mutant,
@@ -159,12 +163,16 @@ impl<'s> Batch<'s> {
     }
 
     /// Callers that take part. Those behind the kernel's pages only do where all know their rules.
-    fn callers(&self, kind: Kind) -> u32 {
-        let pages = self.workers.iter().find(|worker| worker.kind == "pages");
-        match (kind, pages) {
-            (Kind::Pages, _) | (_, None) => self.doors.len() as u32,
-            (_, Some(pages)) => pages.first,
-        }
+    /// Where services are killed all callers wait at one time: those of another machine are left
+    /// out, for more orders than can be searched are possible with them.
+    fn callers(&self, kind: Kind, stores: bool) -> u32 {
+        let left_out = match kind {
+            Kind::Pages if stores => None,
+            Kind::Pages => Some("away"),
+            _ => Some("pages"),
+        };
+        let first = self.workers.iter().find(|worker| Some(worker.kind) == left_out);
+        first.map_or(self.doors.len() as u32, |worker| worker.first)
     }
 
     /// An error, and what the service said last, if there is one.
@@ -255,6 +263,9 @@ impl<'s> Batch<'s> {
                 std::thread::sleep(Duration::from_millis(rng.below(160)));
                 self.workers[which].process.signal(Signal::CONT)?;
             }
+            // A server that is killed while its kernel drops a dirty page does not end: it waits for
+            // the write-back, which the next server would answer, and the keeper waits for its end.
+            6..=9 if history.kind == Kind::Pages && history.stores => {}
             6..=9 if matches!(self.host, Host::Serve(_)) => {
                 clock::sleep_until(moment.max(self.served_since + SERVED_LEAST_NS));
                 self.count("services killed", told);
@@ -322,8 +333,9 @@ impl<'s> Batch<'s> {
 }
 
 fn start(kind: &str, places: &Places, first: u32) -> Result<Watched> {
-    let place = match (kind, &places.mnt) {
-        ("mount" | "pages", Some(mnt)) => mnt,
+    let place = match (kind, &places.mnt, &places.away) {
+        ("mount" | "pages", Some(mnt), _) => mnt,
+        ("away", _, Some(away)) => away,
         _ => &places.pool,
     };
     let mut command: Command = this_program()?;

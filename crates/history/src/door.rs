@@ -38,6 +38,10 @@ pub enum DoorKind {
     Uring,
     /// `nearside cp`, a process for each copy.
     Copies,
+    /// read(2) and write(2) at a mount over a network.
+    Away,
+    /// Mappings for loads at such a mount.
+    AwayMapped,
 }
 
 impl DoorKind {
@@ -53,7 +57,8 @@ impl DoorKind {
     /// The doors of the callers of a process, by its kind.
     pub fn of_process(process: &str) -> &'static [DoorKind] {
         use DoorKind::{
-            Aio, Attached, Copies, Direct, Mapped, Mount, Owner, Pipes, Regions, Uring,
+            Aio, Attached, Away, AwayMapped, Copies, Direct, Mapped, Mount, Owner, Pipes, Regions,
+            Uring,
         };
         match process {
             "own" => &[Regions, Owner],
@@ -62,6 +67,7 @@ impl DoorKind {
             "pages" if io_uring().is_ok() => &[Mapped, Mapped, Pipes, Aio, Uring],
             "pages" => &[Mapped, Mapped, Pipes, Aio],
             "copies" => &[Copies],
+            "away" => &[Away, AwayMapped],
             _ => &[],
         }
     }
@@ -93,6 +99,7 @@ impl DoorKind {
         let outside = Outside::open(dir, history, is_direct)?;
         Ok(match self {
             DoorKind::Mapped => Door::Mapped(MappedFiles::map(outside)?),
+            DoorKind::AwayMapped => Door::AwayMapped(MappedFiles::map(outside)?),
             DoorKind::Pipes => Door::Pipes(PipedFiles::new(outside)?),
             DoorKind::Aio => Door::Queued(QueuedFiles::by_aio(outside)?),
             DoorKind::Uring => Door::Queued(QueuedFiles::by_uring(outside)?),
@@ -123,6 +130,8 @@ pub enum Door<'p> {
     Outside(Outside),
     /// Mappings at the mount.
     Mapped(MappedFiles),
+    /// Mappings for loads at a mount over a network.
+    AwayMapped(MappedFiles),
     /// Pipes at the mount.
     Pipes(PipedFiles),
     /// A queue of the kernel's at the mount.
@@ -137,7 +146,7 @@ impl Door<'_> {
         Abilities {
             is_library: matches!(self, Door::Library(_) | Door::Regions(_)),
             transacts: matches!(self, Door::Regions(_)),
-            loads: matches!(self, Door::Mapped(_) | Door::Pipes(_)),
+            loads: matches!(self, Door::Mapped(_) | Door::AwayMapped(_) | Door::Pipes(_)),
             stores: matches!(self, Door::Mapped(_)),
             copies: matches!(self, Door::Copied(_)),
         }
@@ -170,7 +179,7 @@ impl Door<'_> {
             Door::Library(door) => door.answer(history, act, number),
             Door::Regions(door) => door.answer(history, act, number),
             Door::Outside(door) => door.answer(history, act, number),
-            Door::Mapped(door) => door.answer(history, act, number),
+            Door::Mapped(door) | Door::AwayMapped(door) => door.answer(history, act, number),
             Door::Pipes(door) => door.answer(history, act, number),
             Door::Queued(door) => door.answer(history, act, number),
             Door::Copied(door) => door.answer(history, act),

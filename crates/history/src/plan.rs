@@ -109,6 +109,8 @@ pub struct History {
     pub calls: u32,
     /// Callers that take part: those with a lower number.
     pub callers: u32,
+    /// Mappings are stored to.
+    pub stores: bool,
     /// Where calls are written down.
     pub records: std::path::PathBuf,
     /// All is over, and each reads what is there in the end.
@@ -144,9 +146,13 @@ impl History {
             Kind::Pages if abilities.copies => {
                 Act::Copy { file: file(rng), at: 0, cells: FILE_CELLS }
             }
-            Kind::Pages => act_on_pages(rng, is_alone, abilities),
+            Kind::Pages => act_on_pages(rng, is_alone, self.allowed(abilities)),
             Kind::Data | Kind::Transactions => act_on_data(rng, is_alone),
         }
+    }
+
+    fn allowed(&self, abilities: Abilities) -> Abilities {
+        Abilities { stores: abilities.stores && self.stores, ..abilities }
     }
 
     /// What is read of it in the end.
@@ -325,6 +331,7 @@ mod tests {
             start_ns: 0,
             calls: 1,
             callers: 4,
+            stores: true,
             records: Default::default(),
             is_final: false,
             mutant: None,

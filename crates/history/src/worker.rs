@@ -31,7 +31,7 @@ pub fn say(words: &str) -> Result<()> {
     writeln!(out, "{MARK}{words}").and_then(|()| out.flush()).map_err(said("the driver has gone"))
 }
 
-/// The process: `attached POOL`, or `mount DIR` or `pages DIR`, and the number of its first caller;
+/// The process: `attached POOL`, or `mount`, `pages` or `away` and a mount, and the number of its first caller;
 /// or `copies POOL` with the command `nearside`.
 pub fn run(process: &str, place: &Path, first: u32, nearside: Option<&Path>) -> Result<()> {
     let doors = DoorKind::of_process(process);
@@ -40,7 +40,7 @@ pub fn run(process: &str, place: &Path, first: u32, nearside: Option<&Path>) -> 
             let pool = Pool::attach(place).map_err(said("attach"))?;
             serve(&Callers { place: Place::Pool(&pool), first, doors })
         }
-        "mount" | "pages" => {
+        "mount" | "pages" | "away" => {
             serve(&Callers { place: Place::Mount(place.to_owned()), first, doors })
         }
         "copies" => {
