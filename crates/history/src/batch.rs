@@ -259,6 +259,8 @@ impl<'s> Batch<'s> {
             4..=5 => {
                 clock::sleep_until(moment);
                 self.count("callers stopped", told);
+                // calls at so many doors that wait as long have more orders than can be searched
+                let which = which % 2;
                 self.workers[which].process.signal(Signal::STOP)?;
                 std::thread::sleep(Duration::from_millis(rng.below(160)));
                 self.workers[which].process.signal(Signal::CONT)?;
