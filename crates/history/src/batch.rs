@@ -13,7 +13,8 @@ use rustix::process::Signal;
 use crate::door::{Door, DoorKind};
 use crate::hosts::{Host, Places, this_program};
 use crate::library::Library;
-use crate::plan::{FILES, History, HostKind, Kind, LEAST_CELLS, Mutant};
+use crate::mutant::Mutant;
+use crate::plan::{FILES, History, HostKind, Kind, LEAST_CELLS};
 use crate::record::{Act, Head, Record};
 use crate::rng::Rng;
 use crate::run::Settings;
@@ -71,7 +72,7 @@ impl<'s> Batch<'s> {
         let places = Places {
             pool: at("pool"),
             mnt: settings.mounts.then(|| at("mnt")),
-            away: (settings.mounts && kind == HostKind::Serve).then(|| at("away")),
+            away: (settings.away && settings.mounts && kind == HostKind::Serve).then(|| at("away")),
             nearside: settings.nearside.clone(),
         };
         format(&places.pool)?;
@@ -265,8 +266,8 @@ impl<'s> Batch<'s> {
                 std::thread::sleep(Duration::from_millis(rng.below(160)));
                 self.workers[which].process.signal(Signal::CONT)?;
             }
-            // A server that is killed while its kernel drops a dirty page does not end: it waits for
-            // the write-back, which the next server would answer, and the keeper waits for its end.
+            // A server that is killed while its kernel drops a dirty page does not end: it waits
+            // for the write-back, which the next server would answer, and the keeper for its end.
             6..=9 if history.kind == Kind::Pages && history.stores => {}
             6..=9 if matches!(self.host, Host::Serve(_)) => {
                 clock::sleep_until(moment.max(self.served_since + SERVED_LEAST_NS));

@@ -10,6 +10,7 @@
 //! | module | what it has |
 //! |---|---|
 //! | `plan` | what a history is: its kind, who calls what, when somebody is alone |
+//! | `mutant` | callers that do wrong |
 //! | `record` | calls and answers, as they are written down |
 //! | `door`, `library`, `outside`, `regions` | the same acts at each door |
 //! | `copied_files` | what `nearside cp` copies out |
@@ -27,6 +28,7 @@ mod door;
 mod hosts;
 mod kernel_doors;
 mod library;
+mod mutant;
 mod outside;
 pub mod owner;
 mod plan;
@@ -39,7 +41,8 @@ pub mod worker;
 
 pub use door::DoorKind;
 pub use kernel_doors::queued_files::io_uring;
-pub use plan::{HostKind, Kind, Mutant};
+pub use mutant::Mutant;
+pub use plan::{HostKind, Kind};
 
 /// What goes wrong here is told in words.
 pub type Result<T> = std::result::Result<T, String>;

@@ -11,13 +11,15 @@ use history::{HostKind, Kind, Mutant, Result, owner, worker};
 
 const USAGE: &str = "\
 usage: nearside-history run --checker PROGRAM [--seed S] [--from N] [--minutes M] [--calls N]
-                            [--kind K] [--host H] [--mount no] [--nearside PROGRAM] [--keep DIR]
+                            [--kind K] [--host H] [--mount no] [--away yes]
+                            [--nearside PROGRAM] [--keep DIR]
        nearside-history canaries --checker PROGRAM [--keep DIR]
 
 run makes histories that the seed gives, from number N on, until the time is up, and has each
 checked; it exits 1 where one is not explained, or was not checked in time. Kinds: data,
-transactions, pages, links, renames. Hosts: owner, serve. canaries makes histories of callers that do
-wrong, each of which must be noticed.";
+transactions, pages, links, renames. Hosts: owner, serve. canaries makes histories of callers that
+do wrong, each of which must be noticed. With --away yes a mount over a network is a door, too: then
+some histories have more orders than can be searched.";
 
 type Arguments = BTreeMap<String, String>;
 
@@ -78,7 +80,8 @@ fn one<T: serde::de::DeserializeOwned>(arguments: &Arguments, name: &str) -> Res
 
 fn settings(arguments: &Arguments) -> Result<Settings> {
     let known = [
-        "checker", "seed", "from", "minutes", "calls", "kind", "host", "mount", "nearside", "keep",
+        "away", "checker", "seed", "from", "minutes", "calls", "kind", "host", "mount", "nearside",
+        "keep",
     ];
     if let Some(name) = arguments.keys().find(|name| !known.contains(&name.as_str())) {
         return Err(format!("unknown option --{name}\n\n{USAGE}"));
@@ -110,6 +113,7 @@ fn settings(arguments: &Arguments) -> Result<Settings> {
         host,
         checker: path("checker").ok_or("--checker is wanted: scripts/histories builds it")?,
         nearside,
+        away: arguments.get("away").is_some_and(|word| word == "yes"),
         mounts,
         keep: path("keep").unwrap_or_else(|| "histories".into()),
     })

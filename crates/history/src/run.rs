@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use crate::batch::Batch;
 use crate::checker::{Verdicts, check};
 use crate::door::DoorKind;
-use crate::plan::{HostKind, Kind, Mutant};
+use crate::mutant::Mutant;
+use crate::plan::{HostKind, Kind};
 use crate::rng::Rng;
 use crate::{Result, said};
 
@@ -37,6 +38,8 @@ pub struct Settings {
     pub checker: PathBuf,
     /// The command `nearside`.
     pub nearside: PathBuf,
+    /// Whether a mount over a network is among the doors.
+    pub away: bool,
     /// Whether this machine lets us mount.
     pub mounts: bool,
     /// Where histories are kept that are not explained.

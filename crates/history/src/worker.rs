@@ -6,7 +6,8 @@ use std::path::Path;
 use nearside::Pool;
 
 use crate::door::{Door, DoorKind, Place};
-use crate::plan::{History, LENGTH_NS, Mutant, PAGE_CELLS};
+use crate::mutant::Mutant;
+use crate::plan::{History, LENGTH_NS, PAGE_CELLS};
 use crate::record::{Act, Answer, Record};
 use crate::rng::Rng;
 use crate::{Result, clock, said};
@@ -31,7 +32,8 @@ pub fn say(words: &str) -> Result<()> {
     writeln!(out, "{MARK}{words}").and_then(|()| out.flush()).map_err(said("the driver has gone"))
 }
 
-/// The process: `attached POOL`, or `mount`, `pages` or `away` and a mount, and the number of its first caller;
+/// The process: `attached POOL`, or `mount`, `pages` or `away` and a mount, and the number of its
+/// first caller;
 /// or `copies POOL` with the command `nearside`.
 pub fn run(process: &str, place: &Path, first: u32, nearside: Option<&Path>) -> Result<()> {
     let doors = DoorKind::of_process(process);
