@@ -239,17 +239,13 @@ impl<'s> Batch<'s> {
     /// Kills or stops somebody, or nobody.
     fn disturb(&mut self, history: &History, rng: &mut Rng, told: &mut String) -> Result<()> {
         let moment = history.start_ns + rng.below(25_000_000);
-        // processes that are attached; or that which has files mapped
-        let is_mapped = |worker: &Worker| worker.kind == "pages";
-        let mapped = self.workers.iter().position(is_mapped).filter(|_| rng.one_in(2));
-        let which = match mapped {
-            Some(mapped) if history.kind == Kind::Pages => mapped,
-            _ => rng.below(2) as usize,
-        };
+        // Attached processes only: calls of as many doors as other processes have, which do not
+        // return or wait long, have more orders than can be searched.
+        let which = rng.below(2) as usize;
         match rng.below(20) {
             0..=3 => {
                 clock::sleep_until(moment);
-                self.count("callers killed", told);
+                self.count("attached processes killed", told);
                 self.workers[which].process.kill();
                 let Worker { kind, first, .. } = self.workers[which];
                 let mut process = start(kind, &self.places, first)?;
@@ -259,9 +255,7 @@ impl<'s> Batch<'s> {
             }
             4..=5 => {
                 clock::sleep_until(moment);
-                self.count("callers stopped", told);
-                // calls at so many doors that wait as long have more orders than can be searched
-                let which = which % 2;
+                self.count("attached processes stopped", told);
                 self.workers[which].process.signal(Signal::STOP)?;
                 std::thread::sleep(Duration::from_millis(rng.below(160)));
                 self.workers[which].process.signal(Signal::CONT)?;
