@@ -279,4 +279,13 @@ func TestWhatWasNotFoundOutIsToldAndNotPassed(t *testing.T) {
 	if len(found.Unknown) != 1 || len(found.Illegal) != 0 {
 		t.Fatalf("%+v", found)
 	}
+	// of pages, where each load was looked at by itself
+	h = lines(t, "pages", append(calls, `{"id":99,"call":2000,"op":"read","file":0,"at":0,"cells":24}`,
+		`{"id":99,"ret":2001,"runs":[[[1,24]]]}`)...)
+	h.head.Doors = []string{"owner"}
+	found = newVerdicts()
+	found.add(h, time.Millisecond, "", true)
+	if len(found.Unsearched) != 1 || found.Pages != 1 || len(found.Unknown)+len(found.Illegal) != 0 {
+		t.Fatalf("%+v", found)
+	}
 }

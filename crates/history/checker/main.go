@@ -27,11 +27,19 @@ type verdicts struct {
 	// Calls by each door.
 	Doors   map[string]int `json:"doors"`
 	Unknown []string       `json:"unknown"`
+	// Histories of pages, and those of them of which every load keeps its rule, but the search for
+	// an order of a sample of them with the calls did not end in time.
+	Pages      int      `json:"pages"`
+	Unsearched []string `json:"unsearched"`
 }
+
+// pagesTimeout limits that search: one that takes longer finds nothing, mostly.
+const pagesTimeout = 10 * time.Second
 
 func newVerdicts() verdicts {
 	return verdicts{
 		Illegal: []string{}, Unknown: []string{}, IllegalNumbers: []int{}, Doors: map[string]int{},
+		Unsearched: []string{},
 	}
 }
 
@@ -65,9 +73,19 @@ func (v *verdicts) add(history *history, timeout time.Duration, pictures string,
 		}
 		v.Doors[history.door(call.input.Client)]++
 	}
+	if history.hasPages() {
+		v.Pages++
+		if timeout > pagesTimeout {
+			timeout = pagesTimeout
+		}
+	}
 	found, why := history.check(timeout)
 	switch found {
 	case porcupine.Unknown:
+		if history.hasPages() {
+			v.Unsearched = append(v.Unsearched, history.name()+": not searched to the end")
+			break
+		}
 		v.Unknown = append(v.Unknown, history.name()+": not known")
 	case porcupine.Illegal:
 		if pictures != "" && !history.hasPages() {

@@ -25,9 +25,21 @@ pub struct Verdicts {
     pub doors: BTreeMap<String, u64>,
     /// Histories of which it did not find out in time.
     pub unknown: Vec<String>,
+    /// Histories of pages.
+    pub pages: u64,
+    /// Those of them of which every load keeps its rule, and the search for an order of a sample of
+    /// them with the calls did not end in time.
+    pub unsearched: Vec<String>,
 }
 
 impl Verdicts {
+    /// Whether so many searches did not end that what they found says little: more than one, and
+    /// more than one in ten.
+    pub fn are_hardly_searched(&self) -> bool {
+        let unsearched = self.unsearched.len() as u64;
+        unsearched > 1 && unsearched * 10 > self.pages
+    }
+
     /// Counts others, too.
     pub fn add(&mut self, other: Verdicts) {
         self.histories += other.histories;
@@ -38,6 +50,8 @@ impl Verdicts {
         }
         self.illegal.extend(other.illegal);
         self.unknown.extend(other.unknown);
+        self.pages += other.pages;
+        self.unsearched.extend(other.unsearched);
     }
 }
 

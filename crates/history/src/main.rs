@@ -120,12 +120,13 @@ fn settings(arguments: &Arguments) -> Result<Settings> {
 }
 
 fn run_all(settings: &Settings) -> Result<()> {
-    let mut reported = 0;
+    let mut told = [0; 3];
     let mut tell = |totals: &Totals| {
         let verdicts = &totals.verdicts;
-        for words in verdicts.illegal.iter().chain(&verdicts.unknown).skip(reported) {
-            println!("{words}");
-            reported += 1;
+        let all = [&verdicts.illegal, &verdicts.unknown, &verdicts.unsearched];
+        for (words, told) in all.into_iter().zip(&mut told) {
+            words.iter().skip(*told).for_each(|words| println!("{words}"));
+            *told = words.len();
         }
     };
     let totals = run(settings, &mut tell)?;
@@ -137,15 +138,19 @@ fn run_all(settings: &Settings) -> Result<()> {
         println!("{count} {event}");
     }
     println!(
-        "seed={} histories={}..{} calls={} unfinished={} illegal={} unknown={}",
+        "seed={} histories={}..{} calls={} unfinished={} illegal={} unknown={} unsearched={}",
         settings.seed,
         settings.from,
         totals.next,
         verdicts.calls,
         verdicts.unfinished,
         verdicts.illegal.len(),
-        verdicts.unknown.len()
+        verdicts.unknown.len(),
+        verdicts.unsearched.len()
     );
+    if verdicts.are_hardly_searched() {
+        return Err("of too many histories of pages the search did not end".into());
+    }
     let bad = verdicts.illegal.len() + verdicts.unknown.len();
     match (bad, verdicts.histories) {
         (_, 0) => Err("no history was made".into()),
