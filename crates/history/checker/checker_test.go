@@ -14,7 +14,8 @@ import (
 const soon = 120 * time.Second
 
 func verdict(h *history) porcupine.CheckResult {
-	return porcupine.CheckOperationsTimeout(h.model(), h.operations(), soon)
+	found, _ := h.check(soon)
+	return found
 }
 
 // lines is a history of these lines, of one kind. A line is a call and what it answered.
@@ -273,9 +274,18 @@ func TestWhatWasNotFoundOutIsToldAndNotPassed(t *testing.T) {
 	}
 	h := lines(t, "data", append(calls, `{"id":99,"call":2000,"op":"size","file":0}`,
 		`{"id":99,"ret":2001,"size":1000}`)...)
-	found := verdicts{}
-	found.add(h, time.Millisecond, "")
+	found := newVerdicts()
+	found.add(h, time.Millisecond, "", true)
 	if len(found.Unknown) != 1 || len(found.Illegal) != 0 {
+		t.Fatalf("%+v", found)
+	}
+	// of pages, where each load was looked at by itself
+	h = lines(t, "pages", append(calls, `{"id":99,"call":2000,"op":"read","file":0,"at":0,"cells":24}`,
+		`{"id":99,"ret":2001,"runs":[[[1,24]]]}`)...)
+	h.head.Doors = []string{"owner"}
+	found = newVerdicts()
+	found.add(h, time.Millisecond, "", true)
+	if len(found.Unsearched) != 1 || found.Pages != 1 || len(found.Unknown)+len(found.Illegal) != 0 {
 		t.Fatalf("%+v", found)
 	}
 }

@@ -112,16 +112,19 @@ func dataModel(transacts bool) porcupine.Model {
 		},
 	}
 	if !transacts {
-		model.Partition = func(all []porcupine.Operation) [][]porcupine.Operation {
-			parts := make([][]porcupine.Operation, 2)
-			for _, operation := range all {
-				file := operation.Input.(*input).File
-				parts[file] = append(parts[file], operation)
-			}
-			return parts
-		}
+		model.Partition = byFile
 	}
 	return model
+}
+
+// byFile parts operations that touch one file each.
+func byFile(all []porcupine.Operation) [][]porcupine.Operation {
+	parts := make([][]porcupine.Operation, 2)
+	for _, operation := range all {
+		file := operation.Input.(*input).File
+		parts[file] = append(parts[file], operation)
+	}
+	return parts
 }
 
 func max(a, b int) int {

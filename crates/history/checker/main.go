@@ -22,14 +22,33 @@ type verdicts struct {
 	Calls      int      `json:"calls"`
 	Unfinished int      `json:"unfinished"`
 	Illegal    []string `json:"illegal"`
-	Unknown    []string `json:"unknown"`
+	// Which of them are illegal, counted from 0.
+	IllegalNumbers []int `json:"illegal_numbers"`
+	// Calls by each door.
+	Doors   map[string]int `json:"doors"`
+	Unknown []string       `json:"unknown"`
+	// Histories of pages, and those of them of which every load keeps its rule, but the search for
+	// an order of a sample of them with the calls did not end in time.
+	Pages      int      `json:"pages"`
+	Unsearched []string `json:"unsearched"`
+}
+
+// pagesTimeout limits that search: one that takes longer finds nothing, mostly.
+const pagesTimeout = 10 * time.Second
+
+func newVerdicts() verdicts {
+	return verdicts{
+		Illegal: []string{}, Unknown: []string{}, IllegalNumbers: []int{}, Doors: map[string]int{},
+		Unsearched: []string{},
+	}
 }
 
 func main() {
 	timeout := flag.Duration("timeout", 60*time.Second, "for one history")
 	pictures := flag.String("pictures", "", "directory for pictures of histories that have no order")
+	explains := flag.Bool("explain", true, "say why a history has no order")
 	flag.Parse()
-	found := verdicts{Illegal: []string{}, Unknown: []string{}}
+	found := newVerdicts()
 	for _, path := range flag.Args() {
 		histories, err := readFile(path)
 		if err != nil {
@@ -37,7 +56,7 @@ func main() {
 			os.Exit(1)
 		}
 		for _, history := range histories {
-			found.add(history, *timeout, *pictures)
+			found.add(history, *timeout, *pictures, *explains)
 		}
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(&found); err != nil {
@@ -45,29 +64,43 @@ func main() {
 	}
 }
 
-func (v *verdicts) add(history *history, timeout time.Duration, pictures string) {
+func (v *verdicts) add(history *history, timeout time.Duration, pictures string, explains bool) {
 	v.Histories++
 	v.Calls += len(history.calls)
 	for _, call := range history.calls {
 		if call.isUnfinished() {
 			v.Unfinished++
 		}
+		v.Doors[history.door(call.input.Client)]++
 	}
-	model := history.model()
-	operations := history.operations()
-	switch porcupine.CheckOperationsTimeout(model, operations, timeout) {
-	case porcupine.Ok:
+	if history.hasPages() {
+		v.Pages++
+		if timeout > pagesTimeout {
+			timeout = pagesTimeout
+		}
+	}
+	found, why := history.check(timeout)
+	switch found {
 	case porcupine.Unknown:
+		if history.hasPages() {
+			v.Unsearched = append(v.Unsearched, history.name()+": not searched to the end")
+			break
+		}
 		v.Unknown = append(v.Unknown, history.name()+": not known")
 	case porcupine.Illegal:
-		words := history.name() + ": " + explain(model, operations, timeout)
-		if pictures != "" {
-			name := fmt.Sprintf("%d-%d.html", history.head.Seed, history.head.History)
-			_, info := porcupine.CheckOperationsVerbose(model, operations, timeout)
+		if pictures != "" && !history.hasPages() {
+			model := history.model()
+			name := fmt.Sprintf("%d-%d.html", history.head.Seed, *history.head.History)
+			_, info := porcupine.CheckOperationsVerbose(model, history.operations(), timeout)
 			// the picture is only a help
 			_ = porcupine.VisualizePath(model, info, filepath.Join(pictures, name))
 		}
+		words := history.name()
+		if explains {
+			words += ": " + why()
+		}
 		v.Illegal = append(v.Illegal, words)
+		v.IllegalNumbers = append(v.IllegalNumbers, v.Histories-1)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"sort"
+	"time"
 
 	"github.com/anishathalye/porcupine"
 )
@@ -21,6 +22,10 @@ type head struct {
 	Kind    string           `json:"kind"`
 	Told    string           `json:"told"`
 	Names   map[string]int64 `json:"names"`
+	// The door of each caller.
+	Doors []string `json:"doors"`
+	// When services were killed: a moment before, and one when the next service answered.
+	Kills [][2]int64 `json:"kills"`
 }
 
 // Cells of a file.
@@ -43,11 +48,22 @@ type input struct {
 	From   string `json:"from"`
 	To     string `json:"to"`
 	Ino    int64  `json:"ino"`
+	// It may read less than there is.
+	endsEarly bool
 }
+
+// isAway says whether a caller called at a mount of another machine.
+func (h *history) isAway(client int) bool {
+	door := h.door(client)
+	return door == "away" || door == "awaymapped"
+}
+
+// isCellwise says whether it reads each cell at a moment of its own.
+func (i *input) isCellwise() bool { return i.Op == "load" || i.Op == "copy" }
 
 // readsOnly says whether it changes nothing: if it did not return, it says nothing.
 func (i *input) readsOnly() bool {
-	return i.Op == "read" || i.Op == "size" || i.Op == "lookup" ||
+	return i.Op == "read" || i.isCellwise() || i.Op == "size" || i.Op == "lookup" ||
 		i.Op == "transact" && len(i.Writes) == 0
 }
 
@@ -78,6 +94,8 @@ func (c *call) isUnfinished() bool { return c.output.Unknown }
 type history struct {
 	head  head
 	calls []*call
+	// By file, when they were looked for.
+	fills map[int][]*call
 }
 
 func (h *history) name() string {
@@ -174,7 +192,34 @@ func returnsInOrder(operations []porcupine.Operation) []porcupine.Operation {
 	return returns
 }
 
+// hasPages says whether doors through the pages of a kernel are among those that were called at.
+func (h *history) hasPages() bool { return h.head.Kind == "pages" }
+
+// door is what a caller called at.
+func (h *history) door(client int) string {
+	if client < len(h.head.Doors) {
+		return h.head.Doors[client]
+	}
+	return "driver"
+}
+
+// check looks for an order of the calls, and says what it found out, and why there is none.
+func (h *history) check(timeout time.Duration) (porcupine.CheckResult, func() string) {
+	model, operations := h.model(), h.operations()
+	if h.hasPages() {
+		if wrong := h.wrongLoad(); wrong != "" {
+			return porcupine.Illegal, func() string { return wrong }
+		}
+		operations = h.pageOperations()
+	}
+	explained := func() string { return explain(model, operations, timeout) }
+	return porcupine.CheckOperationsTimeout(model, operations, timeout), explained
+}
+
 func (h *history) model() porcupine.Model {
+	if h.hasPages() {
+		return pagesModel()
+	}
 	if h.head.Kind == "links" || h.head.Kind == "renames" {
 		return namesModel(h.head.Names)
 	}

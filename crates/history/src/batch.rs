@@ -10,16 +10,19 @@ use std::time::Duration;
 use nearside::{FormatOptions, Pool, SliceSpec};
 use rustix::process::Signal;
 
-use crate::door::Door;
+use crate::door::{Door, DoorKind};
 use crate::hosts::{Host, Places, this_program};
 use crate::library::Library;
-use crate::plan::{FILES, History, HostKind, Kind, Mutant};
-use crate::record::{Head, Record};
+use crate::mutant::Mutant;
+use crate::plan::{FILES, History, HostKind, Kind, LEAST_CELLS};
+use crate::record::{Act, Head, Record};
 use crate::rng::Rng;
 use crate::run::Settings;
 use crate::watched::Watched;
 use crate::{Result, clock, said};
 
+/// The caller that makes files as long as they are at the beginning.
+const BEFORE: u32 = 199;
 /// The caller that reads what is there when the pool was opened anew.
 const AFTERWARDS: u32 = 200;
 /// A server that served for less is followed after a pause.
@@ -31,8 +34,9 @@ const LEAD_NS: u64 = 1_500_000;
 
 /// A process that calls at one door.
 struct Worker {
-    door: &'static str,
-    callers: [u32; 2],
+    kind: &'static str,
+    /// Its first caller.
+    first: u32,
     process: Watched,
 }
 
@@ -42,11 +46,14 @@ pub struct Batch<'s> {
     scratch: tempfile::TempDir,
     places: Places,
     host: Host,
-    callers: u32,
+    /// The door of each caller.
+    doors: Vec<DoorKind>,
     workers: Vec<Worker>,
     /// The driver's own.
     pool: Pool,
     served_since: u64,
+    /// Services killed in this history: from when on, and when the next one answered.
+    kills: Vec<[u64; 2]>,
     /// Owner and callers were killed.
     is_left: bool,
     done: Vec<(History, Head)>,
@@ -60,40 +67,43 @@ impl<'s> Batch<'s> {
         let scratch = tempfile::Builder::new().prefix("nearside-history.").tempdir();
         let scratch = scratch.map_err(said("scratch"))?;
         let at = |name: &str| scratch.path().join(name);
-        let made = ["mnt", "records"].map(at).iter().try_for_each(std::fs::create_dir);
+        let made = ["mnt", "away", "records"].map(at).iter().try_for_each(std::fs::create_dir);
         made.map_err(said("scratch"))?;
         let places = Places {
             pool: at("pool"),
             mnt: settings.mounts.then(|| at("mnt")),
+            away: (settings.away && settings.mounts && kind == HostKind::Serve).then(|| at("away")),
             nearside: settings.nearside.clone(),
         };
         format(&places.pool)?;
-        let mut doors = vec![("attached", 2), ("attached", 2), ("mount", 2)];
-        doors.truncate(if settings.mounts { 3 } else { 2 });
-        let own = if kind == HostKind::Owner { 2 } else { 0 };
-        let callers = own + doors.iter().map(|(_, count)| count).sum::<u32>();
-        let host = Host::start(kind, &places, [0, own, callers])?;
+        let host = Host::start(kind, &places)?;
         let pool = Pool::attach(&places.pool).map_err(said("attach"))?;
-        let mut first = own;
+        let mut doors = match kind {
+            HostKind::Owner => DoorKind::of_process("own").to_vec(),
+            HostKind::Serve => Vec::new(),
+        };
         let mut workers = Vec::new();
-        for (door, count) in doors {
-            let numbers = [first, count];
-            workers.push(Worker {
-                door,
-                callers: numbers,
-                process: start(door, &places, numbers, callers)?,
-            });
-            first += count;
+        let mut kinds = vec!["attached", "attached"];
+        if settings.mounts {
+            kinds.extend(["mount", "pages"]);
+            kinds.extend(settings.nearside.exists().then_some("copies"));
+            kinds.extend(places.away.as_ref().map(|_| "away"));
+        }
+        for kind in kinds {
+            let first = doors.len() as u32;
+            workers.push(Worker { kind, first, process: start(kind, &places, first)? });
+            doors.extend(DoorKind::of_process(kind));
         }
         Ok(Batch {
             settings,
             scratch,
             places,
             host,
-            callers,
+            doors,
             workers,
             pool,
             served_since: clock::now(),
+            kills: Vec::new(),
             is_left: false,
             done: Vec::new(),
             events: BTreeMap::new(),
@@ -105,16 +115,23 @@ impl<'s> Batch<'s> {
         &mut self,
         number: u32,
         kind: Kind,
-        mutant: Option<Mutant>,
+        mutant: Option<(Mutant, DoorKind)>,
         ends_by_kill: bool,
     ) -> Result<()> {
+        let stores = mutant.is_some() || number.is_multiple_of(2);
+        let callers = self.callers(kind, stores);
+        let caller = |door| self.doors.iter().position(|it| *it == door).map(|it| it as u32);
+        let wrong = |(mutant, door)| Some((mutant, caller(door)?));
+        let mutant = mutant.map(|it| wrong(it).ok_or("no caller has this door")).transpose()?;
         let mut rng = Rng::new(&[self.settings.seed, number.into()]);
         let mut history = History {
             number,
             kind,
             seed: self.settings.seed,
             start_ns: 0,
-            calls: self.settings.calls / self.callers,
+            calls: self.settings.calls / callers,
+            callers,
+            stores,
             records: self.scratch.path().join("records"),
             is_final: false,
             mutant,
@@ -134,9 +151,29 @@ impl<'s> Batch<'s> {
             self.tell(&history)?;
             self.hear()?;
         }
-        let head = Head { history: number, seed: history.seed, kind, told, names };
+        let doors = self.doors.clone();
+        let kills = std::mem::take(&mut self.kills);
+        let head = Head { history: number, seed: history.seed, kind, told, names, doors, kills };
         self.done.push((history, head));
         Ok(())
+    }
+
+    /// Whether a caller has this door.
+    pub fn has_door(&self, door: DoorKind) -> bool {
+        self.doors.contains(&door)
+    }
+
+    /// Callers that take part. Those behind the kernel's pages only do where all know their rules.
+    /// Where services are killed all callers wait at one time: those of another machine are left
+    /// out, for more orders than can be searched are possible with them.
+    fn callers(&self, kind: Kind, stores: bool) -> u32 {
+        let left_out = match kind {
+            Kind::Pages if stores => None,
+            Kind::Pages => Some("away"),
+            _ => Some("pages"),
+        };
+        let first = self.workers.iter().find(|worker| Some(worker.kind) == left_out);
+        first.map_or(self.doors.len() as u32, |worker| worker.first)
     }
 
     /// An error, and what the service said last, if there is one.
@@ -156,6 +193,17 @@ impl<'s> Batch<'s> {
             Kind::Data | Kind::Transactions => {
                 let make = |file| pool.create_file(history.file(file)).map(drop);
                 (0..FILES).try_for_each(make).map_err(said("the driver"))?;
+                Ok(BTreeMap::new())
+            }
+            Kind::Pages => {
+                let make = |file| pool.create_file(history.file(file)).map(drop);
+                (0..FILES).try_for_each(make).map_err(said("the driver"))?;
+                let library = Library::open(pool, history).map_err(said("the driver"))?;
+                let mut record = Record::create(&history.records, history.number, BEFORE)?;
+                let act = |file| Act::Truncate { file, cells: LEAST_CELLS };
+                let mut door = Door::Library(library);
+                let mut make = |file| door.act(history, &mut record, &act(file));
+                (0..FILES).try_for_each(&mut make)?;
                 Ok(BTreeMap::new())
             }
             Kind::Links | Kind::Renames => {
@@ -191,14 +239,16 @@ impl<'s> Batch<'s> {
     /// Kills or stops somebody, or nobody.
     fn disturb(&mut self, history: &History, rng: &mut Rng, told: &mut String) -> Result<()> {
         let moment = history.start_ns + rng.below(25_000_000);
+        // Attached processes only: calls of as many doors as other processes have, which do not
+        // return or wait long, have more orders than can be searched.
         let which = rng.below(2) as usize;
         match rng.below(20) {
             0..=3 => {
                 clock::sleep_until(moment);
                 self.count("attached processes killed", told);
                 self.workers[which].process.kill();
-                let Worker { door, callers, .. } = self.workers[which];
-                let mut process = start(door, &self.places, callers, self.callers)?;
+                let Worker { kind, first, .. } = self.workers[which];
+                let mut process = start(kind, &self.places, first)?;
                 // it has nothing to do with this one, but reads in the end
                 process.tell(&History { calls: 0, ..history.clone() })?;
                 self.workers[which].process = process;
@@ -210,13 +260,18 @@ impl<'s> Batch<'s> {
                 std::thread::sleep(Duration::from_millis(rng.below(160)));
                 self.workers[which].process.signal(Signal::CONT)?;
             }
+            // A server that is killed while its kernel drops a dirty page does not end: it waits
+            // for the write-back, which the next server would answer, and the keeper for its end.
+            6..=9 if history.kind == Kind::Pages && history.stores => {}
             6..=9 if matches!(self.host, Host::Serve(_)) => {
                 clock::sleep_until(moment.max(self.served_since + SERVED_LEAST_NS));
                 self.count("services killed", told);
+                let killed = clock::now();
                 self.host.kill_server()?;
                 // until the next one answers
                 self.pool.metadata("/").map_err(said("after a service was killed"))?;
                 self.served_since = clock::now();
+                self.kills.push([killed, self.served_since]);
             }
             _ => {}
         }
@@ -250,9 +305,9 @@ impl<'s> Batch<'s> {
         let records = scratch.path().join("records");
         for (history, head) in &done {
             let library = Library::open(&pool, history).map_err(said("open again"))?;
-            let door = Door::Library(library);
+            let mut door = Door::Library(library);
             let mut record = Record::create(&records, history.number, AFTERWARDS)?;
-            let acts = history.last_acts();
+            let acts = history.last_acts(door.abilities());
             acts.iter().try_for_each(|act| door.act(history, &mut record, act))?;
             let head = serde_json::to_string(head).map_err(said("a head"))?;
             writeln!(out, "{head}").map_err(said("histories"))?;
@@ -274,14 +329,16 @@ impl<'s> Batch<'s> {
     }
 }
 
-fn start(door: &str, places: &Places, [first, count]: [u32; 2], all: u32) -> Result<Watched> {
-    let place = match (door, &places.mnt) {
-        ("mount", Some(mnt)) => mnt,
+fn start(kind: &str, places: &Places, first: u32) -> Result<Watched> {
+    let place = match (kind, &places.mnt, &places.away) {
+        ("mount" | "pages", Some(mnt), _) => mnt,
+        ("away", _, Some(away)) => away,
         _ => &places.pool,
     };
     let mut command: Command = this_program()?;
-    command.arg("work").arg(door).arg(place).args([first, count, all].map(|it| it.to_string()));
-    Watched::start(door, &mut command)
+    command.arg("work").arg(kind).arg(place).arg(first.to_string());
+    command.args((kind == "copies").then_some(&places.nearside));
+    Watched::start(kind, &mut command)
 }
 
 fn format(pool: &PathBuf) -> Result<()> {

@@ -10,19 +10,25 @@
 //! | module | what it has |
 //! |---|---|
 //! | `plan` | what a history is: its kind, who calls what, when somebody is alone |
+//! | `mutant` | callers that do wrong |
 //! | `record` | calls and answers, as they are written down |
 //! | `door`, `library`, `outside`, `regions` | the same acts at each door |
+//! | `copied_files` | what `nearside cp` copies out |
+//! | `kernel_doors` | doors through mappings, pipes and queues of the kernel |
 //! | `worker`, `owner` | the processes that call |
 //! | `hosts`, `batch`, `run` | the pool, the kills, many histories |
 //! | `checker` | the verdicts |
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod batch;
 pub mod checker;
 mod clock;
+mod copied_files;
 mod door;
 mod hosts;
+mod kernel_doors;
 mod library;
+mod mutant;
 mod outside;
 pub mod owner;
 mod plan;
@@ -33,7 +39,10 @@ pub mod run;
 mod watched;
 pub mod worker;
 
-pub use plan::{HostKind, Kind, Mutant};
+pub use door::DoorKind;
+pub use kernel_doors::queued_files::io_uring;
+pub use mutant::Mutant;
+pub use plan::{HostKind, Kind};
 
 /// What goes wrong here is told in words.
 pub type Result<T> = std::result::Result<T, String>;

@@ -24,7 +24,7 @@ impl<'p> Library<'p> {
     /// Opens them.
     pub fn open(pool: &'p Pool, history: &History) -> Result<Library<'p>, Error> {
         let files = match history.kind {
-            Kind::Data | Kind::Transactions => FILES,
+            Kind::Data | Kind::Transactions | Kind::Pages => FILES,
             Kind::Links | Kind::Renames => 0,
         };
         let open = |file| pool.open_file(history.file(file), &flags());

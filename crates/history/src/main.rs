@@ -6,18 +6,20 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use history::run::{Settings, Totals, canary, run};
+use history::run::{Settings, Totals, canaries, run};
 use history::{HostKind, Kind, Mutant, Result, owner, worker};
 
 const USAGE: &str = "\
 usage: nearside-history run --checker PROGRAM [--seed S] [--from N] [--minutes M] [--calls N]
-                            [--kind K] [--host H] [--mount no] [--nearside PROGRAM] [--keep DIR]
+                            [--kind K] [--host H] [--mount no] [--away yes]
+                            [--nearside PROGRAM] [--keep DIR]
        nearside-history canaries --checker PROGRAM [--keep DIR]
 
 run makes histories that the seed gives, from number N on, until the time is up, and has each
 checked; it exits 1 where one is not explained, or was not checked in time. Kinds: data,
-transactions, links, renames. Hosts: owner, serve. canaries makes histories of callers that do
-wrong, each of which must be noticed.";
+transactions, pages, links, renames. Hosts: owner, serve. canaries makes histories of callers that
+do wrong, each of which must be noticed. With --away yes a mount over a network is a door, too: then
+some histories have more orders than can be searched.";
 
 type Arguments = BTreeMap<String, String>;
 
@@ -25,11 +27,10 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match *words {
-        ["work", door, place, first, count, all] => {
-            numbers([first, count, all]).and_then(|it| worker::run(door, Path::new(place), it))
-        }
-        ["own", pool, mnt, first, count, all] => numbers([first, count, all])
-            .and_then(|it| owner::run(Path::new(pool), (mnt != "-").then_some(Path::new(mnt)), it)),
+        ["work", process, place, first, ref nearside @ ..] => number_of(first).and_then(|it| {
+            worker::run(process, Path::new(place), it, nearside.first().map(Path::new))
+        }),
+        ["own", pool, mnt] => owner::run(Path::new(pool), (mnt != "-").then_some(Path::new(mnt))),
         ["run", ..] => parse(&args[1..]).and_then(|it| run_all(&settings(&it)?)),
         ["canaries", ..] => parse(&args[1..]).and_then(|it| run_canaries(&settings(&it)?)),
         _ => {
@@ -46,12 +47,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn numbers(words: [&str; 3]) -> Result<[u32; 3]> {
-    let numbers = words.map(|word| word.parse().ok());
-    match numbers {
-        [Some(first), Some(count), Some(all)] => Ok([first, count, all]),
-        _ => Err(format!("{words:?} are no numbers")),
-    }
+fn number_of(word: &str) -> Result<u32> {
+    word.parse().map_err(|_| format!("{word:?} is no number"))
 }
 
 fn parse(args: &[String]) -> Result<Arguments> {
@@ -83,7 +80,8 @@ fn one<T: serde::de::DeserializeOwned>(arguments: &Arguments, name: &str) -> Res
 
 fn settings(arguments: &Arguments) -> Result<Settings> {
     let known = [
-        "checker", "seed", "from", "minutes", "calls", "kind", "host", "mount", "nearside", "keep",
+        "away", "checker", "seed", "from", "minutes", "calls", "kind", "host", "mount", "nearside",
+        "keep",
     ];
     if let Some(name) = arguments.keys().find(|name| !known.contains(&name.as_str())) {
         return Err(format!("unknown option --{name}\n\n{USAGE}"));
@@ -102,6 +100,9 @@ fn settings(arguments: &Arguments) -> Result<Settings> {
     if may_mount && !mounts {
         println!("mounting takes root and /dev/fuse: nothing is tried at the mount");
     }
+    if let Err(error) = history::io_uring() {
+        println!("io_uring is refused here ({error}): nothing is tried with it");
+    }
     let minutes: f64 = number(arguments, "minutes", 1.0)?;
     Ok(Settings {
         seed: number(arguments, "seed", 1)?,
@@ -112,35 +113,44 @@ fn settings(arguments: &Arguments) -> Result<Settings> {
         host,
         checker: path("checker").ok_or("--checker is wanted: scripts/histories builds it")?,
         nearside,
+        away: arguments.get("away").is_some_and(|word| word == "yes"),
         mounts,
         keep: path("keep").unwrap_or_else(|| "histories".into()),
     })
 }
 
 fn run_all(settings: &Settings) -> Result<()> {
-    let mut reported = 0;
+    let mut told = [0; 3];
     let mut tell = |totals: &Totals| {
         let verdicts = &totals.verdicts;
-        for words in verdicts.illegal.iter().chain(&verdicts.unknown).skip(reported) {
-            println!("{words}");
-            reported += 1;
+        let all = [&verdicts.illegal, &verdicts.unknown, &verdicts.unsearched];
+        for (words, told) in all.into_iter().zip(&mut told) {
+            words.iter().skip(*told).for_each(|words| println!("{words}"));
+            *told = words.len();
         }
     };
     let totals = run(settings, &mut tell)?;
     let verdicts = &totals.verdicts;
+    for (door, count) in &verdicts.doors {
+        println!("{count} calls by {door}");
+    }
     for (event, count) in &totals.events {
         println!("{count} {event}");
     }
     println!(
-        "seed={} histories={}..{} calls={} unfinished={} illegal={} unknown={}",
+        "seed={} histories={}..{} calls={} unfinished={} illegal={} unknown={} unsearched={}",
         settings.seed,
         settings.from,
         totals.next,
         verdicts.calls,
         verdicts.unfinished,
         verdicts.illegal.len(),
-        verdicts.unknown.len()
+        verdicts.unknown.len(),
+        verdicts.unsearched.len()
     );
+    if verdicts.are_hardly_searched() {
+        return Err("of too many histories of pages the search did not end".into());
+    }
     let bad = verdicts.illegal.len() + verdicts.unknown.len();
     match (bad, verdicts.histories) {
         (_, 0) => Err("no history was made".into()),
@@ -150,14 +160,20 @@ fn run_all(settings: &Settings) -> Result<()> {
 }
 
 fn run_canaries(settings: &Settings) -> Result<()> {
+    let canaries = canaries(settings)?;
     let mut missed = Vec::new();
-    for (mutant, kind) in Mutant::ALL {
-        match canary(settings, (mutant, kind))? {
-            Some(histories) => println!("{mutant:?}: noticed in history {histories}"),
-            None => missed.push(mutant),
+    for ((mutant, kind, door), noticed) in &canaries {
+        match noticed {
+            Some(count) => println!("{mutant:?} by {door:?}, {kind:?}: noticed in {count}"),
+            None => missed.push((mutant, door)),
         }
     }
-    println!("{} of {} mutants noticed", Mutant::ALL.len() - missed.len(), Mutant::ALL.len());
+    let all = Mutant::ALL.len();
+    println!(
+        "{} of {all} mutants noticed, {} have no door here",
+        canaries.len() - missed.len(),
+        all - canaries.len()
+    );
     match missed.is_empty() {
         true => Ok(()),
         false => Err(format!("not noticed: {missed:?}")),

@@ -23,7 +23,8 @@ pub struct Outside {
 
 const CELL: u64 = CELL_BYTES as u64;
 
-fn errno(error: &io::Error) -> i32 {
+/// The number of an error of the kernel.
+pub fn errno(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(-1)
 }
 
@@ -37,7 +38,7 @@ impl Outside {
             options.open(mount.join(history.file(file)))
         };
         let files = match history.kind {
-            Kind::Data | Kind::Transactions => FILES,
+            Kind::Data | Kind::Transactions | Kind::Pages => FILES,
             Kind::Links | Kind::Renames => 0,
         };
         Ok(Outside {
@@ -45,6 +46,11 @@ impl Outside {
             files: (0..files).map(|file| open(file, false)).collect::<io::Result<_>>()?,
             appended: (0..files).map(|file| open(file, true)).collect::<io::Result<_>>()?,
         })
+    }
+
+    /// The files, to read and write.
+    pub fn files(&self) -> &[File] {
+        &self.files
     }
 
     pub fn answer(&self, history: &History, act: &Act, number: u64) -> Answer {

@@ -7,11 +7,12 @@ use nearside::Pool;
 use nearside_fuse::{MountOptions, mount};
 use server::{ATTACHED_NAME, Door, Options, Service};
 
-use crate::worker::{Callers, Place, say, serve};
+use crate::door::{DoorKind, Place};
+use crate::worker::{Callers, say, serve};
 use crate::{Result, said};
 
 /// The process. It ends when its standard input does.
-pub fn run(dir: &Path, mnt: Option<&Path>, [first, count, all]: [u32; 3]) -> Result<()> {
+pub fn run(dir: &Path, mnt: Option<&Path>) -> Result<()> {
     let pool = Arc::new(Pool::open(dir).map_err(said("open"))?);
     let door = Door::open(&dir.join(nearside::ATTACH_SOCKET), 0o600).map_err(said("socket"))?;
     let attached = Some(dir.join(ATTACHED_NAME));
@@ -19,7 +20,7 @@ pub fn run(dir: &Path, mnt: Option<&Path>, [first, count, all]: [u32; 3]) -> Res
     let service = Service::start(pool.clone(), door, &options).map_err(said("service"))?;
     let mounted = mnt.map(|mnt| mount(pool.fs().clone(), mnt, &MountOptions::default()));
     let mounted = mounted.transpose().map_err(said("mount"))?;
-    serve(&Callers { place: Place::Pool(&pool, 1), first, count, all })?;
+    serve(&Callers { place: Place::Pool(&pool), first: 0, doors: DoorKind::of_process("own") })?;
     if let Some(mounted) = mounted {
         mounted.unmount().map_err(said("unmount"))?;
         mounted.wait().map_err(said("unmount"))?;

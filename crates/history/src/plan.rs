@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::mutant::Mutant;
 use crate::record::{Act, Part};
 use crate::rng::Rng;
 
@@ -11,6 +12,12 @@ pub const CELL_BYTES: usize = 64;
 pub const PAGE_CELLS: u32 = 64;
 /// Cells that calls touch, append apart: four pages.
 pub const FILE_CELLS: u32 = 4 * PAGE_CELLS;
+/// Where a file ends at least that has doors through pages: mappings store before it, for what they
+/// store behind an end has no defined meaning.
+pub const LEAST_CELLS: u32 = 2 * PAGE_CELLS;
+/// Of so many cells one is mostly left to stores by mappings: of a store and a write at one time
+/// either may win byte by byte, so that such a cell can hold anything until it is changed again.
+const STORED_EVERY: u32 = 8;
 /// Files of a history.
 pub const FILES: u32 = 2;
 /// Names of a history.
@@ -28,6 +35,9 @@ pub enum Kind {
     Data,
     /// The same, and transactions over both.
     Transactions,
+    /// Bytes of two files at all doors, also those that go through a kernel's pages. No file ends
+    /// before `LEAST_CELLS`.
+    Pages,
     /// Names of one directory, with links and no renames at the mount.
     Links,
     /// The same with renames and without links. At the mount they replace nothing: the kernel looks
@@ -45,33 +55,6 @@ pub enum HostKind {
     Serve,
 }
 
-/// What a caller does wrong, to see that it is noticed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mutant {
-    /// A write is not made.
-    Lost,
-    /// A write is made in two halves.
-    Torn,
-    /// A read tells what the read before it of the same place saw.
-    Stale,
-    /// A write is made when it has returned.
-    Late,
-    /// A rename is made by a link and a removal.
-    Halves,
-}
-
-impl Mutant {
-    /// All of them, with the kind of history that shows it.
-    pub const ALL: [(Mutant, Kind); 5] = [
-        (Mutant::Lost, Kind::Data),
-        (Mutant::Torn, Kind::Data),
-        (Mutant::Stale, Kind::Data),
-        (Mutant::Late, Kind::Data),
-        (Mutant::Halves, Kind::Renames),
-    ];
-}
-
 /// What the callers are told of a history.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct History {
@@ -85,12 +68,16 @@ pub struct History {
     pub start_ns: u64,
     /// Calls of each caller.
     pub calls: u32,
+    /// Callers that take part: those with a lower number.
+    pub callers: u32,
+    /// Mappings are stored to.
+    pub stores: bool,
     /// Where calls are written down.
     pub records: std::path::PathBuf,
     /// All is over, and each reads what is there in the end.
     pub is_final: bool,
-    /// What is done wrong.
-    pub mutant: Option<Mutant>,
+    /// What the caller of this number does wrong.
+    pub mutant: Option<(Mutant, u32)>,
 }
 
 impl History {
@@ -104,11 +91,11 @@ impl History {
         format!("h{}/f{file}", self.number)
     }
 
-    /// Who is alone now, of so many; and until when.
-    pub fn alone(&self, now: u64, callers: u32) -> (Option<u32>, u64) {
+    /// Which caller is alone now, if any; and until when.
+    pub fn alone(&self, now: u64) -> (Option<u32>, u64) {
         let slot = now.saturating_sub(self.start_ns) / SLOT_NS;
         let mut rng = Rng::new(&[self.seed, self.number.into(), slot]);
-        let alone = rng.one_in(2).then(|| rng.below(callers.into()) as u32);
+        let alone = rng.one_in(2).then(|| rng.below(self.callers.into()) as u32);
         (alone, self.start_ns + (slot + 1) * SLOT_NS)
     }
 
@@ -117,14 +104,28 @@ impl History {
         match self.kind {
             Kind::Links | Kind::Renames => self.act_on_names(rng, abilities),
             Kind::Transactions if abilities.transacts => act_in_transaction(rng),
+            Kind::Pages if abilities.copies => {
+                Act::Copy { file: file(rng), at: 0, cells: FILE_CELLS }
+            }
+            Kind::Pages => act_on_pages(rng, is_alone, self.allowed(abilities)),
             Kind::Data | Kind::Transactions => act_on_data(rng, is_alone),
         }
     }
 
+    fn allowed(&self, abilities: Abilities) -> Abilities {
+        Abilities { stores: abilities.stores && self.stores, ..abilities }
+    }
+
     /// What is read of it in the end.
-    pub fn last_acts(&self) -> Vec<Act> {
+    pub fn last_acts(&self, abilities: Abilities) -> Vec<Act> {
         match self.kind {
-            Kind::Data | Kind::Transactions => (0..FILES)
+            Kind::Pages if abilities.copies => {
+                (0..FILES).map(|file| Act::Copy { file, at: 0, cells: FILE_CELLS }).collect()
+            }
+            Kind::Pages if abilities.loads => {
+                (0..FILES).map(|file| Act::Load { file, at: 0, cells: LEAST_CELLS }).collect()
+            }
+            Kind::Data | Kind::Transactions | Kind::Pages => (0..FILES)
                 .flat_map(|file| {
                     [Act::Size { file }, Act::Read { file, at: 0, cells: 4 * FILE_CELLS }]
                 })
@@ -156,6 +157,12 @@ pub struct Abilities {
     pub is_library: bool,
     /// Transactions.
     pub transacts: bool,
+    /// Loads through a kernel's pages.
+    pub loads: bool,
+    /// Stores by a mapping.
+    pub stores: bool,
+    /// Copies of files, and nothing else.
+    pub copies: bool,
 }
 
 fn file(rng: &mut Rng) -> u32 {
@@ -201,6 +208,58 @@ fn act_on_data(rng: &mut Rng, is_alone: bool) -> Act {
     }
 }
 
+/// A place that is small and touches no cell for stores, mostly; or any.
+fn place_beside_stores(rng: &mut Rng) -> (u32, u32) {
+    if rng.one_in(4) {
+        return place(rng);
+    }
+    let group = rng.below(u64::from(FILE_CELLS / STORED_EVERY)) as u32 * STORED_EVERY;
+    let skip = rng.below(3) as u32;
+    (group + skip, 1 + rng.below(u64::from(STORED_EVERY - 1 - skip)) as u32)
+}
+
+/// A place for stores.
+fn stored_place(rng: &mut Rng) -> (u32, u32) {
+    match rng.below(4) {
+        0 => {
+            let cells = 1 + rng.below(4) as u32;
+            (rng.below(u64::from(LEAST_CELLS - cells)) as u32, cells)
+        }
+        _ => {
+            let group = rng.below(u64::from(LEAST_CELLS / STORED_EVERY)) as u32;
+            (group * STORED_EVERY + STORED_EVERY - 1, 1)
+        }
+    }
+}
+
+fn act_on_pages(rng: &mut Rng, is_alone: bool, abilities: Abilities) -> Act {
+    let file = file(rng);
+    let (at, cells) = place_beside_stores(rng);
+    match rng.below(20) {
+        0..=6 if abilities.stores => {
+            let (at, cells) = stored_place(rng);
+            Act::Store { file, at, cells, read: rng.one_in(3) }
+        }
+        0..=6 if abilities.loads => Act::Write { file, at, cells },
+        7..=18 if abilities.loads => match rng.below(4) {
+            0 => Act::Load { file, at: at / PAGE_CELLS * PAGE_CELLS, cells: PAGE_CELLS },
+            1 => Act::Load { file, at, cells },
+            _ => Act::Load { file, at: stored_place(rng).0, cells: 1 },
+        },
+        0..=11 if is_alone => Act::Write { file, at, cells },
+        0..=6 => Act::Write { file, at, cells },
+        7..=12 => Act::Read { file, at, cells },
+        13..=14 => Act::Append { file, cells: 1 + rng.below(40) as u32 },
+        15 => {
+            let more = rng.below(u64::from(FILE_CELLS - LEAST_CELLS)) as u32;
+            Act::Truncate { file, cells: LEAST_CELLS + more }
+        }
+        16 => Act::Punch { file, at, cells },
+        17..=18 => Act::Size { file },
+        _ => Act::Sync { file },
+    }
+}
+
 fn act_in_transaction(rng: &mut Rng) -> Act {
     // in one file: what a process may commit under its leases
     let first = file(rng);
@@ -232,6 +291,8 @@ mod tests {
             seed: 1,
             start_ns: 0,
             calls: 1,
+            callers: 4,
+            stores: true,
             records: Default::default(),
             is_final: false,
             mutant: None,
@@ -240,8 +301,8 @@ mod tests {
 
     #[test]
     fn a_seed_gives_the_same_acts_again_and_all_kinds_of_them() {
-        for kind in [Kind::Data, Kind::Transactions, Kind::Links, Kind::Renames] {
-            let abilities = Abilities { is_library: true, transacts: true };
+        for kind in [Kind::Data, Kind::Pages, Kind::Transactions, Kind::Links, Kind::Renames] {
+            let abilities = Abilities { is_library: true, transacts: true, ..Abilities::default() };
             let acts = || {
                 let mut rng = Rng::new(&[1, 2]);
                 let act = |at| history(kind).act(&mut rng, at % 3 == 0, abilities);
@@ -250,12 +311,38 @@ mod tests {
             let names: std::collections::BTreeSet<_> = acts().iter().map(Act::name).collect();
             assert_eq!(acts(), acts());
             let expected = match kind {
-                Kind::Data => 7,
+                Kind::Data | Kind::Pages => 7,
                 Kind::Transactions => 1,
                 Kind::Links => 5,
                 Kind::Renames => 5,
             };
             assert_eq!(names.len(), expected, "{names:?}");
+        }
+    }
+
+    #[test]
+    fn a_door_through_pages_loads_and_stores_where_no_file_ends() {
+        let acts = |abilities: Abilities| {
+            let mut rng = Rng::new(&[4]);
+            let act = |at| history(Kind::Pages).act(&mut rng, at % 3 == 0, abilities);
+            (0..4000).map(act).collect::<Vec<_>>()
+        };
+        let names = |abilities| -> std::collections::BTreeSet<_> {
+            acts(abilities).iter().map(Act::name).collect()
+        };
+        let mapped = Abilities { loads: true, stores: true, ..Abilities::default() };
+        assert!(names(mapped).is_superset(&["Load", "Store"].map(str::to_owned).into()));
+        let piped = Abilities { loads: true, ..Abilities::default() };
+        assert!(names(piped).is_superset(&["Load", "Write"].map(str::to_owned).into()));
+        assert!(!names(piped).contains("Store"));
+        assert_eq!(names(Abilities::default()).len(), 7);
+        for act in acts(mapped) {
+            match act {
+                Act::Store { at, cells, .. } => assert!(at + cells <= LEAST_CELLS),
+                Act::Load { at, cells, .. } => assert!(at + cells <= FILE_CELLS),
+                Act::Truncate { cells, .. } => assert!(cells >= LEAST_CELLS),
+                _ => {}
+            }
         }
     }
 
@@ -271,7 +358,7 @@ mod tests {
     #[test]
     fn somebody_is_alone_half_of_the_time() {
         let history = history(Kind::Data);
-        let alone = (0..1000).filter(|slot| history.alone(slot * SLOT_NS, 4).0.is_some()).count();
+        let alone = (0..1000).filter(|slot| history.alone(slot * SLOT_NS).0.is_some()).count();
         assert!((400..600).contains(&alone), "{alone}");
     }
 }

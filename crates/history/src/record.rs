@@ -9,6 +9,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::door::DoorKind;
 use crate::plan::{CELL_BYTES, Kind};
 use crate::{Result, said};
 
@@ -37,6 +38,25 @@ pub enum Act {
         file: u32,
         at: u32,
         cells: u32,
+    },
+    /// A read through the kernel's pages: of each cell one word, each at a moment of its own.
+    Load {
+        file: u32,
+        at: u32,
+        cells: u32,
+    },
+    /// A copy of the first cells by a program: each cell at a moment of its own.
+    Copy {
+        file: u32,
+        at: u32,
+        cells: u32,
+    },
+    /// Stores by a mapping, and msync, or a read of the same cells at the same mount.
+    Store {
+        file: u32,
+        at: u32,
+        cells: u32,
+        read: bool,
     },
     Append {
         file: u32,
@@ -148,6 +168,10 @@ pub struct Head {
     pub told: String,
     /// Names that are there, with their inodes.
     pub names: std::collections::BTreeMap<String, u64>,
+    /// The door of each caller.
+    pub doors: Vec<DoorKind>,
+    /// When services were killed: a moment before, and one when the next service answered.
+    pub kills: Vec<[u64; 2]>,
 }
 
 #[derive(Serialize)]

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::batch::Batch;
 use crate::checker::{Verdicts, check};
-use crate::plan::{HostKind, Kind, Mutant};
+use crate::door::DoorKind;
+use crate::mutant::Mutant;
+use crate::plan::{HostKind, Kind};
 use crate::rng::Rng;
 use crate::{Result, said};
 
@@ -14,6 +16,8 @@ use crate::{Result, said};
 const BATCH: u32 = 24;
 /// Histories in which a mutant must be noticed, at most.
 const MUTANT_HISTORIES: u32 = 48;
+/// Histories of a mutant that are made before the checker is asked.
+const MUTANT_ROUND: u32 = 2;
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -34,6 +38,8 @@ pub struct Settings {
     pub checker: PathBuf,
     /// The command `nearside`.
     pub nearside: PathBuf,
+    /// Whether a mount over a network is among the doors.
+    pub away: bool,
     /// Whether this machine lets us mount.
     pub mounts: bool,
     /// Where histories are kept that are not explained.
@@ -55,8 +61,9 @@ impl Settings {
     fn kind(&self, number: u32) -> Kind {
         let mut rng = Rng::new(&[self.seed, number.into(), 1]);
         self.kind.unwrap_or(match rng.below(20) {
-            0..=8 => Kind::Data,
-            9..=13 => Kind::Transactions,
+            0..=7 if self.mounts => Kind::Pages,
+            0..=9 => Kind::Data,
+            10..=13 => Kind::Transactions,
             14..=16 => Kind::Links,
             _ => Kind::Renames,
         })
@@ -100,19 +107,38 @@ pub fn run(settings: &Settings, mut each: impl FnMut(&Totals)) -> Result<Totals>
     Ok(totals)
 }
 
-/// Whether the checker notices what a caller does wrong: how many histories that took.
-pub fn canary(settings: &Settings, (mutant, kind): (Mutant, Kind)) -> Result<Option<u32>> {
+/// A caller that does wrong, and the histories after which the checker noticed it, if it did.
+pub type Canary = ((Mutant, Kind, DoorKind), Option<u32>);
+
+/// Whether the checker notices what callers do wrong, at the doors that there are here.
+pub fn canaries(settings: &Settings) -> Result<Vec<Canary>> {
     std::fs::create_dir_all(&settings.keep).map_err(said("where histories are kept"))?;
     let file = settings.keep.join("canary.jsonl");
-    for number in 0..MUTANT_HISTORIES {
+    let mut canaries: Vec<Canary> = Vec::new();
+    for number in (0..MUTANT_HISTORIES).step_by(MUTANT_ROUND as usize) {
         let mut batch = Batch::begin(settings, HostKind::Owner)?;
-        batch.history(number, kind, Some(mutant), false)?;
+        if number == 0 {
+            let here = Mutant::ALL.into_iter().filter(|(_, _, door)| batch.has_door(*door));
+            canaries.extend(here.map(|it| (it, None)));
+        }
+        let mut next = 0;
+        let mut made = Vec::new();
+        for (at, ((mutant, kind, door), noticed)) in canaries.iter().enumerate() {
+            for round in 0..if noticed.is_none() { MUTANT_ROUND } else { 0 } {
+                batch.history(next, *kind, Some((*mutant, *door)), false)?;
+                made.push((at, number + round + 1));
+                next += 1;
+            }
+        }
         batch.end(&file)?;
         let verdicts = check(&settings.checker, &file, None)?;
         std::fs::remove_file(&file).map_err(said("histories"))?;
-        if !verdicts.illegal.is_empty() {
-            return Ok(Some(number + 1));
+        for (at, histories) in verdicts.illegal_numbers.iter().filter_map(|it| made.get(*it)) {
+            canaries[*at].1.get_or_insert(*histories);
+        }
+        if canaries.iter().all(|(_, noticed)| noticed.is_some()) {
+            break;
         }
     }
-    Ok(None)
+    Ok(canaries)
 }

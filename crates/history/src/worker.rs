@@ -1,30 +1,19 @@
 //! A process that calls at one door, by several threads, as it is told on its standard input.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nearside::Pool;
 
-use crate::door::Door;
-use crate::library::Library;
-use crate::outside::Outside;
-use crate::plan::{History, LENGTH_NS, Mutant};
+use crate::door::{Door, DoorKind, Place};
+use crate::mutant::Mutant;
+use crate::plan::{History, LENGTH_NS, PAGE_CELLS};
 use crate::record::{Act, Answer, Record};
-use crate::regions::Mapped;
 use crate::rng::Rng;
 use crate::{Result, clock, said};
 
 /// Begins a line that is said to the driver.
 pub const MARK: &str = "@ ";
-
-/// Where the callers of a process call.
-#[derive(Debug)]
-pub enum Place<'p> {
-    /// The library. The second number: how many of the callers transact.
-    Pool(&'p Pool, u32),
-    /// A mount.
-    Mount(PathBuf),
-}
 
 /// The callers of a process.
 #[derive(Debug)]
@@ -33,10 +22,8 @@ pub struct Callers<'p> {
     pub place: Place<'p>,
     /// The first one's number.
     pub first: u32,
-    /// How many.
-    pub count: u32,
-    /// Of all processes.
-    pub all: u32,
+    /// The door of each.
+    pub doors: &'static [DoorKind],
 }
 
 /// Says a line to the driver.
@@ -45,15 +32,25 @@ pub fn say(words: &str) -> Result<()> {
     writeln!(out, "{MARK}{words}").and_then(|()| out.flush()).map_err(said("the driver has gone"))
 }
 
-/// The process: `attached POOL`, or `mount DIR`, and the numbers of its callers.
-pub fn run(door: &str, place: &Path, [first, count, all]: [u32; 3]) -> Result<()> {
-    match door {
+/// The process: `attached POOL`, or `mount`, `pages` or `away` and a mount, and the number of its
+/// first caller;
+/// or `copies POOL` with the command `nearside`.
+pub fn run(process: &str, place: &Path, first: u32, nearside: Option<&Path>) -> Result<()> {
+    let doors = DoorKind::of_process(process);
+    match process {
         "attached" => {
             let pool = Pool::attach(place).map_err(said("attach"))?;
-            serve(&Callers { place: Place::Pool(&pool, count / 2), first, count, all })
+            serve(&Callers { place: Place::Pool(&pool), first, doors })
         }
-        "mount" => serve(&Callers { place: Place::Mount(place.to_owned()), first, count, all }),
-        _ => Err(format!("no door {door:?}")),
+        "mount" | "pages" | "away" => {
+            serve(&Callers { place: Place::Mount(place.to_owned()), first, doors })
+        }
+        "copies" => {
+            let nearside = nearside.ok_or("a program is wanted")?.to_owned();
+            let place = Place::Program { nearside, pool: place.to_owned() };
+            serve(&Callers { place, first, doors })
+        }
+        _ => Err(format!("no process {process:?}")),
     }
 }
 
@@ -64,11 +61,12 @@ pub fn serve(callers: &Callers<'_>) -> Result<()> {
         let line = line.map_err(said("the driver"))?;
         let history: History = serde_json::from_str(&line).map_err(said("a history"))?;
         std::thread::scope(|threads| {
-            let call = |number| {
-                let history = &history;
-                threads.spawn(move || callers.call(number, history))
+            let call = |(number, kind): (u32, &DoorKind)| {
+                let (history, kind) = (&history, *kind);
+                threads.spawn(move || callers.call(number, kind, history))
             };
-            let running: Vec<_> = (0..callers.count).map(call).collect();
+            let acting = (callers.first..history.callers).zip(callers.doors);
+            let running: Vec<_> = acting.map(call).collect();
             let ended = running.into_iter().map(|it| it.join().unwrap_or(Err("panicked".into())));
             ended.collect::<Result<Vec<()>>>()
         })?;
@@ -77,48 +75,28 @@ pub fn serve(callers: &Callers<'_>) -> Result<()> {
     Ok(())
 }
 
-impl<'p> Callers<'p> {
-    fn door(&self, number: u32, history: &History) -> Result<Door<'p>> {
-        match &self.place {
-            Place::Pool(pool, transacting) => {
-                let library = Library::open(pool, history).map_err(said("open"))?;
-                if number < *transacting {
-                    let mapped = Mapped::map(pool, library, history);
-                    return Ok(match mapped.is_mapped() {
-                        true => Door::Regions(mapped),
-                        false => Door::Library(mapped.into_library()),
-                    });
-                }
-                Ok(Door::Library(library))
-            }
-            Place::Mount(dir) => {
-                let outside = Outside::open(dir, history, number % 2 == 1);
-                Ok(Door::Outside(outside.map_err(said("open in the mount"))?))
-            }
-        }
-    }
-
-    fn call(&self, number: u32, history: &History) -> Result<()> {
-        let client = self.first + number;
-        let door = self.door(number, history)?;
+impl Callers<'_> {
+    fn call(&self, client: u32, kind: DoorKind, history: &History) -> Result<()> {
+        let mut door = kind.open(&self.place, history)?;
         let mut record = Record::create(&history.records, history.number, client)?;
         if history.is_final {
             let mut record = record.goes_on();
-            let acts = history.last_acts();
+            let acts = history.last_acts(door.abilities());
             return acts.iter().try_for_each(|act| door.act(history, &mut record, act));
         }
         let mut rng = Rng::new(&[history.seed, history.number.into(), client.into(), u64::MAX]);
-        let mut faults =
-            Faults { mutant: history.mutant.filter(|_| client == 0), seen: Vec::new() };
+        let mutant = history.mutant.filter(|(_, wrong)| client == *wrong).map(|it| it.0);
+        let mut faults = Faults { mutant, seen: Vec::new() };
         clock::sleep_until(history.start_ns);
         let mut made = 0;
-        while made < history.calls {
+        let calls = kind.calls(history.calls);
+        while made < calls {
             let now = clock::now();
             if now > history.start_ns + LENGTH_NS {
                 break;
             }
-            let (alone, until) = history.alone(now, self.all);
-            if alone.is_some_and(|it| it != client) {
+            let (alone, until) = history.alone(now);
+            if alone.is_some_and(|it| it != client) && kind != DoorKind::Copies {
                 // one now and then also meanwhile
                 if !rng.one_in(8) {
                     clock::sleep_until(until);
@@ -127,12 +105,25 @@ impl<'p> Callers<'p> {
             }
             let act = history.act(&mut rng, alone == Some(client), door.abilities());
             match faults.mutant {
-                Some(mutant) => faults.act(mutant, &door, history, &mut record, &act)?,
+                Some(mutant) => {
+                    let act = with_one_place(mutant, act);
+                    faults.act(mutant, &mut door, history, &mut record, &act)?;
+                }
                 None => door.act(history, &mut record, &act)?,
             }
             made += 1;
         }
         Ok(())
+    }
+}
+
+/// The act; one that would tell an old answer is always at the same place, to have one.
+fn with_one_place(mutant: Mutant, act: Act) -> Act {
+    match (mutant, act) {
+        (Mutant::Stale, Act::Copy { at, cells, .. }) => Act::Copy { file: 0, at, cells },
+        (Mutant::Stale, Act::Read { file, .. }) => Act::Read { file, at: 0, cells: PAGE_CELLS },
+        (Mutant::Stale, Act::Load { file, .. }) => Act::Load { file, at: 0, cells: PAGE_CELLS },
+        (_, act) => act,
     }
 }
 
@@ -147,15 +138,15 @@ impl Faults {
     fn act(
         &mut self,
         mutant: Mutant,
-        door: &Door<'_>,
+        door: &mut Door<'_>,
         history: &History,
         record: &mut Record,
         act: &Act,
     ) -> Result<()> {
         let mut late = None;
         let answer = record.call(act, |number| match (mutant, act) {
-            (Mutant::Lost, Act::Write { .. }) => Default::default(),
-            (Mutant::Late, Act::Write { .. }) => {
+            (Mutant::Lost, Act::Write { .. } | Act::Store { .. }) => Default::default(),
+            (Mutant::Late, Act::Write { .. } | Act::Store { .. }) => {
                 late = Some(number);
                 Default::default()
             }
@@ -168,7 +159,7 @@ impl Faults {
                 std::thread::sleep(std::time::Duration::from_millis(1));
                 door.answer(history, &second, number)
             }
-            (Mutant::Stale, Act::Read { .. }) => {
+            (Mutant::Stale, Act::Read { .. } | Act::Load { .. } | Act::Copy { .. }) => {
                 let seen = self.seen.iter().find(|(before, _)| before == act);
                 seen.map_or_else(|| door.answer(history, act, number), |(_, seen)| seen.clone())
             }
@@ -183,7 +174,7 @@ impl Faults {
             std::thread::sleep(std::time::Duration::from_millis(2));
             door.answer(history, act, number);
         }
-        if matches!(act, Act::Read { .. }) {
+        if matches!(act, Act::Read { .. } | Act::Load { .. } | Act::Copy { .. }) {
             self.seen.push((act.clone(), answer));
         }
         Ok(())
