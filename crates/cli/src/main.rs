@@ -87,6 +87,15 @@ use args::{Cli, Command};
 use error::Error;
 
 fn main() -> ExitCode {
+    if std::env::args_os().next().is_some_and(|name| name == nearside_fuse::PAGE_DROPPER) {
+        return match nearside_fuse::run_page_dropper() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                output::complain(&error.to_string());
+                ExitCode::FAILURE
+            }
+        };
+    }
     let cli = Cli::parse();
     match run(&cli.command) {
         Ok(()) => ExitCode::SUCCESS,

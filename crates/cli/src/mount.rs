@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::error::{self, Error, Result};
+use crate::keeper::OURSELVES;
 use crate::served::{MountArgs, Part, ServeArgs, Served};
 use crate::server_lock::{ServerLock, Watch};
 use crate::{daemon, forwarding, keeper, log, origin, output, place, server};
@@ -22,7 +23,11 @@ fn serve(mut served: Served) -> Result<()> {
     match served.serving.part() {
         Part::Command => {}
         Part::Keeper => return daemon::keep(&served),
-        Part::Server => return server::run(&served),
+        Part::Server => {
+            // another server follows it, also while the kernel drops pages
+            nearside_fuse::drop_pages_by(Path::new(OURSELVES));
+            return server::run(&served);
+        }
     }
     log::judge()?;
     match served.origin.clone() {

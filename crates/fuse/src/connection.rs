@@ -39,6 +39,14 @@ pub(crate) struct MountPlace {
     pub(crate) device: (u32, u32),
 }
 
+impl MountPlace {
+    /// Cuts the connection of what is mounted there.
+    pub(crate) fn abort(&self) -> std::io::Result<()> {
+        // The kernel names a connection by the minor number of its device.
+        std::fs::write(format!("/sys/fs/fuse/connections/{}/abort", self.device.1), "1")
+    }
+}
+
 /// Mounts at directory `dir`. Nothing answers there until the connection is served.
 pub fn connect(dir: &Path, options: &MountOptions) -> Result<Connection> {
     let canonical = dir.canonicalize();
@@ -92,6 +100,14 @@ impl Connection {
     /// Where it is mounted.
     pub fn dir(&self) -> &Path {
         &self.place.dir
+    }
+
+    /// Cuts the connection: calls on its files fail from now on, also those that wait.
+    ///
+    /// # Errors
+    /// The kernel does not show its connections here (fusectl is not mounted).
+    pub fn abort(&self) -> std::io::Result<()> {
+        self.place.abort()
     }
 
     /// Names the kernel's side of this connection among all clients that ever were.

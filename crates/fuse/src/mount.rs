@@ -149,9 +149,7 @@ impl Unmounter {
 
     /// Cuts the connection: calls on files that are still open fail from now on.
     pub fn abort(&self) -> std::io::Result<()> {
-        // The kernel names a connection by the minor number of its device.
-        let path = format!("/sys/fs/fuse/connections/{}/abort", self.place.device.1);
-        std::fs::write(path, "1")
+        self.place.abort()
     }
 
     /// Whether what is mounted there now is this mount, not one that came after it.

@@ -31,16 +31,17 @@ use crate::error::{Error, Result};
 use crate::log;
 use crate::served::Served;
 use crate::server_lock::ServerLock;
+use crate::server_start::connection_of;
 use crate::signals::Signals;
 
 use channel::{ToKeeper, ToServer};
 use door::Door;
-use process::{OURSELVES, Server};
+use process::Server;
 use restarts::Restarts;
 use upgrade::Upgrade;
 
 pub use door::{Reply, Request, ask};
-pub use process::arguments;
+pub use process::{OURSELVES, arguments};
 
 /// How a service ended, when it did not fail to start.
 type Ending = std::result::Result<(), String>;
@@ -333,6 +334,17 @@ impl Keeper<'_> {
         self.restart(&why)
     }
 
+    /// Nobody serves the mount any more: what waits for it in the kernel, and a process that waits
+    /// for the kernel, would do so for ever.
+    fn abort_connection(&mut self) {
+        let Some(kept) = self.kept.take().filter(|kept| kept.len() == 2) else { return };
+        if let Ok(connection) = connection_of(kept)
+            && let Err(error) = connection.abort()
+        {
+            tracing::debug!(%error, "the connection is not aborted");
+        }
+    }
+
     /// Starts a server after one that died.
     fn restart(&mut self, why: &str) -> Result<Option<Result<()>>> {
         tracing::warn!("{why}; another one takes over");
@@ -342,6 +354,7 @@ impl Keeper<'_> {
             self.program = PathBuf::from(OURSELVES);
         }
         let Some(pause) = self.restarts.died(Instant::now()) else {
+            self.abort_connection();
             let text = format!("{why}; it keeps dying, so the mount is given up");
             return Ok(Some(Err(Error::Server(text))));
         };

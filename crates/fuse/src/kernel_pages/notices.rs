@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use zerocopy::IntoBytes;
 
 use super::{FilePages, KernelPages};
+use crate::page_dropper::drop_pages as drop_pages_apart;
 use crate::remote::Way;
 use crate::wire::{Malformed, Notifier};
 
@@ -71,7 +72,7 @@ impl Notices {
 /// Tells one kernel what it is to drop of a file, and waits until it has.
 fn drop_pages(notifier: &Notifier, ino: u64, runs: &[(i64, i64)]) {
     for (offset, len) in runs {
-        match notifier.inval_inode(ino, *offset, *len) {
+        match drop_pages_apart(notifier, (ino, *offset, *len)) {
             Ok(()) => {}
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return,
             Err(error) => tracing::debug!(ino, %error, "the kernel was told to drop pages"),

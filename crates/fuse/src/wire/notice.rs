@@ -1,6 +1,7 @@
 //! What a server tells the kernel unasked.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use zerocopy::IntoBytes;
@@ -15,6 +16,14 @@ pub struct Notifier(Arc<Channel>);
 impl Notifier {
     pub(crate) fn new(channel: Arc<Channel>) -> Notifier {
         Notifier(channel)
+    }
+
+    /// The device of this machine's kernel.
+    pub(crate) fn device(&self) -> Option<BorrowedFd<'_>> {
+        match &*self.0 {
+            Channel::Device(device) => Some(device.as_fd()),
+            Channel::Away(_) => None,
+        }
     }
 
     /// Forget the attributes of inode `ino`, and its pages from byte `offset` on (`len` bytes, 0
