@@ -161,3 +161,51 @@ fn random_calls_at_two_doors_of_servers_that_are_killed() {
     });
     doors.close();
 }
+
+/// Stores to every third page of the file, or writes to any, for five seconds.
+const STORES: &str = r#"
+import mmap, os, sys, time
+f = os.open(sys.argv[1], os.O_RDWR)
+m = mmap.mmap(f, 4 << 20)
+end, count = time.monotonic() + 5, 0
+while time.monotonic() < end:
+    count += 1
+    for page in range(0, 1024, 3):
+        m[page * 4096 + 8:page * 4096 + 16] = count.to_bytes(8, "little")
+"#;
+const WRITES: &str = r#"
+import os, random, sys, time
+f = os.open(sys.argv[1], os.O_RDWR)
+end = time.monotonic() + 5
+while time.monotonic() < end:
+    os.pwrite(f, b"x" * 100, random.randrange(1024) * 4096 + 200)
+"#;
+
+/// A kernel writes a page that was stored to back before it drops it, which takes a server: the one
+/// that told it to must be able to end before that.
+#[test]
+fn a_server_that_is_killed_while_its_kernel_drops_pages_is_followed() {
+    let Some(doors) = Doors::open() else { return };
+    let own = doors.remote.own();
+    std::fs::write(own.join("dropped"), vec![0; 4 << 20]).unwrap();
+    let kill_service = || doors.remote.kill_service();
+    let kill_forwarder = || doors.remote.kill_forwarder(&doors.first);
+    let ways: [(&Path, &Path, &dyn Fn()); 2] =
+        [(&own, &doors.first, &kill_service), (&doors.first, &own, &kill_forwarder)];
+    for (mapped, other, kill) in ways {
+        let at = |dir: &Path| dir.join("dropped").to_str().unwrap().to_owned();
+        let mut storing = python(STORES, &[&at(mapped)]).spawn().unwrap();
+        let writing = [(); 2].map(|()| python(WRITES, &[&at(other)]).spawn().unwrap());
+        while storing.try_wait().unwrap().is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            kill();
+            let mut read = Command::new("timeout");
+            read.args([&COMMAND_SECONDS_MAX.to_string(), "cat", &at(mapped)]);
+            let status = read.stdout(Stdio::null()).status().unwrap();
+            assert!(status.success(), "{status}");
+        }
+        ends_well(storing, "the one that stores");
+        writing.into_iter().for_each(|child| ends_well(child, "one that writes"));
+    }
+    doors.close();
+}
