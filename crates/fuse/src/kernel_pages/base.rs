@@ -39,6 +39,13 @@ impl Base {
         }
     }
 
+    /// The pages have zeros from there on for certain.
+    pub(super) fn zero(&mut self, from: usize) {
+        for image in [Some(&mut self.given), self.written.as_mut()].into_iter().flatten() {
+            image[from.min(BLOCK)..].fill(0);
+        }
+    }
+
     /// The pages have these bytes for certain.
     pub(super) fn put(&mut self, at: usize, bytes: &[u8]) {
         for image in [Some(&mut self.given), self.written.as_mut()].into_iter().flatten() {
@@ -74,6 +81,18 @@ mod tests {
         base.put(2, b"z");
         assert_eq!(merged(&base, b"abzdef"), b"......");
         assert_eq!(merged(&base, b"abcdef"), b"..c...");
+    }
+
+    /// A zero is a store where the kernel itself cut the file, and wrote there since.
+    #[test]
+    fn zeros_behind_a_cut_that_is_over_were_stored() {
+        let mut base = Base::of(b"abcdef");
+        base.zero(4);
+        assert_eq!(merged(&base, b"abcd\0\0"), b"......");
+        base.put(4, b"ww");
+        assert_eq!(merged(&base, b"abcd\0w"), b"....\0.");
+        base.zero(BLOCK + 1);
+        assert_eq!(merged(&base, b"abcdww"), b"......");
     }
 
     #[test]

@@ -118,11 +118,17 @@ impl Mapped for FilePages {
     fn changed(&self, _offset: u64, _len: u64) {}
 
     fn cuts(&self, end: u64) {
-        // a kernel that hears of it fills its pages with zeros from there on, whose ever it is
+        // A kernel that hears of it fills its pages with zeros from there on, whose ever it is. One
+        // that cuts the file by itself writes nothing of it meanwhile (`fuse_set_nowrite`): what
+        // comes from it later was in its pages behind the zeros.
+        let is_own = self.own_way() == Some(Way::Cut);
         let mut state = self.state.lock();
         self.change_bases(&mut state, end / BLOCK_BYTES..u64::MAX, |block, base| {
             let zeros_from = end.saturating_sub(block * BLOCK_BYTES) as usize;
-            base.zeros_from = base.zeros_from.min(zeros_from);
+            match is_own {
+                true => base.zero(zeros_from),
+                false => base.zeros_from = base.zeros_from.min(zeros_from),
+            }
         });
     }
 
