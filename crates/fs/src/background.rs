@@ -1,7 +1,7 @@
 //! The thread that makes checkpoints, and those who wait for one.
 
+use crate::change_dues::ChangeDues;
 use crate::core::Core;
-use crate::dues::Dues;
 use crate::error::Result;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::Ordering;
@@ -33,7 +33,7 @@ impl Core {
     pub fn ask_for_checkpoint(&self) {
         if self.background.load(Ordering::Relaxed) {
             // how much of the log is in use is to be looked at from now on
-            self.dues.add(Dues::LOG);
+            self.dues.add(ChangeDues::LOG);
             let mut signal = self.signals.state.lock();
             if !signal.wanted {
                 signal.wanted = true;

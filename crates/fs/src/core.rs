@@ -7,9 +7,9 @@
 use crate::background::Signals;
 use crate::by_slice::BySlice;
 use crate::caches;
+use crate::change_dues::ChangeDues;
 use crate::delegate::Delegation;
 use crate::dirty::DirtyInodes;
-use crate::dues::Dues;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::inode_table::{self, InodeTable};
@@ -98,7 +98,7 @@ pub struct Core {
     /// Inodes of the last complete checkpoint, to be tidied at the next cut.
     pub folded: Mutex<Vec<Arc<Inode>>>,
     /// What a change does before its call returns.
-    pub dues: Dues,
+    pub dues: ChangeDues,
     /// Changes that are to be let in with more than a record's units: others leave them room.
     pub long_waiting: AtomicU64,
     /// How many places blocks have that may have several.
@@ -204,7 +204,7 @@ impl Core {
             dirty_units: AtomicU64::new(0),
             dirty_max: AtomicU64::new(dirty_max(&pool)),
             folded: Mutex::default(),
-            dues: Dues::default(),
+            dues: ChangeDues::default(),
             long_waiting: AtomicU64::new(0),
             references: References::new(slices),
             tickets: Tickets::new(&[], false),

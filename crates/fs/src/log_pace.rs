@@ -9,8 +9,8 @@
 //! checkpoints. All pay, one after the other, as for blocks (`pace.rs`), when they hold nothing.
 
 use crate::brake::Brake;
+use crate::change_dues::ChangeDues;
 use crate::core::Core;
-use crate::dues::Dues;
 use crate::mapped::wait_for_all;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -100,7 +100,7 @@ impl Core {
     /// Does what a change does before its call returns. The thread holds nothing.
     #[cold]
     pub fn meet_dues(&self) {
-        if self.dues.has(Dues::LOG) {
+        if self.dues.has(ChangeDues::LOG) {
             self.pay_for_log();
         }
         wait_for_all();
@@ -117,7 +117,7 @@ impl Core {
             let cost = cost_of(used, used.saturating_sub(look.used));
             (look.at, look.used) = (Some(now), used);
             if used < FROM {
-                self.dues.remove(Dues::LOG);
+                self.dues.remove(ChangeDues::LOG);
             }
             pace.takes(now).mul_f64(cost.min(COST_MAX))
         });

@@ -2,8 +2,8 @@
 //! the call that made it returns.
 
 use crate::away::away;
+use crate::change_dues::ChangeDues;
 use crate::core::Core;
-use crate::dues::Dues;
 use crate::error::Result;
 use crate::handle::Handle;
 use crate::inode::Inode;
@@ -77,7 +77,7 @@ impl Before<'_> {
     /// made it returns.
     pub fn wait(&self, wait: Wait) {
         // ordering: this thread reads it, at the end of its change
-        self.core.dues.add(Dues::WAITS);
+        self.core.dues.add(ChangeDues::WAITS);
         WAITS.with_borrow_mut(|waits| waits.push(wait));
     }
 }

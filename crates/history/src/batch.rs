@@ -13,12 +13,12 @@ use rustix::process::Signal;
 use crate::door::{Door, DoorKind};
 use crate::hosts::{Host, Places, this_program};
 use crate::library::Library;
-use crate::mutant::Mutant;
 use crate::plan::{FILES, History, HostKind, Kind, LEAST_CELLS};
 use crate::record::{Act, Head, Record};
 use crate::rng::Rng;
 use crate::run::Settings;
 use crate::watched::Watched;
+use crate::wrong_caller::Mutant;
 use crate::{Result, clock, said};
 
 /// The caller that makes files as long as they are at the beginning.

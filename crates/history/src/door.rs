@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::copied_files::CopiedFiles;
 use crate::kernel_doors::mapped_files::MappedFiles;
-use crate::kernel_doors::pipes::PipedFiles;
+use crate::kernel_doors::pipe_files::PipedFiles;
 use crate::kernel_doors::queued_files::{QueuedFiles, io_uring};
 use crate::outside::Outside;
 use crate::plan::{Abilities, History};

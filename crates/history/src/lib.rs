@@ -10,7 +10,7 @@
 //! | module | what it has |
 //! |---|---|
 //! | `plan` | what a history is: its kind, who calls what, when somebody is alone |
-//! | `mutant` | callers that do wrong |
+//! | `wrong_caller` | callers that do wrong |
 //! | `record` | calls and answers, as they are written down |
 //! | `door`, `library`, `outside`, `regions` | the same acts at each door |
 //! | `copied_files` | what `nearside cp` copies out |
@@ -28,7 +28,6 @@ mod door;
 mod hosts;
 mod kernel_doors;
 mod library;
-mod mutant;
 mod outside;
 pub mod owner;
 mod plan;
@@ -38,11 +37,12 @@ mod rng;
 pub mod run;
 mod watched;
 pub mod worker;
+mod wrong_caller;
 
 pub use door::DoorKind;
 pub use kernel_doors::queued_files::io_uring;
-pub use mutant::Mutant;
 pub use plan::{HostKind, Kind};
+pub use wrong_caller::Mutant;
 
 /// What goes wrong here is told in words.
 pub type Result<T> = std::result::Result<T, String>;

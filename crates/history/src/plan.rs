@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::mutant::Mutant;
 use crate::record::{Act, Part};
 use crate::rng::Rng;
+use crate::wrong_caller::Mutant;
 
 /// Bytes of a cell, the unit that calls write: eight words that are alike.
 pub const CELL_BYTES: usize = 64;

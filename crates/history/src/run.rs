@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use crate::batch::Batch;
 use crate::checker::{Verdicts, check};
 use crate::door::DoorKind;
-use crate::mutant::Mutant;
 use crate::plan::{HostKind, Kind};
 use crate::rng::Rng;
+use crate::wrong_caller::Mutant;
 use crate::{Result, said};
 
 /// Histories that share a pool.

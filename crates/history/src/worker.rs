@@ -6,10 +6,10 @@ use std::path::Path;
 use nearside::Pool;
 
 use crate::door::{Door, DoorKind, Place};
-use crate::mutant::Mutant;
 use crate::plan::{History, LENGTH_NS, PAGE_CELLS};
 use crate::record::{Act, Answer, Record};
 use crate::rng::Rng;
+use crate::wrong_caller::Mutant;
 use crate::{Result, clock, said};
 
 /// Begins a line that is said to the driver.

@@ -8,6 +8,7 @@ use crate::epoch::{Tail, decode_payload};
 use crate::error::{Error, Result};
 use crate::open::Recovery;
 use crate::record::{KIND_EPOCH, Record};
+use crate::scan::Damage;
 
 /// An epoch that the log says was closed.
 #[derive(Debug)]
@@ -73,24 +74,24 @@ impl Recovery {
         if self.is_folded(tail) {
             return true;
         }
-        let broken = self.damage.iter().any(|damage| {
-            (damage.slice, damage.lane) == (tail.slice, tail.lane)
-                && (damage.chunk, damage.position) < (tail.chunk, tail.used)
-        });
         let ends_there = self.records.iter().any(|record| {
             (record.slice, record.lane) == (tail.slice, tail.lane)
                 && (record.chunk, record.end) == (tail.chunk, tail.used)
         });
-        ends_there && !broken
+        ends_there && self.damage_until(tail).is_none()
+    }
+
+    /// Damage in the lane before this place.
+    fn damage_until(&self, tail: &Tail) -> Option<&Damage> {
+        self.damage.iter().find(|damage| {
+            (damage.slice, damage.lane) == (tail.slice, tail.lane)
+                && (damage.chunk, damage.position) < (tail.chunk, tail.used)
+        })
     }
 
     /// What was synced is not there up to this place.
     fn lost_until(&self, tail: &Tail) -> Error {
-        let in_lane = |damage: &&crate::scan::Damage| {
-            (damage.slice, damage.lane) == (tail.slice, tail.lane)
-                && (damage.chunk, damage.position) < (tail.chunk, tail.used)
-        };
-        let damage = self.damage.iter().find(in_lane).or(self.damage.first());
+        let damage = self.damage_until(tail);
         let what = match damage {
             Some(damage) => format!("{}, and it was synced", damage.what),
             None => format!("a record of the log's lane {} is lost, and it was synced", tail.lane),

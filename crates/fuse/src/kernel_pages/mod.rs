@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use nearside::FileSystem;
-use nearside::files::{Handle, Ino, Mapped, Pages, Wait, deferring_waits};
+use nearside::files::{Error, Handle, Ino, Mapped, Pages, Wait, deferring_waits};
 use parking_lot::{Mutex, RwLock};
 
 use base_memory::BaseMemory;
@@ -113,7 +113,8 @@ impl KernelPages {
             match self.fs.open(ino) {
                 Ok(handle) => self.file(&handle).go_on(bases),
                 // the file is gone, and its number is never given to another one
-                Err(_) => self.memory.lock().forget(ino, &bases),
+                Err(Error::NotFound) => self.memory.lock().forget(ino, &bases),
+                Err(error) => tracing::debug!(ino = ino.0, %error, "the kernel may have pages"),
             }
         }
     }

@@ -7,7 +7,7 @@
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use crate::kernel_doors::mapping::Mapping;
+use crate::kernel_doors::file_mapping::Mapping;
 use crate::outside::{Outside, errno};
 use crate::plan::{CELL_BYTES, FILE_CELLS, History};
 use crate::record::{Act, Answer, runs};

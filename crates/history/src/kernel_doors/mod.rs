@@ -3,15 +3,16 @@
 //!
 //! | module | what it has |
 //! |---|---|
-//! | `mapping` | a file that is mapped, where a fault is an error and no signal |
+//! | `file_mapping` | a file that is mapped, where a fault is an error and no signal |
 //! | `mapped_files` | loads, and stores that are synced, by mappings |
-//! | `pipes` | sendfile and splice, from a file and to it |
-//! | `queued_files`, `aio`, `uring` | reads and writes past the kernel's pages, by a queue |
+//! | `pipe_files` | sendfile and splice, from a file and to it |
+//! | `queued_files` | reads and writes past the kernel's pages, by a queue |
+//! | `aio_queue`, `io_uring_queue` | the two kinds of queues |
 #![allow(unsafe_code)]
 
-mod aio;
+mod aio_queue;
+mod file_mapping;
+mod io_uring_queue;
 pub mod mapped_files;
-mod mapping;
-pub mod pipes;
+pub mod pipe_files;
 pub mod queued_files;
-mod uring;

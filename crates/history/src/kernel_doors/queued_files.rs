@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::kernel_doors::{aio, uring};
+use crate::kernel_doors::{aio_queue, io_uring_queue};
 use crate::library::whole;
 use crate::outside::{Outside, errno};
 use crate::plan::{CELL_BYTES, History};
@@ -29,12 +29,12 @@ pub struct QueuedFiles {
 impl QueuedFiles {
     /// With libaio.
     pub fn by_aio(outside: Outside) -> io::Result<QueuedFiles> {
-        Ok(QueuedFiles { outside, queue: Box::new(aio::AioQueue::new()?) })
+        Ok(QueuedFiles { outside, queue: Box::new(aio_queue::AioQueue::new()?) })
     }
 
     /// With io_uring.
     pub fn by_uring(outside: Outside) -> io::Result<QueuedFiles> {
-        Ok(QueuedFiles { outside, queue: Box::new(uring::UringQueue::new()?) })
+        Ok(QueuedFiles { outside, queue: Box::new(io_uring_queue::UringQueue::new()?) })
     }
 
     pub fn answer(&mut self, history: &History, act: &Act, number: u64) -> Answer {
@@ -61,7 +61,7 @@ impl QueuedFiles {
 
 /// An error where this kernel refuses an io_uring to this process.
 pub fn io_uring() -> io::Result<()> {
-    uring::UringQueue::new().map(drop)
+    io_uring_queue::UringQueue::new().map(drop)
 }
 
 #[cfg(test)]
@@ -71,8 +71,8 @@ mod tests {
 
     #[test]
     fn both_queues_write_and_read_at_an_offset_and_tell_errors() {
-        let mut queues: Vec<Box<dyn IoQueue>> = vec![Box::new(aio::AioQueue::new().unwrap())];
-        match uring::UringQueue::new() {
+        let mut queues: Vec<Box<dyn IoQueue>> = vec![Box::new(aio_queue::AioQueue::new().unwrap())];
+        match io_uring_queue::UringQueue::new() {
             Ok(queue) => queues.push(Box::new(queue)),
             Err(error) => println!("no io_uring here: {error}"),
         }

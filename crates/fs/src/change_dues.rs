@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 /// One byte, so that a change asks once for all of them.
 #[derive(Debug, Default)]
-pub struct Dues(AtomicU8);
+pub struct ChangeDues(AtomicU8);
 
-impl Dues {
+impl ChangeDues {
     /// Much of the log is in use: changes pay for it (`log_pace.rs`).
     pub const LOG: u8 = 1;
     /// Changes have waited for keepers of copies, and may again (`mapped.rs`).
