@@ -7,8 +7,9 @@ mod pages_bounds;
 use explored::{explore, notice};
 use of_machine::Explored;
 use pages_bounds::{
-    CUT, CUT_AND_OTHER, DIRECT, KILL, KILL_WRITES, KILL_WRITES_AGAIN, LIBRARY, LONG, OTHERS,
-    OWN_CUT, OWN_CUTS, TWO, TWO_CUTTERS, TWO_WRITERS, WHOLE, WHOLE_AND_CUT, WRITES, WRITES_AND_CUT,
+    CUT, CUT_AND_OTHER, DIRECT, KILL, KILL_WRITES, KILL_WRITES_AGAIN, KILL_WRITES_BACK, LIBRARY,
+    LONG, OTHERS, OWN_CUT, OWN_CUTS, TWO, TWO_CUTTERS, TWO_WRITERS, WHOLE, WHOLE_AND_CUT, WRITES,
+    WRITES_AND_CUT, WRITES_BACK, WRITES_ZEROS,
 };
 use sharing::machine::Machine;
 use sharing::pages::{
@@ -95,6 +96,17 @@ const OWN: Seen = ("a direct write waits for a notice to its own kernel", |_, st
     state.kernels[0].direct.is_some_and(is_waiting)
 });
 
+const STORED_AGAIN: Seen = ("what was there before is stored again", |_, state| {
+    some_page(state, |page, _| page.is_dirty) && state.kernels[0].counts.stores_again > 0
+});
+
+const OWN_WRITE: Seen = ("a buffered write waits for a notice to its own kernel", |_, state| {
+    some_call(state, |_, call| match call.phase {
+        Phase::Waits(waits) => (waits.next | waits.sent) & 0b11 != 0,
+        _ => false,
+    })
+});
+
 const STORED: Seen = ("a write-back is sent again that was stored", |_, state| {
     some_page(state, |page, given| match page.write_back {
         WriteBack::Sent { is_stored, .. } => is_stored && given.base.is_some(),
@@ -137,6 +149,8 @@ fn a_kernel_sees_what_it_writes() {
     check("a kernel maps and writes", WRITES, &[DIRTY, AGAIN, DOUBT]);
     check("a kernel writes whole pages", WHOLE, &[DIRTY, WHOLE_GIVEN]);
     check("a kernel writes whole pages, the library cuts", WHOLE_AND_CUT, &[DIRTY, ZEROS]);
+    check("a kernel stores what it wrote over", WRITES_BACK, &[STORED_AGAIN, OWN_WRITE]);
+    check("a kernel stores zeros over what it wrote", WRITES_ZEROS, &[STORED_AGAIN, OWN_WRITE]);
     check("a kernel writes past its pages", DIRECT, &[DIRTY, OWN]);
 }
 
@@ -150,6 +164,7 @@ fn two_kernels_do_not_wait_for_each_other() {
 fn a_killed_server_takes_nothing_back() {
     check("the server is killed", KILL, &[DIRTY, STORED]);
     check("the server is killed while a kernel writes", KILL_WRITES, &[DIRTY, MADE]);
+    check("the same, which stores what it wrote over", KILL_WRITES_BACK, &[STORED_AGAIN, MADE]);
 }
 
 /// Some minutes, where `NEARSIDE_TESTS` is `long`, as `./test --all` has it.
@@ -160,7 +175,7 @@ fn more_of_all() {
     }
 }
 
-const FAULTS: [(Fault, Bounds); 38] = [
+const FAULTS: [(Fault, Bounds); 40] = [
     (Fault::WriteBackEndsZeros, CUT_AND_OTHER),
     (Fault::NoBases, LIBRARY),
     (Fault::ServerSendsNotices, LIBRARY),
@@ -185,6 +200,8 @@ const FAULTS: [(Fault, Bounds); 38] = [
     (Fault::WriteNotInBase, WRITES),
     (Fault::WriteInBaseLate, KILL_WRITES),
     (Fault::WriteCountsAsOthers, WRITES),
+    (Fault::DoubtedWriteReturns, WRITES_BACK),
+    (Fault::ZeroedWriteReturns, WRITES_ZEROS),
     (Fault::WholeWriteNotGiven, WHOLE),
     (Fault::NoDoubt, WRITES),
     (Fault::DoubtByNumbers, WRITES),

@@ -8,8 +8,8 @@ use rangemap::RangeSet;
 
 use super::base::Base;
 use super::file::{FilePages, blocks_of, parts_of};
-use super::state::common;
-use super::{SERVING, Serving, Way, waited_for};
+use super::state::{State, common};
+use super::{OWN_MAX, SERVING, Serving, TOLD_MAX, Way, wait_before_answer, waited_for};
 
 /// How somebody waits for a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +22,10 @@ enum Waits {
 impl Waits {
     fn wait(self, file: &FilePages, ticket: u64) {
         let is_told = match self {
-            Waits::Freely => file.wait(ticket, || false),
+            Waits::Freely => file.wait(ticket, TOLD_MAX, || false),
             Waits::Holding(own) => {
                 let is_wanted = || waited_for(own).load(Ordering::SeqCst) > 0;
-                file.wait(ticket, is_wanted) || is_wanted()
+                file.wait(ticket, TOLD_MAX, is_wanted) || is_wanted()
             }
         };
         if !is_told {
@@ -50,6 +50,34 @@ impl FilePages {
                 Way::Through(_) | Way::Cut => Some(Waits::Holding(serving.kernel)),
             },
         }
+    }
+
+    /// Has the kernel drop pages of these blocks, into which it wrote and of which nobody knows
+    /// whether they have it. What is stored to them when the write has returned could not be told
+    /// from what was there before: so the write waits for that, as far as it may.
+    fn drop_unsure(&self, state: &mut State, unsure: &RangeSet<u64>) {
+        let Some(file) = self.this.upgrade().filter(|_| !unsure.is_empty()) else { return };
+        let given: Vec<_> = unsure.iter().filter(|run| state.given.overlaps(run)).collect();
+        let mut ticket = state.told_to;
+        for run in given {
+            ticket = self.owe_blocks(state, run.clone());
+        }
+        if !self.kernel.is_away {
+            wait_before_answer(Box::new(move || {
+                if !file.wait(ticket, OWN_MAX, || false) {
+                    tracing::debug!(ino = file.ino.0, "pages of a write were not dropped in time");
+                }
+            }));
+        }
+    }
+
+    /// The server before made this write through pages, which may have been dropped since, and
+    /// filled before that.
+    pub(super) fn came_back(&self, offset: u64, data: &[u8]) {
+        let mut state = self.state.lock();
+        self.put_maybe_in(&mut state, offset, data);
+        let known = state.known_runs(&blocks_of(offset, data.len()));
+        self.drop_unsure(&mut state, &known.into_iter().collect());
     }
 
     /// The way of the change that this thread makes for the kernel whose pages these are.
@@ -96,23 +124,34 @@ impl Mapped for FilePages {
         let Some(Way::Through(at)) = self.own_way() else { return };
         let mut state = self.state.lock();
         let blocks = blocks_of(at, data.len());
-        let is_doubted = state.doubted.overlaps(&blocks);
-        state.doubted = RangeSet::new();
-        state.is_noticed = state.told.is_some();
-        if at == offset && !is_doubted {
-            self.put_in(&mut state, offset, data);
-            return state.give(blocks);
-        }
+        // other pages than whole ones are read before they are mapped
+        let whole = at.div_ceil(BLOCK_BYTES)..(at + data.len() as u64) / BLOCK_BYTES;
+        let doubted = state.end_doubt();
+        let known = state.known_runs(&blocks);
+        let mut unsure = RangeSet::new();
         if at == offset {
             // the pages may have been dropped, and filled again before these bytes came here
-            self.put_maybe_in(&mut state, offset, data);
+            let doubted = known.iter().flat_map(|run| doubted.overlapping(run));
+            unsure.extend(doubted.map(|run| common(run, &blocks)));
+            for (block, at, part) in parts_of(offset, data) {
+                let is_maybe = unsure.contains(&block);
+                self.change_bases(&mut state, block..block + 1, |_, base| match is_maybe {
+                    true => base.put_maybe(at, part),
+                    false => base.put(at, part),
+                });
+            }
+            unsure.extend(state.zeroed(at, data.len()));
         } else {
             // the kernel took another place for the file's end: its pages have these bytes there
-            self.drop_bases(&mut state, &blocks);
-            state.unknown.insert(blocks.clone());
+            unsure.extend(known);
+            unsure.extend((!whole.is_empty()).then(|| whole.clone()));
+            for run in unsure.iter() {
+                self.drop_bases(&mut state, run);
+                state.unknown.insert(run.clone());
+            }
         }
-        state.give(blocks.clone());
-        self.owe_blocks(&mut state, blocks);
+        state.note_given(whole);
+        self.drop_unsure(&mut state, &unsure);
     }
 
     fn changed(&self, _offset: u64, _len: u64) {}
@@ -123,6 +162,10 @@ impl Mapped for FilePages {
         // comes from it later was in its pages behind the zeros.
         let is_own = self.own_way() == Some(Way::Cut);
         let mut state = self.state.lock();
+        if is_own {
+            // nor does it write through them
+            state.end_doubt();
+        }
         self.change_bases(&mut state, end / BLOCK_BYTES..u64::MAX, |block, base| {
             let zeros_from = end.saturating_sub(block * BLOCK_BYTES) as usize;
             match is_own {

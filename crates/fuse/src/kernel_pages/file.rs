@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use super::base::{BLOCK, Base};
 use super::base_memory::{BaseMemory, Noted};
 use super::state::{Kept, State};
-use super::{TOLD_MAX, Tells, waited_for};
+use super::{Tells, waited_for};
 
 /// Bases of one file that are kept, but for those of blocks that are changed in part.
 const BASES_MAX: usize = 1024;
@@ -167,11 +167,6 @@ impl FilePages {
         }
     }
 
-    /// The pages have these bytes, whatever becomes of the file.
-    pub(super) fn put(&self, offset: u64, data: &[u8]) {
-        self.put_in(&mut self.state.lock(), offset, data);
-    }
-
     pub(super) fn put_in(&self, state: &mut State, offset: u64, data: &[u8]) {
         for (block, at, part) in parts_of(offset, data) {
             self.change_bases(state, block..block + 1, |_, base| base.put(at, part));
@@ -218,8 +213,8 @@ impl FilePages {
 
     /// Waits until what was owed then has been dropped, or `gives_up` says that nobody may wait.
     /// False: it was not in time.
-    pub(super) fn wait(&self, ticket: u64, gives_up: impl Fn() -> bool) -> bool {
-        let late = Instant::now() + TOLD_MAX;
+    pub(super) fn wait(&self, ticket: u64, most: Duration, gives_up: impl Fn() -> bool) -> bool {
+        let late = Instant::now() + most;
         let waiters = waited_for(self.kernel.number);
         waiters.fetch_add(1, Ordering::SeqCst);
         let mut state = self.state.lock();

@@ -15,7 +15,7 @@ mod file;
 mod notices;
 mod state;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -32,6 +32,9 @@ pub(crate) use notices::{Aside, AwayNotices, Notices, Tells, drop_as_told};
 
 /// How long a call waits for a kernel to drop its pages.
 pub(crate) const TOLD_MAX: Duration = Duration::from_secs(2);
+/// How long a write through pages waits for its own kernel, which cannot drop a page that it keeps
+/// locked for this write. Such a page is read again before it is mapped.
+const OWN_MAX: Duration = Duration::from_millis(200);
 /// Kernels whose waiters are counted apart; those that share a place here share the count.
 const COUNTED: usize = 64;
 
@@ -64,6 +67,8 @@ struct Serving {
 
 thread_local! {
     static SERVING: Cell<Option<Serving>> = const { Cell::new(None) };
+    /// What the request that the thread serves waits for before it is answered.
+    static OWN_WAITS: RefCell<Vec<Wait>> = const { RefCell::new(Vec::new()) };
 }
 
 static NEXT_KERNEL: AtomicU64 = AtomicU64::new(1);
@@ -246,10 +251,11 @@ impl KernelPages {
             }
         }
         let serving = Serving { kernel: self.kernel, way, waits_for_away: !self.is_away };
-        let (changed, waits) = {
+        let (changed, mut waits) = {
             let _ends = Ends(SERVING.replace(Some(serving)));
             deferring_waits(change)
         };
+        waits.append(&mut OWN_WAITS.take());
         self.wait_for(waits);
         changed
     }
@@ -293,7 +299,7 @@ impl KernelPages {
         };
         let Some(ticket) = file.owe(bytes) else { return true };
         self.may_wait() && {
-            let has_come = file.wait(ticket, || false);
+            let has_come = file.wait(ticket, TOLD_MAX, || false);
             self.waiting.fetch_sub(1, Ordering::SeqCst);
             has_come
         }
@@ -328,7 +334,7 @@ impl KernelPages {
     /// A write that this kernel is answered for was made by the server before.
     pub(crate) fn came_back(&self, handle: &Handle, offset: u64, data: &[u8]) {
         if let Some(file) = self.known(handle) {
-            file.put(offset, data);
+            self.changing(Way::Through(offset), || file.came_back(offset, data));
         }
     }
 }
@@ -355,6 +361,11 @@ impl Pages for Unchanged {
     fn taken(&self, _offset: u64, _data: &[u8]) {}
 
     fn left(&self, _offset: u64, _data: &[u8], _end: u64) {}
+}
+
+/// The request that this thread serves is answered when this has been waited for.
+fn wait_before_answer(wait: Wait) {
+    OWN_WAITS.with_borrow_mut(|waits| waits.push(wait));
 }
 
 /// How many calls wait for a kernel.

@@ -5,7 +5,10 @@ use std::ops::Range;
 
 use rangemap::RangeSet;
 
-use super::base::Base;
+use nearside::files::BLOCK_BYTES;
+
+use super::base::{BLOCK, Base};
+use super::file::blocks_of;
 
 /// Runs of given blocks that are told apart, at most: beyond, all between is taken for given.
 const RUNS_MAX: usize = 4096;
@@ -49,15 +52,20 @@ pub(super) fn common(one: &Range<u64>, other: &Range<u64>) -> Range<u64> {
 }
 
 impl State {
-    /// The kernel has pages of these blocks.
+    /// The kernel has filled pages of these blocks.
     pub(super) fn give(&mut self, blocks: Range<u64>) {
+        if self.is_noticed && !blocks.is_empty() {
+            self.doubted.insert(blocks.clone());
+        }
+        self.note_given(blocks);
+    }
+
+    /// The kernel has pages of these blocks.
+    pub(super) fn note_given(&mut self, blocks: Range<u64>) {
         if blocks.is_empty() {
             return;
         }
         self.is_forgotten = false;
-        if self.is_noticed {
-            self.doubted.insert(blocks.clone());
-        }
         self.given.insert(blocks);
         if let (Some(first), Some(last), true) =
             (self.given.first(), self.given.last(), self.given.len() > RUNS_MAX)
@@ -91,6 +99,24 @@ impl State {
             given.map(|given| common(given, &unknown)).collect::<Vec<_>>()
         });
         both.collect()
+    }
+
+    /// The kernel had no write through its pages under way but for the one that is served now. Gives
+    /// what was in doubt.
+    pub(super) fn end_doubt(&mut self) -> RangeSet<u64> {
+        self.is_noticed = self.told.is_some();
+        std::mem::take(&mut self.doubted)
+    }
+
+    /// The blocks of these bytes in which the kernel may have zeros instead.
+    pub(super) fn zeroed(&self, offset: u64, len: usize) -> Vec<Range<u64>> {
+        let end = offset + len as u64;
+        let is_zeroed = |block: u64, base: &Base| {
+            base.zeros_from < BLOCK && block * BLOCK_BYTES + (base.zeros_from as u64) < end
+        };
+        let bases = self.bases.range(blocks_of(offset, len));
+        let zeroed = bases.filter(|(block, kept)| is_zeroed(**block, &kept.base));
+        zeroed.map(|(block, _)| *block..block + 1).collect()
     }
 
     /// Nothing is kept of the file.

@@ -49,11 +49,11 @@ struct Scratch {
 
 /// A file of two blocks of `a`, of which the kernel was given all.
 fn scratch() -> Scratch {
-    scratch_of(false)
+    scratch_of(false, 1)
 }
 
-/// The same; the mount is the pool's only door, or it is not.
-fn scratch_of(is_sole: bool) -> Scratch {
+/// The same; the mount is the pool's only door, or it is not. All `threads` but one may wait.
+fn scratch_of(is_sole: bool, threads: usize) -> Scratch {
     let root = tempfile::tempdir().unwrap();
     let options = FormatOptions {
         slices: vec![SliceSpec::default()],
@@ -69,8 +69,7 @@ fn scratch_of(is_sole: bool) -> Scratch {
     pool.fs().write(&handle, 0, &[b'a'; 2 * BLOCK]).unwrap();
     let kernel = KernelPages::new(pool.fs().clone(), is_sole, false);
     let held = Arc::new(Held::default());
-    // one thread, which never waits
-    kernel.begin(held.clone(), 1, None);
+    kernel.begin(held.clone(), threads, None);
     let fs = pool.fs().clone();
     let scratch = Scratch { kernel, handle, held, fs, pool: Some((pool, root)) };
     scratch.fill();
@@ -102,6 +101,31 @@ impl Scratch {
         other.begin(Arc::new(Held::default()), 1, None);
         let write = || self.fs().write(&self.handle, offset as u64, data);
         other.changing(Way::Past, write).unwrap();
+    }
+
+    fn writes_through(&self, offset: u64, data: &[u8]) {
+        self.kernel.writes_through(&self.handle, offset, data);
+        let write = || self.fs().write(&self.handle, offset, data);
+        self.kernel.changing(Way::Through(offset), write).unwrap();
+    }
+
+    /// This call waits until the pages are dropped; what they are then comes back first.
+    fn waits_for_drop(&self, pages: &[u8], call: impl FnOnce() + Send) {
+        let dropped = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            let call = scope.spawn(|| {
+                call();
+                dropped.load(Ordering::SeqCst)
+            });
+            while self.held.is_idle() {
+                std::thread::yield_now();
+            }
+            self.held.drop_pages(|| {
+                self.write_back(0, pages);
+                dropped.store(1, Ordering::SeqCst);
+            });
+            assert_eq!(call.join().unwrap(), 1, "it has waited");
+        });
     }
 
     fn content(&self) -> Vec<u8> {
@@ -213,9 +237,7 @@ fn a_write_through_pages_that_were_dropped_before_it_is_not_taken_back() {
     scratch.held.drop_pages(|| ());
     // its pages had the bytes, were dropped, and are filled again before the request is served
     let pages = scratch.fill();
-    scratch.kernel.writes_through(&scratch.handle, 50, b"through");
-    let write = || scratch.fs().write(&scratch.handle, 50, b"through");
-    scratch.kernel.changing(Way::Through(50), write).unwrap();
+    scratch.writes_through(50, b"through");
     scratch.write_back(0, &pages[..BLOCK]);
     assert!(scratch.content()[50..57] == *b"through");
     assert!(!scratch.held.is_idle(), "the pages are to be dropped");
@@ -224,9 +246,64 @@ fn a_write_through_pages_that_were_dropped_before_it_is_not_taken_back() {
     scratch.close();
 }
 
+/// What was there before the write could not be told from what a mapping stores of it.
+#[test]
+fn a_write_through_pages_in_doubt_returns_when_they_are_gone() {
+    let scratch = scratch_of(false, 2);
+    scratch.other_writes(100, b"one");
+    scratch.held.drop_pages(|| ());
+    let mut pages = scratch.fill()[..BLOCK].to_vec();
+    // the pages have what was there before
+    scratch.waits_for_drop(&pages, || scratch.writes_through(50, &[b'w'; BLOCK]));
+    assert!(scratch.content()[50..50 + BLOCK] == [b'w'; BLOCK]);
+    pages = scratch.fill()[..BLOCK].to_vec();
+    pages[60] = b'a';
+    scratch.write_back(0, &pages);
+    assert_eq!(&scratch.content()[59..62], b"waw");
+    // a server that was killed had made the write
+    scratch.other_writes(100, b"two");
+    scratch.waits_for_drop(&pages, || scratch.kernel.came_back(&scratch.handle, 50, b"back"));
+    scratch.close();
+}
+
+#[test]
+fn a_write_where_the_kernel_may_have_made_zeros_returns_when_they_are_gone() {
+    let scratch = scratch_of(false, 2);
+    let mut pages = scratch.fill()[..BLOCK].to_vec();
+    scratch.cut(1000);
+    pages[998..1000].fill(b'w');
+    pages[1000..].fill(0);
+    scratch.waits_for_drop(&pages, || scratch.writes_through(998, b"www"));
+    assert_eq!(&scratch.content()[997..], b"awww");
+    pages = scratch.fill();
+    pages[1000] = 0;
+    scratch.write_back(0, &pages[..1001]);
+    assert_eq!(&scratch.content()[997..], b"aww\0");
+    scratch.close();
+}
+
+/// A kernel that cuts a file writes nothing through its pages meanwhile.
+#[test]
+fn a_cut_by_the_kernel_itself_ends_doubt() {
+    let scratch = scratch_of(true, 2);
+    scratch.kernel.writes_past(&scratch.handle);
+    scratch.held.drop_pages(|| ());
+    scratch.fill();
+    let change = SetAttr { size: Some(5000), ..SetAttr::default() };
+    let cut = || scratch.fs().setattr(scratch.handle.ino(), &change);
+    scratch.kernel.changing(Way::Cut, cut).unwrap();
+    scratch.writes_through(4990, b"through");
+    assert!(scratch.held.is_idle(), "the page is as it was written");
+    let mut pages = scratch.fill()[BLOCK..].to_vec();
+    pages[4990 - BLOCK] = b'a';
+    scratch.write_back(BLOCK, &pages[..5000 - BLOCK]);
+    assert_eq!(&scratch.content()[4989..], b"aahroughaaa");
+    scratch.close();
+}
+
 #[test]
 fn at_the_only_door_files_are_known_from_the_first_write_past_pages_on() {
-    let scratch = scratch_of(true);
+    let scratch = scratch_of(true, 1);
     let mut pages = scratch.fill();
     pages[10] = b'B';
     scratch.write_back(0, &pages[..BLOCK]);

@@ -1,6 +1,7 @@
 //! The base of a page: what a kernel was given, once another door has changed that.
 
 use super::state::{Byte, Image, PAGE_BYTES};
+use super::values::plain;
 
 /// What a kernel's page was before others changed it. Where that is not sure there is more than one
 /// possibility for a byte.
@@ -21,8 +22,9 @@ impl PageBase {
 
     /// The kernel has stored this value of the byte: it is none that the base knows.
     pub(super) fn is_own(&self, at: usize, value: Byte) -> bool {
-        let is_cut = value == 0 && at >= usize::from(self.zeros_from);
-        value != self.bytes[at] && value != self.other[at] && !is_cut
+        let is_cut = plain(value) == 0 && at >= usize::from(self.zeros_from);
+        let is_same = |known: Byte| plain(value) == plain(known);
+        !is_same(self.bytes[at]) && !is_same(self.other[at]) && !is_cut
     }
 
     /// The kernel has this value of the byte.

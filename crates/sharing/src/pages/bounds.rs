@@ -35,6 +35,8 @@ pub struct KernelBounds {
     pub reads: Uses,
     /// Stores by a mapping, by their bytes.
     pub stores: Uses,
+    /// Stores of what a byte was before the kernel's own write, which has returned.
+    pub stores_again: Uses,
     /// `write(2)` of one byte.
     pub writes: Uses,
     /// `write(2)` of a whole page.
@@ -54,6 +56,7 @@ impl KernelBounds {
     pub const IDLE: KernelBounds = KernelBounds {
         reads: Uses::NEVER,
         stores: Uses::NEVER,
+        stores_again: Uses::NEVER,
         writes: Uses::NEVER,
         whole_writes: Uses::NEVER,
         directs: Uses::NEVER,

@@ -56,6 +56,10 @@ pub enum Fault {
     NoDoubt,
     /// The same, but where the kernel sent the READ of the page behind the write.
     DoubtByNumbers,
+    /// A buffered write to a page in doubt does not wait until its own kernel has dropped that.
+    DoubtedWriteReturns,
+    /// A buffered write to bytes of which the kernel may make zeros does not.
+    ZeroedWriteReturns,
     /// A buffered write is put into its own kernel's base only behind the change.
     WriteInBaseLate,
     /// A truncation keeps no base.

@@ -2,9 +2,10 @@
 
 use super::bounds::Bounds;
 use super::state::{
-    Call, Change, Door, Invalidation, Kernel, NO_PAGE, PAGE_BYTES, PAGES, Page, Phase, Read,
-    Snapshot, State, WriteBack, value_of,
+    Byte, Call, Change, Door, Invalidation, Kernel, NO_PAGE, PAGE_BYTES, PAGES, Page, Phase, Read,
+    Snapshot, State, WriteBack,
 };
+use super::values::{again_of, is_value_of, value_of};
 
 /// A step of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -15,6 +16,8 @@ pub enum KernelStep {
     Insert(usize),
     /// A mapping stores to a byte.
     Store(usize),
+    /// A mapping stores to a byte what that was before the kernel's own write, which has returned.
+    StoreAgain(usize),
     /// Sends a write-back of a dirty page.
     WriteBack(usize),
     /// The answer to a write-back comes.
@@ -230,7 +233,21 @@ impl State {
         let has_asks = kernel.counts.size_asks < bounds.kernels[number].size_asks;
         let is_asking = has_asks && kernel.size_told.is_none() && kernel.size != self.size;
         steps.extend(is_asking.then_some(KernelStep::AskSize));
+        let again = bounds.kernels[number].stores_again.places(kernel.counts.stores_again);
+        let again = again.filter(|byte| {
+            kernel.can_store(*byte, bounds) && self.before_own_write(number, *byte).is_some()
+        });
+        steps.extend(again.map(KernelStep::StoreAgain));
         steps
+    }
+
+    /// What this byte was before the kernel wrote it last, if that has returned and no other change
+    /// is under way.
+    fn before_own_write(&self, number: usize, byte: usize) -> Option<Byte> {
+        let is_quiet = self.library.is_none()
+            && self.kernels.iter().all(|it| it.call.is_none() && it.direct.is_none());
+        let [.., before, own] = &*self.history[byte] else { return None };
+        (is_quiet && is_value_of(*own, number)).then_some(*before)
     }
 
     /// Some kernel can go on with what is under way.
@@ -266,6 +283,14 @@ impl State {
                 kernel.counts.stores += 1;
                 let page = &mut kernel.pages[byte / PAGE_BYTES];
                 (page.bytes[byte % PAGE_BYTES], page.is_dirty) = (value, true);
+            }
+            KernelStep::StoreAgain(byte) => {
+                let Some(value) = self.before_own_write(number, byte) else { return };
+                let kernel = &mut self.kernels[number];
+                kernel.counts.stores_again += 1;
+                let page = &mut kernel.pages[byte / PAGE_BYTES];
+                page.bytes[byte % PAGE_BYTES] = again_of(number, value);
+                page.is_dirty = true;
             }
             KernelStep::WriteBack(page) => kernel.write_back(page),
             KernelStep::EndWriteBack(page) => kernel.pages[page].write_back = WriteBack::None,

@@ -6,6 +6,7 @@ use super::fault::Fault;
 use super::state::{
     Byte, Call, Change, Door, GivenPage, Image, KERNELS, PAGE_BYTES, PAGES, Snapshot, State, Waits,
 };
+use super::values::{is_value_of, plain};
 
 impl State {
     /// Marks the page as given to the kernel, which has no page of its own or gets this one.
@@ -133,6 +134,21 @@ impl State {
         self.end_doubt(kernel);
     }
 
+    /// The notice to its own kernel that a buffered write waits for: where the page may lack what
+    /// was written, a store of what was there before could not be told from that.
+    pub(super) fn own_waits(&mut self, kernel: usize, call: &Call, bounds: &Bounds) -> u8 {
+        let Some(page) = call.change.buffered_page().filter(|_| call.is_in_doubt) else { return 0 };
+        let given = &mut self.given[kernel][page];
+        let Some(base) = given.base.filter(|_| given.is_given) else { return 0 };
+        let is_zeroed = |byte: usize| byte % PAGE_BYTES >= usize::from(base.zeros_from);
+        let fault = match call.change.bytes().any(is_zeroed) {
+            true => Fault::ZeroedWriteReturns,
+            false => Fault::DoubtedWriteReturns,
+        };
+        (given.is_owed, given.is_touched) = (true, true);
+        if bounds.has(fault) { 0 } else { 1 << (kernel * PAGES + page) }
+    }
+
     /// No buffered write of the kernel that it began before is still to be served.
     pub(super) fn end_doubt(&mut self, kernel: usize) {
         let at_notice = self.kernels[kernel].invalidation.page();
@@ -236,7 +252,10 @@ impl State {
             let (byte, value) = (page * PAGE_BYTES + at, snapshot.bytes[at]);
             // what a call writes that is under way comes by that
             let is_call = self.kernels[kernel].call.is_some_and(|call| call.value == value);
-            let is_own = super::state::is_value_of(value, kernel) && !is_call;
+            let is_own = is_value_of(value, kernel) && !is_call;
+            // who compares bytes cannot tell a value that is there again
+            let last = self.history[byte].last().copied().unwrap_or(0);
+            let is_own = is_own && plain(value) != plain(last);
             if is_own && !self.history[byte].contains(&value) && self.wrong.is_none() {
                 self.wrong = Some(super::flaw::Flaw::StoreLost(kernel, byte));
             }

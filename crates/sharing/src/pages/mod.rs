@@ -16,6 +16,7 @@ mod notices;
 mod requests;
 mod server;
 mod state;
+mod values;
 
 pub use base::PageBase;
 pub use bounds::{Bounds, KernelBounds, Uses};

@@ -110,8 +110,11 @@ impl State {
         }
         for kernel in 0..KERNELS {
             let own = Door::Kernel(kernel);
-            let (call_waits, direct_waits) =
+            let (mut call_waits, direct_waits) =
                 (self.all_waits(own, bounds), self.all_waits(Door::Library, bounds));
+            if let Some(call) = self.kernels[kernel].call {
+                call_waits.next |= self.own_waits(kernel, &call, bounds);
+            }
             let it = &mut self.kernels[kernel];
             for (call, waits) in [(&mut it.call, call_waits), (&mut it.direct, direct_waits)] {
                 let Some(call) = call else { continue };

@@ -86,7 +86,11 @@ impl State {
         if call.phase == Phase::SentAgain {
             own.into_iter().for_each(|kernel| self.end_doubt(kernel));
             call.is_in_doubt = true;
-            call.phase = Phase::Waits(self.all_waits(door, bounds));
+            let mut waits = self.all_waits(door, bounds);
+            if let Some(kernel) = own {
+                waits.next |= self.own_waits(kernel, &call, bounds);
+            }
+            call.phase = Phase::Waits(waits);
             return call;
         }
         let stops = bounds.kills > 0 && !is_direct;
@@ -115,11 +119,12 @@ impl State {
                 return call;
             }
         }
-        let Phase::Changed(waits) = call.phase else { return call };
+        let Phase::Changed(mut waits) = call.phase else { return call };
         if let Some(kernel) = own
             && by == door
         {
             self.note_own_write(kernel, &mut call, bounds);
+            waits.next |= self.own_waits(kernel, &call, bounds);
         }
         call.phase = Phase::Waits(waits);
         call
@@ -140,6 +145,9 @@ impl State {
         let mut waits = self.keep_bases(by, bytes, bounds);
         if let Change::Cut(size) = call.change {
             self.note_cut(size, bounds);
+        }
+        if let (Some(kernel), Change::Cut(_)) = (own, call.change) {
+            self.end_doubt(kernel);
         }
         if let Some(kernel) = own {
             // its own notice may need what the call holds

@@ -6,8 +6,9 @@ use super::flaw::Flaw;
 use super::notices::notices_to;
 use super::state::{
     Call, Change, Door, FILE_BYTES, Invalidation, KERNELS, PAGES, Phase, Read, State, Waits,
-    WriteBack, value_of,
+    WriteBack,
 };
+use super::values::value_of;
 
 /// A step of the server, or of the library in it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -154,12 +155,26 @@ impl State {
 
     /// The call's notices are answered; or another call waits for a notice to its kernel, which
     /// may need a page that this call keeps locked, or a write-back that it keeps from being sent.
+    /// A notice to its own kernel it waits for too long where that needs such a page.
     fn may_answer(&self, answer: ServerStep, call: &Call, bounds: &Bounds) -> bool {
         let Phase::Waits(waits) = call.phase else { return false };
         if waits == Waits::default() || bounds.has(Fault::ReturnsEarly) {
             return true;
         }
         let ServerStep::Answer(Door::Kernel(kernel)) = answer else { return false };
+        let all = waits.next | waits.sent;
+        let is_locked = |page: usize| {
+            let at = self.kernels[kernel].invalidation;
+            call.is_locking
+                && call.change.buffered_page() == Some(page)
+                && at == Invalidation::Waiting(page)
+        };
+        if all & notices_to(kernel) != 0 && !(0..PAGES).any(is_locked) {
+            return false;
+        }
+        if all & !notices_to(kernel) == 0 {
+            return true;
+        }
         let fault = match call.change {
             Change::Cut(_) => Fault::CutWaits,
             _ => Fault::LockedWriteWaits,

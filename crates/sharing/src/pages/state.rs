@@ -31,20 +31,6 @@ pub enum Door {
     Library,
 }
 
-/// The value that the change number `change` of a door writes.
-pub(super) fn value_of(door: Door, change: u8) -> Byte {
-    let door = match door {
-        Door::Kernel(number) => number as u8,
-        Door::Library => KERNELS as u8,
-    };
-    2 + door * 10 + change
-}
-
-/// Whether the value is one that this kernel stored or wrote.
-pub(super) fn is_value_of(value: Byte, kernel: usize) -> bool {
-    value >= 2 && usize::from((value - 2) / 10) == kernel
-}
-
 /// A READ request of a page. The page is locked until the answer is in the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Read {
@@ -248,6 +234,8 @@ pub struct Counts {
     pub reads: u8,
     /// Stores by a mapping.
     pub stores: u8,
+    /// Stores of what was there before the kernel's own write.
+    pub stores_again: u8,
     /// `write(2)` of a byte.
     pub writes: u8,
     /// `write(2)` of a page.

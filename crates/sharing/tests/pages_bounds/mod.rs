@@ -78,6 +78,34 @@ pub const WRITES_AND_CUT: Bounds = Bounds {
     library_cuts: uses(1, TO_ONE),
     ..NOTHING
 };
+/// A kernel writes through its pages, and stores what was there before.
+pub const WRITES_BACK: Bounds = Bounds {
+    kernels: [
+        KernelBounds {
+            reads: uses(2, PAGE),
+            writes: uses(1, RIGHT),
+            stores_again: uses(1, RIGHT),
+            evictions: 1,
+            ..IDLE
+        },
+        IDLE,
+    ],
+    library_writes: uses(2, RIGHT),
+    ..NOTHING
+};
+/// The same, and the server is killed.
+pub const KILL_WRITES_BACK: Bounds = Bounds { kills: 1, ..WRITES_BACK };
+/// The library cuts the file, and the kernel has not heard of it when it stores and writes there.
+pub const WRITES_ZEROS: Bounds = Bounds {
+    kernels: [
+        KernelBounds { stores: uses(1, RIGHT), size_asks: 0, ..WRITES_BACK.kernels[0] },
+        IDLE,
+    ],
+    library_writes: NEVER,
+    library_cuts: uses(1, TO_ONE),
+    short_reads_tell_size: false,
+    ..WRITES_BACK
+};
 /// A kernel writes whole pages.
 pub const WHOLE: Bounds = Bounds {
     kernels: [
