@@ -101,8 +101,8 @@ impl State {
         both.collect()
     }
 
-    /// The kernel had no write through its pages under way but for the one that is served now. Gives
-    /// what was in doubt.
+    /// The kernel has no write through its pages under way, but for what is served now. Gives what
+    /// was in doubt.
     pub(super) fn end_doubt(&mut self) -> RangeSet<u64> {
         self.is_noticed = self.told.is_some();
         std::mem::take(&mut self.doubted)
