@@ -35,9 +35,6 @@ pub struct Shape {
     pub memory_bytes: Option<u64>,
     /// Tree pages have no second copies.
     pub single_pages: bool,
-    /// The number that its identity is made of; `None`: drawn. What follows from the identity
-    /// (hashes of names, seeds of checksums) is then the same in every run.
-    pub identity: Option<u64>,
 }
 
 impl Shape {
@@ -50,7 +47,6 @@ impl Shape {
             background: true,
             memory_bytes: None,
             single_pages: false,
-            identity: None,
         }
     }
 
@@ -60,7 +56,6 @@ impl Shape {
             slice_bytes: self.bytes,
             process: self.process,
             log_bytes: self.log_bytes,
-            identity: self.identity,
             ..FormatOptions::default()
         };
         Ok(fs::format(dir, &options)?)

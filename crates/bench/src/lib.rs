@@ -27,7 +27,6 @@ mod door;
 mod duel;
 mod engine;
 mod error;
-mod icount;
 mod interrupt;
 mod lab;
 #[cfg(any(test, feature = "lock-trace"))]
@@ -52,7 +51,6 @@ mod tiered;
 mod ycsb;
 
 pub use error::{Error, Result};
-pub use icount::{Operation, icount};
 #[cfg(feature = "lock-trace")]
 pub use metadata::metadata;
 pub use options::Options;

@@ -1,7 +1,7 @@
-//! `nearside-bench`: the rows from a binary of their own, and calls for callgrind.
+//! `nearside-bench`: the rows from a binary of their own.
 
 use clap::{Parser, Subcommand};
-use nearside_bench::{Error, Operation, Options, Study, icount, run_each, study, table};
+use nearside_bench::{Error, Options, Study, run_each, study, table};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -40,14 +40,6 @@ enum Verb {
     /// Watch the locks of calls that make names, and play 224 threads with them.
     #[cfg(feature = "lock-trace")]
     Metadata,
-    /// Make calls of one operation, for a tool that counts instructions.
-    Icount {
-        /// Which.
-        operation: String,
-        /// How many.
-        #[arg(long, default_value_t = 512)]
-        calls: u64,
-    },
 }
 
 fn main() -> ExitCode {
@@ -69,9 +61,6 @@ fn run(arguments: &Arguments) -> Result<(), Error> {
         emulate: arguments.emulate.as_deref().map(nearside_bench::machine).transpose()?,
         pictures: arguments.pictures.clone(),
     };
-    if let Some(Verb::Icount { operation, calls }) = &arguments.verb {
-        return icount(&options, operation.parse::<Operation>()?, *calls);
-    }
     if let Some(Verb::Study(asked)) = &arguments.verb {
         return study(&options, asked, arguments.json, &mut |text| print!("{text}"));
     }

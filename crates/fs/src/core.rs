@@ -251,10 +251,23 @@ impl Core {
     /// he takes himself.
     #[inline]
     pub fn change_unpaid<T>(&self, mut op: impl FnMut() -> Result<T>) -> Result<T> {
+        match self.try_change(&mut op) {
+            Err(error @ (Error::Leased(_) | Error::Pool(_))) => self.change_again(error, op),
+            ended => {
+                self.let_go();
+                ended
+            }
+        }
+    }
+
+    /// The same, when the first attempt ended so.
+    #[cold]
+    fn change_again<T>(&self, first: Error, mut op: impl FnMut() -> Result<T>) -> Result<T> {
         let mut refusals = Refusals::default();
         let mut recalled = AllRecalled::new();
+        let mut tried = Err(first);
         let ended = loop {
-            match self.try_change(&mut op) {
+            match tried {
                 Err(Error::Leased(blocks)) => self.recall(&blocks, &mut recalled),
                 Err(Error::Pool(error)) => match self.make_way(&mut refusals, error) {
                     Ok(()) => {}
@@ -262,6 +275,7 @@ impl Core {
                 },
                 ended => break ended,
             }
+            tried = self.try_change(&mut op);
         };
         self.let_go();
         ended

@@ -215,24 +215,38 @@ impl Core {
             request::answer_with(Answer::Made(ino));
         }
         if let NewNode::Symlink(target) = new.node {
-            let mut own = inode.meta.write();
-            for (part, bytes) in target.chunks(TARGET_PART_BYTES).enumerate() {
-                item::push_put(record, ino.0, keys::SYMLINK, part as u64, bytes);
-                let key = keys::key(ino, keys::SYMLINK, part as u64);
-                own.pending.insert(key, Change::Put(bytes.to_vec()));
-            }
-            own.target = Some(target.into());
+            push_target(record, &inode, target);
         }
-        for (name, value) in &inherited.lists {
-            let mut own = inode.meta.write();
-            let xattrs = own.xattrs.get_or_insert_default();
-            let change = XattrChange::new(ino, xattrs, name, Some(value));
-            change.push(record);
-            // nobody sees the inode before the record is durable
-            self.take_over(change, &mut own);
+        if !inherited.lists.is_empty() {
+            self.push_lists(record, &inode, &inherited.lists);
         }
         Ok(inode)
     }
+
+    /// Adds access control lists to the record of a new inode, which nobody sees before it is
+    /// durable.
+    #[cold]
+    fn push_lists(&self, record: &mut RecordBuffer, inode: &Inode, lists: &[(&[u8], Vec<u8>)]) {
+        for (name, value) in lists {
+            let mut own = inode.meta.write();
+            let xattrs = own.xattrs.get_or_insert_default();
+            let change = XattrChange::new(inode.ino, xattrs, name, Some(value));
+            change.push(record);
+            self.take_over(change, &mut own);
+        }
+    }
+}
+
+/// Adds a symbolic link's target to the record.
+#[inline(never)]
+fn push_target(record: &mut RecordBuffer, inode: &Inode, target: &[u8]) {
+    let mut own = inode.meta.write();
+    for (part, bytes) in target.chunks(TARGET_PART_BYTES).enumerate() {
+        item::push_put(record, inode.ino.0, keys::SYMLINK, part as u64, bytes);
+        let key = keys::key(inode.ino, keys::SYMLINK, part as u64);
+        own.pending.insert(key, Change::Put(bytes.to_vec()));
+    }
+    own.target = Some(target.into());
 }
 
 impl New<'_> {

@@ -82,6 +82,11 @@ impl Dir {
             let entry = self.slots.get(&base)?.entry.as_ref()?;
             return (entry.name.bytes() == name).then_some((base, entry.ino));
         }
+        self.find_collided(base, name)
+    }
+
+    #[cold]
+    fn find_collided(&self, base: u64, name: &[u8]) -> Option<(u64, Ino)> {
         let same_hash = self.slots.range(base..).take_while(|(cookie, _)| **cookie <= base | 255);
         same_hash.into_iter().find_map(|(cookie, slot)| {
             let entry = slot.entry.as_ref().filter(|entry| entry.name.bytes() == name)?;
@@ -97,6 +102,11 @@ impl Dir {
             let taken = self.slots.get(&base).is_some_and(|slot| slot.entry.is_some());
             return Some(base + u64::from(taken));
         }
+        self.free_cookie_collided(base)
+    }
+
+    #[cold]
+    fn free_cookie_collided(&self, base: u64) -> Option<u64> {
         let mut free = base;
         for (cookie, slot) in self.slots.range(base..) {
             if *cookie > free || slot.entry.is_none() {

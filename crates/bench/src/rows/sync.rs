@@ -28,7 +28,6 @@ fn shape() -> Shape {
         background: true,
         memory_bytes: None,
         single_pages: false,
-        identity: None,
     }
 }
 

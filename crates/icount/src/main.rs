@@ -1,23 +1,32 @@
-//! A fixed number of calls of one operation, for a tool that counts instructions.
+//! `nearside-icount OPERATION CALLS`: a fixed number of calls of one operation, for a tool that counts
+//! instructions.
 //!
 //! `scripts/icount.sh` runs this under callgrind, which counts what happens inside
-//! `icount_calls` only: neither the set-up nor a checkpoint is in it.
+//! `icount_calls` only: neither the set-up nor a checkpoint is in it. It is a program of its own, with
+//! nothing but the engine in it, for a release build takes long to link.
 
-use crate::dice::{Dice, Sources};
-use crate::error::{Error, Result};
-use crate::lab::{Lab, OWNER, Shape};
-use crate::options::Options;
-use fs::{Call, Handle, Ino, NewNode, RenameMode};
+use fs::{Call, Creation, FileSystem, Handle, Ino, NewNode, RenameMode};
+use pmem::{MapOptions, Mapping};
+use pool::{Candidate, FormatOptions, OpenOptions, SliceSpec};
 use region::{Faults, Region, Regions, Settings};
+use std::error::Error;
 use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::sync::Arc;
 
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Who makes the files.
+const OWNER: Creation = Creation { mode: 0o644, umask: 0, uid: 0, gid: 0 };
+const POOL_BYTES: u64 = 128 << 20;
+const LOG_BYTES: u64 = 16 << 20;
 const FILE_BYTES: u64 = 8 << 20;
 const BLOCK: u64 = 4096;
 
 /// An operation whose instructions are counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Operation {
+enum Operation {
     /// Write 4 KiB at the end.
     Append4k,
     /// Write 4 KiB over a block.
@@ -75,23 +84,11 @@ const OPERATIONS: &[(&str, Operation)] = &[
     ("nothing", Operation::Nothing),
 ];
 
-impl std::str::FromStr for Operation {
-    type Err = Error;
-
-    fn from_str(name: &str) -> Result<Operation> {
-        let found = OPERATIONS.iter().find(|(known, _)| *known == name);
-        found.map(|(_, operation)| *operation).ok_or_else(|| {
-            let known: Vec<&str> = OPERATIONS.iter().map(|(name, _)| *name).collect();
-            Error::UnknownRow { name: name.to_owned(), known: known.join(", ") }
-        })
-    }
-}
-
 /// What the calls work on.
 struct Bench {
     /// The file as memory, of who asks for that.
     region: Option<(Region, Regions)>,
-    lab: Lab,
+    fs: Arc<FileSystem>,
     file: Arc<Handle>,
     names: Vec<[Vec<u8>; 2]>,
 }
@@ -100,51 +97,96 @@ struct Bench {
 struct Input {
     /// Where each call reads or writes: thrown before, so that the dice are not counted.
     places: Vec<u64>,
-    sources: Sources,
+    data: Vec<u8>,
     buffer: Vec<u8>,
 }
 
-/// Makes `count` calls of `operation` on a small pool, after as many that warm it up.
-///
-/// # Errors
-/// What the engine said.
-pub fn icount(options: &Options, operation: Operation, count: u64) -> Result<()> {
-    let shape = Shape {
-        bytes: 128 << 20,
-        log_bytes: Some(16 << 20),
-        background: false,
-        identity: Some(0),
-        ..Shape::usual(options)
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [operation, calls] = &arguments[..] else {
+        eprintln!("usage: nearside-icount OPERATION CALLS");
+        return ExitCode::from(2);
     };
-    let lab = Lab::new(options.dir(), shape)?;
-    let file = lab.create("file")?;
-    lab.fs.write(&file, 0, &vec![1; FILE_BYTES as usize])?;
+    let operation = OPERATIONS.iter().find(|(name, _)| name == operation);
+    let (Some((_, operation)), Ok(calls)) = (operation, calls.parse()) else {
+        let names: Vec<&str> = OPERATIONS.iter().map(|(name, _)| *name).collect();
+        eprintln!("nearside-icount: a number of calls of one of: {}", names.join(", "));
+        return ExitCode::from(2);
+    };
+    let scratch = Scratch(std::env::temp_dir().join(format!("icount-{}", std::process::id())));
+    match run(&scratch.0, *operation, calls) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("nearside-icount: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The pool's directory, which goes with this.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A small pool, the same in every run, with all pages of its mapping touched.
+fn open(dir: &Path) -> Result<Arc<FileSystem>> {
+    let options = FormatOptions {
+        slices: vec![SliceSpec::default()],
+        slice_bytes: POOL_BYTES,
+        process: true,
+        log_bytes: Some(LOG_BYTES),
+        identity: Some(0),
+        ..FormatOptions::default()
+    };
+    fs::format(dir, &options)?;
+    let slice = dir.join("slice.0");
+    let mapping = Mapping::open(&slice, &MapOptions { process: true, ..MapOptions::default() })?;
+    let mut page = vec![0; BLOCK as usize];
+    for offset in (0..mapping.len()).step_by(page.len()) {
+        mapping.read(offset, &mut page)?;
+        let _ = pmem::fence(mapping.write(offset, &page));
+    }
+    let candidate = Candidate::from_mapping(&slice, mapping, false)?;
+    let options = OpenOptions::default();
+    Ok(Arc::new(FileSystem::open_candidates(vec![candidate], &options, false)?))
+}
+
+/// Makes `count` calls of `operation` on a small pool, after as many that warm it up.
+fn run(dir: &Path, operation: Operation, count: u64) -> Result<()> {
+    let fs = open(dir)?;
+    let attr = fs.create(Ino::ROOT, b"file", NewNode::File, OWNER)?;
+    let file = fs.open(attr.ino)?;
+    fs.write(&file, 0, &vec![1; FILE_BYTES as usize])?;
     let names = (0..2 * count)
         .map(|n| [format!("name-{n:06}").into_bytes(), format!("other-{n:06}").into_bytes()])
         .collect();
     let region = match operation {
-        Operation::Commit64b => Some(resident(&lab, &file)?),
+        Operation::Commit64b => Some(resident(&fs, &file)?),
         _ => None,
     };
-    let bench = Bench { region, lab, file, names };
+    let bench = Bench { region, fs, file, names };
     prepare(&bench, operation, 2 * count)?;
-    let mut dice = Dice::new(12);
+    // Knuth's multiplier scatters the blocks
+    let place = |call: u64| call.wrapping_mul(2_654_435_761) % (FILE_BYTES / BLOCK) * BLOCK;
     let mut input = Input {
-        places: (0..2 * count).map(|_| dice.below(FILE_BYTES / BLOCK) * BLOCK).collect(),
-        sources: Sources::new(BLOCK as usize),
+        places: (0..2 * count).map(place).collect(),
+        data: (0..BLOCK).map(|at| (at ^ (at >> 8)) as u8).collect(),
         buffer: vec![0; BLOCK as usize],
     };
     calls(&bench, operation, 0..count, &mut input)?;
-    bench.lab.fs.checkpoint()?;
-    icount_calls(&bench, operation, count..2 * count, &mut input)?;
-    Ok(())
+    bench.fs.checkpoint()?;
+    icount_calls(&bench, operation, count..2 * count, &mut input)
 }
 
 /// The file as memory, all of which is there.
-fn resident(lab: &Lab, file: &Arc<Handle>) -> Result<(Region, Regions)> {
+fn resident(fs: &Arc<FileSystem>, file: &Arc<Handle>) -> Result<(Region, Regions)> {
     // valgrind runs one thread at a time, and knows only of those that wait in a system call
     let settings = Settings { faults: Some(Faults::Signals), ..Settings::default() };
-    let regions = Regions::new(&lab.fs, &settings)?;
+    let regions = Regions::new(fs, &settings)?;
     let region = Region::map(&regions, file, 0, FILE_BYTES)?;
     region.load(0, &mut vec![0; FILE_BYTES as usize])?;
     Ok((region, regions))
@@ -158,9 +200,9 @@ fn prepare(bench: &Bench, operation: Operation, count: u64) -> Result<()> {
         _ => return Ok(()),
     };
     for [name, _] in bench.names.iter().take(count as usize) {
-        bench.lab.fs.create(Ino::ROOT, name, node, OWNER)?;
+        bench.fs.create(Ino::ROOT, name, node, OWNER)?;
     }
-    bench.lab.fs.checkpoint()?;
+    bench.fs.checkpoint()?;
     Ok(())
 }
 
@@ -192,11 +234,10 @@ fn calls(
 fn ignore<T>(_: T) {}
 
 fn one_call(bench: &Bench, operation: Operation, number: usize, input: &mut Input) -> Result<()> {
-    let Bench { region, lab: Lab { fs, .. }, file, names } = bench;
+    let Bench { region, fs, file, names } = bench;
     let [name, other] = &names[number];
-    let Input { places, sources, buffer } = input;
+    let Input { places, data, buffer } = input;
     let place = places[number];
-    let data = sources.turn();
     match operation {
         Operation::Append4k => ignore(black_box(fs.append(file, data)?)),
         Operation::Append64b => ignore(black_box(fs.append(file, &data[..64])?)),
@@ -228,7 +269,7 @@ fn one_call(bench: &Bench, operation: Operation, number: usize, input: &mut Inpu
             }
         }
         Operation::Meter => {
-            fs.meter().call(Call::named("read"), || black_box(Ok::<_, Error>(())))?
+            fs.meter().call(Call::named("read"), || black_box(Ok::<_, fs::Error>(())))?
         }
         Operation::Nothing => ignore(black_box((place, data))),
     }

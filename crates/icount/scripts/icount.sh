@@ -5,7 +5,7 @@
 # counted, too, and taken off.
 #
 #   icount.sh [BINARY [CALLS]]   prints the table; without a binary it builds one
-#   icount.sh --check [BINARY]   compares `rest` with crates/bench/instructions.txt, and fails where
+#   icount.sh --check [BINARY]   compares `rest` with crates/icount/instructions.txt, and fails where
 #                                a call takes more than 1 % more
 #
 # The binary is built alone: in a build of all crates the recorder's hook is compiled in.
@@ -20,7 +20,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 source scripts/rust.sh
 source scripts/scratch.sh
 use_rust
-expected=crates/bench/instructions.txt
+expected=crates/icount/instructions.txt
 if ! command -v valgrind >/dev/null; then
     if [[ $EUID -ne 0 && -z ${CI:-} ]]; then
         echo "icount: skipped: no valgrind here; apt-get install valgrind"
@@ -30,8 +30,8 @@ if ! command -v valgrind >/dev/null; then
     exit 1
 fi
 if [[ -z $binary ]]; then
-    cargo build --release --locked --quiet -p nearside-cli -p nearside-bench
-    binary=$(realpath "${CARGO_TARGET_DIR:-target}")/release/nearside-bench
+    cargo build --release --locked --quiet -p nearside-cli -p nearside-icount
+    binary=$(realpath "${CARGO_TARGET_DIR:-target}")/release/nearside-icount
 fi
 make_scratch icount
 # Valgrind 3.19 knows neither clwb nor AVX-512.
@@ -60,7 +60,7 @@ count() {
     local out=$scratch/$1.out
     # where the stack and the libraries lie changes a copy by some instructions
     TMPDIR=$scratch setarch -R valgrind --tool=callgrind --callgrind-out-file="$out" \
-        --collect-atstart=no --toggle-collect='*icount_calls*' "$binary" icount "$1" --calls "$calls" \
+        --collect-atstart=no --toggle-collect='*icount_calls*' "$binary" "$1" "$calls" \
         >"$scratch/log" 2>&1 || { cat "$scratch/log" >&2; exit 1; }
     callgrind_annotate --auto=no --threshold=100 "$out" >"$scratch/$1.txt" || exit 1
     awk -v calls="$calls" '
