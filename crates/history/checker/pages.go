@@ -350,9 +350,9 @@ const waitMax = int64(1_900_000_000)
 const momentMax = int64(200_000_000)
 
 // shownFrom is from when on all doors show a change: when its call has returned. It is a moment later
-// where a service was killed meanwhile, where the call waited as long as it ever does, and where a
-// kernel filled a page of the file meanwhile: such a page may have been read before the change, which
-// knew nothing of it. So it is of a truncation at another machine, which holds that one's pages. It is never where the call did not return.
+// where a service was killed meanwhile, and where the call waited as long as it ever does. So it is of
+// a truncation at another machine, which holds that one's pages. It is never where the call did not
+// return.
 func (h *history) shownFrom(in *input, out *output) int64 {
 	if out.Unknown {
 		return never
@@ -361,26 +361,10 @@ func (h *history) shownFrom(in *input, out *output) int64 {
 	for _, kill := range h.head.Kills {
 		isLate = isLate || in.Call <= kill[1] && out.Ret >= kill[0]
 	}
-	for _, fill := range h.fillsOf(in.File) {
-		isLate = isLate || in.Call <= fill.ret() && out.Ret >= fill.input.Call
-	}
 	if isLate {
 		return out.Ret + momentMax
 	}
 	return out.Ret
-}
-
-// fillsOf is what may have had a kernel fill pages of a file.
-func (h *history) fillsOf(file int) []*call {
-	if h.fills == nil {
-		h.fills = map[int][]*call{0: nil}
-		for _, call := range h.calls {
-			if call.input.Op == "load" && !h.isAway(call.input.Client) || call.input.Op == "store" {
-				h.fills[call.input.File] = append(h.fills[call.input.File], call)
-			}
-		}
-	}
-	return h.fills[file]
 }
 
 // pagesModel is that of bytes and sizes where there are doors through pages.

@@ -94,8 +94,6 @@ func (c *call) isUnfinished() bool { return c.output.Unknown }
 type history struct {
 	head  head
 	calls []*call
-	// By file, when they were looked for.
-	fills map[int][]*call
 }
 
 func (h *history) name() string {

@@ -1,9 +1,9 @@
-//! `nearside-icount OPERATION CALLS`: a fixed number of calls of one operation, for a tool that counts
-//! instructions.
+//! `nearside-icount OPERATION CALLS`: a fixed number of calls of one operation, for a tool that
+//! counts instructions.
 //!
-//! `scripts/icount.sh` runs this under callgrind, which counts what happens inside
-//! `icount_calls` only: neither the set-up nor a checkpoint is in it. It is a program of its own, with
-//! nothing but the engine in it, for a release build takes long to link.
+//! `scripts/icount.sh` runs this under callgrind, which counts what happens inside `icount_calls`
+//! only: neither the set-up nor a checkpoint is in it. It is a program of its own, with nothing but
+//! the engine in it, for a release build takes long to link.
 
 use fs::{Call, Creation, FileSystem, Handle, Ino, NewNode, RenameMode};
 use pmem::{MapOptions, Mapping};

@@ -7,9 +7,10 @@ mod pages_bounds;
 use explored::{explore, notice};
 use of_machine::Explored;
 use pages_bounds::{
-    CUT, CUT_AND_OTHER, DIRECT, KILL, KILL_WRITES, KILL_WRITES_AGAIN, KILL_WRITES_BACK, LIBRARY,
-    LONG, OTHERS, OWN_CUT, OWN_CUTS, TWO, TWO_CUTTERS, TWO_WRITERS, WHOLE, WHOLE_AND_CUT, WRITES,
-    WRITES_AND_CUT, WRITES_BACK, WRITES_ZEROS,
+    BESIDE, BESIDE_CUT, BESIDE_KILL, BESIDE_OWN, BESIDE_WRITER, CUT, CUT_AND_OTHER, DIRECT, KILL,
+    KILL_WRITES, KILL_WRITES_AGAIN, KILL_WRITES_BACK, LIBRARY, LONG, OTHERS, OWN_CUT, OWN_CUTS,
+    TWO, TWO_CUTTERS, TWO_WRITERS, WHOLE, WHOLE_AND_CUT, WRITES, WRITES_AND_CUT, WRITES_BACK,
+    WRITES_ZEROS,
 };
 use sharing::machine::Machine;
 use sharing::pages::{
@@ -75,6 +76,11 @@ const DOUBT: Seen = ("a page lacks what its kernel wrote", |_, state| {
     some_call(state, is_lacking)
 });
 
+const FILLED: Seen = ("a call waits for a READ that is beside its change", |_, state| {
+    let calls = state.kernels.iter().flat_map(|it| [it.call, it.direct]).chain([state.library]);
+    calls.flatten().any(|call| matches!(call.phase, Phase::Waits(waits) if waits.fills != 0))
+});
+
 const UNSEEN: Seen = ("a call is answered before its notices are", |_, state| {
     some_call(state, |_, call| matches!(call.phase, Phase::Answered { is_seen: false }))
 });
@@ -137,6 +143,15 @@ fn what_others_write_is_not_taken_back() {
 }
 
 #[test]
+fn what_is_read_beside_a_change_is_gone_when_that_returns() {
+    check("the library writes beside READs", BESIDE, &[DIRTY, FILLED]);
+    check("the library cuts beside READs, a kernel writes", BESIDE_CUT, &[DIRTY, FILLED, ZEROS]);
+    check("a kernel writes beside READs", BESIDE_WRITER, &[DIRTY, FILLED]);
+    check("a kernel stores what it wrote over beside READs", BESIDE_OWN, &[STORED_AGAIN]);
+    check("the library writes beside READs, the server is killed", BESIDE_KILL, &[DIRTY]);
+}
+
+#[test]
 fn what_is_cut_does_not_come_back() {
     check("the library cuts", CUT, &[DIRTY, ZEROS]);
     check("the library cuts, a kernel writes", CUT_AND_OTHER, &[DIRTY, ZEROS]);
@@ -175,7 +190,7 @@ fn more_of_all() {
     }
 }
 
-const FAULTS: [(Fault, Bounds); 40] = [
+const FAULTS: [(Fault, Bounds); 44] = [
     (Fault::WriteBackEndsZeros, CUT_AND_OTHER),
     (Fault::NoBases, LIBRARY),
     (Fault::ServerSendsNotices, LIBRARY),
@@ -187,6 +202,10 @@ const FAULTS: [(Fault, Bounds); 40] = [
     (Fault::ReturnsEarly, LIBRARY),
     (Fault::MarksLate, LIBRARY),
     (Fault::MarksEarly, OTHERS),
+    (Fault::ReadBesideNotWaitedFor, BESIDE),
+    (Fault::ReadBesideNotNotified, BESIDE),
+    (Fault::OwnReadBesideNotWaitedFor, BESIDE_OWN),
+    (Fault::ReadBesideKeepsCut, BESIDE_CUT),
     (Fault::ReadKeepsBase, LIBRARY),
     (Fault::OldNoticeEndsBase, LIBRARY),
     (Fault::SecondChangeReplacesBase, OTHERS),

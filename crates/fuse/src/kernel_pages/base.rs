@@ -39,6 +39,11 @@ impl Base {
         }
     }
 
+    /// The pages may have zeros from there on.
+    pub(super) fn may_be_zero_from(&mut self, from: u64) {
+        self.zeros_from = self.zeros_from.min(usize::try_from(from).unwrap_or(BLOCK));
+    }
+
     /// The pages have zeros from there on for certain.
     pub(super) fn zero(&mut self, from: usize) {
         for image in [Some(&mut self.given), self.written.as_mut()].into_iter().flatten() {

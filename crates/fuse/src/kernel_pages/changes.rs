@@ -1,6 +1,6 @@
 //! What changes of a file mean for the pages that a kernel keeps of it.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 use std::sync::atomic::Ordering;
 
 use nearside::files::{BLOCK_BYTES, Before, Error, Mapped, Pages, Wait};
@@ -9,7 +9,7 @@ use rangemap::RangeSet;
 use super::base::Base;
 use super::file::{FilePages, blocks_of, parts_of};
 use super::state::{State, common};
-use super::{OWN_MAX, SERVING, Serving, TOLD_MAX, Way, wait_before_answer, waited_for};
+use super::{OWN_MAX, SERVING, Serving, TOLD_MAX, Way, look_before_answer, waited_for};
 
 /// How somebody waits for a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,12 +20,12 @@ enum Waits {
 }
 
 impl Waits {
-    fn wait(self, file: &FilePages, ticket: u64) {
+    fn wait(self, file: &FilePages, blocks: &Range<u64>) {
         let is_told = match self {
-            Waits::Freely => file.wait(ticket, TOLD_MAX, || false),
+            Waits::Freely => file.wait_for_blocks(blocks, TOLD_MAX, || false),
             Waits::Holding(own) => {
                 let is_wanted = || waited_for(own).load(Ordering::SeqCst) > 0;
-                file.wait(ticket, TOLD_MAX, is_wanted) || is_wanted()
+                file.wait_for_blocks(blocks, TOLD_MAX, is_wanted) || is_wanted()
             }
         };
         if !is_told {
@@ -52,23 +52,26 @@ impl FilePages {
         }
     }
 
-    /// Has the kernel drop pages of these blocks, into which it wrote and of which nobody knows
-    /// whether they have it. What is stored to them when the write has returned could not be told
-    /// from what was there before: so the write waits for that, as far as it may.
-    fn drop_unsure(&self, state: &mut State, unsure: &RangeSet<u64>) {
-        let Some(file) = self.this.upgrade().filter(|_| !unsure.is_empty()) else { return };
+    /// Has the kernel drop pages of those blocks into which it wrote and of which nobody knows
+    /// whether they have it: `unsure` ones of these, and what a READ beside the write brings. What
+    /// is stored to them when the write has returned could not be told from what was there before:
+    /// so the write waits for that, as far as it may.
+    fn drop_unsure(&self, state: &mut State, blocks: Range<u64>, unsure: &RangeSet<u64>) {
         let given: Vec<_> = unsure.iter().filter(|run| state.given.overlaps(run)).collect();
-        let mut ticket = state.told_to;
         for run in given {
-            ticket = self.owe_blocks(state, run.clone());
+            self.owe_blocks(state, run.clone());
         }
-        if !self.kernel.is_away {
-            wait_before_answer(Box::new(move || {
-                if !file.wait(ticket, OWN_MAX, || false) {
-                    tracing::debug!(ino = file.ino.0, "pages of a write were not dropped in time");
-                }
-            }));
+        let is_sure = unsure.is_empty() && !state.is_filling(&blocks, u64::MAX);
+        let Some(file) = self.this.upgrade() else { return };
+        if is_sure || self.kernel.is_away {
+            return;
         }
+        let wait: Wait = Box::new(move || {
+            if !file.wait_for_blocks(&blocks, OWN_MAX, || false) {
+                tracing::debug!(ino = file.ino.0, "pages of a write were not dropped in time");
+            }
+        });
+        look_before_answer(Box::new(move || Some(wait)));
     }
 
     /// The server before made this write through pages, which may have been dropped since, and
@@ -76,8 +79,9 @@ impl FilePages {
     pub(super) fn came_back(&self, offset: u64, data: &[u8]) {
         let mut state = self.state.lock();
         self.put_maybe_in(&mut state, offset, data);
-        let known = state.known_runs(&blocks_of(offset, data.len()));
-        self.drop_unsure(&mut state, &known.into_iter().collect());
+        let blocks = blocks_of(offset, data.len());
+        let known = state.known_runs(&blocks).into_iter().collect();
+        self.drop_unsure(&mut state, blocks, &known);
     }
 
     /// The way of the change that this thread makes for the kernel whose pages these are.
@@ -109,13 +113,23 @@ impl Mapped for FilePages {
             Some(Way::Cut) if self.kernel.is_sole => return Ok(()),
             _ => {}
         }
-        if self.tells.strong_count() == 0 || !self.keep_before(&mut state, blocks, before)? {
+        if self.tells.strong_count() == 0 {
             return Ok(());
         }
-        let ticket = self.owe_blocks(&mut state, all);
+        if self.keep_before(&mut state, blocks, before)? {
+            self.owe_blocks(&mut state, all.clone());
+        }
         drop(state);
-        if let (Some(waits), Some(file)) = (self.waits(SERVING.get()), self.this.upgrade()) {
-            before.wait(Box::new(move || waits.wait(&file, ticket)));
+        // also where the kernel has no page: it may get one meanwhile that is of before
+        let serving = SERVING.get();
+        if let (Some(waits), Some(file)) = (self.waits(serving), self.this.upgrade()) {
+            match serving {
+                None => before.wait(Box::new(move || waits.wait(&file, &all))),
+                Some(_) => look_before_answer(Box::new(move || {
+                    let is_behind = file.is_behind(&all);
+                    is_behind.then(|| -> Wait { Box::new(move || waits.wait(&file, &all)) })
+                })),
+            }
         }
         Ok(())
     }
@@ -151,7 +165,7 @@ impl Mapped for FilePages {
             }
         }
         state.note_given(whole);
-        self.drop_unsure(&mut state, &unsure);
+        self.drop_unsure(&mut state, blocks, &unsure);
     }
 
     fn changed(&self, _offset: u64, _len: u64) {}
@@ -167,20 +181,22 @@ impl Mapped for FilePages {
             state.end_doubt();
         }
         self.change_bases(&mut state, end / BLOCK_BYTES..u64::MAX, |block, base| {
-            let zeros_from = end.saturating_sub(block * BLOCK_BYTES) as usize;
+            let zeros_from = end.saturating_sub(block * BLOCK_BYTES);
             match is_own {
-                true => base.zero(zeros_from),
-                false => base.zeros_from = base.zeros_from.min(zeros_from),
+                true => base.zero(zeros_from as usize),
+                false => base.may_be_zero_from(zeros_from),
             }
         });
+        for fill in state.fills.values_mut() {
+            fill.cut_from = fill.cut_from.min(end);
+        }
     }
 
     fn keeps_up(&self) -> Option<Wait> {
         let waits = self.waits(SERVING.get())?;
-        let (state, file) = (self.state.lock(), self.this.upgrade()?);
-        let ticket = state.owed_to;
-        let is_behind = state.done_to < ticket;
-        is_behind.then(|| -> Wait { Box::new(move || waits.wait(&file, ticket)) })
+        let (file, all) = (self.this.upgrade()?, 0..u64::MAX);
+        let is_behind = file.is_behind(&all);
+        is_behind.then(|| -> Wait { Box::new(move || waits.wait(&file, &all)) })
     }
 }
 
@@ -223,7 +239,7 @@ impl Pages for FilePages {
             let behind = part.get(left - at..).unwrap_or_default();
             self.change_bases(&mut state, block..block + 1, |_, base| {
                 base.put(left, behind);
-                base.zeros_from = base.zeros_from.min(left);
+                base.may_be_zero_from(left as u64);
             });
         }
         let blocks = end / BLOCK_BYTES..blocks_of(offset, data.len()).end;

@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::base::{BLOCK, Base};
 use super::base_memory::{BaseMemory, Noted};
-use super::state::{Kept, State};
+use super::state::{Fill, Kept, State};
 use super::{Tells, waited_for};
 
 /// Bases of one file that are kept, but for those of blocks that are changed in part.
@@ -93,9 +93,32 @@ impl FilePages {
         })
     }
 
-    /// The kernel is given these bytes, as they are: nobody changes them meanwhile.
-    pub(super) fn give(&self, offset: u64, len: usize) {
+    /// A READ of these bytes begins. Who changes them meanwhile waits for it: it may read what was
+    /// before. Gives its number.
+    pub(super) fn begin_fill(&self, offset: u64, len: usize) -> u64 {
         let mut state = self.state.lock();
+        state.fills_begun += 1;
+        let number = state.fills_begun;
+        let blocks = blocks_of(offset, len);
+        state.fills.insert(number, Fill { blocks, cut_from: u64::MAX });
+        number
+    }
+
+    /// It gave the kernel nothing.
+    pub(super) fn end_fill(&self, fill: u64) {
+        self.end_fill_in(&mut self.state.lock(), fill);
+    }
+
+    /// Gives where the file was cut meanwhile.
+    fn end_fill_in(&self, state: &mut State, fill: u64) -> u64 {
+        self.turned.notify_all();
+        state.fills.remove(&fill).map_or(u64::MAX, |fill| fill.cut_from)
+    }
+
+    /// The kernel is given these bytes, as they are: nobody changes them meanwhile.
+    pub(super) fn give(&self, fill: u64, offset: u64, len: usize) {
+        let mut state = self.state.lock();
+        self.end_fill_in(&mut state, fill);
         let blocks = blocks_of(offset, len);
         self.drop_bases(&mut state, &blocks);
         state.give(blocks);
@@ -103,8 +126,9 @@ impl FilePages {
 
     /// The same of bytes that somebody may have changed since they were read: the pages are what
     /// was read, zeros behind it, and are dropped soon.
-    pub(super) fn give_as_read(&self, offset: u64, read: &[u8], len: usize) {
+    pub(super) fn give_as_read(&self, fill: u64, offset: u64, read: &[u8], len: usize) {
         let mut state = self.state.lock();
+        let cut_from = self.end_fill_in(&mut state, fill);
         let blocks = blocks_of(offset, len);
         self.drop_bases(&mut state, &blocks);
         let skip = (offset % BLOCK_BYTES) as usize;
@@ -113,6 +137,7 @@ impl FilePages {
             let (at, from) = if from == 0 { (skip, 0) } else { (0, from - skip) };
             let part = read.get(from..).unwrap_or_default();
             base.put(at, &part[..part.len().min(BLOCK - at)]);
+            base.may_be_zero_from(cut_from.saturating_sub(block * BLOCK_BYTES));
             self.keep(&mut state, block, base);
         }
         state.give(blocks.clone());
@@ -209,6 +234,35 @@ impl FilePages {
             state.is_queued = true;
             tells.tell(this);
         }
+    }
+
+    /// Whether there is something to wait for so that the kernel has these blocks as they are.
+    pub(super) fn is_behind(&self, blocks: &Range<u64>) -> bool {
+        let state = self.state.lock();
+        state.is_filling(blocks, u64::MAX) || state.ticket_of(blocks).is_some()
+    }
+
+    /// Waits until pages of these blocks are gone which were to be dropped when this began, or
+    /// which a READ that had begun gave the kernel; at most so long, and until `gives_up` says that
+    /// nobody may wait. False: it was not in time.
+    pub(super) fn wait_for_blocks(
+        &self,
+        blocks: &Range<u64>,
+        most: Duration,
+        gives_up: impl Fn() -> bool,
+    ) -> bool {
+        let late = Instant::now() + most;
+        let mut state = self.state.lock();
+        let begun = state.fills_begun;
+        while state.is_filling(blocks, begun) {
+            if Instant::now() >= late || gives_up() {
+                return false;
+            }
+            self.turned.wait_for(&mut state, LOOK_EVERY);
+        }
+        let ticket = state.ticket_of(blocks);
+        drop(state);
+        ticket.is_none_or(|ticket| self.wait(ticket, most, gives_up))
     }
 
     /// Waits until what was owed then has been dropped, or `gives_up` says that nobody may wait.

@@ -67,8 +67,8 @@ struct Serving {
 
 thread_local! {
     static SERVING: Cell<Option<Serving>> = const { Cell::new(None) };
-    /// What the request that the thread serves waits for before it is answered.
-    static OWN_WAITS: RefCell<Vec<Wait>> = const { RefCell::new(Vec::new()) };
+    /// What the request that the thread serves looks at before it is answered.
+    static LOOKS: RefCell<Vec<Look>> = const { RefCell::new(Vec::new()) };
 }
 
 static NEXT_KERNEL: AtomicU64 = AtomicU64::new(1);
@@ -229,16 +229,19 @@ impl KernelPages {
                 return Ok(bytes);
             }
         };
+        let fill = file.begin_fill(offset, len);
         let mut is_given = false;
         let mut give = |_: &[u8]| {
             is_given = true;
-            file.give(offset, len);
+            file.give(fill, offset, len);
         };
-        let bytes = self.fs.read_and_take(handle, offset, buffer, &mut give)?;
-        if !is_given {
-            file.give_as_read(offset, &buffer[..bytes], len);
+        let read = self.fs.read_and_take(handle, offset, buffer, &mut give);
+        match &read {
+            Ok(bytes) if !is_given => file.give_as_read(fill, offset, &buffer[..*bytes], len),
+            Ok(_) => {}
+            Err(_) => file.end_fill(fill),
         }
-        Ok(bytes)
+        read
     }
 
     /// Serves a request of this kernel that changes a file so, and waits before it is answered, as
@@ -255,7 +258,7 @@ impl KernelPages {
             let _ends = Ends(SERVING.replace(Some(serving)));
             deferring_waits(change)
         };
-        waits.append(&mut OWN_WAITS.take());
+        waits.extend(LOOKS.take().into_iter().filter_map(|look| look()));
         self.wait_for(waits);
         changed
     }
@@ -363,9 +366,12 @@ impl Pages for Unchanged {
     fn left(&self, _offset: u64, _data: &[u8], _end: u64) {}
 }
 
-/// The request that this thread serves is answered when this has been waited for.
-fn wait_before_answer(wait: Wait) {
-    OWN_WAITS.with_borrow_mut(|waits| waits.push(wait));
+/// Says, when a change has been made, whether there is something to wait for.
+type Look = Box<dyn FnOnce() -> Option<Wait>>;
+
+/// The request that this thread serves looks at this before it is answered.
+fn look_before_answer(look: Look) {
+    LOOKS.with_borrow_mut(|looks| looks.push(look));
 }
 
 /// How many calls wait for a kernel.

@@ -20,6 +20,14 @@ pub(super) struct Kept {
     pub(super) noted: Option<usize>,
 }
 
+/// A READ that fills pages.
+#[derive(Debug)]
+pub(super) struct Fill {
+    pub(super) blocks: Range<u64>,
+    /// Where the file was cut meanwhile, in bytes.
+    pub(super) cut_from: u64,
+}
+
 /// What is known of a file's pages; ranges are of blocks.
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -36,6 +44,10 @@ pub(super) struct State {
     /// since it may have filled before it had what it wrote.
     pub(super) is_noticed: bool,
     pub(super) doubted: RangeSet<u64>,
+    /// READs that fill pages and hold no range, by their numbers: how many began so far, and those
+    /// that are under way.
+    pub(super) fills_begun: u64,
+    pub(super) fills: BTreeMap<u64, Fill>,
     /// Counts what was owed: all of it, up to where it is told, up to where that has been done.
     pub(super) owed_to: u64,
     pub(super) told_to: u64,
@@ -99,6 +111,21 @@ impl State {
             given.map(|given| common(given, &unknown)).collect::<Vec<_>>()
         });
         both.collect()
+    }
+
+    /// A READ of these blocks that began so early, or before, is under way.
+    pub(super) fn is_filling(&self, blocks: &Range<u64>, begun: u64) -> bool {
+        self.fills.range(..=begun).any(|(_, fill)| !common(&fill.blocks, blocks).is_empty())
+    }
+
+    /// Until where what is owed has to be done so that pages of these blocks are gone that are to
+    /// be dropped by now.
+    pub(super) fn ticket_of(&self, blocks: &Range<u64>) -> Option<u64> {
+        let is_told = self.told.as_ref().is_some_and(|told| told.overlaps(blocks));
+        match self.owed.overlaps(blocks) {
+            true => Some(self.owed_to),
+            false => is_told.then_some(self.told_to),
+        }
     }
 
     /// The kernel has no write through its pages under way, but for what is served now. Gives what

@@ -82,6 +82,8 @@ pub struct Bounds {
     /// A kernel learns the size of the file from a READ that ends there. Linux does, unless it has
     /// heard of other attributes while the READ was under way.
     pub short_reads_tell_size: bool,
+    /// The server serves READs also where somebody has their range.
+    pub reads_beside: bool,
     /// What is done wrong, if anything.
     pub fault: Option<Fault>,
 }

@@ -24,6 +24,14 @@ pub enum Fault {
     MarksLate,
     /// A page is marked as given, and read later, with the range released between.
     MarksEarly,
+    /// A call does not wait for a READ that is served beside its change.
+    ReadBesideNotWaitedFor,
+    /// A buffered write does not wait for a READ of its own kernel that is served beside it.
+    OwnReadBesideNotWaitedFor,
+    /// A READ that is served beside a change makes the server owe no notice.
+    ReadBesideNotNotified,
+    /// A READ that is served beside a cut takes no notice of it.
+    ReadBesideKeepsCut,
     /// A READ leaves the base as it is.
     ReadKeepsBase,
     /// The answer to a notice ends the base although the page was given or changed since.

@@ -4,7 +4,8 @@ use super::base::PageBase;
 use super::bounds::Bounds;
 use super::fault::Fault;
 use super::state::{
-    Byte, Call, Change, Door, GivenPage, Image, KERNELS, PAGE_BYTES, PAGES, Snapshot, State, Waits,
+    Byte, Call, Change, Door, GivenPage, Image, KERNELS, PAGE_BYTES, PAGES, Read, Snapshot, State,
+    Waits,
 };
 use super::values::{is_value_of, plain};
 
@@ -76,9 +77,14 @@ impl State {
     /// The file is about to be cut: what kernels have behind the end may be zeros by now.
     pub(super) fn note_cut(&mut self, size: usize, bounds: &Bounds) {
         let counts_zeros = !bounds.has(Fault::CutWithoutZeros);
-        for given in &mut self.given {
+        for (given, kernel) in self.given.iter_mut().zip(&self.kernels) {
             for byte in size..self.size.max(size) {
-                given[byte / PAGE_BYTES].cut(byte % PAGE_BYTES, counts_zeros);
+                let (page, at) = (byte / PAGE_BYTES, byte % PAGE_BYTES);
+                given[page].cut(at, counts_zeros);
+                if let Read::Beside | Read::ReadBeside(..) = kernel.pages[page].read {
+                    let from = given[page].beside_cut_from.unwrap_or(u8::MAX);
+                    given[page].beside_cut_from = Some(from.min(at as u8));
+                }
             }
         }
     }

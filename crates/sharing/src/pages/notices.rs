@@ -22,7 +22,7 @@ impl State {
         let sent = sent.fold(0, |all, it: u8| all | it);
         match bounds.has(Fault::ReturnsEarly) {
             true => Waits::default(),
-            false => Waits { next, sent },
+            false => Waits { next, sent, ..Waits::default() },
         }
     }
 
@@ -98,7 +98,7 @@ impl State {
         }
         for (kernel, page) in (0..KERNELS * PAGES).map(|it| (it / PAGES, it % PAGES)) {
             let it = &mut self.kernels[kernel].pages[page];
-            if let Read::Marked | Read::Loaded(_) = it.read {
+            if let Read::Marked | Read::Loaded(_) | Read::Beside | Read::ReadBeside(..) = it.read {
                 it.read = Read::Sent { is_behind_write: false };
             }
             let WriteBack::Half(snapshot) = it.write_back else { continue };

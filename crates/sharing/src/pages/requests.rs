@@ -1,15 +1,21 @@
 //! How the server serves requests: READs, write-backs, and calls that change the file.
 
+use super::base::PageBase;
 use super::bounds::Bounds;
 use super::fault::Fault;
 use super::notices::notices_to;
-use super::state::{Call, Change, Door, Phase, Read, State, Waits, WriteBack};
+use super::state::{
+    Call, Change, Door, KERNELS, PAGE_BYTES, PAGES, Phase, Read, State, Waits, WriteBack,
+};
 
 impl State {
     /// The page is marked and read while the range is held.
     pub(super) fn serve_read(&mut self, kernel: usize, page: usize, bounds: &Bounds) {
         let (bytes, size) = (self.read_page(page), self.size);
         let read = self.kernels[kernel].pages[page].read;
+        if let Read::Beside | Read::ReadBeside(..) = read {
+            return self.serve_read_beside(kernel, page, bounds);
+        }
         if let (Read::Sent { is_behind_write: true }, Some(call)) =
             (read, &mut self.kernels[kernel].call)
         {
@@ -28,6 +34,66 @@ impl State {
                 if early { Read::Marked } else { Read::Answered(bytes, size) }
             }
         };
+    }
+
+    /// A READ where somebody has the range: what it reads may be of before a change, which waits
+    /// for it and for the notice that is owed then.
+    fn serve_read_beside(&mut self, kernel: usize, page: usize, bounds: &Bounds) {
+        let read = self.kernels[kernel].pages[page].read;
+        let Read::ReadBeside(bytes, size) = read else {
+            let read = Read::ReadBeside(self.read_page(page), self.size);
+            self.kernels[kernel].pages[page].read = read;
+            return;
+        };
+        self.give(kernel, page, bounds);
+        if !bounds.has(Fault::ReadBesideNotNotified) {
+            let given = &mut self.given[kernel][page];
+            given.base = Some(PageBase::of(bytes));
+            given.is_owed = true;
+        }
+        let given = &mut self.given[kernel][page];
+        if let Some(at) = given.beside_cut_from.take() {
+            given.cut(usize::from(at), !bounds.has(Fault::ReadBesideKeepsCut));
+        }
+        let bit = 1 << (kernel * PAGES + page);
+        self.each_waits(|waits| {
+            waits.next |= waits.fills & bit;
+            waits.fills &= !bit;
+        });
+        self.kernels[kernel].pages[page].read = Read::Answered(bytes, size);
+    }
+
+    /// What a change that was made waits for besides: READs beside it, and notices that are owed by
+    /// those that ended meanwhile.
+    fn waits_beside(&self, door: Door, call: &Call, bounds: &Bounds) -> Waits {
+        let mut waits = Waits::default();
+        if !bounds.reads_beside || bounds.has(Fault::ReadBesideNotWaitedFor) {
+            return waits;
+        }
+        for (kernel, page) in (0..KERNELS * PAGES).map(|it| (it / PAGES, it % PAGES)) {
+            let mut bytes = page * PAGE_BYTES..(page + 1) * PAGE_BYTES;
+            let is_own = door == Door::Kernel(kernel);
+            let looks = call.change.buffered_page().is_some()
+                && !bounds.has(Fault::OwnReadBesideNotWaitedFor);
+            if is_own && !looks || !bytes.any(|byte| call.versions[byte] > 0) {
+                continue;
+            }
+            let bit = 1 << (kernel * PAGES + page);
+            let it = &self.kernels[kernel];
+            if let Read::Beside | Read::ReadBeside(..) = it.pages[page].read {
+                waits.fills |= bit;
+            }
+            if is_own {
+                continue;
+            }
+            if self.given[kernel][page].is_owed {
+                waits.next |= bit;
+            }
+            if it.invalidation.page() == Some(page) {
+                waits.sent |= bit;
+            }
+        }
+        waits
     }
 
     /// A write-back is merged. Where the server may be killed, that is in two steps: the file
@@ -126,7 +192,9 @@ impl State {
             self.note_own_write(kernel, &mut call, bounds);
             waits.next |= self.own_waits(kernel, &call, bounds);
         }
-        call.phase = Phase::Waits(waits);
+        // a direct write's own kernel is one of the others
+        let beside = self.waits_beside(if is_direct { Door::Library } else { door }, &call, bounds);
+        call.phase = Phase::Waits(waits.and(beside));
         call
     }
 

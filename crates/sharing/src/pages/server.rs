@@ -15,6 +15,8 @@ use super::values::value_of;
 pub enum ServerStep {
     /// Serves a READ of this page of this kernel.
     Read(usize, usize),
+    /// Begins to serve it where somebody has the range.
+    ReadBeside(usize, usize),
     /// Serves a write-back.
     WriteBack(usize, usize),
     /// Makes the change that this door's call asks for.
@@ -89,9 +91,13 @@ impl State {
             let is_read = match it.read {
                 Read::Sent { .. } => is_clear || !bounds.has(Fault::ReadWaits),
                 Read::Marked | Read::Loaded(_) => true,
-                Read::None | Read::Answered(..) => false,
+                Read::None | Read::Answered(..) | Read::Beside | Read::ReadBeside(..) => false,
             };
             steps.extend((is_read && may_serve).then_some(Reads(kernel, page)));
+            let is_beside = matches!(it.read, Read::Beside | Read::ReadBeside(..));
+            steps.extend(is_beside.then_some(Reads(kernel, page)));
+            let may_be_beside = bounds.reads_beside && matches!(it.read, Read::Sent { .. });
+            steps.extend(may_be_beside.then_some(ServerStep::ReadBeside(kernel, page)));
             let is_stored = match it.write_back {
                 WriteBack::Sent { .. } => may_serve,
                 WriteBack::Half(_) if bounds.has(Fault::WriteBackWaits) => {
@@ -162,7 +168,7 @@ impl State {
             return true;
         }
         let ServerStep::Answer(Door::Kernel(kernel)) = answer else { return false };
-        let all = waits.next | waits.sent;
+        let all = waits.next | waits.sent | waits.fills;
         let is_locked = |page: usize| {
             let at = self.kernels[kernel].invalidation;
             call.is_locking
@@ -198,6 +204,9 @@ impl State {
     pub(super) fn take_service(&mut self, step: ServerStep, bounds: &Bounds) {
         match step {
             ServerStep::Read(kernel, page) => self.serve_read(kernel, page, bounds),
+            ServerStep::ReadBeside(kernel, page) => {
+                self.kernels[kernel].pages[page].read = Read::Beside;
+            }
             ServerStep::WriteBack(kernel, page) => self.serve_write_back(kernel, page, bounds),
             ServerStep::Change(door) => {
                 let Some(call) = self.call_of(door).take() else { return };

@@ -45,6 +45,10 @@ pub enum Read {
     Marked,
     /// A fault: the server has read these bytes, and has not marked the page as given.
     Loaded(Image),
+    /// The server could not take the range, and has noted that the READ is under way.
+    Beside,
+    /// The same, and it has read these bytes, when the file had this size.
+    ReadBeside(Image, usize),
     /// Answered with these bytes, when the file had this size.
     Answered(Image, usize),
 }
@@ -148,10 +152,23 @@ impl Change {
 /// Notices that a call waits for: a bit for each page of each kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Waits {
+    /// Of these it waits for a READ that was under way beside its change.
+    pub fills: u8,
     /// Of these it waits for the next notice to be sent.
     pub next: u8,
     /// Of these it waits for the answer to the notice that was sent last.
     pub sent: u8,
+}
+
+impl Waits {
+    /// For these and those.
+    pub(super) fn and(self, other: Waits) -> Waits {
+        Waits {
+            fills: self.fills | other.fills,
+            next: self.next | other.next,
+            sent: self.sent | other.sent,
+        }
+    }
 }
 
 /// How far a call is.
@@ -278,6 +295,8 @@ pub struct GivenPage {
     pub base: Option<PageBase>,
     /// Where the file was cut since the page was given.
     pub cut_from: Option<u8>,
+    /// The same since a READ that is served beside began.
+    pub beside_cut_from: Option<u8>,
     /// The kernel is owed a notice.
     pub is_owed: bool,
     /// Since the last notice was sent the page was given again, or changed.

@@ -22,6 +22,7 @@ const NOTHING: Bounds = Bounds {
     kills: 0,
     stores_under_write_back: false,
     short_reads_tell_size: true,
+    reads_beside: false,
     fault: None,
 };
 
@@ -47,6 +48,26 @@ pub const OTHERS: Bounds = Bounds {
     library_writes: uses(1, EITHER),
     ..NOTHING
 };
+/// A kernel maps, the library writes, and READs are served beside it.
+pub const BESIDE: Bounds = Bounds {
+    kernels: [maps(1, LEFT), IDLE],
+    library_writes: uses(2, EITHER),
+    reads_beside: true,
+    ..NOTHING
+};
+/// The library cuts the file, another kernel makes it long again, and READs are served beside that.
+pub const BESIDE_CUT: Bounds = Bounds { reads_beside: true, ..CUT_AND_OTHER };
+/// A kernel writes beside READs.
+pub const BESIDE_WRITER: Bounds = Bounds {
+    kernels: [
+        maps(1, LEFT),
+        KernelBounds { writes: uses(1, RIGHT), directs: uses(1, LEFT), ..IDLE },
+    ],
+    library_writes: NEVER,
+    ..BESIDE
+};
+/// The same with the library, and the server is killed.
+pub const BESIDE_KILL: Bounds = Bounds { library_writes: uses(1, EITHER), kills: 1, ..BESIDE };
 /// Two kernels store to one page.
 pub const TWO: Bounds = Bounds { kernels: [maps(2, LEFT), maps(2, RIGHT)], ..NOTHING };
 /// The library cuts the file, and makes it long again.
@@ -95,6 +116,8 @@ pub const WRITES_BACK: Bounds = Bounds {
 };
 /// The same, and the server is killed.
 pub const KILL_WRITES_BACK: Bounds = Bounds { kills: 1, ..WRITES_BACK };
+/// The same beside READs.
+pub const BESIDE_OWN: Bounds = Bounds { reads_beside: true, ..WRITES_BACK };
 /// The library cuts the file, and the kernel has not heard of it when it stores and writes there.
 pub const WRITES_ZEROS: Bounds = Bounds {
     kernels: [
