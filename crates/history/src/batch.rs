@@ -260,9 +260,8 @@ impl<'s> Batch<'s> {
                 std::thread::sleep(Duration::from_millis(rng.below(160)));
                 self.workers[which].process.signal(Signal::CONT)?;
             }
-            // A server that is killed while its kernel drops a dirty page does not end: it waits
-            // for the write-back, which the next server would answer, and the keeper for its end.
-            6..=9 if history.kind == Kind::Pages && history.stores => {}
+            // all callers wait at one time then: see `callers`
+            6..=9 if history.stores && self.workers.iter().any(|it| it.kind == "away") => {}
             6..=9 if matches!(self.host, Host::Serve(_)) => {
                 clock::sleep_until(moment.max(self.served_since + SERVED_LEAST_NS));
                 self.count("services killed", told);
