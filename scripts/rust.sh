@@ -14,6 +14,16 @@ rust_pinned=$(quoted_version rust-toolchain.toml channel)
 tested=(--workspace --features nearside-cli/object-store)
 [[ ! -f /usr/include/rdma/fabric.h ]] || tested[2]+=,nearside-cli/fabric
 
+# Builds these programs as the tests have them. A test is built with them: else cargo would choose
+# other features of dependencies than for tests, and compile most crates once more.
+build_as_tested() {
+    local programs=() program
+    for program in "$@"; do
+        programs+=(--bin "$program")
+    done
+    cargo build --locked "${tested[@]}" --test repository "${programs[@]}"
+}
+
 # version_at_least HAVE LEAST
 version_at_least() { [[ $(printf '%s\n' "$1" "$2" | sort -V | head -n 1) == "$2" ]]; }
 

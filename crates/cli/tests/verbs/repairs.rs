@@ -18,22 +18,25 @@ fn images(pool: &Path) -> BTreeMap<String, Vec<u8>> {
     slices.collect()
 }
 
-/// Both copies of every leaf of the trees that names a file, but for those that hold something of
-/// `kept`, its name or its attributes (which lie behind the names where the files went to another
-/// slice than their directory): some lose their names.
-fn damage(pool: &Path, kept: u64) {
-    let key = kept.to_be_bytes();
+/// Both copies of every leaf of the trees that names a file, but for those that hold something else
+/// (the name `kept`, or attributes of one of these inodes, which lie behind the names where the
+/// files went to another slice than their directory): some lose their names, and nothing else.
+fn damage(pool: &Path, inodes: &[u64]) {
+    let mut damaged = 0;
     for (name, mut image) in images(pool) {
         for page in image.chunks_mut(BLOCK) {
             let is_leaf = page.starts_with(b"NSTP") && page[5] == 0;
             let holds = |sought: &[u8]| page.windows(sought.len()).any(|bytes| bytes == sought);
-            if is_leaf && holds(b"lost-by-name") && !holds(b"kept") && !holds(&key) {
+            let names = || holds(b"lost-by-name") && !holds(b"kept");
+            if is_leaf && names() && !inodes.iter().any(|ino| holds(&ino.to_be_bytes())) {
+                damaged += 1;
                 // more than its checksum can turn back
                 page[500..600].iter_mut().for_each(|byte| *byte ^= 0xA5);
             }
         }
         std::fs::write(pool.join(name), image).unwrap();
     }
+    assert!(damaged > 0, "no leaf has names only");
 }
 
 /// An unmounted pool with a damaged directory, and what a file in it held.
@@ -47,8 +50,11 @@ fn damaged() -> (Scratch, Vec<u8>) {
         scratch.put(&name, &content[..100 + number]);
     }
     scratch.put(":/kept", &content);
-    let kept = scratch.json(&["stat", ":/kept", "--json"])["inode"].as_u64().unwrap();
-    damage(&scratch.pool(), kept);
+    let inode = |listed: &serde_json::Value| listed["inode"].as_u64().unwrap();
+    let listed = scratch.json(&["ls", ":/dir", "--json"]);
+    let mut inodes: Vec<u64> = listed.as_array().unwrap().iter().map(inode).collect();
+    inodes.push(inode(&scratch.json(&["stat", ":/kept", "--json"])));
+    damage(&scratch.pool(), &inodes);
     (scratch, content)
 }
 
