@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Who makes the files.
+/// The owner of the files.
 const OWNER: Creation = Creation { mode: 0o644, umask: 0, uid: 0, gid: 0 };
 const POOL_BYTES: u64 = 128 << 20;
 const LOG_BYTES: u64 = 16 << 20;
@@ -86,7 +86,7 @@ const OPERATIONS: &[(&str, Operation)] = &[
 
 /// What the calls work on.
 struct Bench {
-    /// The file as memory, of who asks for that.
+    /// The file as memory, where the operation takes that.
     region: Option<(Region, Regions)>,
     fs: Arc<FileSystem>,
     file: Arc<Handle>,
@@ -95,7 +95,7 @@ struct Bench {
 
 /// What the calls are given.
 struct Input {
-    /// Where each call reads or writes: thrown before, so that the dice are not counted.
+    /// Where each call reads or writes: made before, so that it is not counted.
     places: Vec<u64>,
     data: Vec<u8>,
     buffer: Vec<u8>,

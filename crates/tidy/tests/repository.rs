@@ -101,7 +101,9 @@ fn features_of_pmem(package: &str) -> Vec<String> {
 fn the_recorder_costs_nothing_where_it_is_not_asked_for() {
     let recorder = "recorder".to_owned();
     assert!(features_of_pmem("nearside-crash").contains(&recorder));
-    for package in ["nearside-cli", "nearside-fuse", "nearside", "nearside-bench"] {
+    for package in
+        ["nearside-cli", "nearside-fuse", "nearside", "nearside-bench", "nearside-icount"]
+    {
         let features = features_of_pmem(package);
         assert!(!features.is_empty() && !features.contains(&recorder), "{package}: {features:?}");
     }

@@ -93,8 +93,8 @@ impl FilePages {
         })
     }
 
-    /// A READ of these bytes begins. Who changes them meanwhile waits for it: it may read what was
-    /// before. Gives its number.
+    /// A READ of these bytes begins. Calls that change them meanwhile wait for it: it may read what
+    /// was before. Gives its number.
     pub(super) fn begin_fill(&self, offset: u64, len: usize) -> u64 {
         let mut state = self.state.lock();
         state.fills_begun += 1;

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 
 use super::{FilePages, KernelPages, Tells, Way};
 
-mod beside;
-mod doubt;
+mod reads_beside_changes;
+mod writes_in_doubt;
 
 const BLOCK: usize = 4096;
 

@@ -1,7 +1,7 @@
 //! The base of a page: what a kernel was given, once another door has changed that.
 
+use super::byte_values::plain;
 use super::state::{Byte, Image, PAGE_BYTES};
-use super::values::plain;
 
 /// What a kernel's page was before others changed it. Where that is not sure there is more than one
 /// possibility for a byte.

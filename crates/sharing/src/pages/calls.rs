@@ -1,8 +1,8 @@
 //! Calls of a kernel that change the file: buffered and direct writes, and truncations.
 
+use super::byte_values::value_of;
 use super::kernel::KernelStep;
 use super::state::{Call, Change, Counts, Door, FILE_BYTES, Kernel, PAGE_BYTES, Phase, State};
-use super::values::value_of;
 
 impl Counts {
     /// Changes by the kernel that have a value.

@@ -1,8 +1,8 @@
 //! What must hold in every state.
 
+use super::byte_values::is_value_of;
 use super::state::{Byte, FILE_BYTES};
 use super::state::{Door, Invalidation, KERNELS, PAGE_BYTES, PAGES, Read, State, WriteBack};
-use super::values::is_value_of;
 
 /// What is wrong with a state. Bytes are counted from the start of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -1,11 +1,11 @@
 //! What a kernel does with its cached pages.
 
 use super::bounds::Bounds;
+use super::byte_values::{again_of, is_value_of, value_of};
 use super::state::{
     Byte, Call, Change, Door, Invalidation, Kernel, NO_PAGE, PAGE_BYTES, PAGES, Page, Phase, Read,
     Snapshot, State, WriteBack,
 };
-use super::values::{again_of, is_value_of, value_of};
 
 /// A step of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -2,12 +2,12 @@
 
 use super::base::PageBase;
 use super::bounds::Bounds;
+use super::byte_values::{is_value_of, plain};
 use super::fault::Fault;
 use super::state::{
     Byte, Call, Change, Door, GivenPage, Image, KERNELS, PAGE_BYTES, PAGES, Read, Snapshot, State,
     Waits,
 };
-use super::values::{is_value_of, plain};
 
 impl State {
     /// Marks the page as given to the kernel, which has no page of its own or gets this one.
@@ -259,7 +259,7 @@ impl State {
             // what a call writes that is under way comes by that
             let is_call = self.kernels[kernel].call.is_some_and(|call| call.value == value);
             let is_own = is_value_of(value, kernel) && !is_call;
-            // who compares bytes cannot tell a value that is there again
+            // a comparison of bytes cannot tell a value that is there again
             let last = self.history[byte].last().copied().unwrap_or(0);
             let is_own = is_own && plain(value) != plain(last);
             if is_own && !self.history[byte].contains(&value) && self.wrong.is_none() {

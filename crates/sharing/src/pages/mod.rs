@@ -7,6 +7,7 @@
 
 mod base;
 mod bounds;
+mod byte_values;
 mod calls;
 mod fault;
 mod flaw;
@@ -16,7 +17,6 @@ mod notices;
 mod requests;
 mod server;
 mod state;
-mod values;
 
 pub use base::PageBase;
 pub use bounds::{Bounds, KernelBounds, Uses};

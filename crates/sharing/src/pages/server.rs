@@ -1,6 +1,7 @@
 //! What the server does: it serves requests, sends notices, and lets the library change the file.
 
 use super::bounds::Bounds;
+use super::byte_values::value_of;
 use super::fault::Fault;
 use super::flaw::Flaw;
 use super::notices::notices_to;
@@ -8,7 +9,6 @@ use super::state::{
     Call, Change, Door, FILE_BYTES, Invalidation, KERNELS, PAGES, Phase, Read, State, Waits,
     WriteBack,
 };
-use super::values::value_of;
 
 /// A step of the server, or of the library in it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -12,7 +12,7 @@ pub(super) fn value_of(door: Door, change: u8) -> Byte {
 }
 
 /// Marks, for the second kernel one bit higher, that the kernel stored a value which the byte had
-/// before: who compares bytes does not see it.
+/// before: a comparison of bytes does not see it.
 const AGAIN: Byte = 1 << 6;
 
 /// This value, stored again by a kernel.
@@ -20,7 +20,7 @@ pub(super) fn again_of(kernel: usize, value: Byte) -> Byte {
     plain(value) | AGAIN << kernel
 }
 
-/// A value as who compares bytes sees it.
+/// A value as a comparison of bytes sees it.
 pub(super) fn plain(value: Byte) -> Byte {
     value & (AGAIN - 1)
 }
