@@ -104,15 +104,18 @@ impl FilePages {
         number
     }
 
-    /// It gave the kernel nothing.
+    /// It is over, whether or not it gave the kernel anything.
     pub(super) fn end_fill(&self, fill: u64) {
         self.end_fill_in(&mut self.state.lock(), fill);
     }
 
     /// Gives where the file was cut meanwhile.
     fn end_fill_in(&self, state: &mut State, fill: u64) -> u64 {
-        self.turned.notify_all();
-        state.fills.remove(&fill).map_or(u64::MAX, |fill| fill.cut_from)
+        let ended = state.fills.remove(&fill);
+        ended.map_or(u64::MAX, |fill| {
+            self.turned.notify_all();
+            fill.cut_from
+        })
     }
 
     /// The kernel is given these bytes, as they are: nobody changes them meanwhile.

@@ -229,19 +229,25 @@ impl KernelPages {
                 return Ok(bytes);
             }
         };
+        /// Whatever becomes of the READ, changes wait for it no more.
+        struct Ends<'f>(&'f FilePages, u64);
+        impl Drop for Ends<'_> {
+            fn drop(&mut self) {
+                self.0.end_fill(self.1);
+            }
+        }
         let fill = file.begin_fill(offset, len);
+        let _ends = Ends(&file, fill);
         let mut is_given = false;
         let mut give = |_: &[u8]| {
             is_given = true;
             file.give(fill, offset, len);
         };
-        let read = self.fs.read_and_take(handle, offset, buffer, &mut give);
-        match &read {
-            Ok(bytes) if !is_given => file.give_as_read(fill, offset, &buffer[..*bytes], len),
-            Ok(_) => {}
-            Err(_) => file.end_fill(fill),
+        let bytes = self.fs.read_and_take(handle, offset, buffer, &mut give)?;
+        if !is_given {
+            file.give_as_read(fill, offset, &buffer[..bytes], len);
         }
-        read
+        Ok(bytes)
     }
 
     /// Serves a request of this kernel that changes a file so, and waits before it is answered, as
