@@ -84,7 +84,8 @@ impl RemoteServer {
         let is_checked = options.users != Users::Trusted;
         let service = Service::away(fs.clone(), is_checked, options.turn);
         let way = Arc::new(Way::new(outlet, options.nodes));
-        let pages = Arc::new(AwayNotices::new(way.clone(), service.pages()));
+        let number = options.turn.number;
+        let pages = Arc::new(AwayNotices::new(way.clone(), service.pages(), number));
         service.pages().begin(pages.clone(), 0, None);
         RemoteServer {
             transport: Transport::new(fs, service, false),

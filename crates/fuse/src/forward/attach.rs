@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use wire::{Frame, Identity, MountAsk, NOTICE, Notice, Told};
 use zerocopy::IntoBytes;
 
+use super::locks::Tells;
 use super::pending::Waiting;
 use super::{Opens, Set, Shared, changes, opens};
 use crate::kernel_pages::drop_as_told;
@@ -145,6 +146,9 @@ impl Shared {
                     }
                     self.links.tell_until_lost(&forwards);
                     let _ = thread.join();
+                    if let Some(set) = self.set.get() {
+                        set.locks.lost();
+                    }
                     tracing::info!("the service is away");
                 }
                 Err(error) => {
@@ -242,26 +246,15 @@ impl Shared {
 }
 
 /// Tells a service what it has to know before any request.
-fn tell_all(set: &Set, forwards: &Forwards) -> Result<()> {
+fn tell_all(set: &Set, forwards: &Arc<Forwards>) -> Result<()> {
     let is_new = forwards.answer.is_new;
     if is_new {
         for part in set.opened.all().chunks(OPENED_MAX) {
             forwards.tell(&Told::Opened, part.as_bytes())?;
         }
     }
-    let pending = set.locks.pending();
-    let asked: Vec<u64> = pending.iter().map(|(ask, _)| ask.unique).collect();
-    let asked = [&asked[..], &set.owed].concat();
-    forwards.tell(&Told::Asked, asked.as_bytes())?;
-    let journal = if is_new { set.locks.records()? } else { Vec::new() };
-    forwards.tell(&Told::Begin, &journal)?;
-    for (ask, is_signalled) in pending {
-        forwards.tell(&Told::Lock, ask.as_bytes())?;
-        if is_signalled {
-            forwards.tell(&Told::Interrupt(ask.unique), &[])?;
-        }
-    }
-    Ok(())
+    let forwards: Arc<dyn Tells> = forwards.clone();
+    set.locks.tell_all(&forwards, &set.owed, is_new)
 }
 
 impl Set {

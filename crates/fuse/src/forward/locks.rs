@@ -4,9 +4,15 @@
 //! A lock request is no call: it waits for as long as it takes, in no slot. It is told to the
 //! service, and again to the next one until its answer has come, under the number that the kernel
 //! gave it. The answer is noted before the kernel gets it.
+//!
+//! Over one connection each request is told once: twice, a lock could be taken again that its
+//! program has let go of meanwhile. So one mutex ([`Locks::told_over`]) orders what is noted and
+//! what is told.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use client::Forwards;
 use parking_lot::Mutex;
 use shm::Area;
 use wire::Told;
@@ -24,6 +30,20 @@ pub(super) struct Locks {
     journal: Mutex<Area>,
     replies: Mutex<HashMap<u64, LateReply>>,
     owes: Owes,
+    /// The connection over which all that is noted was told. Held from a note to its telling.
+    told_over: Mutex<Option<Arc<dyn Tells>>>,
+}
+
+/// A connection to a service.
+pub(super) trait Tells: Send + Sync {
+    /// Says something that is no request.
+    fn tell(&self, told: &Told, data: &[u8]) -> client::Result<()>;
+}
+
+impl Tells for Forwards {
+    fn tell(&self, told: &Told, data: &[u8]) -> client::Result<()> {
+        Forwards::tell(self, told, data)
+    }
 }
 
 impl std::fmt::Debug for Locks {
@@ -43,7 +63,8 @@ impl Locks {
         let waiting = left.asks.iter().map(|ask| (ask.unique, connected.late_reply(ask.unique)));
         let replies = Mutex::new(waiting.collect());
         let owes = connected.owes.clone();
-        Ok(Locks { asked, journal: Mutex::new(memory.journal), replies, owes })
+        let (journal, told_over) = (Mutex::new(memory.journal), Mutex::default());
+        Ok(Locks { asked, journal, replies, owes, told_over })
     }
 
     /// No forwarder will be given request `unique` again.
@@ -57,14 +78,38 @@ impl Locks {
         self.replies.lock().drain().for_each(|(_, reply)| reply.leave());
     }
 
-    /// All requests that are not answered, in their order, and whether their callers want no answer
-    /// any more.
-    pub(super) fn pending(&self) -> Vec<(Ask, bool)> {
-        self.asked.pending()
+    /// Tells a service what it has to know of locks before any request: which requests, beside
+    /// those that are `owed`, are not answered; where it is new, the journal; and what waits. From
+    /// then on it is told what comes.
+    pub(super) fn tell_all(
+        &self,
+        forwards: &Arc<dyn Tells>,
+        owed: &[u64],
+        is_new: bool,
+    ) -> Result<()> {
+        let mut told_over = self.told_over.lock();
+        let pending = self.asked.pending();
+        let asked: Vec<u64> = pending.iter().map(|(ask, _)| ask.unique).collect();
+        forwards.tell(&Told::Asked, [&asked[..], owed].concat().as_bytes())?;
+        let journal = if is_new { self.records()? } else { Vec::new() };
+        forwards.tell(&Told::Begin, &journal)?;
+        for (ask, is_signalled) in pending {
+            forwards.tell(&Told::Lock, ask.as_bytes())?;
+            if is_signalled {
+                forwards.tell(&Told::Interrupt(ask.unique), &[])?;
+            }
+        }
+        *told_over = Some(forwards.clone());
+        Ok(())
+    }
+
+    /// The connection is lost: the next service is told all.
+    pub(super) fn lost(&self) {
+        *self.told_over.lock() = None;
     }
 
     /// The journal's records.
-    pub(super) fn records(&self) -> Result<Vec<u8>> {
+    fn records(&self) -> Result<Vec<u8>> {
         Ok(locks::records(&self.journal.lock())?.to_vec())
     }
 
@@ -88,6 +133,44 @@ impl Locks {
             self.ended(unique, libc::EIO);
         }
     }
+
+    /// Takes or lets go of a lock. `is_late`: no service comes in time.
+    fn ask(&self, ask: &Ask, reply: Reply<'_>, is_late: bool) {
+        let told_over = self.told_over.lock();
+        match self.asked.begin(ask) {
+            Begun::New => {}
+            // Whoever was asked first answers.
+            Begun::Again => return reply.nothing(),
+            Begun::Full => return reply.error(libc::ENOLCK),
+            Begun::Interrupted => {
+                self.asked.end(ask.unique, reply.later(), Some(libc::EINTR));
+                return;
+            }
+        }
+        self.replies.lock().insert(ask.unique, reply.later());
+        if is_late {
+            self.ended(ask.unique, libc::EIO);
+        } else if let Some(forwards) = &*told_over {
+            // lost: the next service is told all
+            let _ = forwards.tell(&Told::Lock, ask.as_bytes());
+        }
+    }
+
+    /// The caller of request `unique` got a signal. False if the kernel is to say it again.
+    pub(super) fn interrupt(&self, unique: u64) -> bool {
+        let told_over = self.told_over.lock();
+        match self.asked.interrupt(unique, &*self.owes) {
+            Signal::Full => false,
+            Signal::Noted | Signal::Cancel(_) => {
+                if let Some(forwards) = &*told_over
+                    && self.asked.is_signalled(unique)
+                {
+                    let _ = forwards.tell(&Told::Interrupt(unique), &[]);
+                }
+                true
+            }
+        }
+    }
 }
 
 impl Shared {
@@ -99,41 +182,10 @@ impl Shared {
         reply: Reply<'_>,
     ) {
         let ask = Ask::new(head, lock, waits).kept();
-        match set.locks.asked.begin(&ask) {
-            Begun::New => {}
-            // Whoever was asked first answers.
-            Begun::Again => return reply.nothing(),
-            Begun::Full => return reply.error(libc::ENOLCK),
-            Begun::Interrupted => {
-                set.locks.asked.end(ask.unique, reply.later(), Some(libc::EINTR));
-                return;
-            }
-        }
-        set.locks.replies.lock().insert(ask.unique, reply.later());
-        if self.links.is_late() {
-            set.locks.ended(ask.unique, libc::EIO);
-            return;
-        }
-        // where there is none now, the next service is told all
-        if let Some(forwards) = self.links.now() {
-            let told = forwards.tell(&Told::Lock, ask.as_bytes());
-            if told.is_ok() && set.locks.asked.is_signalled(ask.unique) {
-                let _ = forwards.tell(&Told::Interrupt(ask.unique), &[]);
-            }
-        }
-    }
-
-    /// The caller of request `unique` got a signal. False if the kernel is to say it again.
-    pub(super) fn interrupt(&self, set: &Set, unique: u64) -> bool {
-        match set.locks.asked.interrupt(unique, &*set.locks.owes) {
-            Signal::Full => false,
-            Signal::Noted | Signal::Cancel(_) => {
-                if set.locks.asked.is_signalled(unique) {
-                    let now = self.links.now();
-                    now.inspect(|it| drop(it.tell(&Told::Interrupt(unique), &[])));
-                }
-                true
-            }
-        }
+        set.locks.ask(&ask, reply, self.links.is_late());
     }
 }
+
+#[cfg(test)]
+#[path = "lock_order_tests.rs"]
+mod order_tests;

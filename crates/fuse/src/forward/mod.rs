@@ -116,7 +116,7 @@ impl Server for Forwarder {
             Operation::Setlk { lock, wait } => {
                 self.shared.lock(set, (&request.head, lock, *wait), reply);
             }
-            Operation::Interrupt { unique } => match self.shared.interrupt(set, *unique) {
+            Operation::Interrupt { unique } => match set.locks.interrupt(*unique) {
                 true => reply.nothing(),
                 false => reply.error(libc::EAGAIN),
             },

@@ -112,16 +112,17 @@ pub(crate) struct AwayNotices {
     aside: Aside<Arc<FilePages>>,
 }
 
-#[derive(Default)]
 struct Said {
     last: u64,
     files: HashMap<u64, Arc<FilePages>>,
 }
 
 impl AwayNotices {
-    /// Tells over this way what is owed to this kernel.
-    pub(crate) fn new(way: Arc<Way>, kernel: &Arc<KernelPages>) -> AwayNotices {
-        let (said, aside) = Default::default();
+    /// Tells over this way what is owed to this kernel. `turn` counts its attachments: what it has
+    /// dropped for an earlier service must not be taken for a notice of this one.
+    pub(crate) fn new(way: Arc<Way>, kernel: &Arc<KernelPages>, turn: u32) -> AwayNotices {
+        let said = Said { last: u64::from(turn) << 32, files: HashMap::new() };
+        let (said, aside) = (Arc::new(Mutex::new(said)), Aside::default());
         AwayNotices { way, kernel: Arc::downgrade(kernel), said, aside }
     }
 
