@@ -34,6 +34,8 @@ if [[ -z $binary ]]; then
     binary=$(realpath "${CARGO_TARGET_DIR:-target}")/release/nearside-icount
 fi
 make_scratch icount
+# the first that this process may use, of a list such as `0-3,8`
+one_cpu=$(awk '/^Cpus_allowed_list/ { split($2, list, /[-,]/); print list[1] }' /proc/self/status)
 # Valgrind 3.19 knows neither clwb nor AVX-512.
 export NEARSIDE_CPU=sse2,noclwb
 
@@ -58,8 +60,9 @@ rows=(
 # Total instructions, and those of the loops over data (pmem's kernels and memcpy), per call.
 count() {
     local out=$scratch/$1.out
-    # where the stack and the libraries lie changes a copy by some instructions
-    TMPDIR=$scratch setarch -R valgrind --tool=callgrind --callgrind-out-file="$out" \
+    # Where the stack and the libraries lie changes a copy by some instructions; a program that is
+    # moved between CPUs begins blocks for each (up to 20 more for an append).
+    TMPDIR=$scratch setarch -R taskset -c "$one_cpu" valgrind --tool=callgrind --callgrind-out-file="$out" \
         --collect-atstart=no --toggle-collect='*icount_calls*' "$binary" "$1" "$calls" \
         >"$scratch/log" 2>&1 || { cat "$scratch/log" >&2; exit 1; }
     callgrind_annotate --auto=no --threshold=100 "$out" >"$scratch/$1.txt" || exit 1
