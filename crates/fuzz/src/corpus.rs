@@ -1,10 +1,11 @@
 //! The images that cases start from: pools made on the fly by short histories, with the states
 //! that each may show when nothing of it is believed that its checksums do not prove.
 
-use crate::image::Image;
+use crate::image::{Image, Kind};
 use crate::place::{Files, Place};
 use crate::plan::{PLANS, Plan};
 use crate::random::Random;
+use crate::seal::seal;
 use crate::seen::{Seen, State};
 use fs::{
     Creation, Fallocate, FileSystem, Ino, NewNode, RenameMode, RequestId, SetAttr, XattrMode,
@@ -67,13 +68,27 @@ fn make_one(dir: &Path, number: u64, plan: &Plan) -> Seed {
             story.fs.close()?;
             story.only_last();
         }
-        let image = files.image();
+        let mut image = files.image();
+        forget_media(&mut image);
         drop(handles);
         let legal = story.history.split_off(story.since);
         let history = (plan.values == 0).then(|| [&story.history[..], &legal].concat());
         Ok(Seed { name: plan.name, image, legal, history })
     };
     made().unwrap_or_else(|error| panic!("corpus {:?}: {error}", plan.name))
+}
+
+/// The image opens wherever it lies: on which medium it was open is not known.
+fn forget_media(image: &mut Image) {
+    let parts = image.parts();
+    let states: Vec<_> = parts.iter().filter(|part| part.kind == Kind::State).copied().collect();
+    for state in &states {
+        if image.number(state.slice, state.at + 24, 4) != 0 {
+            image.put(state.slice, state.at + 24, &1u32.to_le_bytes());
+            image.put(state.slice, state.at + 40, &[0; 4]);
+        }
+    }
+    seal(image, &states);
 }
 
 fn formatted(dir: &Path, number: u64, plan: &Plan) -> fs::Result<Image> {

@@ -49,6 +49,7 @@ mod lock;
 mod map;
 mod mapping;
 mod media;
+mod medium_id;
 mod memory;
 mod mirror;
 mod open;

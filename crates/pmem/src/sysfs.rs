@@ -49,6 +49,15 @@ impl Sysfs {
         Some(DevDax { size_bytes, align_bytes })
     }
 
+    /// Which disk it is, of all that came to this place: `diskseq` of a block device, or of the
+    /// disk whose partition it is.
+    pub(crate) fn disk_sequence(&self, number: libc::dev_t) -> Option<u64> {
+        let directory = self.device(Device::Block(number))?;
+        let disk = directory.parent().map(Path::to_owned);
+        let places = std::iter::once(directory).chain(disk);
+        places.into_iter().find_map(|place| number_in(&place.join("diskseq")))
+    }
+
     /// The memory below a device.
     pub(crate) fn backing(&self, device: Device) -> Backing {
         let mut backing = Backing::default();

@@ -298,9 +298,12 @@ impl Pool {
     /// Writes down whether the pool is open for writing, and in which boot.
     pub fn write_state(&self, open: bool) -> Result<()> {
         let boot = self.options.boot();
-        // each copy's memory counts for itself
-        let mut copies = self.slices.iter().flat_map(Slice::copies);
-        copies.try_for_each(|(_, copy)| State::now(copy, open, boot).write(copy))
+        self.slices.iter().try_for_each(|slice| {
+            let media: Vec<_> = slice.copies().map(|(_, copy)| copy.medium_id()).collect();
+            let open = open.then_some(&media[..]);
+            // each copy's memory counts for itself
+            slice.copies().try_for_each(|(_, copy)| State::now(copy, open, boot).write(copy))
+        })
     }
 
     /// Blocks in all, and free ones, over all slices and devices.

@@ -2,7 +2,8 @@
 //! the memory had lost power with data on its way by then.
 //!
 //! In the `sync` domain it decides what recovery may believe: after a mere kill the page cache
-//! still has every store; after a restart of the machine only what was synced counts.
+//! still has every store; after a restart of the machine only what was synced counts. So it is of
+//! another medium than that which was open: a snapshot, a copy, a disk that was taken away.
 //!
 //! In `cpu-flush` and `cpu-cache` a store counts as durable once the platform has promised to
 //! carry it to the medium when the power fails. The DIMMs count when that went wrong: if they have
@@ -19,6 +20,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// First bytes of the state.
 pub const STATE_MAGIC: [u8; 8] = *b"NSSTATE1";
 
+/// The medium is not known: what builds before wrote, and where there is no file.
+const NOT_KNOWN: u32 = 1;
+
 /// The state's bytes.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
@@ -33,8 +37,8 @@ pub struct State {
     pub counted: U32,
     /// Unsafe shutdowns that it had counted when this was written.
     pub unsafe_shutdowns: U64,
-    /// Room.
-    pub reserved: U32,
+    /// The medium of the second copy; 0: there is none, or it is not known.
+    pub second: U32,
     /// CRC-32C of everything before.
     pub crc: U32,
 }
@@ -42,6 +46,7 @@ pub struct State {
 // docs/FORMAT.md says these
 const _: () = assert!(size_of::<State>() == 48);
 const _: () = assert!(offset_of!(State, unsafe_shutdowns) == 32);
+const _: () = assert!(offset_of!(State, second) == 40);
 const _: () = assert!(offset_of!(State, crc) == 44);
 
 /// How the pool was left.
@@ -51,7 +56,8 @@ pub enum Left {
     Closed,
     /// It was open, and the machine has not restarted since.
     Killed,
-    /// It was open when the machine restarted.
+    /// It was open when the machine restarted; or, in `sync`, this is not the medium that was open:
+    /// a snapshot of it, a copy, or a disk that was away meanwhile.
     Crashed,
     /// The machine restarted, and the memory says that it lost power with data still on its way:
     /// what was acknowledged may be missing.
@@ -68,16 +74,18 @@ pub fn boot_id() -> [u8; 16] {
 }
 
 impl State {
-    /// The state, from now on, of a slice in this memory.
-    pub fn now(mapping: &Mapping, open: bool, boot: [u8; 16]) -> State {
+    /// The state, from now on, of a slice in this memory. `open`: it is open for writing, and these
+    /// are the media of its copies.
+    pub fn now(mapping: &Mapping, open: Option<&[Option<u32>]>, boot: [u8; 16]) -> State {
+        let medium = |copy: usize| open.and_then(|media| *media.get(copy)?);
         let count = mapping.unsafe_shutdown_count();
         let state = State {
             magic: STATE_MAGIC,
             boot,
-            open: U32::new(u32::from(open)),
+            open: U32::new(open.map_or(0, |_| medium(0).unwrap_or(NOT_KNOWN))),
             counted: U32::new(u32::from(count.is_some())),
             unsafe_shutdowns: U64::new(count.unwrap_or(0)),
-            reserved: U32::new(0),
+            second: U32::new(medium(1).unwrap_or(0)),
             crc: U32::new(0),
         };
         State { crc: U32::new(state.checksum()), ..state }
@@ -107,7 +115,7 @@ impl State {
             Left::Lost
         } else if closed {
             Left::Closed
-        } else if state.boot == boot && boot != [0; 16] {
+        } else if state.boot == boot && boot != [0; 16] && state.is_of_this(mapping) {
             Left::Killed
         } else {
             Left::Crashed
@@ -123,6 +131,15 @@ impl State {
             (Left::Lost, other) | (other, Left::Lost) => other,
             (first, second) => first.max(second),
         })
+    }
+
+    /// Whether this is one of the media that it was open on, as far as that is known and matters:
+    /// where nothing is synced, the page cache has all of another medium's, too.
+    fn is_of_this(&self, mapping: &Mapping) -> bool {
+        let (first, second) = (self.open.get(), self.second.get());
+        mapping.domain() != Domain::Sync
+            || first == NOT_KNOWN
+            || mapping.medium_id().is_none_or(|medium| medium == first || medium == second)
     }
 
     /// Whether the memory lost something that we had taken for durable. A closed pool has nothing
@@ -155,11 +172,11 @@ mod tests {
     fn a_pool_left_open_was_killed_or_crashed_by_the_boot_id() {
         let mapping = Mapping::memory(1 << 20, Domain::Process).expect("memory");
         assert_eq!(State::left(&mapping, BOOT).expect("reads"), Left::Closed);
-        State::now(&mapping, true, BOOT).write(&mapping).expect("writes");
+        State::now(&mapping, Some(&[]), BOOT).write(&mapping).expect("writes");
         assert_eq!(State::left(&mapping, BOOT).expect("reads"), Left::Killed);
-        State::now(&mapping, false, BOOT).write(&mapping).expect("writes");
+        State::now(&mapping, None, BOOT).write(&mapping).expect("writes");
         assert_eq!(State::left(&mapping, BOOT).expect("reads"), Left::Closed);
-        State::now(&mapping, true, [9; 16]).write(&mapping).expect("writes");
+        State::now(&mapping, Some(&[]), [9; 16]).write(&mapping).expect("writes");
         assert_eq!(State::left(&mapping, BOOT).expect("reads"), Left::Crashed);
         let _ = pmem::fence(mapping.write(STATE_BLOCK * BLOCK_BYTES + 9, &[77]));
         assert_eq!(State::left(&mapping, BOOT).expect("reads"), Left::Crashed, "torn");

@@ -23,6 +23,7 @@ mod migrate;
 mod million;
 mod mirrors;
 mod model;
+mod other_medium;
 mod repair;
 mod requests;
 mod scrub;

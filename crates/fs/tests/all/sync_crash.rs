@@ -12,6 +12,8 @@ use std::sync::{Arc, Mutex};
 
 const SECTOR: usize = 512;
 const STATE: usize = 3 * 4096;
+/// The boot in which crashed pools were open.
+pub const ANOTHER_BOOT: [u8; 16] = [0xAB; 16];
 
 /// What the page cache holds of each slice, and what the medium holds for certain.
 pub struct Medium {
@@ -183,12 +185,31 @@ pub fn another_boot(image: &mut [u8]) {
     if &image[STATE..STATE + 8] != b"NSSTATE1" {
         return;
     }
-    image[STATE + 8..STATE + 24].copy_from_slice(&[0xAB; 16]);
+    image[STATE + 8..STATE + 24].copy_from_slice(&ANOTHER_BOOT);
+    sign_state(image);
+}
+
+/// It was open on the medium of this number; 1: it is not known on which.
+pub fn on_medium(image: &mut [u8], number: u32) {
+    image[STATE + 24..STATE + 28].copy_from_slice(&number.to_le_bytes());
+    image[STATE + 40..STATE + 44].fill(0);
+    sign_state(image);
+}
+
+fn sign_state(image: &mut [u8]) {
     let crc = pmem::crc32c(0, &image[STATE..STATE + 44]);
     image[STATE + 44..STATE + 48].copy_from_slice(&crc.to_le_bytes());
 }
 
-fn history(seed: u64, changes: usize) -> usize {
+/// Opens what is left of slices.
+type Reopen<'r> = &'r dyn Fn(Vec<Vec<u8>>) -> FileSystem;
+
+fn reopened(images: Vec<Vec<u8>>) -> FileSystem {
+    open(images, None)
+}
+
+/// Changes and crashes, after which `reopen` opens what is left of the slices; gives the crashes.
+pub fn history(seed: u64, changes: usize, reopen: Reopen<'_>) -> usize {
     let mut dice = Dice(seed);
     let base = formatted(2, 2 << 20);
     let medium = Medium::new(&base, seed);
@@ -203,7 +224,7 @@ fn history(seed: u64, changes: usize) -> usize {
         change(&fs, &mut dice);
         states.push(state(&fs));
         // crashes during a checkpoint that the change itself needed
-        crashes += survive(&medium, &states[durable..], seed);
+        crashes += survive(&medium, &states[durable..], seed, reopen);
         let synced = match dice.roll(120) {
             0 => fs.sync().is_ok(),
             1 => fs.checkpoint().is_ok(),
@@ -219,7 +240,7 @@ fn history(seed: u64, changes: usize) -> usize {
             }
             _ => false,
         };
-        crashes += survive(&medium, &states[durable..], seed);
+        crashes += survive(&medium, &states[durable..], seed, reopen);
         if synced {
             durable = states.len() - 1;
         }
@@ -228,11 +249,11 @@ fn history(seed: u64, changes: usize) -> usize {
 }
 
 /// Opens what the crashes since the last call left; each must be one of the legal states.
-fn survive(medium: &Medium, legal: &[State], seed: u64) -> usize {
+fn survive(medium: &Medium, legal: &[State], seed: u64, reopen: Reopen<'_>) -> usize {
     let images = std::mem::take(&mut *medium.during.lock().unwrap());
     let count = images.len();
     for image in images {
-        let survivor = open(image, None);
+        let survivor = reopen(image);
         let seen = state(&survivor);
         // a change may be two records: the creation of the file, then what is done to it
         let fine = legal.iter().any(|state| prefix_of(state, &seen));
@@ -254,7 +275,7 @@ fn prefix_of(state: &State, seen: &State) -> bool {
 
 #[test]
 fn what_survives_a_machine_crash_is_a_prefix_of_history_with_all_that_was_synced() {
-    let crashes: usize = (1..=12).map(|seed| history(seed * 7919, 400)).sum();
+    let crashes: usize = (1..=12).map(|seed| history(seed * 7919, 400, &reopened)).sum();
     assert!(crashes > 200, "only {crashes} crashes were tried");
 }
 
@@ -310,7 +331,7 @@ fn full_history(seed: u64, changes: usize, shares: u64) -> (usize, usize) {
             1..4 => fs.fsync(&handles[dice.roll(FILES) as usize]).is_ok(),
             _ => false,
         };
-        crashes += survive(&medium, &states, seed);
+        crashes += survive(&medium, &states, seed, &reopened);
         if synced {
             states.drain(..states.len() - 1);
         }
