@@ -24,12 +24,22 @@ end_children() {
     children=()
 }
 
+# Logs and notes of network mounts on directories in the scratch directory: they lie where those of
+# all mounts of a user lie, in directories that are named after the mount points.
+remove_notes_of_mounts() {
+    local notes
+    for notes in {/run/nearside,/run/user/[0-9]*/nearside,/tmp/nearside-[0-9]*}/*"${scratch##*/}-"*; do
+        [[ ! -d $notes ]] || rm -rf --one-file-system "$notes"
+    done
+}
+
 remove_scratch() {
     local status=$?
     trap '' INT TERM HUP
     end_children
     "$before_removal"
     unmount_below "$scratch"
+    remove_notes_of_mounts
     # A file system that could not be unmounted is left alone with what is on it.
     rm -rf --one-file-system "$scratch"
     exit "$status"
