@@ -14,6 +14,18 @@ rust_pinned=$(quoted_version rust-toolchain.toml channel)
 tested=(--workspace --features nearside-cli/object-store)
 [[ ! -f /usr/include/rdma/fabric.h ]] || tested[2]+=,nearside-cli/fabric
 
+# as_tested ARGUMENT... : cargo, for what is tested. Clippy compiles it where there is one: it is
+# rustc, and lints as it goes, so that no crate is compiled for its lints alone (`scripts/lint`).
+as_tested() {
+    local clippy
+    clippy=$(rustc --print sysroot)/bin/clippy-driver
+    if [[ -x $clippy ]]; then
+        RUSTC_WORKSPACE_WRAPPER=$clippy cargo "$@"
+    else
+        cargo "$@"
+    fi
+}
+
 # Builds these programs as the tests have them. A test is built with them: else cargo would choose
 # other features of dependencies than for tests, and compile most crates once more.
 build_as_tested() {
@@ -21,7 +33,7 @@ build_as_tested() {
     for program in "$@"; do
         programs+=(--bin "$program")
     done
-    cargo build --locked "${tested[@]}" --test repository "${programs[@]}"
+    as_tested build --locked "${tested[@]}" --test repository "${programs[@]}"
 }
 
 # version_at_least HAVE LEAST

@@ -75,6 +75,8 @@ impl Core {
             Some(lock) => {
                 let change = SlotChange::InPlace(change);
                 self.publish_locked(inode, (index, leaf), lock, (slot, &change), grown);
+                // it owns nothing: to find that out takes a call
+                std::mem::forget(change);
                 Ok(())
             }
             // grown meanwhile: it is found anew

@@ -189,7 +189,7 @@ impl Core {
         &self,
         inode: &Arc<Inode>,
         block: u64,
-        change: SlotChange<'_>,
+        change: &SlotChange<'_>,
         finish: impl FnOnce(),
     ) -> Result<Published> {
         let (index, slot) = leaf_of(block);
@@ -197,15 +197,14 @@ impl Core {
             && let Some(leaf) = lent.as_ref().filter(|leaf| leaf.room() > slot)
             && let Some(lock) = leaf.lock()
         {
-            let published =
-                self.publish_locked(inode, (index, leaf), lock, (slot, &change), finish);
+            let published = self.publish_locked(inode, (index, leaf), lock, (slot, change), finish);
             if published.old.is_none() && !published.kept && change.places_a_block() {
                 inode.blocks.fetch_add(1, Ordering::Relaxed);
             }
             return Ok(published);
         }
         let mut freed = Freed::default();
-        self.publish_in(inode, index, slot, &[change], &mut freed, finish)?;
+        self.publish_in(inode, index, slot, std::slice::from_ref(change), &mut freed, finish)?;
         let shared = !freed.shared.is_empty();
         let old = freed.all().next().unwrap_or_default();
         Ok(Published { old, shared, ..Published::default() })

@@ -247,7 +247,7 @@ impl Core {
         if changes.len() == 1
             && let Some(change) = changes.pop()
         {
-            let published = self.publish_one(&inode, block, change, grown)?;
+            let published = self.publish_one(&inode, block, &change, grown)?;
             if !published.old.is_none() {
                 freed.push(published.old, published.shared);
             }

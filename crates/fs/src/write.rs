@@ -146,7 +146,9 @@ impl Core {
             }
         };
         let change = SlotChange::Place(placed);
-        let published = self.publish_one(inode, block, change, || grow(inode, end, time));
+        let published = self.publish_one(inode, block, &change, || grow(inode, end, time));
+        // it owns nothing: to find that out takes a call
+        std::mem::forget(change);
         self.logged(inode, stamp, slice);
         if let Ok(published) = &published
             && !published.old.is_none()
