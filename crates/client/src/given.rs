@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use locks::futex::{Condvar, Mutex};
 
 /// What came and was not taken so far, by what it was asked for as.
 #[derive(Debug)]

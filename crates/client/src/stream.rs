@@ -13,7 +13,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use locks::futex::EventCount;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::event::{EventfdFlags, PollFlags, eventfd};
 use rustix::net::connect_unspec;
 use serde::Serialize;
@@ -65,7 +66,7 @@ pub struct Stream {
 #[derive(Debug, Default)]
 struct Answer {
     came: Mutex<Option<(Vec<u8>, Vec<u8>)>>,
-    comes: Condvar,
+    comes: EventCount,
 }
 
 impl Stream {
@@ -202,16 +203,17 @@ impl Stream {
             self.waiting.lock().push(slot);
             match self.reads.try_lock() {
                 Some(reads) => self.read_until(own, reads),
-                None => {
-                    let mut came = own.came.lock();
-                    let is_waiting = self.waiting.lock().contains(&slot);
-                    if came.is_none() && is_waiting && !self.is_lost.load(Ordering::SeqCst) {
-                        own.comes.wait_for(&mut came, SLEEP_MAX);
-                    }
-                }
+                None => own.comes.sleep_if(|| self.waits_for(slot), SLEEP_MAX),
             }
             self.waiting.lock().retain(|it| *it != slot);
         }
+    }
+
+    /// Whether the slot's caller waits for another one to read its answer.
+    fn waits_for(&self, slot: usize) -> bool {
+        let came = self.answers[slot].came.lock();
+        let is_waiting = self.waiting.lock().contains(&slot);
+        came.is_none() && is_waiting && !self.is_lost.load(Ordering::SeqCst)
     }
 
     /// Reads until this answer is there.

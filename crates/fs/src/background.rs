@@ -3,7 +3,7 @@
 use crate::change_dues::ChangeDues;
 use crate::core::Core;
 use crate::error::Result;
-use parking_lot::{Condvar, Mutex};
+use locks::futex::{Condvar, Mutex};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 

@@ -8,7 +8,7 @@
 //! looks at no other blocks of theirs; so nobody waits for who writes back those of another.
 
 use crate::types::Ino;
-use parking_lot::{Condvar, Mutex};
+use locks::futex::{Condvar, Mutex};
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::time::Duration;
 

@@ -9,7 +9,7 @@ use crate::known::Known;
 use crate::leaf::{LEAF_BLOCKS, Leaf};
 use crate::migrate::Migrated;
 use crate::types::Ino;
-use parking_lot::{Condvar, Mutex};
+use locks::futex::{Condvar, Mutex};
 use placement::{Kind, Lever};
 use pool::BLOCK_BYTES;
 use std::collections::{HashSet, VecDeque};

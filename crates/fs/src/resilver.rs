@@ -8,7 +8,7 @@
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::system::FileSystem;
-use parking_lot::{Condvar, Mutex};
+use locks::futex::{Condvar, Mutex};
 use pool::{BLOCK_BYTES, LOG_BLOCK};
 use std::ops::Range;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Atomics and locks of the parts that loom checks, in one place: the checker puts its own here.
 
-pub use parking_lot::{Condvar, Mutex};
+pub use locks::futex::{Condvar, Mutex};
 pub use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// A moment's wait for another thread; `tries` counts them.

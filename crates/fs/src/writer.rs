@@ -13,7 +13,7 @@ use crate::effort::{Effort, Efforts};
 use crate::error::Result;
 use crate::pace::Pacing;
 use crate::write_back::BATCH_BLOCKS;
-use parking_lot::{Condvar, Mutex};
+use locks::futex::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;

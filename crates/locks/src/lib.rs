@@ -1,9 +1,12 @@
-//! The engine's locks: `parking_lot`'s. With the feature `trace` they can be watched: a thread that
-//! asks for it gets a list of what it locked, where in the source, from when to when. Two looks at
-//! the clock a lock are the price, so no build for use has it.
+//! The engine's locks: `parking_lot`'s, and [`futex`] for threads that wait for a condition.
+//!
+//! With the feature `trace` `parking_lot`'s can be watched: a thread that asks for it gets a list
+//! of what it locked, where in the source, from when to when. Two looks at the clock a lock are
+//! the price, so no build for use has it.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod futex;
 #[cfg(feature = "trace")]
 mod traced;
 

@@ -18,7 +18,7 @@
 use crate::error::Result;
 use crate::pool::Pool;
 use crate::record::{KIND_EPOCH, Record, RecordBuffer};
-use parking_lot::{Condvar, Mutex};
+use locks::futex::{Condvar, Mutex};
 use pmem::InFlight;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -103,6 +103,7 @@ impl Pool {
             turn.completed = target;
             turn.last = Some(synced);
         });
+        drop(turn);
         self.epochs.done.notify_all();
         result
     }

@@ -16,7 +16,7 @@ use crate::region::{Inner, Of, Region};
 use crate::regions::{Regions, Shared};
 use crate::stores::{Stores, can_store};
 use fs::FILE_BYTES_MAX;
-use parking_lot::{Condvar, Mutex};
+use locks::futex::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use std::any::Any;
 use std::collections::VecDeque;

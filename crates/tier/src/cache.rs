@@ -18,7 +18,8 @@ use crate::evictor::Bell;
 use crate::frames::{Frame, Frames};
 use crate::hasher::AddrMap;
 use crate::page::Page;
-use parking_lot::{Condvar, Mutex};
+use locks::futex::EventCount;
+use parking_lot::Mutex;
 use pool::BlockAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -50,7 +51,7 @@ pub enum Found {
 /// A cache.
 #[derive(Debug)]
 pub struct Cache {
-    parts: Box<[(Mutex<Part>, Condvar)]>,
+    parts: Box<[(Mutex<Part>, EventCount)]>,
     frames: Arc<Frames>,
     bell: Bell,
     /// The part in which a caller makes room next.
@@ -142,7 +143,7 @@ impl Cache {
         }
     }
 
-    fn part(&self, addr: BlockAddr) -> &(Mutex<Part>, Condvar) {
+    fn part(&self, addr: BlockAddr) -> &(Mutex<Part>, EventCount) {
         &self.parts[part_of(addr, PARTS)]
     }
 
@@ -169,10 +170,7 @@ impl Cache {
     /// Waits until nobody reads the block any more.
     pub fn wait(&self, addr: BlockAddr) {
         let (part, done) = self.part(addr);
-        let mut part = part.lock();
-        while part.loading.contains_key(&addr) {
-            done.wait(&mut part);
-        }
+        done.wait_until(|| (!part.lock().loading.contains_key(&addr)).then_some(()));
     }
 
     /// A read is done: this is the block, or it could not be had. A page whose place was given away

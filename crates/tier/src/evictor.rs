@@ -5,7 +5,7 @@
 //! again. What it does callers do as well, where it is late or not there at all.
 
 use crate::cache::Cache;
-use parking_lot::{Condvar, Mutex};
+use locks::futex::{Condvar, Mutex};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

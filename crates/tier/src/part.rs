@@ -1,6 +1,6 @@
 //! What a device has to do for a call, and who waits for it.
 
-use parking_lot::{Condvar, Mutex};
+use locks::futex::{Condvar, Mutex};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;

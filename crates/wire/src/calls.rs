@@ -22,7 +22,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering, fence};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use locks::futex::EventCount;
+use parking_lot::Mutex;
 use shm::Shared;
 
 /// Slots of a process: calls that it can have under way.
@@ -104,7 +105,7 @@ pub struct Slots {
 #[derive(Debug)]
 struct Free {
     slots: Mutex<Vec<usize>>,
-    freed: Condvar,
+    freed: EventCount,
 }
 
 impl Default for Slots {
@@ -113,7 +114,7 @@ impl Default for Slots {
         let usual = (0..SLOTS - SLOTS_KEPT).rev().collect();
         let kept = (SLOTS - SLOTS_KEPT..SLOTS).rev().collect();
         let [usual, kept] =
-            [usual, kept].map(|slots| Free { slots: Mutex::new(slots), freed: Condvar::new() });
+            [usual, kept].map(|slots| Free { slots: Mutex::new(slots), freed: EventCount::new() });
         Slots { usual, kept }
     }
 }
@@ -138,13 +139,9 @@ impl Slots {
 
 impl Free {
     fn take(&self) -> Slot<'_> {
-        let mut slots = self.slots.lock();
-        loop {
-            match slots.pop() {
-                Some(number) => return Slot { of: self, number },
-                None => self.freed.wait(&mut slots),
-            }
-        }
+        let pop = || self.slots.lock().pop();
+        let number = pop().unwrap_or_else(|| self.freed.wait_until(pop));
+        Slot { of: self, number }
     }
 }
 
