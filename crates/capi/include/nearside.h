@@ -296,12 +296,14 @@ int ns_stat(ns_pool_t in_pool, const char *name, ns_stat_t *to);
 int ns_fstat(ns_file_t of, ns_stat_t *to);
 
 /*
- Makes a directory.
+ Makes a directory. No umask applies; set-id bits of `mode` are ignored, as by mkdir(2).
 
  # Safety
  `name` is a string that ends.
  */
-int ns_mkdir(ns_pool_t in_pool, const char *name, uint32_t mode);
+int ns_mkdir(ns_pool_t in_pool,
+             const char *name,
+             uint32_t mode);
 
 /*
  Removes a file's name.

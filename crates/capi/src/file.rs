@@ -191,7 +191,7 @@ pub unsafe extern "C" fn ns_fstat(of: ns_file_t, to: *mut ns_stat_t) -> c_int {
     })
 }
 
-/// Makes a directory.
+/// Makes a directory. No umask applies; set-id bits of `mode` are ignored, as by mkdir(2).
 ///
 /// # Safety
 /// `name` is a string that ends.
@@ -200,8 +200,7 @@ pub unsafe extern "C" fn ns_mkdir(in_pool: ns_pool_t, name: *const c_char, mode:
     done(|| {
         // SAFETY: the caller has promised it.
         let (pool, name) = (pool(in_pool)?, unsafe { path(name) }?);
-        pool.create_dir(name)?;
-        Ok(pool.set_permissions(name, (mode & 0o7777) as u16)?)
+        Ok(pool.create_dir_with_mode(name, (mode & 0o7777) as u16)?)
     })
 }
 

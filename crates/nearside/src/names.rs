@@ -11,6 +11,8 @@ use crate::{Error, Pool, ReadDir, Result};
 
 /// Permission bits of a new directory.
 const DIRECTORY_MODE: u16 = 0o755;
+/// Bits that a new directory takes from the mode that its maker asks for.
+const MKDIR_MODE_BITS: u16 = 0o1777;
 /// Permission bits of a symbolic link: nobody asks for them.
 const SYMLINK_MODE: u16 = 0o777;
 
@@ -31,6 +33,17 @@ impl Pool {
         match &self.door {
             Door::Owned(owned) => owned.create_node(path, NewNode::Directory, DIRECTORY_MODE),
             Door::Attached(attached) => attached.create_dir(path),
+        }
+    }
+
+    /// Makes a directory with these permission bits, in one atomic step; its parent must exist. No
+    /// umask applies. As with mkdir(2), set-id bits are ignored: a set-group-id directory hands its
+    /// own on.
+    pub fn create_dir_with_mode(&self, path: impl AsRef<Path>, mode: u16) -> Result<()> {
+        let (path, mode) = (path.as_ref(), mode & MKDIR_MODE_BITS);
+        match &self.door {
+            Door::Owned(owned) => owned.create_node(path, NewNode::Directory, mode),
+            Door::Attached(attached) => attached.create_dir_with_mode(path, mode),
         }
     }
 

@@ -56,6 +56,7 @@ mod listener;
 mod lock_wait;
 mod lost;
 mod mount;
+mod new_nodes;
 mod once;
 mod open;
 mod opened;

@@ -8,14 +8,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fs::{Arrival, Error as FsError, LockKind};
 use nearside::{Error, File};
-use wire::{DATA_BYTES_MAX, Failure, Node, Reply, Request, Taken};
+use wire::{DATA_BYTES_MAX, Failure, Reply, Request, Taken};
 
 use crate::data::Data;
 use crate::opened::Opened;
 use crate::session::{Begin, Session};
 use crate::shared::Shared;
 use crate::stream::Serves;
-use crate::{exports, lock_wait, mount};
+use crate::{exports, lock_wait, mount, new_nodes};
 
 /// Most bytes that one call copies: who wants more asks again.
 const COPY_BYTES_MAX: u64 = 64 << 20;
@@ -353,14 +353,7 @@ impl Call<'_> {
                     false => pool.set_symlink_times(path(name), accessed, modified),
                 })
             }
-            Request::Make(name, Node::Directory) => done(pool.create_dir(path(name))),
-            Request::Make(name, Node::Directories) => done(pool.create_dir_all(path(name))),
-            Request::Make(name, Node::Symlink(target)) => {
-                done(pool.symlink(path(target), path(name)))
-            }
-            Request::Make(name, Node::Link(original)) => {
-                done(pool.hard_link(path(original), path(name)))
-            }
+            Request::Make(name, node) => done(new_nodes::make(pool, path(name), node)),
             Request::ReadLink(name) => {
                 let target = pool.read_link(path(name))?;
                 self.answer.extend_from_slice(target.as_os_str().as_bytes());

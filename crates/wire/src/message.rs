@@ -35,6 +35,8 @@ pub enum Node<'a> {
     Symlink(#[serde(borrow)] &'a [u8]),
     /// One more name of what this path names.
     Link(#[serde(borrow)] &'a [u8]),
+    /// A directory with these permission bits.
+    DirectoryWithMode(u16),
 }
 
 /// A run of bytes of an open file.

@@ -15,6 +15,9 @@ static void files(ns_pool_t pool)
 
     assert(ns_mkdir(pool, "/dir", 0750) == 0);
     assert(ns_mkdir(pool, "/dir", 0750) == -EEXIST);
+    assert(ns_mkdir(pool, "/dir/bits", 07731) == 0);
+    assert(ns_stat(pool, "/dir/bits", &st) == 0 && st.mode == (S_IFDIR | 01731));
+    assert(ns_rmdir(pool, "/dir/bits") == 0);
     assert(ns_open(pool, "/dir/none", O_RDONLY, 0, &file) == -ENOENT);
     assert(ns_open(pool, "/dir/a", O_RDWR | O_CREAT | O_EXCL, 0640, &file) == 0);
     assert(ns_open(pool, "/dir/a", O_RDWR | O_CREAT | O_EXCL, 0640, &gone) == -EEXIST);

@@ -101,6 +101,10 @@ impl Attached {
         self.act(&Request::Make(raw(path), Node::Directory))
     }
 
+    pub(crate) fn create_dir_with_mode(&self, path: &Path, mode: u16) -> Result<()> {
+        self.act(&Request::Make(raw(path), Node::DirectoryWithMode(mode)))
+    }
+
     pub(crate) fn create_dir_all(&self, path: &Path) -> Result<()> {
         self.act(&Request::Make(raw(path), Node::Directories))
     }
