@@ -1,22 +1,21 @@
 """What a call by each caller answers, and what it leaves: where owners and groups decide.
 
-A line for each call and caller: the answer, and then what the call changed. Run as root. Arguments:
-the directory where the files are made and looked at, the same directory at the door where the calls
-are made, the callers with + between them, and "ids" or "squashed": the calls are made with the
-caller's ids, or by root, which the door takes for the caller.
+A line for each call and caller: the answer, and then what the call changed. Run as root, behind
+`doors.py`. Arguments: the directory where the files are made and looked at, the same directory at
+the door where the calls are made, the callers with + between them, and "ids" or "squashed": the
+calls are made with the caller's ids, or by root, which the door takes for the caller. With a
+program and the name of its test besides, it makes the calls, attached at the door.
 """
-import ctypes
 import errno
 import fcntl
 import mmap
-import os
 import stat
-import struct
 import sys
 import tempfile
 
-MADE, CALLED = map(os.path.abspath, sys.argv[1:3])
-CALLED_BY, IDS = sys.argv[3:5]
+MADE = os.path.abspath(sys.argv[1])
+CALLED, CALLED_BY, IDS = sys.argv[2:5]
+PROGRAM = sys.argv[5:]
 # user, group, groups besides. "owner" has the files and is not in their group, "keeper" has the
 # directories and is.
 CALLERS = {
@@ -27,10 +26,6 @@ CALLERS = {
     "group": (1000, 77, []),
     "other": (1000, 1000, []),
 }
-OLD = 1_000_000_000
-NOW, OMIT = (1 << 30) - 1, (1 << 30) - 2
-SETS = ("user.a", "trusted.a", "security.a")
-CAPABILITY = struct.pack("<5I", 0x02000001, 1 << 2, 0, 0, 0)
 ACCESS, DEFAULT = "system.posix_acl_access", "system.posix_acl_default"
 LIST = struct.pack("<I", 2) + b"".join(
     struct.pack("<HHI", *entry)
@@ -38,32 +33,12 @@ LIST = struct.pack("<I", 2) + b"".join(
                   (16, 7, -1 & 0xFFFFFFFF), (32, 5, -1 & 0xFFFFFFFF)))
 MINIMAL = struct.pack("<I", 2) + b"".join(
     struct.pack("<HHI", tag, bits, 0xFFFFFFFF) for tag, bits in ((1, 7), (4, 7), (32, 5)))
-libc = ctypes.CDLL(None, use_errno=True)
 opened = []
-
-
-def checked(result):
-    if result < 0:
-        raise OSError(ctypes.get_errno(), "call")
-
-
-def rename(flags):
-    def call(old, new):
-        checked(libc.renameat2(-100, old.encode(), -100, new.encode(), flags))
-    return call
-
-
-NOREPLACE, EXCHANGE, WHITEOUT = map(rename, (1, 2, 4))
-
-
-def utime(name, accessed, modified):
-    """Sets times by (seconds, ns)."""
-    times = (ctypes.c_long * 4)(*accessed, *modified)
-    checked(libc.utimensat(-100, name.encode(), times, 0))
+door = Kernel()
 
 
 def opens(name, flags, mode=0o666):
-    opened.append(os.open(name, flags, mode))
+    opened.append(door.open(name, flags, mode))
     return opened[-1]
 
 
@@ -77,7 +52,7 @@ def appends(flags, *changes):
     f = opens("a/file", flags)
     for change in changes:
         fcntl.fcntl(f, fcntl.F_SETFL, change)
-    os.pwrite(f, b"XY", 1)
+    door.pwrite(f, b"XY", 1)
 
 
 def appends_direct():
@@ -95,7 +70,7 @@ def maps_appending():
 
 def copies_appending():
     source = opens("a/file", os.O_RDONLY)
-    os.copy_file_range(source, opens("a/other", os.O_WRONLY | os.O_APPEND), 3, 0, 0)
+    door.copy(source, 0, opens("a/other", os.O_WRONLY | os.O_APPEND), 0, 3)
 
 
 def cuts_appending():
@@ -106,8 +81,13 @@ def unwatched_read(name):
     os.read(opens(name, os.O_RDONLY | os.O_NOATIME), 10)
 
 
-def lists(flags):
-    f = opens("d", os.O_RDONLY | os.O_DIRECTORY | flags)
+def lists():
+    door.listdir("d")
+    return f"time {time(door.time_of_read('d'))}"
+
+
+def lists_unwatched():
+    f = opens("d", os.O_RDONLY | os.O_DIRECTORY | os.O_NOATIME)
     os.listdir(f)
     return f"time {time(os.fstat(f).st_atime)}"
 
@@ -116,6 +96,56 @@ def unwatched_later(name):
     f = opens(name, os.O_RDONLY)
     fcntl.fcntl(f, fcntl.F_SETFL, os.O_NOATIME)
     os.read(f, 10)
+
+
+def touch(name):
+    os.utime(name)
+
+
+def commits(name, flags=os.O_RDWR, offset=1):
+    """Stores to a region, which is compared with a write."""
+    door.commit((opens(name, flags), offset, b"XY"))
+
+
+def commits_to_two():
+    f, g = opens("f", os.O_RDWR), opens("b", os.O_RDWR)
+    door.commit((f, 1, b"XY"), (g, 2, b"Z"))
+
+
+def commits_after(change):
+    f = opens("b", os.O_RDWR)
+    change()
+    door.commit((f, 1, b"XY"))
+
+
+def commits_what_it_read():
+    door.commit_read((opens("b", os.O_RDWR), 1, b"XY"))
+
+
+def again(change, give):
+    """Changes a new file so often that an attached process gets a lease, and then gives it
+    privileges and changes it once more."""
+    f = opens("s/new", os.O_CREAT | os.O_RDWR)
+    for _ in range(200 if PROGRAM else 1):
+        change(f)
+    give("s/new")
+    change(f)
+
+
+def writes_again(give):
+    again(lambda f: door.pwrite(f, b"XY", 1), give)
+
+
+def commits_again(give):
+    again(lambda f: door.commit((f, 1, b"XY")), give)
+
+
+def set_id(name):
+    door.chmod(name, 0o6777)
+
+
+def capable(name):
+    door.setxattr(name, "security.capability", CAPABILITY)
 
 
 def born(make, change):
@@ -130,131 +160,87 @@ def tells(value):
     return value if value is None else str(value)
 
 
-def write(name):
-    os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
-
-
-def make(name, uid, mode, how=write, gid=77):
-    how(name)
-    os.chown(name, uid, gid, follow_symlinks=False)
-    os.chmod(name, mode)
-
-
-def sticky_files():
-    for directory, mode in (("s", 0o1777), ("p", 0o777)):
-        make(directory, 400, mode, os.mkdir)
-        make(f"{directory}/f", 500, 0o666)
-        make(f"{directory}/g", 600, 0o666)
-        make(f"{directory}/d", 500, 0o777, os.mkdir)
-        make(f"{directory}/e", 600, 0o777, os.mkdir)
-        make(f"{directory}/l", 500, 0o755, os.mkdir)
-
-
-def group_files():
-    make("g", 400, 0o2777, os.mkdir)
-    make("p", 400, 0o777, os.mkdir)
-    make("g/f", 500, 0o2777)
-    make("g/b", 500, 0o6666)
-
-
-def attribute_files():
-    for name, uid, mode in (("f", 500, 0o666), ("r", 500, 0o644), ("b", 500, 0o2775)):
-        make(name, uid, mode)
-        with open(name, "w") as f:
-            f.write("123")
-        os.chmod(name, mode)
-        for attribute in SETS:
-            os.setxattr(name, attribute, b"value")
-        os.utime(name, (OLD, OLD))
-    make("s", 400, 0o1777, os.mkdir)
-    make("d", 500, 0o2777, os.mkdir)
-    os.utime("d", (OLD, OLD))
-    make("q", 500, 0o666, os.mkfifo)
-
-
-def append_files():
-    make("a", 400, 0o777, os.mkdir)
-    for name in ("a/file", "a/other"):
-        make(name, 500, 0o666)
-        with open(name, "w") as f:
-            f.write("123")
-        os.utime(name, (OLD, OLD))
-
-
 RULES = {
     sticky_files: {
-        "unlink": lambda: os.unlink("s/f"),
-        "unlink, not sticky": lambda: os.unlink("p/f"),
-        "rmdir": lambda: os.rmdir("s/d"),
-        "rename": lambda: os.rename("s/f", "s/new"),
-        "rename out": lambda: os.rename("s/f", "p/new"),
-        "rename in": lambda: os.rename("p/f", "s/new"),
-        "replace": lambda: os.rename("p/f", "s/g"),
-        "replace from": lambda: os.rename("s/f", "p/g"),
-        "replace within": lambda: os.rename("s/g", "s/f"),
-        "rename a directory out": lambda: os.rename("s/d", "p/new"),
-        "rename a directory in": lambda: os.rename("p/d", "s/new"),
-        "replace a directory": lambda: os.rename("p/d", "s/e"),
-        "turn a directory": lambda: os.rename("p/l", "s/new"),
-        "turn none": lambda: os.rename("p/l", "p/new"),
-        "noreplace": lambda: NOREPLACE("s/f", "s/new"),
-        "exchange": lambda: EXCHANGE("s/f", "s/g"),
-        "exchange out": lambda: EXCHANGE("s/f", "p/g"),
-        "exchange in": lambda: EXCHANGE("p/f", "s/g"),
-        "exchange directories": lambda: EXCHANGE("p/d", "s/e"),
-        "exchange, turned": lambda: EXCHANGE("p/d", "s/l"),
-        "whiteout": lambda: WHITEOUT("s/f", "s/new"),
-        "whiteout, not sticky": lambda: WHITEOUT("p/f", "p/new"),
-        "link in": lambda: os.link("p/f", "s/new"),
-        "link out": lambda: os.link("s/f", "p/new"),
-        "link within": lambda: os.link("s/f", "s/new"),
+        "unlink": lambda: door.unlink("s/f"),
+        "unlink, not sticky": lambda: door.unlink("p/f"),
+        "rmdir": lambda: door.rmdir("s/d"),
+        "rename": lambda: door.rename("s/f", "s/new"),
+        "rename out": lambda: door.rename("s/f", "p/new"),
+        "rename in": lambda: door.rename("p/f", "s/new"),
+        "replace": lambda: door.rename("p/f", "s/g"),
+        "replace from": lambda: door.rename("s/f", "p/g"),
+        "replace within": lambda: door.rename("s/g", "s/f"),
+        "rename a directory out": lambda: door.rename("s/d", "p/new"),
+        "rename a directory in": lambda: door.rename("p/d", "s/new"),
+        "replace a directory": lambda: door.rename("p/d", "s/e"),
+        "turn a directory": lambda: door.rename("p/l", "s/new"),
+        "turn none": lambda: door.rename("p/l", "p/new"),
+        "noreplace": lambda: door.rename("s/f", "s/new", NOREPLACE),
+        "exchange": lambda: door.rename("s/f", "s/g", EXCHANGE),
+        "exchange out": lambda: door.rename("s/f", "p/g", EXCHANGE),
+        "exchange in": lambda: door.rename("p/f", "s/g", EXCHANGE),
+        "exchange directories": lambda: door.rename("p/d", "s/e", EXCHANGE),
+        "exchange, turned": lambda: door.rename("p/d", "s/l", EXCHANGE),
+        "whiteout": lambda: door.rename("s/f", "s/new", WHITEOUT),
+        "whiteout, not sticky": lambda: door.rename("p/f", "p/new", WHITEOUT),
+        "link in": lambda: door.link("p/f", "s/new"),
+        "link out": lambda: door.link("s/f", "p/new"),
+        "link within": lambda: door.link("s/f", "s/new"),
     },
     group_files: {
         "create": lambda: opens("g/new", os.O_CREAT | os.O_RDWR, 0o666),
         "create set-id": lambda: opens("g/new", os.O_CREAT | os.O_RDWR, 0o6775),
         "create locking": lambda: opens("g/new", os.O_CREAT | os.O_RDWR, 0o2666),
         "create set-id, no group": lambda: opens("p/new", os.O_CREAT | os.O_RDWR, 0o6775),
-        "mkdir": lambda: os.mkdir("g/new", 0o755),
-        "mkdir set-id": lambda: os.mkdir("g/new", 0o6777),
-        "mkdir set-id, no group": lambda: os.mkdir("p/new", 0o7777),
-        "mknod": lambda: os.mknod("g/new", 0o2775 | stat.S_IFREG),
-        "mkfifo": lambda: os.mknod("g/new", 0o2775 | stat.S_IFIFO),
-        "device": lambda: os.mknod("g/new", 0o666 | stat.S_IFCHR, os.makedev(1, 3)),
-        "no device": lambda: os.mknod("g/new", 0o666 | stat.S_IFCHR, 0),
-        "symlink": lambda: os.symlink("target", "g/new"),
+        "mkdir": lambda: door.mkdir("g/new", 0o755),
+        "mkdir closed": lambda: door.mkdir("g/new", 0o750),
+        "mkdir within": lambda: door.makedirs("g/new/sub"),
+        "mkdir set-id": lambda: door.mkdir("g/new", 0o6777),
+        "mkdir set-id, no group": lambda: door.mkdir("p/new", 0o7777),
+        "mknod": lambda: door.mknod("g/new", 0o2775 | stat.S_IFREG),
+        "mkfifo": lambda: door.mknod("g/new", 0o2775 | stat.S_IFIFO),
+        "device": lambda: door.mknod("g/new", 0o666 | stat.S_IFCHR, os.makedev(1, 3)),
+        "no device": lambda: door.mknod("g/new", 0o666 | stat.S_IFCHR, 0),
+        "symlink": lambda: door.symlink("target", "g/new"),
         "unnamed": lambda: unnamed(0o666, "g/new"),
         "unnamed set-id": lambda: unnamed(0o6775, "g/new"),
         "unnamed locking": lambda: unnamed(0o2666, "g/new"),
         "chmod after": born(lambda: opens("g/new", os.O_CREAT | os.O_RDWR),
-                            lambda: os.chmod("g/new", 0o2775)),
+                            lambda: door.chmod("g/new", 0o2775)),
         "fchmod after": born(lambda: opens("g/new", os.O_CREAT | os.O_RDWR),
-                             lambda: os.fchmod(opened[-1], 0o6775)),
-        "chmod directory after": born(lambda: os.mkdir("g/new"),
-                                      lambda: os.chmod("g/new", 0o3775)),
+                             lambda: door.fchmod(opened[-1], 0o6775)),
+        "chmod directory after": born(lambda: door.mkdir("g/new"),
+                                      lambda: door.chmod("g/new", 0o3775)),
         "chgrp after": born(lambda: opens("p/new", os.O_CREAT | os.O_RDWR, 0o6775),
-                            lambda: os.chown("p/new", -1, 77)),
-        "chgrp away": lambda: os.chown("g/f", -1, 88),
-        "chgrp to own": lambda: os.chown("g/f", -1, 500),
-        "chgrp to same": lambda: os.chown("g/f", -1, 77),
-        "chgrp locking": lambda: os.chown("g/b", -1, 77),
-        "chown to same": lambda: os.chown("g/f", 500, -1),
-        "chown away": lambda: os.chown("g/f", 1000, -1),
-        "chown to root": lambda: os.chown("g/f", 0, 0),
-        "chmod": lambda: os.chmod("g/f", 0o2700),
-        "chmod set-id": lambda: os.chmod("g/f", 0o6777),
-        "chmod directory": lambda: os.chmod("g", 0o3700),
+                            lambda: door.chown("p/new", -1, 77)),
+        "chgrp away": lambda: door.chown("g/f", -1, 88),
+        "chgrp to own": lambda: door.chown("g/f", -1, 500),
+        "chgrp to same": lambda: door.chown("g/f", -1, 77),
+        "chgrp locking": lambda: door.chown("g/b", -1, 77),
+        "chgrp of a link": lambda: door.chown("g/l", -1, 500, follow_symlinks=False),
+        "chown of a link": lambda: door.chown("g/l", 1000, -1, follow_symlinks=False),
+        "chgrp by a link": lambda: door.chown("g/l", -1, 500),
+        "chown to same": lambda: door.chown("g/f", 500, -1),
+        "chown away": lambda: door.chown("g/f", 1000, -1),
+        "chown to root": lambda: door.chown("g/f", 0, 0),
+        "times of a link": lambda: door.utime("g/l", (7, 0), (9, 0), follow_symlinks=False),
+        "chmod by a link": lambda: door.chmod("g/l", 0o2700),
+        "chmod": lambda: door.chmod("g/f", 0o2700),
+        "chmod set-id": lambda: door.chmod("g/f", 0o6777),
+        "chmod directory": lambda: door.chmod("g", 0o3700),
     },
     attribute_files: {
-        "touch": lambda: os.utime("f"),
-        "touch, not written": lambda: os.utime("r"),
-        "touch directory": lambda: os.utime("s"),
-        "times": lambda: os.utime("f", (7, 9)),
-        "time of change": lambda: utime("f", (0, OMIT), (9, 0)),
-        "one now": lambda: utime("f", (0, NOW), (0, OMIT)),
-        "one now, one set": lambda: utime("f", (0, NOW), (9, 0)),
-        "both now": lambda: utime("f", (0, NOW), (0, NOW)),
-        "no time": lambda: utime("r", (0, OMIT), (0, OMIT)),
-        "read": lambda: os.read(opens("r", os.O_RDONLY), 10),
+        "touch": lambda: touch("f"),
+        "touch, not written": lambda: touch("r"),
+        "touch directory": lambda: touch("s"),
+        "times": lambda: door.utime("f", (7, 0), (9, 0)),
+        "time of change": lambda: door.utime("f", (0, OMIT), (9, 0)),
+        "one now": lambda: door.utime("f", (0, NOW), (0, OMIT)),
+        "one now, one set": lambda: door.utime("f", (0, NOW), (9, 0)),
+        "both now": lambda: door.utime("f", (0, NOW), (0, NOW)),
+        "no time": lambda: door.utime("r", (0, OMIT), (0, OMIT)),
+        "read": lambda: door.read(opens("r", os.O_RDONLY), 10),
         "unwatched": lambda: unwatched_read("f"),
         "unwatched, not written": lambda: unwatched_read("r"),
         "unwatched write": lambda: opens("f", os.O_WRONLY | os.O_NOATIME),
@@ -262,38 +248,52 @@ RULES = {
         "unwatched later": lambda: unwatched_later("f"),
         "unwatched new": lambda: opens("s/new", os.O_CREAT | os.O_RDWR | os.O_NOATIME),
         "unwatched, created": lambda: opens("f", os.O_CREAT | os.O_RDWR | os.O_NOATIME),
-        "list directory": lambda: lists(0),
-        "list unwatched": lambda: lists(os.O_NOATIME),
-        "set user": lambda: os.setxattr("f", "user.b", b"v"),
-        "set user, not written": lambda: os.setxattr("r", "user.b", b"v"),
-        "set user, sticky": lambda: os.setxattr("s", "user.b", b"v"),
-        "set user, pipe": lambda: os.setxattr("q", "user.b", b"v"),
-        "set trusted": lambda: os.setxattr("f", "trusted.b", b"v"),
-        "set security": lambda: os.setxattr("f", "security.b", b"v"),
-        "set capability": lambda: os.setxattr("f", "security.capability", CAPABILITY),
-        "set list": lambda: os.setxattr("f", ACCESS, LIST),
-        "set list, set-id": lambda: os.setxattr("b", ACCESS, LIST),
-        "set short list, set-id": lambda: os.setxattr("b", ACCESS, MINIMAL),
-        "set default list": lambda: os.setxattr("d", DEFAULT, LIST),
-        "set list of directory": lambda: os.setxattr("d", ACCESS, LIST),
-        "remove list": lambda: os.removexattr("d", ACCESS),
-        "remove user": lambda: os.removexattr("f", "user.a"),
-        "remove trusted": lambda: os.removexattr("f", "trusted.a"),
-        "remove security": lambda: os.removexattr("f", "security.a"),
-        "get user": lambda: tells(os.getxattr("r", "user.a")),
-        "get trusted": lambda: tells(os.getxattr("f", "trusted.a")),
-        "get security": lambda: tells(os.getxattr("f", "security.a")),
-        "list": lambda: tells(sorted(set(os.listxattr("f")) & set(SETS))),
+        "list directory": lists,
+        "list unwatched": lists_unwatched,
+        "commit": lambda: commits("f"),
+        "commit, not written": lambda: commits("r"),
+        "commit, set-id": lambda: commits("b"),
+        "commit, longer": lambda: commits("b", offset=5000),
+        "commit, reading": lambda: commits("f", os.O_RDONLY),
+        "commit to two": commits_to_two,
+        "commit after chmod": lambda: commits_after(lambda: door.chmod("b", 0o6000)),
+        "commit after chgrp": lambda: commits_after(lambda: door.chown("b", -1, 500)),
+        "commit after unlink": lambda: commits_after(lambda: door.unlink("b")),
+        "commit what was read": commits_what_it_read,
+        "write again, set-id": lambda: writes_again(set_id),
+        "write again, capable": lambda: writes_again(capable),
+        "commit again, set-id": lambda: commits_again(set_id),
+        "commit again, capable": lambda: commits_again(capable),
+        "set user": lambda: door.setxattr("f", "user.b", b"v"),
+        "set user, not written": lambda: door.setxattr("r", "user.b", b"v"),
+        "set user, sticky": lambda: door.setxattr("s", "user.b", b"v"),
+        "set user, pipe": lambda: door.setxattr("q", "user.b", b"v"),
+        "set trusted": lambda: door.setxattr("f", "trusted.b", b"v"),
+        "set security": lambda: door.setxattr("f", "security.b", b"v"),
+        "set capability": lambda: door.setxattr("f", "security.capability", CAPABILITY),
+        "set list": lambda: door.setxattr("f", ACCESS, LIST),
+        "set list, set-id": lambda: door.setxattr("b", ACCESS, LIST),
+        "set short list, set-id": lambda: door.setxattr("b", ACCESS, MINIMAL),
+        "set default list": lambda: door.setxattr("d", DEFAULT, LIST),
+        "set list of directory": lambda: door.setxattr("d", ACCESS, LIST),
+        "remove list": lambda: door.removexattr("d", ACCESS),
+        "remove user": lambda: door.removexattr("f", "user.a"),
+        "remove trusted": lambda: door.removexattr("f", "trusted.a"),
+        "remove security": lambda: door.removexattr("f", "security.a"),
+        "get user": lambda: tells(door.getxattr("r", "user.a")),
+        "get trusted": lambda: tells(door.getxattr("f", "trusted.a")),
+        "get security": lambda: tells(door.getxattr("f", "security.a")),
+        "list": lambda: tells(sorted(set(door.listxattr("f")) & set(SETS))),
     },
     append_files: {
-        "cut": lambda: os.truncate("a/file", 1),
+        "cut": lambda: door.truncate("a/file", 1),
         "append": lambda: appends(os.O_WRONLY | os.O_APPEND),
         "append, read": lambda: appends(os.O_RDWR | os.O_APPEND),
         "append no more": lambda: appends(os.O_WRONLY | os.O_APPEND, 0),
         "append no more, read": lambda: appends(os.O_RDWR | os.O_APPEND, 0),
         "append later": lambda: appends(os.O_WRONLY, os.O_APPEND),
         "append again": lambda: appends(os.O_RDWR | os.O_APPEND, 0, os.O_APPEND),
-        "append once": lambda: os.pwritev(opens("a/file", os.O_WRONLY), [b"XY"], 1, os.RWF_APPEND),
+        "append once": lambda: door.append(opens("a/file", os.O_WRONLY), b"XY"),
         "append direct": appends_direct,
         "append, mapped": maps_appending,
         "append a copy": copies_appending,
@@ -302,34 +302,24 @@ RULES = {
 }
 
 
-def look(with_attributes):
-    """What is here: names, and what of each a change can show, but for the content."""
-    found = {}
-    directories = ["."]
-    while directories:
-        at = directories.pop()
-        for name in os.listdir(at):
-            path = name if at == "." else f"{at}/{name}"
-            it = os.lstat(path)
-            said = [f"{it.st_mode:o} {it.st_uid}:{it.st_gid} {it.st_nlink}"]
-            if stat.S_ISDIR(it.st_mode):
-                directories.append(path)
-            if stat.S_ISREG(it.st_mode):
-                said.append(f"{time(it.st_atime)} {time(it.st_mtime)} {it.st_size} bytes")
-            if with_attributes and (stat.S_ISREG(it.st_mode) or stat.S_ISDIR(it.st_mode)):
-                # a system with modules for security has more of them
-                said += sorted(x for x in os.listxattr(path) if x != "security.selinux")
-            found[path] = " ".join(said)
-    return found
-
-
-def time(seconds):
-    return str(int(seconds)) if seconds <= OLD else "new"
-
-
-def content_of(path):
-    with open(path, "rb") as f:
-        return str(f.read(8))
+# Calls that an attached process does not have, by why.
+ABSENT = {
+    "the library makes no device, pipe or other inode by its kind": [
+        "mknod", "mkfifo", "device", "no device"],
+    "the library opens no file without a name": ["unnamed", "unnamed set-id", "unnamed locking"],
+    "the library changes modes by names alone": ["fchmod after"],
+    "the library sets times that it is given, and has none that means now": [
+        "touch", "touch, not written", "touch directory", "one now", "one now, one set",
+        "both now"],
+    "the library has no O_NOATIME": [
+        "unwatched", "unwatched, not written", "unwatched write", "unwatched directory",
+        "unwatched later", "unwatched new", "unwatched, created", "list unwatched"],
+    "the flags of an open file stay, in the library": [
+        "append no more", "append no more, read", "append later", "append again"],
+    "the library has no O_DIRECT": ["append direct"],
+    "a file that is open for appending is written at its end alone, in the library": [
+        "append, mapped", "append and cut"],
+}
 
 
 def become(uid, gid, groups):
@@ -357,16 +347,20 @@ class Tree:
         if self.found is None:
             self.make()
         before = self.found
-        os.chdir(f"{CALLED}/{self.name}")
-        become(*ids)
+        if PROGRAM:
+            door.at = f"/{self.name}"
+        else:
+            os.chdir(os.path.join(DOOR, self.name))
+            become(*ids)
         try:
             said = call()
             answer = said if isinstance(said, str) else "done"
         except OSError as error:
             answer = errno.errorcode[error.errno]
-        become(0, 0, [])
+        if not PROGRAM:
+            become(0, 0, [])
         while opened:
-            os.close(opened.pop())
+            door.close(opened.pop())
         os.chdir(f"{MADE}/{self.name}")
         after = look(self.files is attribute_files)
         names = sorted(before.keys() | after.keys())
@@ -380,9 +374,17 @@ class Tree:
 
 
 os.umask(0)
+DOOR = CALLED if PROGRAM else os.path.abspath(CALLED)
+absent = sum(ABSENT.values(), []) if PROGRAM else []
+assert set(absent) <= {name for calls in RULES.values() for name in calls}
 for files, calls in RULES.items():
     tree = Tree(files)
     for caller in CALLED_BY.split("+"):
         ids = CALLERS[caller if IDS == "ids" else "root"]
+        if PROGRAM:
+            door = Attached(*PROGRAM, CALLED, ids)
         for name, call in calls.items():
-            print(f"{name} by {caller}: {tree.run(call, ids)}", flush=True)
+            done = "absent" if name in absent else tree.run(call, ids)
+            print(f"{name} by {caller}: {done}", flush=True)
+        if PROGRAM:
+            door.end()

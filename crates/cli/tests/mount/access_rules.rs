@@ -1,14 +1,19 @@
 //! Sticky directories, inherited groups, descriptors for appending, O_NOATIME, times, attributes
 //! and access lists. Each call by each caller answers and leaves what it does on ext4, at each
-//! mount.
+//! mount, and where a process is attached.
 
-use crate::beside_ext4::{Compared, same};
+use crate::attached_calls;
+use crate::beside_ext4::{Compared, same, without_absent};
 use crate::remote::Remote;
 use crate::support::{Scratch, has};
 
 const CALLERS: &str = "root+owner+keeper+member+group+other";
+/// The test whose process makes calls, attached.
+const ATTACHED: &str = "access_rules::owners_and_groups_decide_what_attached_processes_may_do";
 /// Calls of each caller.
-const CALLS: usize = 105;
+const CALLS: usize = 126;
+/// Those of them that the library does not have; the script says why.
+const ABSENT: usize = 29;
 
 /// The calls of the callers, on files that lie where the script begins, by the directory `called`.
 fn calls<'a>(called: &'a str, callers: &'a str, ids: &'a str) -> [&'a str; 4] {
@@ -16,7 +21,12 @@ fn calls<'a>(called: &'a str, callers: &'a str, ids: &'a str) -> [&'a str; 4] {
 }
 
 fn compared<'s>(arguments: &'s [&'s str]) -> Compared<'s> {
-    Compared { script: include_str!("access_rules.py"), arguments }
+    let script = concat!(
+        include_str!("doors.py"),
+        include_str!("access_files.py"),
+        include_str!("access_rules.py")
+    );
+    Compared { script, arguments }
 }
 
 #[test]
@@ -45,6 +55,26 @@ fn owners_and_groups_decide_as_on_ext4() {
     remote.finish();
 }
 
+/// Each caller is a process of its own, attached to the service of this machine. What the library
+/// does not have is absent; regions are compared with writes.
+#[test]
+fn owners_and_groups_decide_what_attached_processes_may_do() {
+    attached_calls::run_if_told();
+    if !has("python3") {
+        return;
+    }
+    let Some(remote) = Remote::with_own_mount(&[]) else { return };
+    let here = calls(".", CALLERS, "ids");
+    let ext4 = compared(&here).lines_of_ext4(&remote.scratch);
+    let Some(theirs) = ext4 else { return remote.finish() };
+    let program = attached_calls::program_for_all(&remote.scratch);
+    let pool = remote.scratch.pool();
+    let attached = [".", pool.to_str().unwrap(), CALLERS, "ids", &program, ATTACHED];
+    let ours = compared(&attached).lines(&remote.own());
+    same(&without_absent(&theirs, &ours, ABSENT * 6), &ours);
+    remote.finish();
+}
+
 /// Root of another machine makes the calls, and the service takes it for each caller.
 #[test]
 fn owners_and_groups_decide_after_users_are_squashed() {
@@ -63,8 +93,14 @@ fn owners_and_groups_decide_after_users_are_squashed() {
         remote.mount_on(&mnt, &remote.address);
         let there = mnt.to_str().unwrap();
         let ours = compared(&calls(there, caller, "squashed")).lines(&remote.own());
-        let theirs: Vec<_> = theirs.iter().map(|line| unasked(caller, line)).collect();
-        same(&theirs, &ours);
+        let unasked: Vec<_> = theirs.iter().map(|line| unasked(caller, line)).collect();
+        same(&unasked, &ours);
+        // a program without a mount
+        let program = attached_calls::program_for_all(&remote.scratch);
+        let [_, _, callers, ids] = calls(".", caller, "squashed");
+        let attached = [".", &remote.address, callers, ids, &program, ATTACHED];
+        let ours = compared(&attached).lines(&remote.own());
+        same(&without_absent(&theirs, &ours, ABSENT), &ours);
         remote.finish();
     }
 }

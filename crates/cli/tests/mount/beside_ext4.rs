@@ -54,3 +54,14 @@ pub fn same(theirs: &[String], ours: &[String]) {
     let different: Vec<_> = both.filter(|(theirs, ours)| theirs != ours).collect();
     assert!(different.is_empty(), "(ext4, here): {different:#?}");
 }
+
+/// The lines of ext4, but for calls that a door does not have: so many say there that they are
+/// absent.
+#[track_caller]
+pub fn without_absent(theirs: &[String], ours: &[String], absent: usize) -> Vec<String> {
+    assert_eq!(theirs.len(), ours.len(), "{ours:#?}");
+    let is_absent = |line: &&String| line.ends_with(": absent");
+    assert_eq!(ours.iter().filter(is_absent).count(), absent, "{ours:#?}");
+    let both = theirs.iter().zip(ours);
+    both.map(|(theirs, ours)| if is_absent(&ours) { ours } else { theirs }.clone()).collect()
+}

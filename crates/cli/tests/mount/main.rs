@@ -6,6 +6,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod access_rules;
+mod attached_calls;
 mod beside_ext4;
 mod calls;
 mod commands;

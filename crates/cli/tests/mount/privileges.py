@@ -1,23 +1,22 @@
-"""What of the privileges that a file gives is left after each change of its content, by each caller.
+"""What is left of the privileges that a file gives, after each change of its content.
 
 A line for each: the change, the caller, the file, and then its permission bits and whether it names
-capabilities. Run as root, in the directory where the files are to be.
+capabilities. Run as root, behind `doors.py`, in the directory where the files are to be. Arguments:
+the callers with + between them. With three more (a program, the name of its test, and where it
+attaches) the program makes the changes, with the caller's ids or, after a fifth, with root's.
 """
-import ctypes
 import mmap
-import os
-import struct
 import sys
 
-CAPABILITY = struct.pack("<5I", 0x02000001, 1 << 2, 0, 0, 0)
-PUNCH, ZERO, KEEP = 2, 16, 1
+CHANGED_BY, PROGRAM, SQUASHED = sys.argv[1].split("+"), sys.argv[2:5], sys.argv[5:]
 GROUP = 77
-libc = ctypes.CDLL(None, use_errno=True)
+door = Kernel()
 
 
-def fallocate(f, mode):
-    if libc.fallocate(f, mode, ctypes.c_long(0), ctypes.c_long(4096)) != 0:
-        raise OSError(ctypes.get_errno(), "fallocate")
+def append(f):
+    g = door.open("file", os.O_WRONLY | os.O_APPEND)
+    door.pwrite(g, b"x", 0)
+    door.close(g)
 
 
 def direct(f):
@@ -33,10 +32,6 @@ def store(f):
     shared.flush()
 
 
-def copy(f):
-    assert os.copy_file_range(f, f, 100, 0, 5000) == 100
-
-
 def sent(f):
     os.lseek(f, 0, os.SEEK_SET)
     g = os.open("other", os.O_RDONLY)
@@ -44,22 +39,33 @@ def sent(f):
 
 
 CHANGES = {
-    "write": lambda f: os.pwrite(f, b"x", 0),
-    "large": lambda f: os.pwrite(f, b"x" * 3000000, 0),
-    "nothing": lambda f: os.pwrite(f, b"", 0),
-    "append": lambda f: os.write(os.open(f"/proc/self/fd/{f}", os.O_WRONLY | os.O_APPEND), b"x"),
+    "write": lambda f: door.pwrite(f, b"x", 0),
+    "large": lambda f: door.pwrite(f, b"x" * 3000000, 0),
+    "pipelined": lambda f: door.pipelined(f, (0, b"x"), (5000, b"y" * 100000)),
+    "nothing": lambda f: door.pwrite(f, b"", 0),
+    "append": append,
     "direct": direct,
-    "shorten": lambda f: os.ftruncate(f, 10),
-    "lengthen": lambda f: os.truncate("file", 20000),
-    "same": lambda f: os.ftruncate(f, 8192),
-    "empty": lambda f: os.open("file", os.O_WRONLY | os.O_TRUNC),
-    "reserve": lambda f: fallocate(f, 0),
-    "punch": lambda f: fallocate(f, PUNCH | KEEP),
-    "zero": lambda f: fallocate(f, ZERO),
-    "copy": copy,
+    "shorten": lambda f: door.ftruncate(f, 10),
+    "lengthen": lambda f: door.truncate("file", 20000),
+    "same": lambda f: door.ftruncate(f, 8192),
+    "empty": lambda f: door.close(door.open("file", os.O_WRONLY | os.O_TRUNC)),
+    "reserve": lambda f: door.fallocate(f, 0, 4096),
+    "punch": lambda f: door.fallocate(f, PUNCH | KEEP, 4096),
+    "zero": lambda f: door.fallocate(f, ZERO, 4096),
+    "copy": lambda f: door.copy(f, 0, f, 5000, 100),
     "send": sent,
     "store": store,
-    "chown": lambda f: os.fchown(f, -1, GROUP),
+    "chown": lambda f: door.chown("file", -1, GROUP),
+    "commit": lambda f: door.commit((f, 10, b"xy")),
+    "commit large": lambda f: door.commit((f, 10, b"x" * 3000000)),
+    "commit what was read": lambda f: door.commit_read((f, 10, b"xy"), (f, 100, b"xy")),
+    "commit more": lambda f: door.commit((f, 10, b"xy"), (f, 7000, b"x" * 3000)),
+}
+# Changes that an attached process does not have, by why.
+ABSENT = {
+    "the library has no O_DIRECT": ["direct"],
+    "the library zeroes no range but by punching it": ["zero"],
+    "sendfile and stores to mappings are the kernel's": ["send", "store"],
 }
 # user, group, groups besides
 CALLERS = {
@@ -89,6 +95,7 @@ def make(mode, capable):
 
 
 def run(change, caller):
+    """Gives an error of the change."""
     f = os.open("file", os.O_RDWR)
     child = os.fork()
     if child == 0:
@@ -100,20 +107,42 @@ def run(change, caller):
             CHANGES[change](f)
             os._exit(0)
         except OSError as error:
-            os.write(1, f"{change} {caller} {os.strerror(error.errno)}\n".encode())
-            os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0, (change, caller)
+            os._exit(error.errno)
+    status = os.waitpid(child, 0)[1]
     os.close(f)
+    return os.waitstatus_to_exitcode(status)
+
+
+def run_attached(change):
+    f = door.open("file", os.O_RDWR)
+    try:
+        CHANGES[change](f)
+        return 0
+    except OSError as error:
+        return error.errno
+    finally:
+        door.close(f)
 
 
 os.umask(0)
 with open("other", "wb") as f:
     f.write(b"0123456789")
-for change in CHANGES:
-    for caller in CALLERS:
+absent = sum(ABSENT.values(), []) if PROGRAM else []
+assert set(absent) <= CHANGES.keys()
+for caller in CHANGED_BY:
+    if PROGRAM:
+        door = Attached(*PROGRAM, CALLERS["root" if SQUASHED else caller])
+    for change in CHANGES:
         for file, (mode, capable) in FILES.items():
+            if change in absent:
+                print(f"{change} {caller} {file}: absent")
+                continue
             make(mode, capable)
-            run(change, caller)
+            failed = run_attached(change) if PROGRAM else run(change, caller)
+            said = os.strerror(failed) + ", " if failed else ""
             left = os.stat("file").st_mode & 0o7777
             has = "security.capability" in os.listxattr("file")
-            print(f"{change} {caller} {file}: {left:o} {'capable' if has else '-'}", flush=True)
+            said += f"{left:o} {'capable' if has else '-'}"
+            print(f"{change} {caller} {file}: {said}", flush=True)
+    if PROGRAM:
+        door.end()

@@ -1,12 +1,24 @@
 //! Set-id bits and capabilities of files whose content changes: what is left of them is what ext4
-//! leaves, for each change by each caller, at each mount.
+//! leaves, for each change by each caller, at each mount, and where a process is attached.
 
-use crate::beside_ext4::{Compared, same};
+use crate::attached_calls::{self, program_for_all};
+use crate::beside_ext4::{Compared, same, without_absent};
 use crate::remote::Remote;
 use crate::support::{Scratch, has};
 
+/// The test whose process makes changes, attached.
+const ATTACHED: &str = "privileges::privileges_go_where_attached_processes_change_content";
+/// Whose changes are compared.
+const CALLERS: &str = "root+other+member+group+owner";
+/// Changes of each caller to each of the four files.
+const CHANGES: usize = 21;
+/// Those of them that the library does not have; the script says why.
+const ABSENT: usize = 4;
+
 /// Prints a line for each change, caller and file (its own words say more).
-const CHANGES: Compared<'_> = Compared { script: include_str!("privileges.py"), arguments: &[] };
+fn compared<'s>(arguments: &'s [&'s str]) -> Compared<'s> {
+    Compared { script: concat!(include_str!("doors.py"), include_str!("privileges.py")), arguments }
+}
 
 #[test]
 fn privileges_go_with_the_bytes_that_they_were_given_for() {
@@ -14,13 +26,14 @@ fn privileges_go_with_the_bytes_that_they_were_given_for() {
         return;
     }
     let Some(scratch) = Scratch::mounted() else { return };
-    let Some(theirs) = CHANGES.lines_of_ext4(&scratch) else { return scratch.finish() };
-    // three callers may not change the group
-    assert_eq!(theirs.len(), 16 * 5 * 4 + 3 * 4, "{theirs:#?}");
-    same(&theirs, &CHANGES.lines(&scratch.mnt()));
+    let Some(theirs) = compared(&[CALLERS]).lines_of_ext4(&scratch) else {
+        return scratch.finish();
+    };
+    assert_eq!(theirs.len(), CHANGES * 5 * 4, "{theirs:#?}");
+    same(&theirs, &compared(&[CALLERS]).lines(&scratch.mnt()));
     // where there are other doors
     let remote = Remote::with_own_mount(&["--squash=none"]).unwrap();
-    same(&theirs, &CHANGES.lines(&remote.own()));
+    same(&theirs, &compared(&[CALLERS]).lines(&remote.own()));
     // over a network it is not known which other groups a caller is in: the bit goes
     let mnt = remote.scratch.mnt();
     remote.mount_on(&mnt, &remote.address);
@@ -30,9 +43,27 @@ fn privileges_go_with_the_bytes_that_they_were_given_for() {
         }
         _ => line.clone(),
     };
-    same(&theirs.iter().map(known).collect::<Vec<_>>(), &CHANGES.lines(&mnt));
+    same(&theirs.iter().map(known).collect::<Vec<_>>(), &compared(&[CALLERS]).lines(&mnt));
     remote.stop();
     scratch.finish();
+}
+
+/// Each caller is a process of its own, attached to the service of this machine. Transactions on
+/// regions are compared with writes.
+#[test]
+fn privileges_go_where_attached_processes_change_content() {
+    attached_calls::run_if_told();
+    if !has("python3") {
+        return;
+    }
+    let Some(remote) = Remote::with_own_mount(&[]) else { return };
+    let ext4 = compared(&[CALLERS]).lines_of_ext4(&remote.scratch);
+    let Some(theirs) = ext4 else { return remote.finish() };
+    let (program, pool) = (program_for_all(&remote.scratch), remote.scratch.pool());
+    let attached = [CALLERS, &program, ATTACHED, pool.to_str().unwrap()];
+    let ours = compared(&attached).lines(&remote.own());
+    same(&without_absent(&theirs, &ours, ABSENT * 5 * 4), &ours);
+    remote.finish();
 }
 
 /// Root of another machine, who is somebody else here, has that one's rights, also over what his
@@ -69,5 +100,13 @@ fn who_is_squashed_takes_roots_privileges_away() {
             std::os::unix::fs::MetadataExt::mode(&std::fs::metadata(own.join(name)).unwrap());
         assert_eq!(mode & 0o7777, 0o777, "{name}");
     }
+    // a program without a mount
+    let program = program_for_all(&remote.scratch);
+    let Some(theirs) = compared(&["other"]).lines_of_ext4(&remote.scratch) else {
+        return remote.stop();
+    };
+    let attached = ["other", &program, ATTACHED, &remote.address, "squashed"];
+    let ours = compared(&attached).lines(&remote.own());
+    same(&without_absent(&theirs, &ours, ABSENT * 4), &ours);
     remote.stop();
 }
