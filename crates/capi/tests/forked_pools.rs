@@ -1,7 +1,7 @@
 //! A forked child opens a pool of its own, whatever its parent's other threads did at the fork.
 #![allow(clippy::unwrap_used)]
 
-use nearside::{FormatOptions, Pool, SliceSpec};
+use engine::{FormatOptions, Pool, SliceSpec};
 use parking_lot_core::DEFAULT_PARK_TOKEN;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
