@@ -14,12 +14,19 @@ rust_pinned=$(quoted_version rust-toolchain.toml channel)
 tested=(--workspace --features nearside-cli/object-store)
 [[ ! -f /usr/include/rdma/fabric.h ]] || tested[2]+=,nearside-cli/fabric
 
-# as_tested ARGUMENT... : cargo, for what is tested. Clippy compiles it where there is one: it is
-# rustc, and lints as it goes, so that no crate is compiled for its lints alone (`scripts/lint`).
+# Prints the program of the pinned toolchain that compiles as rustc does, and lints as it goes. Another
+# toolchain's has other lints, which must not end a build.
+clippy_driver() {
+    local program
+    program=$(rustc --print sysroot)/bin/clippy-driver
+    [[ ${rust_is_pinned:-no} == yes && -x $program ]] && echo "$program"
+}
+
+# as_tested ARGUMENT... : cargo, for what is tested. Clippy compiles it where it can, so that no crate is
+# compiled for its lints alone (`scripts/lint`).
 as_tested() {
     local clippy
-    clippy=$(rustc --print sysroot)/bin/clippy-driver
-    if [[ -x $clippy ]]; then
+    if clippy=$(clippy_driver); then
         RUSTC_WORKSPACE_WRAPPER=$clippy cargo "$@"
     else
         cargo "$@"
@@ -67,9 +74,8 @@ use_rust() {
         done < <(rustup toolchain list | awk '$1 ~ /^(stable|[0-9])/ { print $1 }' | sort -rV)
     fi
     [[ -n $have ]] || return 1
-    rust_is_pinned=no
+    export rust_is_pinned=no
     if [[ $have == "$rust_pinned" ]]; then
-        # shellcheck disable=SC2034 # for those who source this
         rust_is_pinned=yes
     else
         echo "rust: $have stands in for the pinned $rust_pinned"

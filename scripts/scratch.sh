@@ -28,6 +28,8 @@ end_children() {
 # all mounts of a user lie, in directories that are named after the mount points.
 remove_notes_of_mounts() {
     local notes
+    # of what could not be unmounted they are needed
+    ! grep -qF " $scratch/" /proc/self/mountinfo || return 0
     for notes in {/run/nearside,/run/user/[0-9]*/nearside,/tmp/nearside-[0-9]*}/*"${scratch##*/}-"*; do
         [[ ! -d $notes ]] || rm -rf --one-file-system "$notes"
     done

@@ -145,10 +145,9 @@ impl Core {
                 return Err(error.into());
             }
         };
-        let change = SlotChange::Place(placed);
+        // it owns nothing: to find that out, to drop it, takes a call
+        let change = std::mem::ManuallyDrop::new(SlotChange::Place(placed));
         let published = self.publish_one(inode, block, &change, || grow(inode, end, time));
-        // it owns nothing: to find that out takes a call
-        std::mem::forget(change);
         self.logged(inode, stamp, slice);
         if let Ok(published) = &published
             && !published.old.is_none()
@@ -395,8 +394,6 @@ pub fn check_write(inode: &Inode, offset: u64, len: usize) -> Result<()> {
     if inode.kind != FileKind::File {
         return Err(Error::Invalid("only a regular file holds data"));
     }
-    match offset.checked_add(len as u64) {
-        Some(end) if end <= FILE_BYTES_MAX => Ok(()),
-        _ => Err(Error::TooBig),
-    }
+    let end = offset.checked_add(len as u64);
+    if end.is_some_and(|end| end <= FILE_BYTES_MAX) { Ok(()) } else { Err(Error::TooBig) }
 }

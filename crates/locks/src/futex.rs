@@ -3,8 +3,9 @@
 //! `parking_lot` keeps one table of parked threads for the whole process. A thread that parks or
 //! wakes others locks a part of the table. What another thread had locked at a fork stays locked in
 //! the child for ever. `std`'s primitives have no such table: each is a futex of its own. So all
-//! conditions are these. A mutex without a condition stays `parking_lot`'s, which takes fewer
-//! instructions, and touches the table only where two threads meet.
+//! conditions of what a program's library runs are these. A mutex without a condition stays
+//! `parking_lot`'s, which takes fewer instructions, and touches the table only where two threads
+//! meet: a child whose own threads contend for one can still hang.
 //!
 //! The interface is `parking_lot`'s: no poisoning, and a condition takes the guard by reference.
 

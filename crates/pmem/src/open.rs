@@ -246,12 +246,17 @@ const STAT_BLOCK_BYTES: u64 = 512;
 
 /// Whether a file lies in memory alone: no power cut, and no restart, leaves anything of it.
 fn is_in_memory(file: &File, path: &Path) -> Result<bool> {
+    let kind = file_system_type(file, path)?;
+    Ok(kind == libc::TMPFS_MAGIC || kind == RAMFS_MAGIC)
+}
+
+/// The kind of the file system that a file is on, as statfs(2) tells it.
+pub(crate) fn file_system_type(file: &File, path: &Path) -> Result<libc::c_long> {
     let mut status = std::mem::MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: the kernel fills the structure in, or fails.
     if unsafe { libc::fstatfs(file.as_raw_fd(), status.as_mut_ptr()) } != 0 {
         return Err(Error::last_os("statfs", path));
     }
     // SAFETY: the call succeeded.
-    let status = unsafe { status.assume_init() };
-    Ok(status.f_type == libc::TMPFS_MAGIC || status.f_type == RAMFS_MAGIC)
+    Ok(unsafe { status.assume_init() }.f_type)
 }

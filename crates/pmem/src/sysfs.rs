@@ -50,12 +50,14 @@ impl Sysfs {
     }
 
     /// Which disk it is, of all that came to this place: `diskseq` of a block device, or of the
-    /// disk whose partition it is.
+    /// disk whose partition it is; 0 where it has none. `None`: block devices are not to be seen.
     pub(crate) fn disk_sequence(&self, number: libc::dev_t) -> Option<u64> {
-        let directory = self.device(Device::Block(number))?;
+        let Some(directory) = self.device(Device::Block(number)) else {
+            return self.root.join("sys/dev/block").is_dir().then_some(0);
+        };
         let disk = directory.parent().map(Path::to_owned);
-        let places = std::iter::once(directory).chain(disk);
-        places.into_iter().find_map(|place| number_in(&place.join("diskseq")))
+        let mut places = std::iter::once(directory).chain(disk);
+        Some(places.find_map(|place| number_in(&place.join("diskseq"))).unwrap_or(0))
     }
 
     /// The memory below a device.

@@ -104,6 +104,7 @@ impl Pool {
             recovery.floors.push(floor);
             let left = State::left_either(&candidate.mapping, options.boot())?;
             recovery.left = recovery.left.max(Some(left));
+            notes.extend(lies_elsewhere(&candidate, options));
             recovery.lost.extend((left == Left::Lost).then(|| candidate.path.clone()));
             notes.extend(candidate.note.clone());
             let log =
@@ -213,6 +214,19 @@ fn capacity(candidates: &[Candidate], options: &OpenOptions) -> Result<Vec<Capac
             "the table of the capacity tier's devices is damaged in all slices".to_owned(),
         )),
     }
+}
+
+/// What is said of a slice of the `sync` domain that was left open on another medium.
+fn lies_elsewhere(candidate: &Candidate, options: &OpenOptions) -> Option<String> {
+    let boot = options.boot();
+    let mut copies = candidate.mapping.copies();
+    copies.any(|copy| State::is_elsewhere(copy, boot)).then(|| {
+        format!(
+            "{} was left open on another medium: this is a copy or a snapshot, or its disk was \
+             away; what was not synced is not there",
+            candidate.path.display()
+        )
+    })
 }
 
 /// The log of a slice, from both of its copies.

@@ -122,6 +122,17 @@ impl State {
         })
     }
 
+    /// Whether the slice was left open in this boot, on another medium.
+    pub fn is_elsewhere(mapping: &Mapping, boot: [u8; 16]) -> bool {
+        let mut bytes = [0u8; size_of::<State>()];
+        let read = mapping.read_own(STATE_BLOCK * BLOCK_BYTES, &mut bytes);
+        let state = State::read_from_bytes(&bytes).ok().filter(|_| read.is_ok());
+        state.is_some_and(|state| {
+            let is_whole = state.magic == STATE_MAGIC && state.checksum() == state.crc.get();
+            is_whole && state.open.get() != 0 && state.boot == boot && !state.is_of_this(mapping)
+        })
+    }
+
     /// The same of a slice with a mirror: what one copy's memory lost the other has.
     pub fn left_either(mapping: &Mapping, boot: [u8; 16]) -> Result<Left> {
         let first = State::left(mapping, boot)?;

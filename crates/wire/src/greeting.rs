@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::mount::{MountAnswer, MountAsk};
 
 /// The version of all that follows the first words. Each change of a message moves it on.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 
 /// What the socket is called in a pool's directory.
 pub const SOCKET_NAME: &str = "attach.sock";

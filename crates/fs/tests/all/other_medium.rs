@@ -66,10 +66,14 @@ fn a_killed_pool_on_its_own_medium_has_all() {
     let copy = dir.path().join("copy");
     std::fs::copy(&slice, &copy).unwrap();
     drop(fs);
+    let is_told =
+        |fs: &FileSystem| fs.info().notes.iter().any(|note| note.contains("another medium"));
     let fs = open(&slice);
     assert!(is_there(&fs, b"synced") && is_there(&fs, b"written"));
+    assert!(!is_told(&fs));
     fs.close().unwrap();
     let fs = open(&copy);
     assert!(is_there(&fs, b"synced") && !is_there(&fs, b"written"), "a copy has what was synced");
+    assert!(is_told(&fs));
     fs.close().unwrap();
 }

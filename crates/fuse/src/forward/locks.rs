@@ -158,12 +158,12 @@ impl Locks {
 
     /// The caller of request `unique` got a signal. False if the kernel is to say it again.
     pub(super) fn interrupt(&self, unique: u64) -> bool {
-        let told_over = self.told_over.lock();
         match self.asked.interrupt(unique, &*self.owes) {
             Signal::Full => false,
             Signal::Noted | Signal::Cancel(_) => {
-                if let Some(forwards) = &*told_over
-                    && self.asked.is_signalled(unique)
+                // of a lock, which the service knows by then, or is told of with its signal
+                if self.asked.is_signalled(unique)
+                    && let Some(forwards) = &*self.told_over.lock()
                 {
                     let _ = forwards.tell(&Told::Interrupt(unique), &[]);
                 }
