@@ -3,7 +3,36 @@ package main
 import "fmt"
 
 // What all loads by pages must keep, cell by cell, whatever the order of calls: a value was there,
-// and no change that came after it had returned when the load began.
+// and no change that came after it had returned when the load began. Loads from a region keep more:
+// a call never returns before regions of its machine show what it changed, however long that takes,
+// and no region goes back to what was there before something that it has shown.
+
+// A change is a call that changes files, or a part of one.
+type change struct {
+	*call
+	// The part of the same call that came before.
+	after *change
+}
+
+// changes are those that a call consists of.
+func (c *call) changes() []*change {
+	var all []*change
+	for _, op := range stepsOf(c.input) {
+		step := *c.input
+		step.Op = op
+		part := &change{call: &call{input: &step, output: c.output}}
+		if len(all) > 0 {
+			part.after = all[len(all)-1]
+		}
+		all = append(all, part)
+	}
+	return all
+}
+
+// isAfter says whether it surely happened later than another one.
+func (c *change) isAfter(other *change) bool {
+	return c.input.Call > other.ret() || c.after == other
+}
 
 // touches says whether a call may change a cell, and whether it surely does.
 func (c *call) touches(file, cell int) (may, surely bool) {
@@ -15,6 +44,16 @@ func (c *call) touches(file, cell int) (may, surely bool) {
 	case "write", "store":
 		within := cell >= i.At && cell < i.At+i.Cells
 		return within, within
+	case "fill":
+		return cell < i.Cells, cell < i.Cells
+	case "empty":
+		return true, false
+	case "transact":
+		for _, write := range i.Writes {
+			if cell >= write.At && cell < write.At+write.Cells {
+				return true, true
+			}
+		}
 	case "append":
 		if c.output.Size == nil {
 			return true, false
@@ -31,7 +70,8 @@ func (c *call) touches(file, cell int) (may, surely bool) {
 
 // gives says whether a call that may change a cell can have left this value there.
 func (c *call) gives(value int64) bool {
-	if c.input.Op == "punch" || c.input.Op == "truncate" {
+	switch c.input.Op {
+	case "punch", "truncate", "empty":
 		return value == 0
 	}
 	return value == c.input.ID
@@ -47,7 +87,7 @@ func (c *call) ret() int64 {
 
 // The changes that may have been made to a cell.
 type cellChanges struct {
-	all []*call
+	all []*change
 	// From when on it may hold anything, as a store and another change were under way at once.
 	raceFrom int64
 }
@@ -55,8 +95,13 @@ type cellChanges struct {
 func (h *history) changesOf(file, cell int) *cellChanges {
 	changes := &cellChanges{raceFrom: never}
 	for _, call := range h.calls {
-		if may, _ := call.touches(file, cell); may && call.output.Errno == 0 {
-			changes.all = append(changes.all, call)
+		if call.output.Errno != 0 || call.output.Conflict {
+			continue
+		}
+		for _, change := range call.changes() {
+			if may, _ := change.touches(file, cell); may {
+				changes.all = append(changes.all, change)
+			}
 		}
 	}
 	for n, one := range changes.all {
@@ -72,17 +117,29 @@ func (h *history) changesOf(file, cell int) *cellChanges {
 	return changes
 }
 
-// whyNot says why a load cannot have seen this value in a cell; nothing, if it can.
-func (h *history) whyNot(load *call, cell int, value int64, changes *cellChanges) string {
-	began, returned := load.input.Call, load.ret()
-	late := int64(0)
-	if h.isAway(load.input.Client) {
-		late = momentMax
+// replacedFrom is from when on a load no longer shows what was in a cell before a change.
+func (h *history) replacedFrom(load *call, cell int, change *change) int64 {
+	may, surely := change.touches(load.input.File, cell)
+	switch {
+	case h.isAtRegion(load.input.Client) && may && (surely || change.input.Op != "append"):
+		return h.shownInRegionsFrom(change.output)
+	case !surely:
+		return never
+	case h.isAway(load.input.Client):
+		return add(h.shownFrom(change.input, change.output), momentMax)
 	}
+	return h.shownFrom(change.input, change.output)
+}
+
+// whyNot says why a load cannot have seen this value in a cell; nothing, if it can. `shown` are
+// changes that the same region has shown there before.
+func (h *history) whyNot(load *call, cell int, value int64, changes *cellChanges,
+	shown map[int64]bool) string {
+	began, returned := load.input.Call, load.ret()
 	if changes.raceFrom < returned {
 		return ""
 	}
-	sources := []*call{}
+	sources := []*change{}
 	for _, change := range changes.all {
 		if change.input.Call <= returned && change.gives(value) {
 			sources = append(sources, change)
@@ -94,7 +151,7 @@ func (h *history) whyNot(load *call, cell int, value int64, changes *cellChanges
 	}
 	if value == 0 {
 		// as all cells are in the beginning
-		sources = append(sources, &call{input: &input{}, output: &output{}})
+		sources = append(sources, &change{call: &call{input: &input{}, output: &output{}}})
 	}
 	if len(sources) == 0 {
 		return "it was never there"
@@ -103,11 +160,12 @@ func (h *history) whyNot(load *call, cell int, value int64, changes *cellChanges
 	for _, source := range sources {
 		why = ""
 		for _, change := range changes.all {
-			_, surely := change.touches(load.input.File, cell)
-			if surely && change.input.Call > source.ret() &&
-				h.shownFrom(change.input, change.output) < began-late {
+			switch {
+			case !change.isAfter(source):
+			case h.replacedFrom(load, cell, change) < began:
 				why = fmt.Sprintf("it was replaced by #%d, which had returned", change.input.ID)
-				break
+			case shown[change.input.ID] && change.gives(change.input.ID):
+				why = fmt.Sprintf("it was replaced by #%d, which was shown before", change.input.ID)
 			}
 		}
 		if why == "" {
@@ -120,6 +178,7 @@ func (h *history) whyNot(load *call, cell int, value int64, changes *cellChanges
 // wrongLoad finds a load that no order explains, if there is one, and says why.
 func (h *history) wrongLoad() string {
 	known := map[[2]int]*cellChanges{}
+	shown := map[[3]int]map[int64]bool{}
 	for _, load := range h.calls {
 		if !load.input.isCellwise() || load.output.Unknown || load.output.Errno != 0 {
 			continue
@@ -132,9 +191,17 @@ func (h *history) wrongLoad() string {
 					if known[place] == nil {
 						known[place] = h.changesOf(load.input.File, cell)
 					}
-					if why := h.whyNot(load, cell, run[0], known[place]); why != "" {
+					by := [3]int{load.input.Client, load.input.File, cell}
+					why := h.whyNot(load, cell, run[0], known[place], shown[by])
+					if why != "" {
 						return fmt.Sprintf("cell %d of %s: %s", cell,
 							describe(load.input, load.output), why)
+					}
+					if h.isAtRegion(load.input.Client) {
+						if shown[by] == nil {
+							shown[by] = map[int64]bool{}
+						}
+						shown[by][run[0]] = true
 					}
 					cell++
 				}
@@ -142,6 +209,14 @@ func (h *history) wrongLoad() string {
 		}
 	}
 	return ""
+}
+
+// add is a moment later, or never.
+func add(moment, later int64) int64 {
+	if moment == never {
+		return never
+	}
+	return moment + later
 }
 
 func min64(a, b int64) int64 {

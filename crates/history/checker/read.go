@@ -58,6 +58,9 @@ func (h *history) isAway(client int) bool {
 	return door == "away" || door == "awaymapped"
 }
 
+// isAtRegion says whether a caller called at regions, of this machine.
+func (h *history) isAtRegion(client int) bool { return h.door(client) == "regions" }
+
 // isCellwise says whether it reads each cell at a moment of its own.
 func (i *input) isCellwise() bool { return i.Op == "load" || i.Op == "copy" }
 
@@ -146,6 +149,10 @@ func readFile(path string) ([]*history, error) {
 				return nil, wrong(fmt.Errorf("call %d began before", what.ID))
 			}
 			began[what.ID] = call
+			for _, part := range append(call.input.Reads, call.input.Writes...) {
+				// of pages, where all are of one
+				call.input.File = part.File
+			}
 			last := histories[len(histories)-1]
 			last.calls = append(last.calls, call)
 		default:
@@ -203,21 +210,24 @@ func (h *history) door(client int) string {
 
 // check looks for an order of the calls, and says what it found out, and why there is none.
 func (h *history) check(timeout time.Duration) (porcupine.CheckResult, func() string) {
-	model, operations := h.model(), h.operations()
-	if h.hasPages() {
+	operations := h.operations()
+	var model porcupine.Model
+	switch {
+	case h.hasPages():
 		if wrong := h.wrongLoad(); wrong != "" {
 			return porcupine.Illegal, func() string { return wrong }
 		}
 		operations = h.pageOperations()
+		model = pagesModel(operations)
+	default:
+		model = h.model()
 	}
 	explained := func() string { return explain(model, operations, timeout) }
 	return porcupine.CheckOperationsTimeout(model, operations, timeout), explained
 }
 
+// model is that of a history without doors through pages.
 func (h *history) model() porcupine.Model {
-	if h.hasPages() {
-		return pagesModel()
-	}
 	if h.head.Kind == "links" || h.head.Kind == "renames" {
 		return namesModel(h.head.Names)
 	}

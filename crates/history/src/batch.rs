@@ -72,7 +72,7 @@ impl<'s> Batch<'s> {
         let places = Places {
             pool: at("pool"),
             mnt: settings.mounts.then(|| at("mnt")),
-            away: (settings.away && settings.mounts && kind == HostKind::Serve).then(|| at("away")),
+            away: has_away(settings, kind).then(|| at("away")),
             nearside: settings.nearside.clone(),
         };
         format(&places.pool)?;
@@ -118,12 +118,19 @@ impl<'s> Batch<'s> {
         mutant: Option<(Mutant, DoorKind)>,
         ends_by_kill: bool,
     ) -> Result<()> {
-        let stores = mutant.is_some() || number.is_multiple_of(2);
-        let callers = self.callers(kind, stores);
+        let stores = match mutant {
+            Some((_, door)) => door != DoorKind::CopiesIn,
+            None => number.is_multiple_of(2),
+        };
+        let mut rng = Rng::new(&[self.settings.seed, number.into()]);
+        let disturbance = match mutant.is_some() || ends_by_kill {
+            true => Disturbance::None,
+            false => Disturbance::draw(&mut rng, &self.host),
+        };
+        let callers = self.callers(kind, disturbance);
         let caller = |door| self.doors.iter().position(|it| *it == door).map(|it| it as u32);
         let wrong = |(mutant, door)| Some((mutant, caller(door)?));
         let mutant = mutant.map(|it| wrong(it).ok_or("no caller has this door")).transpose()?;
-        let mut rng = Rng::new(&[self.settings.seed, number.into()]);
         let mut history = History {
             number,
             kind,
@@ -136,14 +143,16 @@ impl<'s> Batch<'s> {
             is_final: false,
             mutant,
         };
+        if self.call_from_away(callers) {
+            *self.events.entry("histories with callers over a network").or_default() += 1;
+        }
         let names = self.prepare(&history)?;
         history.start_ns = clock::now() + LEAD_NS;
         self.tell(&history)?;
         let mut told = String::new();
-        match (mutant, ends_by_kill) {
-            (Some(_), _) => {}
-            (None, true) => self.kill_all(&history, &mut rng, &mut told),
-            (None, false) => self.disturb(&history, &mut rng, &mut told)?,
+        match ends_by_kill {
+            true => self.kill_all(&history, &mut rng, &mut told),
+            false => self.disturb(disturbance, &history, &mut rng, &mut told)?,
         }
         if !ends_by_kill {
             self.hear()?;
@@ -164,16 +173,20 @@ impl<'s> Batch<'s> {
     }
 
     /// Callers that take part. Those behind the kernel's pages only do where all know their rules.
-    /// Where services are killed all callers wait at one time: those of another machine are left
+    /// Where a service is killed all callers wait at one time: those of another machine are left
     /// out, for more orders than can be searched are possible with them.
-    fn callers(&self, kind: Kind, stores: bool) -> u32 {
-        let left_out = match kind {
-            Kind::Pages if stores => None,
-            Kind::Pages => Some("away"),
+    fn callers(&self, kind: Kind, disturbance: Disturbance) -> u32 {
+        let left_out = match (kind, disturbance) {
+            (Kind::Pages, Disturbance::KillService) => Some("away"),
+            (Kind::Pages, _) => None,
             _ => Some("pages"),
         };
         let first = self.workers.iter().find(|worker| Some(worker.kind) == left_out);
         first.map_or(self.doors.len() as u32, |worker| worker.first)
+    }
+
+    fn call_from_away(&self, callers: u32) -> bool {
+        self.workers.iter().any(|worker| worker.kind == "away" && worker.first < callers)
     }
 
     /// An error, and what the service said last, if there is one.
@@ -237,13 +250,19 @@ impl<'s> Batch<'s> {
     }
 
     /// Kills or stops somebody, or nobody.
-    fn disturb(&mut self, history: &History, rng: &mut Rng, told: &mut String) -> Result<()> {
+    fn disturb(
+        &mut self,
+        disturbance: Disturbance,
+        history: &History,
+        rng: &mut Rng,
+        told: &mut String,
+    ) -> Result<()> {
         let moment = history.start_ns + rng.below(25_000_000);
         // Attached processes only: calls of as many doors as other processes have, which do not
         // return or wait long, have more orders than can be searched.
         let which = rng.below(2) as usize;
-        match rng.below(20) {
-            0..=3 => {
+        match disturbance {
+            Disturbance::KillAttached => {
                 clock::sleep_until(moment);
                 self.count("attached processes killed", told);
                 self.workers[which].process.kill();
@@ -253,16 +272,14 @@ impl<'s> Batch<'s> {
                 process.tell(&History { calls: 0, ..history.clone() })?;
                 self.workers[which].process = process;
             }
-            4..=5 => {
+            Disturbance::StopAttached => {
                 clock::sleep_until(moment);
                 self.count("attached processes stopped", told);
                 self.workers[which].process.signal(Signal::STOP)?;
                 std::thread::sleep(Duration::from_millis(rng.below(160)));
                 self.workers[which].process.signal(Signal::CONT)?;
             }
-            // all callers wait at one time then: see `callers`
-            6..=9 if history.stores && self.workers.iter().any(|it| it.kind == "away") => {}
-            6..=9 if matches!(self.host, Host::Serve(_)) => {
+            Disturbance::KillService => {
                 clock::sleep_until(moment.max(self.served_since + SERVED_LEAST_NS));
                 self.count("services killed", told);
                 let killed = clock::now();
@@ -272,7 +289,7 @@ impl<'s> Batch<'s> {
                 self.served_since = clock::now();
                 self.kills.push([killed, self.served_since]);
             }
-            _ => {}
+            Disturbance::None => {}
         }
         Ok(())
     }
@@ -324,6 +341,31 @@ impl<'s> Batch<'s> {
         match report.findings.is_empty() {
             true => Ok(events),
             false => Err(format!("check: {:?}", report.findings)),
+        }
+    }
+}
+
+/// Whether the pool is mounted over a network, too.
+fn has_away(settings: &Settings, host: HostKind) -> bool {
+    settings.away && settings.mounts && host == HostKind::Serve
+}
+
+/// What is done to others while callers call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Disturbance {
+    KillAttached,
+    StopAttached,
+    KillService,
+    None,
+}
+
+impl Disturbance {
+    fn draw(rng: &mut Rng, host: &Host) -> Disturbance {
+        match rng.below(20) {
+            0..=3 => Disturbance::KillAttached,
+            4..=5 => Disturbance::StopAttached,
+            6..=9 if matches!(host, Host::Serve(_)) => Disturbance::KillService,
+            _ => Disturbance::None,
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The same acts at any door.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use nearside::Pool;
 use serde::{Deserialize, Serialize};
@@ -10,9 +12,12 @@ use crate::kernel_doors::mapped_files::MappedFiles;
 use crate::kernel_doors::pipe_files::PipedFiles;
 use crate::kernel_doors::queued_files::{QueuedFiles, io_uring};
 use crate::outside::Outside;
-use crate::plan::{Abilities, History};
+use crate::plan::{Abilities, FILE_CELLS, History};
 use crate::record::{Act, Answer, Record};
 use crate::{Result, library, regions, said};
+
+/// A file that is copied over is read so long after it was read.
+const READ_EVERY: Duration = Duration::from_micros(100);
 
 /// How a caller reaches the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -22,7 +27,7 @@ pub enum DoorKind {
     Owner,
     /// The library, in an attached process.
     Attached,
-    /// Regions of either, in histories with transactions.
+    /// Regions of either, in histories with transactions or doors through pages.
     Regions,
     /// read(2) and write(2) at the mount.
     Mount,
@@ -38,6 +43,11 @@ pub enum DoorKind {
     Uring,
     /// `nearside cp`, a process for each copy.
     Copies,
+    /// The same into the pool.
+    CopiesIn,
+    /// The library, in the process that copies into the pool: it reads what is copied over, all the
+    /// while. So it is known when that happened, and few orders have to be searched.
+    CopyReader,
     /// read(2) and write(2) at a mount over a network.
     Away,
     /// Mappings for loads at such a mount.
@@ -45,20 +55,29 @@ pub enum DoorKind {
 }
 
 impl DoorKind {
-    /// Calls of one caller in a history where others make so many.
-    pub fn calls(self, calls: u32) -> u32 {
+    /// Calls of one caller in a history.
+    pub fn calls(self, history: &History) -> u32 {
         match self {
-            // each takes as long as all calls of another caller
-            DoorKind::Copies => calls.min(2),
-            _ => calls,
+            // a file that is stored to does not end meanwhile
+            DoorKind::CopiesIn if history.stores => 0,
+            DoorKind::CopyReader => 0,
+            // more of them leave too many orders to search
+            DoorKind::CopiesIn => history.calls.min(1),
+            _ if self.copies() => history.calls.min(2),
+            _ => history.calls,
         }
+    }
+
+    /// Whether it copies files by a program: a call takes as long as all calls of another caller.
+    pub fn copies(self) -> bool {
+        matches!(self, DoorKind::Copies | DoorKind::CopiesIn)
     }
 
     /// The doors of the callers of a process, by its kind.
     pub fn of_process(process: &str) -> &'static [DoorKind] {
         use DoorKind::{
-            Aio, Attached, Away, AwayMapped, Copies, Direct, Mapped, Mount, Owner, Pipes, Regions,
-            Uring,
+            Aio, Attached, Away, AwayMapped, Copies, CopiesIn, CopyReader, Direct, Mapped, Mount,
+            Owner, Pipes, Regions, Uring,
         };
         match process {
             "own" => &[Regions, Owner],
@@ -66,7 +85,7 @@ impl DoorKind {
             "mount" => &[Mount, Direct],
             "pages" if io_uring().is_ok() => &[Mapped, Mapped, Pipes, Aio, Uring],
             "pages" => &[Mapped, Mapped, Pipes, Aio],
-            "copies" => &[Copies],
+            "copies" => &[Copies, CopiesIn, CopyReader],
             "away" => &[Away, AwayMapped],
             _ => &[],
         }
@@ -86,9 +105,15 @@ impl DoorKind {
                     false => Door::Library(mapped.into_library()),
                 })
             }
-            Place::Program { nearside, pool } => {
-                let copied = CopiedFiles::new(nearside.clone(), pool.clone());
-                Ok(Door::Copied(copied.map_err(said("scratch"))?))
+            Place::Program { nearside, dir, pool } => {
+                let library = library::Library::open(pool, history).map_err(said("open"))?;
+                let copied = CopiedFiles::new(nearside.clone(), dir.clone());
+                let copied = copied.map_err(said("scratch"))?;
+                Ok(match self {
+                    DoorKind::CopyReader => Door::Library(library),
+                    DoorKind::CopiesIn => Door::CopiedIn(copied, library),
+                    _ => Door::Copied(copied),
+                })
             }
             Place::Mount(dir) => self.open_outside(dir, history).map_err(said("open in the mount")),
         }
@@ -115,8 +140,8 @@ pub enum Place<'p> {
     Pool(&'p Pool),
     /// A mount.
     Mount(PathBuf),
-    /// The command `nearside`, and a pool.
-    Program { nearside: PathBuf, pool: PathBuf },
+    /// The command `nearside`, and a pool, by its directory and as this process is attached to it.
+    Program { nearside: PathBuf, dir: PathBuf, pool: &'p Pool },
 }
 
 /// A door as one caller uses it in one history.
@@ -138,6 +163,8 @@ pub enum Door<'p> {
     Queued(QueuedFiles),
     /// Copies of files.
     Copied(CopiedFiles),
+    /// Copies over files, and what reads them meanwhile.
+    CopiedIn(CopiedFiles, library::Library<'p>),
 }
 
 impl Door<'_> {
@@ -146,9 +173,13 @@ impl Door<'_> {
         Abilities {
             is_library: matches!(self, Door::Library(_) | Door::Regions(_)),
             transacts: matches!(self, Door::Regions(_)),
-            loads: matches!(self, Door::Mapped(_) | Door::AwayMapped(_) | Door::Pipes(_)),
+            loads: matches!(
+                self,
+                Door::Mapped(_) | Door::AwayMapped(_) | Door::Pipes(_) | Door::Regions(_)
+            ),
             stores: matches!(self, Door::Mapped(_)),
             copies: matches!(self, Door::Copied(_)),
+            copies_in: matches!(self, Door::CopiedIn(..)),
         }
     }
 
@@ -169,6 +200,24 @@ impl Door<'_> {
                 let act = Act::LinkInode { ino, to: to.clone() };
                 record.call(&act, |_| door.link_held(&held, to)).map(drop)
             }
+            (Door::CopiedIn(door, reader), Act::CopyIn { file, .. }) => {
+                let mut beside = record.beside()?;
+                let read = Act::Read { file: *file, at: 0, cells: 4 * FILE_CELLS };
+                let is_copied = AtomicBool::new(false);
+                std::thread::scope(|threads| {
+                    let reading = threads.spawn(|| {
+                        while !is_copied.load(Ordering::Acquire) {
+                            beside.call(&read, |number| reader.answer(history, &read, number))?;
+                            std::thread::sleep(READ_EVERY);
+                        }
+                        Ok(())
+                    });
+                    let copied = record.call(act, |number| door.answer(history, act, number));
+                    is_copied.store(true, Ordering::Release);
+                    let read = reading.join().unwrap_or(Err("panicked".into()));
+                    copied.and(read)
+                })
+            }
             _ => record.call(act, |number| self.answer(history, act, number)).map(drop),
         }
     }
@@ -182,7 +231,15 @@ impl Door<'_> {
             Door::Mapped(door) | Door::AwayMapped(door) => door.answer(history, act, number),
             Door::Pipes(door) => door.answer(history, act, number),
             Door::Queued(door) => door.answer(history, act, number),
-            Door::Copied(door) => door.answer(history, act),
+            Door::Copied(door) | Door::CopiedIn(door, _) => door.answer(history, act, number),
+        }
+    }
+
+    /// Makes a copy into the pool that leaves out a block, and any other act as it is.
+    pub fn answer_with_gap(&mut self, history: &History, act: &Act, number: u64) -> Answer {
+        match self {
+            Door::CopiedIn(door, _) => door.copy_in_with_gap(history, act, number),
+            _ => self.answer(history, act, number),
         }
     }
 }

@@ -13,7 +13,8 @@
 //! | `wrong_caller` | callers that do wrong |
 //! | `record` | calls and answers, as they are written down |
 //! | `door`, `library`, `outside`, `regions` | the same acts at each door |
-//! | `copied_files` | what `nearside cp` copies out |
+//! | `page_acts` | acts on files that have doors through pages |
+//! | `copied_files` | what `nearside cp` copies out, and in |
 //! | `kernel_doors` | doors through mappings, pipes and queues of the kernel |
 //! | `worker`, `owner` | the processes that call |
 //! | `hosts`, `batch`, `run` | the pool, the kills, many histories |
@@ -30,6 +31,7 @@ mod kernel_doors;
 mod library;
 mod outside;
 pub mod owner;
+mod page_acts;
 mod plan;
 mod record;
 mod regions;

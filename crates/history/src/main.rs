@@ -11,15 +11,15 @@ use history::{HostKind, Kind, Mutant, Result, owner, worker};
 
 const USAGE: &str = "\
 usage: nearside-history run --checker PROGRAM [--seed S] [--from N] [--minutes M] [--calls N]
-                            [--kind K] [--host H] [--mount no] [--away yes]
+                            [--kind K] [--host H] [--mount no] [--away no]
                             [--nearside PROGRAM] [--keep DIR]
        nearside-history canaries --checker PROGRAM [--keep DIR]
 
 run makes histories that the seed gives, from number N on, until the time is up, and has each
 checked; it exits 1 where one is not explained, or was not checked in time. Kinds: data,
 transactions, pages, links, renames. Hosts: owner, serve. canaries makes histories of callers that
-do wrong, each of which must be noticed. With --away yes a mount over a network is a door, too: then
-some histories have more orders than can be searched.";
+do wrong, each of which must be noticed. A mount over a network is a door of every second history of
+pages or more; with --away no of none.";
 
 type Arguments = BTreeMap<String, String>;
 
@@ -113,7 +113,7 @@ fn settings(arguments: &Arguments) -> Result<Settings> {
         host,
         checker: path("checker").ok_or("--checker is wanted: scripts/histories builds it")?,
         nearside,
-        away: arguments.get("away").is_some_and(|word| word == "yes"),
+        away: arguments.get("away").is_none_or(|word| word != "no"),
         mounts,
         keep: path("keep").unwrap_or_else(|| "histories".into()),
     })
@@ -160,7 +160,8 @@ fn run_all(settings: &Settings) -> Result<()> {
 }
 
 fn run_canaries(settings: &Settings) -> Result<()> {
-    let canaries = canaries(settings)?;
+    // no caller there does wrong
+    let canaries = canaries(&Settings { away: false, ..settings.clone() })?;
     let mut missed = Vec::new();
     for ((mutant, kind, door), noticed) in &canaries {
         match noticed {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::page_acts::{act_on_pages, act_on_region, copy_in, with_whole_reads};
 use crate::record::{Act, Part};
 use crate::rng::Rng;
 use crate::wrong_caller::Mutant;
@@ -15,9 +16,6 @@ pub const FILE_CELLS: u32 = 4 * PAGE_CELLS;
 /// Where a file ends at least that has doors through pages: mappings store before it, for what they
 /// store behind an end has no defined meaning.
 pub const LEAST_CELLS: u32 = 2 * PAGE_CELLS;
-/// Of so many cells one is mostly left to stores by mappings: of a store and a write at one time
-/// either may win byte by byte, so that such a cell can hold anything until it is changed again.
-const STORED_EVERY: u32 = 8;
 /// Files of a history.
 pub const FILES: u32 = 2;
 /// Names of a history.
@@ -70,7 +68,8 @@ pub struct History {
     pub calls: u32,
     /// Callers that take part: those with a lower number.
     pub callers: u32,
-    /// Mappings are stored to.
+    /// Mappings are stored to. Where they are not, `nearside cp` copies over files, which end where
+    /// they begin for a moment.
     pub stores: bool,
     /// Where calls are written down.
     pub records: std::path::PathBuf,
@@ -107,13 +106,16 @@ impl History {
             Kind::Pages if abilities.copies => {
                 Act::Copy { file: file(rng), at: 0, cells: FILE_CELLS }
             }
-            Kind::Pages => act_on_pages(rng, is_alone, self.allowed(abilities)),
+            Kind::Pages if abilities.copies_in => copy_in(rng),
+            Kind::Pages if abilities.transacts => act_on_region(rng, is_alone),
+            Kind::Pages if self.stores => act_on_pages(rng, is_alone, abilities),
+            Kind::Pages => {
+                let abilities = Abilities { stores: false, ..abilities };
+                let act = act_on_pages(rng, is_alone, abilities);
+                with_whole_reads(rng, act)
+            }
             Kind::Data | Kind::Transactions => act_on_data(rng, is_alone),
         }
-    }
-
-    fn allowed(&self, abilities: Abilities) -> Abilities {
-        Abilities { stores: abilities.stores && self.stores, ..abilities }
     }
 
     /// What is read of it in the end.
@@ -122,6 +124,8 @@ impl History {
             Kind::Pages if abilities.copies => {
                 (0..FILES).map(|file| Act::Copy { file, at: 0, cells: FILE_CELLS }).collect()
             }
+            // another caller of its process reads them
+            Kind::Pages if abilities.copies_in => Vec::new(),
             Kind::Pages if abilities.loads => {
                 (0..FILES).map(|file| Act::Load { file, at: 0, cells: LEAST_CELLS }).collect()
             }
@@ -163,14 +167,16 @@ pub struct Abilities {
     pub stores: bool,
     /// Copies of files, and nothing else.
     pub copies: bool,
+    /// Copies over files, and nothing else.
+    pub copies_in: bool,
 }
 
-fn file(rng: &mut Rng) -> u32 {
+pub(crate) fn file(rng: &mut Rng) -> u32 {
     rng.below(FILES.into()) as u32
 }
 
 /// A place: a cell, a page, a few cells over the end of a page, pages, anything.
-fn place(rng: &mut Rng) -> (u32, u32) {
+pub(crate) fn place(rng: &mut Rng) -> (u32, u32) {
     let page = rng.below(u64::from(FILE_CELLS / PAGE_CELLS)) as u32 * PAGE_CELLS;
     match rng.below(10) {
         0..=2 => (rng.below(FILE_CELLS.into()) as u32, 1),
@@ -208,58 +214,6 @@ fn act_on_data(rng: &mut Rng, is_alone: bool) -> Act {
     }
 }
 
-/// A place that is small and touches no cell for stores, mostly; or any.
-fn place_beside_stores(rng: &mut Rng) -> (u32, u32) {
-    if rng.one_in(4) {
-        return place(rng);
-    }
-    let group = rng.below(u64::from(FILE_CELLS / STORED_EVERY)) as u32 * STORED_EVERY;
-    let skip = rng.below(3) as u32;
-    (group + skip, 1 + rng.below(u64::from(STORED_EVERY - 1 - skip)) as u32)
-}
-
-/// A place for stores.
-fn stored_place(rng: &mut Rng) -> (u32, u32) {
-    match rng.below(4) {
-        0 => {
-            let cells = 1 + rng.below(4) as u32;
-            (rng.below(u64::from(LEAST_CELLS - cells)) as u32, cells)
-        }
-        _ => {
-            let group = rng.below(u64::from(LEAST_CELLS / STORED_EVERY)) as u32;
-            (group * STORED_EVERY + STORED_EVERY - 1, 1)
-        }
-    }
-}
-
-fn act_on_pages(rng: &mut Rng, is_alone: bool, abilities: Abilities) -> Act {
-    let file = file(rng);
-    let (at, cells) = place_beside_stores(rng);
-    match rng.below(20) {
-        0..=6 if abilities.stores => {
-            let (at, cells) = stored_place(rng);
-            Act::Store { file, at, cells, read: rng.one_in(3) }
-        }
-        0..=6 if abilities.loads => Act::Write { file, at, cells },
-        7..=18 if abilities.loads => match rng.below(4) {
-            0 => Act::Load { file, at: at / PAGE_CELLS * PAGE_CELLS, cells: PAGE_CELLS },
-            1 => Act::Load { file, at, cells },
-            _ => Act::Load { file, at: stored_place(rng).0, cells: 1 },
-        },
-        0..=11 if is_alone => Act::Write { file, at, cells },
-        0..=6 => Act::Write { file, at, cells },
-        7..=12 => Act::Read { file, at, cells },
-        13..=14 => Act::Append { file, cells: 1 + rng.below(40) as u32 },
-        15 => {
-            let more = rng.below(u64::from(FILE_CELLS - LEAST_CELLS)) as u32;
-            Act::Truncate { file, cells: LEAST_CELLS + more }
-        }
-        16 => Act::Punch { file, at, cells },
-        17..=18 => Act::Size { file },
-        _ => Act::Sync { file },
-    }
-}
-
 fn act_in_transaction(rng: &mut Rng) -> Act {
     // in one file: what a process may commit under its leases
     let first = file(rng);
@@ -269,6 +223,11 @@ fn act_in_transaction(rng: &mut Rng) -> Act {
         Part { file, at, cells }
     };
     let parts = vec![part(first), part(other)];
+    transaction(rng, parts)
+}
+
+/// A transaction that writes in two places, reads them, or does both.
+pub(crate) fn transaction(rng: &mut Rng, parts: Vec<Part>) -> Act {
     match rng.below(3) {
         0 => Act::Transact { reads: Vec::new(), writes: parts },
         1 => Act::Transact { reads: parts, writes: Vec::new() },
@@ -311,38 +270,11 @@ mod tests {
             let names: std::collections::BTreeSet<_> = acts().iter().map(Act::name).collect();
             assert_eq!(acts(), acts());
             let expected = match kind {
-                Kind::Data | Kind::Pages => 7,
+                Kind::Data => 7,
                 Kind::Transactions => 1,
-                Kind::Links => 5,
-                Kind::Renames => 5,
+                Kind::Pages | Kind::Links | Kind::Renames => 5,
             };
             assert_eq!(names.len(), expected, "{names:?}");
-        }
-    }
-
-    #[test]
-    fn a_door_through_pages_loads_and_stores_where_no_file_ends() {
-        let acts = |abilities: Abilities| {
-            let mut rng = Rng::new(&[4]);
-            let act = |at| history(Kind::Pages).act(&mut rng, at % 3 == 0, abilities);
-            (0..4000).map(act).collect::<Vec<_>>()
-        };
-        let names = |abilities| -> std::collections::BTreeSet<_> {
-            acts(abilities).iter().map(Act::name).collect()
-        };
-        let mapped = Abilities { loads: true, stores: true, ..Abilities::default() };
-        assert!(names(mapped).is_superset(&["Load", "Store"].map(str::to_owned).into()));
-        let piped = Abilities { loads: true, ..Abilities::default() };
-        assert!(names(piped).is_superset(&["Load", "Write"].map(str::to_owned).into()));
-        assert!(!names(piped).contains("Store"));
-        assert_eq!(names(Abilities::default()).len(), 7);
-        for act in acts(mapped) {
-            match act {
-                Act::Store { at, cells, .. } => assert!(at + cells <= LEAST_CELLS),
-                Act::Load { at, cells, .. } => assert!(at + cells <= FILE_CELLS),
-                Act::Truncate { cells, .. } => assert!(cells >= LEAST_CELLS),
-                _ => {}
-            }
         }
     }
 

@@ -5,7 +5,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -49,6 +49,12 @@ pub enum Act {
     Copy {
         file: u32,
         at: u32,
+        cells: u32,
+    },
+    /// A copy of a file of so many cells over this one, by a program: the file is emptied, and is
+    /// filled then.
+    CopyIn {
+        file: u32,
         cells: u32,
     },
     /// Stores by a mapping, and msync, or a read of the same cells at the same mount.
@@ -191,13 +197,19 @@ struct Returned<'a> {
     answer: &'a Answer,
 }
 
+/// Calls that the next caller makes beside one call, at most.
+const BESIDE_MAX: u32 = 1 << 12;
+
 /// What one caller writes down.
 #[derive(Debug)]
 pub struct Record {
+    dir: PathBuf,
     file: File,
     history: u32,
     client: u32,
     calls: u32,
+    /// The last number of the next caller that may have been used.
+    beside: u32,
     line: Vec<u8>,
 }
 
@@ -208,7 +220,15 @@ impl Record {
         let file = File::options().read(true).append(true).create(true).open(&path);
         let file = file.and_then(begin_a_line);
         let file = file.map_err(said("what is called cannot be written down"))?;
-        Ok(Record { file, history, client, calls: 0, line: Vec::new() })
+        let line = Vec::new();
+        Ok(Record { dir: dir.to_owned(), file, history, client, calls: 0, beside: 0, line })
+    }
+
+    /// That of the next caller, who calls while this one is at a call.
+    pub fn beside(&mut self) -> Result<Record> {
+        let record = Record::create(&self.dir, self.history, self.client + 1)?;
+        self.beside += BESIDE_MAX;
+        Ok(Record { calls: self.beside, ..record })
     }
 
     /// Goes on with another number: the second part of a history, by the same caller.

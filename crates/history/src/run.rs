@@ -70,8 +70,9 @@ impl Settings {
     }
 
     fn host(&self, batch: u32) -> HostKind {
-        let kinds = [HostKind::Owner, HostKind::Serve];
-        self.host.unwrap_or(kinds[(batch % 2) as usize])
+        // with a service there are more doors
+        let kinds = [HostKind::Owner, HostKind::Serve, HostKind::Serve];
+        self.host.unwrap_or(kinds[(batch % 3) as usize])
     }
 }
 
@@ -85,7 +86,7 @@ pub fn run(settings: &Settings, mut each: impl FnMut(&Totals)) -> Result<Totals>
         let batch = first / BATCH;
         let file = settings.keep.join(format!("{}-{first}.jsonl", settings.seed));
         let host = settings.host(batch);
-        let ends_by_kill = batch % 3 != 2;
+        let ends_by_kill = batch % 4 != 2;
         let whole = |error| format!("histories {first} and on, {host:?}: {error}");
         let mut made = Batch::begin(settings, host).map_err(whole)?;
         for number in first..first + BATCH {

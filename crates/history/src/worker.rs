@@ -47,7 +47,8 @@ pub fn run(process: &str, place: &Path, first: u32, nearside: Option<&Path>) -> 
         }
         "copies" => {
             let nearside = nearside.ok_or("a program is wanted")?.to_owned();
-            let place = Place::Program { nearside, pool: place.to_owned() };
+            let pool = Pool::attach(place).map_err(said("attach"))?;
+            let place = Place::Program { nearside, dir: place.to_owned(), pool: &pool };
             serve(&Callers { place, first, doors })
         }
         _ => Err(format!("no process {process:?}")),
@@ -89,14 +90,14 @@ impl Callers<'_> {
         let mut faults = Faults { mutant, seen: Vec::new() };
         clock::sleep_until(history.start_ns);
         let mut made = 0;
-        let calls = kind.calls(history.calls);
+        let calls = kind.calls(history);
         while made < calls {
             let now = clock::now();
             if now > history.start_ns + LENGTH_NS {
                 break;
             }
             let (alone, until) = history.alone(now);
-            if alone.is_some_and(|it| it != client) && kind != DoorKind::Copies {
+            if alone.is_some_and(|it| it != client) && !kind.copies() {
                 // one now and then also meanwhile
                 if !rng.one_in(8) {
                     clock::sleep_until(until);
@@ -159,6 +160,16 @@ impl Faults {
                 std::thread::sleep(std::time::Duration::from_millis(1));
                 door.answer(history, &second, number)
             }
+            (Mutant::Torn, Act::Transact { reads, writes }) if reads.is_empty() => {
+                let answers = writes.iter().map(|part| {
+                    let act = Act::Transact { reads: Vec::new(), writes: vec![*part] };
+                    let answer = door.answer(history, &act, number);
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                    answer
+                });
+                answers.last().unwrap_or_default()
+            }
+            (Mutant::Gap, _) => door.answer_with_gap(history, act, number),
             (Mutant::Stale, Act::Read { .. } | Act::Load { .. } | Act::Copy { .. }) => {
                 let seen = self.seen.iter().find(|(before, _)| before == act);
                 seen.map_or_else(|| door.answer(history, act, number), |(_, seen)| seen.clone())

@@ -19,11 +19,13 @@ pub enum Mutant {
     Late,
     /// A rename is made by a link and a removal.
     Halves,
+    /// A copy into the pool leaves out a block.
+    Gap,
 }
 
 impl Mutant {
     /// All of them, with the kind of history that shows it, and the door of the caller.
-    pub const ALL: [(Mutant, Kind, DoorKind); 17] = [
+    pub const ALL: [(Mutant, Kind, DoorKind); 20] = [
         (Mutant::Lost, Kind::Data, DoorKind::Owner),
         (Mutant::Torn, Kind::Data, DoorKind::Owner),
         (Mutant::Stale, Kind::Data, DoorKind::Owner),
@@ -41,5 +43,8 @@ impl Mutant {
         (Mutant::Lost, Kind::Pages, DoorKind::Uring),
         (Mutant::Torn, Kind::Pages, DoorKind::Uring),
         (Mutant::Stale, Kind::Pages, DoorKind::Copies),
+        (Mutant::Gap, Kind::Pages, DoorKind::CopiesIn),
+        (Mutant::Stale, Kind::Pages, DoorKind::Regions),
+        (Mutant::Torn, Kind::Pages, DoorKind::Regions),
     ];
 }
