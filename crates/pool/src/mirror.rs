@@ -7,11 +7,12 @@
 use crate::error::{Error, Result};
 use crate::members::{Members, Past};
 use crate::open::Recovery;
+use crate::options::OpenOptions;
 use crate::pool::Pool;
 use crate::root::SliceRoot;
 use crate::scrub::Scrubbed;
 use crate::slice::{Candidate, Slice, superblock_of_half};
-use crate::state::Left;
+use crate::state::{Left, State};
 use crate::superblock::{ROOT_BLOCKS, ROOT_COPY_BLOCKS, Superblock};
 use locks::Mutex;
 use pmem::Mapping;
@@ -97,9 +98,34 @@ fn take_older(files: &mut [Option<File>]) {
     }
 }
 
+/// A file that was left open on another medium may lack what was not synced: where the other copies
+/// of its two slices lie on their own media still, they have all, and it is brought up to date.
+fn take_elsewhere(files: &mut [Option<File>], boot: [u8; 16]) {
+    let count = files.len();
+    let is_elsewhere = |file: &File| {
+        let mut halves = [&file.own, &file.mirror].into_iter().flatten();
+        halves.any(|half| State::is_elsewhere(half, boot))
+    };
+    let is_whole =
+        |file: &Option<File>| file.as_ref().is_some_and(|file| file.current && !is_elsewhere(file));
+    let whole: Vec<bool> = files.iter().map(is_whole).collect();
+    for index in 0..count {
+        let others_are_whole = whole[(index + 1) % count] && whole[(index + count - 1) % count];
+        if let Some(file) = files[index].as_mut().filter(|file| file.current)
+            && others_are_whole
+            && is_elsewhere(file)
+        {
+            file.current = false;
+        }
+    }
+}
+
 /// The slices that the files found make, each with its mirror, and who is current; or what was
 /// found, where the pool is not mirrored.
-pub fn join(found: Vec<Candidate>, read_only: bool) -> Result<(Vec<Candidate>, Option<Mirrors>)> {
+pub fn join(
+    found: Vec<Candidate>,
+    options: &OpenOptions,
+) -> Result<(Vec<Candidate>, Option<Mirrors>)> {
     if !found.iter().any(|candidate| candidate.superblock.is_mirrored()) {
         return Ok((found, None));
     }
@@ -115,6 +141,7 @@ pub fn join(found: Vec<Candidate>, read_only: bool) -> Result<(Vec<Candidate>, O
         }
     }
     take_older(&mut files);
+    take_elsewhere(&mut files, options.boot());
     for (index, file) in files.iter().enumerate() {
         members.set_stale(index, !file.as_ref().is_some_and(|file| file.current));
     }
@@ -128,7 +155,7 @@ pub fn join(found: Vec<Candidate>, read_only: bool) -> Result<(Vec<Candidate>, O
         members: Mutex::new(members),
         paths: files.iter().map(|it| it.as_ref().map(|file| file.path.clone())).collect(),
     };
-    let slices = (0..files.len()).map(|index| slice(&mut files, index, read_only));
+    let slices = (0..files.len()).map(|index| slice(&mut files, index, options.read_only));
     Ok((slices.collect::<Result<_>>()?, Some(mirrors)))
 }
 

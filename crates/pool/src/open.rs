@@ -70,7 +70,7 @@ impl Pool {
         let broken = Arc::default();
         candidates.iter_mut().for_each(|candidate| candidate.mapping.break_with(&broken));
         let devices = capacity(&candidates, options)?;
-        let (mut candidates, mirrors) = mirror::join(candidates, options.read_only)?;
+        let (mut candidates, mirrors) = mirror::join(candidates, options)?;
         candidates.sort_by_key(|candidate| candidate.superblock.index.get());
         check_set(&candidates)?;
         let mut notes = Vec::new();

@@ -6,7 +6,7 @@ use crate::files::{Made, Steps, place};
 use crate::format::{EachStep, Half};
 use crate::members::MEMBERS_BLOCK;
 use crate::mirror;
-use crate::options::SliceSpec;
+use crate::options::{OpenOptions, SliceSpec};
 use crate::slice::{Candidate, check_domain};
 use crate::superblock::{COPIES_MAX, SUPERBLOCK_BLOCK, Superblock};
 use crate::used::refuse_but;
@@ -34,7 +34,8 @@ pub fn replace_file(
             slice_of(there)
         )));
     }
-    let (slices, mirrors) = mirror::join(found, true)?;
+    let reads = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let (slices, mirrors) = mirror::join(found, &reads)?;
     let slice = slices.get(index).filter(|_| mirrors.is_some()).ok_or_else(|| {
         Error::Slices(format!("slice {index} is none of a mirrored pool's: nothing can be in it"))
     })?;

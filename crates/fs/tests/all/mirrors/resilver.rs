@@ -61,6 +61,27 @@ fn a_stale_file_is_brought_up_to_date_under_writers() {
     }
 }
 
+/// The other file has what was not synced, too: it is the one that was open.
+#[test]
+fn a_file_on_another_medium_is_brought_up_to_date() {
+    for moved in 0..2 {
+        let options = FormatOptions { process: false, data_copies: 2, ..options(2, FILE_BYTES) };
+        let mut world = World::with(options);
+        let fs = world.pool.start_alone();
+        world.write(&fs, "not-synced", 9);
+        drop(fs);
+        std::fs::copy(world.path(moved), world.away(moved)).unwrap();
+        world.put_back(moved);
+        let fs = world.pool.start_alone();
+        assert_eq!(degraded(&fs).len(), 1, "{:?}", fs.info().notes);
+        world.verify(&fs);
+        close(fs);
+        world.resilver();
+        world.take(1 - moved);
+        world.verify(&world.pool.start_alone());
+    }
+}
+
 #[test]
 fn who_was_not_done_when_the_pool_was_closed_is_still_stale() {
     let mut world = World::new(2);
