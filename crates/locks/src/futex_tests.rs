@@ -7,6 +7,17 @@ use std::thread::{scope, yield_now};
 const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(5);
 
+/// Three threads take what this one puts: each number once.
+fn take_all_that_is_put(take: impl Fn() -> u64 + Sync, put: impl Fn(u64)) {
+    const EACH: u64 = 20_000;
+    let sum = scope(|threads| {
+        let takers = [(); 3].map(|()| threads.spawn(|| (0..EACH).map(|_| take()).sum::<u64>()));
+        (0..3 * EACH).for_each(put);
+        takers.into_iter().map(|taker| taker.join().unwrap()).sum::<u64>()
+    });
+    assert_eq!(sum, (0..3 * EACH).sum());
+}
+
 #[test]
 fn a_mutex_that_a_panic_left_is_locked_as_before() {
     let mutex = Mutex::new(1);
@@ -21,7 +32,6 @@ fn a_mutex_that_a_panic_left_is_locked_as_before() {
 
 #[test]
 fn what_is_put_wakes_who_waits_and_nothing_is_lost() {
-    const EACH: u64 = 20_000;
     let (queue, comes) = (Mutex::new(VecDeque::new()), Condvar::new());
     let take = || {
         let mut queue = queue.lock();
@@ -32,15 +42,10 @@ fn what_is_put_wakes_who_waits_and_nothing_is_lost() {
             }
         }
     };
-    let sum = scope(|threads| {
-        let takers = [(); 3].map(|()| threads.spawn(|| (0..EACH).map(|_| take()).sum::<u64>()));
-        for number in 0..3 * EACH {
-            queue.lock().push_back(number);
-            comes.notify_one();
-        }
-        takers.into_iter().map(|taker| taker.join().unwrap()).sum::<u64>()
+    take_all_that_is_put(take, |number| {
+        queue.lock().push_back(number);
+        comes.notify_one();
     });
-    assert_eq!(sum, (0..3 * EACH).sum());
     assert_eq!(comes.waiters.load(Ordering::Relaxed), 0);
 }
 
@@ -80,18 +85,12 @@ fn a_wait_ends_at_its_time() {
 /// The data has a lock of another kind.
 #[test]
 fn a_change_of_what_another_lock_guards_is_seen() {
-    const EACH: u64 = 20_000;
     let (queue, comes) = (parking_lot::Mutex::new(VecDeque::new()), EventCount::new());
     let take = || comes.wait_until(|| queue.lock().pop_front());
-    let sum = scope(|threads| {
-        let takers = [(); 3].map(|()| threads.spawn(|| (0..EACH).map(|_| take()).sum::<u64>()));
-        for number in 0..3 * EACH {
-            queue.lock().push_back(number);
-            comes.notify_one();
-        }
-        takers.into_iter().map(|taker| taker.join().unwrap()).sum::<u64>()
+    take_all_that_is_put(take, |number| {
+        queue.lock().push_back(number);
+        comes.notify_one();
     });
-    assert_eq!(sum, (0..3 * EACH).sum());
     assert_eq!(comes.waiters.load(Ordering::Relaxed), 0);
 }
 

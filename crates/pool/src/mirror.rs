@@ -106,14 +106,14 @@ fn take_elsewhere(files: &mut [Option<File>], boot: [u8; 16]) {
         let mut halves = [&file.own, &file.mirror].into_iter().flatten();
         halves.any(|half| State::is_elsewhere(half, boot))
     };
-    let is_whole =
-        |file: &Option<File>| file.as_ref().is_some_and(|file| file.current && !is_elsewhere(file));
-    let whole: Vec<bool> = files.iter().map(is_whole).collect();
+    let elsewhere: Vec<bool> =
+        files.iter().map(|file| file.as_ref().is_some_and(is_elsewhere)).collect();
     for index in 0..count {
-        let others_are_whole = whole[(index + 1) % count] && whole[(index + count - 1) % count];
-        if let Some(file) = files[index].as_mut().filter(|file| file.current)
-            && others_are_whole
-            && is_elsewhere(file)
+        let current = |index: usize| files[index].as_ref().is_some_and(|file| file.current);
+        let mut others = [(index + 1) % count, (index + count - 1) % count].into_iter();
+        if elsewhere[index]
+            && others.all(|other| current(other) && !elsewhere[other])
+            && let Some(file) = &mut files[index]
         {
             file.current = false;
         }

@@ -99,15 +99,11 @@ impl State {
     /// How the slice was left, seen from this boot. A state that cannot be read promises nothing:
     /// crashed.
     pub fn left(mapping: &Mapping, boot: [u8; 16]) -> Result<Left> {
-        let mut bytes = [0u8; size_of::<State>()];
-        if mapping.read_own(STATE_BLOCK * BLOCK_BYTES, &mut bytes).is_err() {
-            return Ok(Left::Crashed);
-        }
-        if bytes.iter().all(|byte| *byte == 0) {
+        let Some(state) = State::read(mapping) else { return Ok(Left::Crashed) };
+        if state.as_bytes().iter().all(|byte| *byte == 0) {
             return Ok(Left::Closed);
         }
-        let Ok((state, _)) = State::read_from_prefix(&bytes) else { return Ok(Left::Crashed) };
-        if state.magic != STATE_MAGIC || !crc_fits(state.checksum(), state.crc.get()) {
+        if !state.is_whole() {
             return Ok(Left::Crashed);
         }
         let closed = state.open.get() == 0;
@@ -115,7 +111,7 @@ impl State {
             Left::Lost
         } else if closed {
             Left::Closed
-        } else if state.boot == boot && boot != [0; 16] && state.is_of_this(mapping) {
+        } else if state.is_of_boot(boot) && state.is_of_this(mapping) {
             Left::Killed
         } else {
             Left::Crashed
@@ -124,13 +120,25 @@ impl State {
 
     /// Whether the slice was left open in this boot, on another medium.
     pub fn is_elsewhere(mapping: &Mapping, boot: [u8; 16]) -> bool {
-        let mut bytes = [0u8; size_of::<State>()];
-        let read = mapping.read_own(STATE_BLOCK * BLOCK_BYTES, &mut bytes);
-        let state = State::read_from_bytes(&bytes).ok().filter(|_| read.is_ok());
-        state.is_some_and(|state| {
-            let is_whole = state.magic == STATE_MAGIC && state.checksum() == state.crc.get();
-            is_whole && state.open.get() != 0 && state.boot == boot && !state.is_of_this(mapping)
+        State::read(mapping).is_some_and(|state| {
+            let is_open = state.is_whole() && state.open.get() != 0;
+            is_open && state.is_of_boot(boot) && !state.is_of_this(mapping)
         })
+    }
+
+    /// What lies in a copy of the slice, whatever it is. `None`: it cannot be read.
+    fn read(mapping: &Mapping) -> Option<State> {
+        let mut bytes = [0u8; size_of::<State>()];
+        mapping.read_own(STATE_BLOCK * BLOCK_BYTES, &mut bytes).ok()?;
+        State::read_from_bytes(&bytes).ok()
+    }
+
+    fn is_whole(&self) -> bool {
+        self.magic == STATE_MAGIC && crc_fits(self.checksum(), self.crc.get())
+    }
+
+    fn is_of_boot(&self, boot: [u8; 16]) -> bool {
+        self.boot == boot && boot != [0; 16]
     }
 
     /// The same of a slice with a mirror: what one copy's memory lost the other has.
