@@ -81,6 +81,7 @@ impl Core {
         offset: u64,
         data: &[u8],
     ) -> Result<()> {
+        debug_assert!(!crate::request::is_current(), "its record would carry no id");
         self.count_unsynced(inode);
         let is_block = offset.is_multiple_of(BLOCK_BYTES) && data.len() == BLOCK;
         if is_block && !self.inlines(inode, 1) {

@@ -50,7 +50,7 @@ impl MappedFiles {
         let mapping = &self.mappings[file as usize];
         let mut seen = Vec::with_capacity(cells as usize * CELL_BYTES);
         for cell in at as usize..(at + cells) as usize {
-            let word = (cell + number as usize) % CELL_WORDS;
+            let word = (cell + number as u32 as usize) % CELL_WORDS;
             let value = mapping.load(cell * CELL_BYTES + word * 8);
             seen.extend(value.to_le_bytes().repeat(CELL_WORDS));
         }

@@ -5,7 +5,7 @@ use crate::common::{BY, find, make, pattern};
 use crate::requests::kill::{Images, Server, assert_clean, formatted};
 use crate::requests::script::{Seen, seen};
 use fs::{
-    ATOMIC_WRITE_BYTES_MAX, Fallocate, FileSystem, Handle, Ino, NewNode, RequestId, TakeOver,
+    ATOMIC_WRITE_BYTES_MAX, Fallocate, FileSystem, Handle, Ino, NewNode, RequestId, TakeOver, Write,
 };
 
 const MIB: u64 = 1 << 20;
@@ -164,4 +164,19 @@ fn the_end_of_an_orphan_is_no_requests_change() {
     assert!(failed.is_err() && !fs.was_done(ID));
     assert_eq!(fs.getattr(ino).map_err(|error| error.errno()), Err(libc::ENOENT));
     assert!(!Server::immortal(&server.mirror.kill(), &asked()).fs.was_done(ID));
+}
+
+/// One write that is short has a way of its own.
+#[test]
+fn a_commit_of_one_write_is_known_to_the_next_server_however_long_it_is() {
+    let images = with_file(|fs, file| assert_eq!(fs.write(file, 0, &[1; 20_000]).unwrap(), 20_000));
+    for (offset, len) in [(0, 1), (5000, 300), (4096, 4096), (3, 9000)] {
+        let server = Server::immortal(&images, &TakeOver::default());
+        let (fs, file) = (&server.fs, find(&server.fs, "f"));
+        let data = vec![7; len];
+        let write = Write { file: &file, offset, data: &data };
+        fs.with_request(ID, || fs.commit(&[write], &[])).unwrap();
+        let next = Server::immortal(&server.mirror.kill(), &asked());
+        assert!(next.fs.was_done(ID), "{len} bytes at {offset}");
+    }
 }

@@ -2,7 +2,9 @@
 //! of them can be done twice without a trace.
 
 use crate::common::{BY, pattern, random};
-use fs::{Attr, Fallocate, FileKind, FileSystem, Ino, NewNode, RenameMode, SetAttr, XattrMode};
+use fs::{
+    Attr, Fallocate, FileKind, FileSystem, Ino, NewNode, RenameMode, SetAttr, Write, XattrMode,
+};
 use std::collections::BTreeMap;
 
 const NAMES: u64 = 5;
@@ -19,6 +21,8 @@ pub enum Request {
     Link(String, String),
     Append(String, usize, u64),
     Write(String, u64, usize, u64),
+    /// Writes that happen together.
+    Commit(Vec<(String, u64, usize, u64)>),
     Truncate(String, u64),
     Zero(String, Fallocate, u64, u64),
     SetXattr(String, usize, XattrMode),
@@ -39,7 +43,7 @@ impl Request {
         let one = name(dice);
         let len = [3, 90, 600, 4096, 9000][roll(dice, 5) as usize];
         let offset = roll(dice, 16) * 4096 + [0, 0, 33][roll(dice, 3) as usize];
-        match roll(dice, 30) {
+        match roll(dice, 33) {
             0..4 => Request::Create(one),
             4 => Request::Mkdir(one),
             5 => Request::Symlink(one, 1 + roll(dice, 3000) as usize),
@@ -62,8 +66,20 @@ impl Request {
                 Request::SetXattr(one, roll(dice, 4000) as usize, mode)
             }
             28 => Request::RemoveXattr(one),
+            29..32 => {
+                let mut writes = vec![(one, offset, len, roll(dice, 1 << 40))];
+                if roll(dice, 3) == 0 {
+                    writes.push((name(dice), roll(dice, 60_000), 300, roll(dice, 1 << 40)));
+                }
+                Request::Commit(writes)
+            }
             _ => Request::Chmod(one, roll(dice, 0o1000) as u16),
         }
+    }
+
+    /// Whether it changes something whenever it does not fail.
+    pub fn changes_always(&self) -> bool {
+        matches!(self, Request::Append(..) | Request::Write(..) | Request::Commit(_))
     }
 
     /// Does it in the directory `dir`.
@@ -86,6 +102,17 @@ impl Request {
             }
             Request::Write(name, offset, len, seed) => {
                 fs.write(&*open(name)?, *offset, &pattern(*seed, *len)).map(|_| ())
+            }
+            Request::Commit(writes) => {
+                let opened = writes.iter().map(|(name, offset, len, seed)| {
+                    Ok((open(name)?, *offset, pattern(*seed, *len)))
+                });
+                let opened = opened.collect::<fs::Result<Vec<_>>>()?;
+                let writes: Vec<_> = opened
+                    .iter()
+                    .map(|(file, offset, data)| Write { file, offset: *offset, data })
+                    .collect();
+                fs.commit(&writes, &[])
             }
             Request::Truncate(name, size) => {
                 let change = SetAttr { size: Some(*size), ..SetAttr::default() };
