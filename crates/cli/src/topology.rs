@@ -1,8 +1,9 @@
 //! `nearside topology`: what the machine is like, as far as slices care.
 
+use std::fmt::Write as _;
 use std::path::Path;
 
-use ::topology::{PmDevice, Topology, pm_devices};
+use ::topology::{DeviceMode, PmDevice, Topology, pm_devices};
 use clap::Args;
 use serde::Serialize;
 
@@ -19,7 +20,8 @@ Examples:
   nearside topology --json
 
 Nodes and CPUs are those that this process may use. A node without CPUs (CXL memory) is served by
-those of the nearest node. Distances are the firmware's: 10 is local.")]
+those of the nodes that reach it fastest, as firmware says (HMAT), or of the nearest ones. Distances
+are the firmware's: 10 is local. A remark names what the kernel says and makes no sense.")]
 pub struct TopologyArgs {
     /// Show so many virtual nodes instead, as `format --virtual-nodes` makes them.
     #[arg(long, value_name = "N")]
@@ -33,6 +35,8 @@ pub struct TopologyArgs {
 struct Machine {
     nodes: Vec<Node>,
     devices: Vec<Device>,
+    /// What the kernel says and makes no sense.
+    remarks: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -52,6 +56,10 @@ struct Device {
     path: String,
     bytes: Option<u64>,
     node: Option<u32>,
+    /// How the kernel gives it out; none if no driver has it.
+    mode: Option<&'static str>,
+    /// Whether it keeps what is in it without power.
+    persistent: bool,
 }
 
 /// Shows the machine.
@@ -62,12 +70,11 @@ pub fn run(args: &TopologyArgs) -> Result<()> {
         Some(count) => topology.with_virtual_nodes(count).map_err(failed)?,
         None => topology,
     };
-    let devices = pm_devices(Path::new("/sys")).map_err(failed)?;
-    let machine = machine(&topology, devices);
+    let machine = machine(&topology, pm_devices(Path::new("/sys")));
     if args.json { output::json(&machine) } else { output::text(&text(&machine)) }
 }
 
-fn machine(topology: &Topology, devices: Vec<PmDevice>) -> Machine {
+fn machine(topology: &Topology, (devices, remarks): (Vec<PmDevice>, Vec<String>)) -> Machine {
     let all = 0..topology.node_count();
     let node = |node: u32| Node {
         node: topology.kernel_id(node).unwrap_or(node),
@@ -80,10 +87,22 @@ fn machine(topology: &Topology, devices: Vec<PmDevice>) -> Machine {
         path: device.path.display().to_string(),
         bytes: device.bytes,
         node: device.node,
+        mode: device.mode.map(mode),
+        persistent: device.is_persistent,
     };
     Machine {
         nodes: all.clone().map(node).collect(),
         devices: devices.into_iter().map(device).collect(),
+        remarks: topology.remarks().iter().cloned().chain(remarks).collect(),
+    }
+}
+
+/// As ndctl and daxctl call it.
+fn mode(mode: DeviceMode) -> &'static str {
+    match mode {
+        DeviceMode::FsDax => "fsdax",
+        DeviceMode::DevDax => "devdax",
+        DeviceMode::SystemRam => "system-ram",
     }
 }
 
@@ -102,18 +121,34 @@ fn text(machine: &Machine) -> String {
         row.extend(node.distances.iter().map(|it| it.map_or_else(dash, |it| it.to_string())));
         rows.push(row);
     }
-    let mut text = output::table(&rows);
-    if machine.devices.is_empty() {
-        return text + "\nno persistent memory devices\n";
+    let mut text = output::table(&rows) + "\n" + &devices(&machine.devices);
+    if !machine.remarks.is_empty() {
+        text.push('\n');
     }
-    let mut rows = vec![["DEVICE", "SIZE", "NODE"].map(str::to_owned).to_vec()];
-    for device in &machine.devices {
-        let node = device.node.map_or_else(dash, |node| node.to_string());
-        rows.push(vec![device.path.clone(), device.bytes.map_or_else(dash, show), node]);
+    for remark in &machine.remarks {
+        // to a string
+        let _ = writeln!(text, "remark: {remark}");
     }
-    text.push('\n');
-    text.push_str(&output::table(&rows));
     text
+}
+
+fn devices(devices: &[Device]) -> String {
+    if devices.is_empty() {
+        return "no persistent memory devices\n".to_owned();
+    }
+    let dash = || "-".to_owned();
+    let heads = ["DEVICE", "SIZE", "NODE", "MODE", "MEMORY"];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    for device in devices {
+        rows.push(vec![
+            device.path.clone(),
+            device.bytes.map_or_else(dash, show),
+            device.node.map_or_else(dash, |node| node.to_string()),
+            device.mode.map_or_else(dash, str::to_owned),
+            if device.persistent { "persistent" } else { "volatile" }.to_owned(),
+        ]);
+    }
+    output::table(&rows)
 }
 
 /// Numbers as the kernel writes lists of CPUs: `0-3,8`.
@@ -148,14 +183,27 @@ mod tests {
 
     #[test]
     fn a_machine_of_two_nodes_is_drawn() {
-        let devices =
-            vec![PmDevice { path: "/dev/pmem0".into(), bytes: Some(64 << 30), node: Some(1) }];
+        let device = |path: &str, mode, is_persistent| PmDevice {
+            path: path.into(),
+            bytes: Some(64 << 30),
+            node: Some(1),
+            mode,
+            is_persistent,
+        };
+        let devices = vec![
+            device("/dev/pmem0", Some(DeviceMode::FsDax), true),
+            device("/dev/dax1.0", None, false),
+        ];
         let two = Topology::system().unwrap().with_virtual_nodes(2).unwrap();
-        let text = text(&machine(&two, devices));
+        let remarks = vec!["/sys/x: \"y\" is not a node".to_owned()];
+        let text = text(&machine(&two, (devices, remarks)));
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].ends_with("TO 0  TO 1"), "{text}");
         assert!(lines[1].starts_with("0 ") && lines[1].ends_with("10    20"), "{text}");
         assert!(lines[2].starts_with("1 ") && lines[2].ends_with("20    10"), "{text}");
-        assert_eq!(lines[5], "/dev/pmem0  64 GiB  1");
+        assert_eq!(lines[4], "DEVICE       SIZE    NODE  MODE   MEMORY");
+        assert_eq!(lines[5], "/dev/pmem0   64 GiB  1     fsdax  persistent");
+        assert_eq!(lines[6], "/dev/dax1.0  64 GiB  1     -      volatile");
+        assert_eq!(lines[8..], ["remark: /sys/x: \"y\" is not a node"]);
     }
 }

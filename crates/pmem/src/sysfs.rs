@@ -74,7 +74,7 @@ impl Sysfs {
     fn gather(&self, directory: &Path, backing: &mut Backing, depth_left: u32) {
         let above = || directory.ancestors().take_while(|parent| parent.starts_with(&self.root));
         if backing.node.is_none() {
-            backing.node = above().find_map(|parent| node_in(&parent.join("numa_node")));
+            backing.node = topology::node_of_device(&self.root.join("sys"), directory);
         }
         if let Some(region) = above().find(|parent| is_region(parent)) {
             let region = Region { directory: region.to_owned(), bus: self.nd_devices() };
@@ -218,11 +218,6 @@ fn number_in(path: &Path) -> Option<u64> {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
     }
-}
-
-/// -1 says that there is no node.
-fn node_in(path: &Path) -> Option<u32> {
-    text_in(path)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -8,7 +8,9 @@ use topology::{Topology, place_of};
 /// The nodes of the machine, or the virtual ones that the pool was made for, and the slices on
 /// them.
 ///
-/// A slice whose node is not known, or is not there, is dealt a node by its place in the pool.
+/// A slice whose node is not known, or is not there, is dealt a node with CPUs by its place in the
+/// pool. Which slice is near a CPU, distances say (`topology`); of slices that are equally near,
+/// CPUs of a node take turns.
 #[derive(Debug)]
 pub struct Nodes {
     topology: Topology,
@@ -39,21 +41,24 @@ impl Nodes {
 
     /// Slices that lie on nodes with these kernel ids, as far as such nodes are there.
     fn with_ids(topology: Topology, ids: impl Iterator<Item = u32>) -> Nodes {
-        let count = topology.node_count().max(1);
+        let with_cpus: Vec<u32> = topology.with_cpus().collect();
+        let dealt = |index: usize| with_cpus.get(index % with_cpus.len().max(1)).copied();
         let known = |id| topology.node_of_kernel_id(id).filter(|_| !topology.is_virtual());
-        let of_slice: Vec<u32> =
-            ids.zip(0u32..).map(|(id, index)| known(id).unwrap_or(index % count)).collect();
+        let of_slice: Vec<u32> = ids
+            .zip(0usize..)
+            .map(|(id, index)| known(id).or_else(|| dealt(index)).unwrap_or(0))
+            .collect();
         let on = |node: u32| {
             let all = of_slice.iter().zip(0u8..=u8::MAX);
             all.filter(|(of, _)| **of == node).map(|(_, slice)| slice).collect()
         };
-        let slices: Vec<Vec<u8>> = (0..count).map(on).collect();
+        let slices: Vec<Vec<u8>> = (0..topology.node_count()).map(on).collect();
         let cpus = topology.all_cpus().into_iter().max().unwrap_or(0) + 1;
         let near = (0..cpus).map(|cpu| {
-            let own = slices.get(topology.node_of_cpu(cpu).unwrap_or(0) as usize);
-            let own = own.map_or(&[][..], Vec::as_slice);
-            let any = cpu as usize % of_slice.len().max(1);
-            own.get(cpu as usize % own.len().max(1)).copied().unwrap_or(any as u8)
+            let nearest = topology.nearest(cpu, &of_slice);
+            let own = topology.node_of_cpu(cpu).map_or(&[][..], |node| topology.local_cpus(node));
+            let turn = own.iter().position(|it| *it == cpu).unwrap_or(cpu as usize);
+            nearest.get(turn % nearest.len().max(1)).map_or(0, |slice| *slice as u8)
         });
         let near = near.collect();
         let serves = |node: &u32| {

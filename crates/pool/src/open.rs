@@ -81,6 +81,7 @@ impl Pool {
         let roots = salvage::or_newest(chosen, &slots, options, &mut notes)?;
         let highest = highest_generation(&slots);
         let nodes = Nodes::new(&candidates, options)?;
+        notes.extend(nodes.topology().remarks().iter().cloned());
         let mut recovery = Recovery { roots_lost, ..Recovery::default() };
         let mut slices = Vec::new();
         let mut unreadable = Vec::new();

@@ -115,13 +115,7 @@ fn card_node(sysfs: &Path, address: IpAddr) -> Option<u32> {
         let v6 = its.and_then(|its| its.as_sockaddr_in6()).map(|its| IpAddr::V6(its.ip()));
         v4.or(v6) == Some(address)
     });
-    match interface_node(sysfs, &its?.interface_name) {
-        Ok(node) => node,
-        Err(error) => {
-            tracing::warn!("the node of a network card: {error}");
-            None
-        }
-    }
+    interface_node(sysfs, &its?.interface_name)
 }
 
 #[cfg(test)]

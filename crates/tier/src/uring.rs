@@ -74,7 +74,7 @@ fn node_of(path: &Path) -> Option<u32> {
     let is_disk = meta.mode() & libc::S_IFMT == libc::S_IFBLK;
     let number = if is_disk { meta.rdev() } else { meta.dev() };
     let (major, minor) = (libc::major(number), libc::minor(number));
-    topology::block_node(Path::new("/sys"), major, minor).ok().flatten()
+    topology::block_node(Path::new("/sys"), major, minor)
 }
 
 impl UringDevice {

@@ -1,20 +1,29 @@
-//! Persistent memory devices that the kernel shows: `/dev/pmem0` and the like, and `/dev/dax0.0`;
-//! and on which nodes disks and network interfaces are.
+//! Memory devices that the kernel shows: `/dev/pmem0` and the like, and `/dev/dax0.0`; and on which
+//! nodes disks and network interfaces are.
 //!
 //! Source: Documentation/ABI/testing/sysfs-bus-nvdimm, sysfs-bus-dax, sysfs-bus-pci (`numa_node`)
-//! and sysfs-class-net, Documentation/ABI/stable/sysfs-block. What is not there is left out; what
-//! cannot be understood is an error.
+//! and sysfs-class-net, Documentation/ABI/stable/sysfs-block. What is not there, or cannot be
+//! understood, is not known.
 
-use crate::sysfs::{malformed, text};
-use crate::{Error, Result};
+use crate::sysfs::Reader;
 use std::collections::BTreeSet;
-use std::io;
 use std::path::{Path, PathBuf};
 
 /// Bytes of the unit in which the kernel gives sizes of block devices.
 const SECTOR_BYTES: u64 = 512;
 
-/// A device of persistent memory.
+/// How the kernel gives a memory device out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceMode {
+    /// A block device, whose files can be mapped.
+    FsDax,
+    /// A character device that is mapped itself.
+    DevDax,
+    /// Memory of a node, as any other.
+    SystemRam,
+}
+
+/// A memory device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PmDevice {
     /// Its file.
@@ -24,129 +33,126 @@ pub struct PmDevice {
     /// The kernel's number of the node that it lies on, or of the nearest that is online, if it
     /// says.
     pub node: Option<u32>,
+    /// None: no driver has it.
+    pub mode: Option<DeviceMode>,
+    /// Whether it is of an NVDIMM bus: other memory (HBM, CXL without a battery) loses what is in
+    /// it.
+    pub is_persistent: bool,
 }
 
-/// The devices that the sysfs at `root` shows, in the order of their names.
-pub fn pm_devices(root: &Path) -> Result<Vec<PmDevice>> {
+/// The devices that the sysfs at `root` shows, in the order of their names; and what makes no sense
+/// there, a line each.
+pub fn pm_devices(root: &Path) -> (Vec<PmDevice>, Vec<String>) {
+    let mut reader = Reader::new(root);
     let mut devices = Vec::new();
-    for name in names(&root.join("block"), "pmem")? {
+    for name in names(&root.join("block"), "pmem") {
         let dir = root.join("block").join(&name);
-        let bytes = number(&dir.join("size"))?.map(|sectors| sectors.saturating_mul(SECTOR_BYTES));
         devices.push(PmDevice {
             path: Path::new("/dev").join(&name),
-            bytes,
-            node: node(&dir.join("device/numa_node"))?,
+            bytes: reader.number(&dir.join("size")).map(|it| it.saturating_mul(SECTOR_BYTES)),
+            node: reader.node_of_device(&dir.join("device")),
+            mode: Some(DeviceMode::FsDax),
+            is_persistent: true,
         });
     }
-    for name in names(&root.join("bus/dax/devices"), "dax")? {
+    for name in names(&root.join("bus/dax/devices"), "dax") {
         let dir = root.join("bus/dax/devices").join(&name);
-        // memory of its own node, as behind CXL, may be all there is of that node: it is not online
-        let is_online = |id: &u32| root.join(format!("devices/system/node/node{id}")).exists();
-        let target = node(&dir.join("target_node"))?.filter(is_online);
         devices.push(PmDevice {
             path: Path::new("/dev").join(&name),
-            bytes: number(&dir.join("size"))?,
-            node: target.or(node(&dir.join("numa_node"))?),
+            bytes: reader.number(&dir.join("size")),
+            node: reader.node_of_device(&dir),
+            mode: mode(&dir),
+            is_persistent: is_of_nvdimm_bus(&dir),
         });
     }
-    Ok(devices)
+    (devices, reader.remarks)
+}
+
+/// As the driver that has a DAX device gives it out.
+fn mode(dir: &Path) -> Option<DeviceMode> {
+    let driver = dir.join("driver").canonicalize().ok()?;
+    match driver.file_name()?.to_str()? {
+        "device_dax" => Some(DeviceMode::DevDax),
+        "kmem" => Some(DeviceMode::SystemRam),
+        _ => None,
+    }
+}
+
+fn is_of_nvdimm_bus(dir: &Path) -> bool {
+    let Ok(dir) = dir.canonicalize() else { return false };
+    dir.components().any(|part| part.as_os_str().to_string_lossy().starts_with("ndbus"))
 }
 
 /// The NUMA node of the disk with these numbers (`st_rdev`, or `st_dev` of a file on it), if the
 /// kernel knows one. `root` is where sysfs is mounted. A partition's is that of its disk; that of a
 /// disk that is made of others (dm, md) is theirs, if it is one.
-pub fn block_node(root: &Path, major: u32, minor: u32) -> Result<Option<u32>> {
-    match root.join(format!("dev/block/{major}:{minor}")).canonicalize() {
-        Ok(disk) => device_node(root, &disk, LAYERS_MAX, below_disk),
-        // a file system without a disk
-        Err(_) => Ok(None),
-    }
+pub fn block_node(root: &Path, major: u32, minor: u32) -> Option<u32> {
+    // none for a file system without a disk
+    let disk = root.join(format!("dev/block/{major}:{minor}")).canonicalize().ok()?;
+    device_node(&mut Reader::new(root), (root, &disk), LAYERS_MAX, below_disk)
 }
 
 /// The NUMA node of the network interface of this name, if the kernel knows one: that of its card.
 /// `root` is where sysfs is mounted. That of an interface that is made of others (bonds, bridges,
 /// VLANs) is theirs, if it is one.
-pub fn interface_node(root: &Path, name: &str) -> Result<Option<u32>> {
-    match root.join("class/net").join(name).canonicalize() {
-        Ok(interface) => device_node(root, &interface, LAYERS_MAX, below_interface),
-        // it has gone
-        Err(_) => Ok(None),
-    }
+pub fn interface_node(root: &Path, name: &str) -> Option<u32> {
+    let interface = root.join("class/net").join(name).canonicalize().ok()?;
+    device_node(&mut Reader::new(root), (root, &interface), LAYERS_MAX, below_interface)
+}
+
+/// The NUMA node of the device with this directory, or of what it hangs on, if the kernel knows
+/// one. `root` is where sysfs is mounted; links in both are followed already.
+pub fn node_of_device(root: &Path, device: &Path) -> Option<u32> {
+    device_node(&mut Reader::new(root), (root, device), 0, |_| Vec::new())
 }
 
 /// Disks made of disks made of disks: more layers than anybody has.
 const LAYERS_MAX: u32 = 8;
 
 /// What a disk is made of, its directory in sysfs; of a partition nothing.
-fn below_disk(disk: &Path) -> Result<Vec<PathBuf>> {
+fn below_disk(disk: &Path) -> Vec<PathBuf> {
     let slaves = disk.join("slaves");
-    Ok(names(&slaves, "")?.iter().map(|name| slaves.join(name)).collect())
+    names(&slaves, "").iter().map(|name| slaves.join(name)).collect()
 }
 
 /// What an interface is made of.
-fn below_interface(interface: &Path) -> Result<Vec<PathBuf>> {
-    Ok(names(interface, "lower_")?.iter().map(|name| interface.join(name)).collect())
+fn below_interface(interface: &Path) -> Vec<PathBuf> {
+    names(interface, "lower_").iter().map(|name| interface.join(name)).collect()
 }
 
 fn device_node(
-    root: &Path,
-    device: &Path,
+    reader: &mut Reader,
+    (root, device): (&Path, &Path),
     layers: u32,
-    made_of: fn(&Path) -> Result<Vec<PathBuf>>,
-) -> Result<Option<u32>> {
+    made_of: fn(&Path) -> Vec<PathBuf>,
+) -> Option<u32> {
     let mut below = Vec::new();
     // a device lies below what it hangs on: whichever is the first to know
     for dir in device.ancestors().take_while(|dir| dir.starts_with(root) && *dir != root) {
-        if let Some(node) = node(&dir.join("numa_node"))? {
-            return Ok(Some(node));
+        if let Some(node) = reader.node_of_device(dir) {
+            return Some(node);
         }
         if layers > 0 && below.is_empty() {
-            below = made_of(dir)?;
+            below = made_of(dir);
         }
     }
     let mut nodes = BTreeSet::new();
     for device in below.iter().filter_map(|device| device.canonicalize().ok()) {
-        nodes.insert(device_node(root, &device, layers - 1, made_of)?);
+        nodes.insert(device_node(reader, (root, &device), layers - 1, made_of));
     }
-    Ok(if nodes.len() == 1 { nodes.pop_first().flatten() } else { None })
+    if nodes.len() == 1 { nodes.pop_first().flatten() } else { None }
 }
 
-/// Names in a directory that begin so; none where there is no such directory.
-fn names(dir: &Path, prefix: &str) -> Result<Vec<String>> {
-    let failed = |source| Error::Read { path: dir.to_path_buf(), source };
-    let entries = match std::fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(failed(error)),
+/// Names in a directory that begin so, sorted; none where there is no such directory.
+fn names(dir: &Path, prefix: &str) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let entries = entries.flatten().map(|entry| entry.file_name());
+    let begins = |name: std::ffi::OsString| {
+        name.to_str().filter(|name| name.starts_with(prefix)).map(str::to_owned)
     };
-    let mut names = Vec::new();
-    for entry in entries {
-        let name = entry.map_err(failed)?.file_name();
-        names.extend(name.to_str().filter(|name| name.starts_with(prefix)).map(str::to_owned));
-    }
+    let mut names: Vec<String> = entries.filter_map(begins).collect();
     names.sort();
-    Ok(names)
-}
-
-fn number(path: &Path) -> Result<Option<u64>> {
-    let Some(text) = text(path)? else { return Ok(None) };
-    let word = text.trim();
-    match word.parse() {
-        Ok(number) => Ok(Some(number)),
-        Err(_) => Err(malformed(path, format!("{word:.40?} is not a number"))),
-    }
-}
-
-/// A node; -1 says that there is none.
-fn node(path: &Path) -> Result<Option<u32>> {
-    let Some(text) = text(path)? else { return Ok(None) };
-    match text.trim() {
-        "-1" => Ok(None),
-        word => match word.parse() {
-            Ok(node) => Ok(Some(node)),
-            Err(_) => Err(malformed(path, format!("{word:.40?} is not a node"))),
-        },
-    }
+    names
 }
 
 #[cfg(test)]
@@ -173,9 +179,9 @@ mod tests {
         };
         link("259:2", "pci0000/nvme/nvme0/nvme0n1/nvme0n1p2");
         link("7:0", "virtual/block/loop0");
-        assert_eq!(block_node(&root, 259, 2).unwrap(), Some(1));
-        assert_eq!(block_node(&root, 7, 0).unwrap(), None);
-        assert_eq!(block_node(&root, 0, 44).unwrap(), None, "no disk at all");
+        assert_eq!(block_node(&root, 259, 2), Some(1));
+        assert_eq!(block_node(&root, 7, 0), None);
+        assert_eq!(block_node(&root, 0, 44), None, "no disk at all");
         put(&root, "devices/pci0001/nvme/nvme1/numa_node", "0\n");
         put(&root, "devices/pci0001/nvme/nvme1/nvme1n1/size", "8\n");
         let made_of = |disk: &str, below: &[&str]| {
@@ -202,7 +208,7 @@ mod tests {
             link(numbers, &format!("virtual/block/{to}"));
             let (major, minor) = numbers.split_once(':').unwrap();
             let (major, minor) = (major.parse().unwrap(), minor.parse().unwrap());
-            assert_eq!(block_node(&root, major, minor).unwrap(), node, "{to}");
+            assert_eq!(block_node(&root, major, minor), node, "{to}");
         }
     }
 
@@ -235,42 +241,67 @@ mod tests {
             let link = root.join("class/net").join(name);
             std::os::unix::fs::symlink(root.join("devices").join(to), link).unwrap();
         }
-        let node = |name| interface_node(&root, name).unwrap();
+        let node = |name| interface_node(&root, name);
         let seen = ["eth0", "eth1", "lo", "bond0", "br0", "br1", "eth7"].map(node);
         assert_eq!(seen, [Some(1), None, None, Some(1), Some(1), None, None]);
         put(&root, "devices/pci0000:00/0000:00:03.0/numa_node", "near\n");
-        assert!(interface_node(&root, "eth1").unwrap_err().to_string().contains("near"));
+        assert_eq!(node("eth1"), None, "what makes no sense is not known");
     }
 
     #[test]
-    fn devices_are_found_with_size_and_node() {
+    fn devices_are_found_with_size_node_and_mode() {
         let root = tempfile::tempdir().unwrap();
-        assert_eq!(pm_devices(root.path()).unwrap(), []);
-        put(root.path(), "block/sda/size", "99\n");
-        put(root.path(), "block/pmem1/size", "2048\n");
-        put(root.path(), "block/pmem1/device/numa_node", "1\n");
-        put(root.path(), "block/pmem0/size", "8\n");
-        put(root.path(), "block/pmem0/device/numa_node", "-1\n");
-        put(root.path(), "bus/dax/devices/dax0.0/size", "4096\n");
-        put(root.path(), "bus/dax/devices/dax0.0/target_node", "2\n");
-        put(root.path(), "bus/dax/devices/dax0.0/numa_node", "0\n");
-        put(root.path(), "devices/system/node/node2/cpulist", "\n");
-        put(root.path(), "bus/dax/devices/dax1.0/size", "4096\n");
-        put(root.path(), "bus/dax/devices/dax1.0/target_node", "3\n");
-        put(root.path(), "bus/dax/devices/dax1.0/numa_node", "1\n");
-        let device = |path: &str, bytes, node| PmDevice { path: path.into(), bytes, node };
+        let root = root.path().canonicalize().unwrap();
+        assert_eq!(pm_devices(&root), (Vec::new(), Vec::new()));
+        put(&root, "block/sda/size", "99\n");
+        put(&root, "block/pmem1/size", "2048\n");
+        put(&root, "block/pmem1/device/numa_node", "1\n");
+        put(&root, "block/pmem0/size", "8\n");
+        put(&root, "block/pmem0/device/numa_node", "-1\n");
+        put(&root, "devices/system/node/node2/cpulist", "\n");
+        std::fs::create_dir_all(root.join("bus/dax/devices")).unwrap();
+        let dax = |name: &str, on: &str, driver: &str, nodes: [&str; 2]| {
+            let dir = format!("devices/{on}/{name}");
+            put(&root, &format!("{dir}/size"), "4096\n");
+            put(&root, &format!("{dir}/target_node"), nodes[0]);
+            put(&root, &format!("{dir}/numa_node"), nodes[1]);
+            let link = |to: String, at: String| {
+                std::os::unix::fs::symlink(root.join(to), root.join(at)).unwrap();
+            };
+            if !driver.is_empty() {
+                let driver = format!("bus/dax/drivers/{driver}");
+                std::fs::create_dir_all(root.join(&driver)).unwrap();
+                link(driver, format!("{dir}/driver"));
+            }
+            link(dir, format!("bus/dax/devices/{name}"));
+        };
+        dax("dax0.0", "LNXSYSTM:00/ACPI0012:00/ndbus0/region0", "device_dax", ["2\n", "0\n"]);
+        // its memory is of a node that is not online
+        dax("dax1.0", "LNXSYSTM:00/ACPI0012:00/ndbus0/region1", "kmem", ["3\n", "1\n"]);
+        dax("dax2.0", "platform/hmem.0/dax_region2", "", ["-1\n", "0\n"]);
+        let device = |path: &str, bytes, node, mode, is_persistent| {
+            let path = path.into();
+            PmDevice { path, bytes, node, mode, is_persistent }
+        };
+        let (block, char) = (Some(DeviceMode::FsDax), Some(DeviceMode::DevDax));
         let expected = [
-            device("/dev/pmem0", Some(4096), None),
-            device("/dev/pmem1", Some(1 << 20), Some(1)),
-            device("/dev/dax0.0", Some(4096), Some(2)),
-            device("/dev/dax1.0", Some(4096), Some(1)),
+            device("/dev/pmem0", Some(4096), None, block, true),
+            device("/dev/pmem1", Some(1 << 20), Some(1), block, true),
+            device("/dev/dax0.0", Some(4096), Some(2), char, true),
+            device("/dev/dax1.0", Some(4096), Some(1), Some(DeviceMode::SystemRam), true),
+            device("/dev/dax2.0", Some(4096), Some(0), None, false),
         ];
-        assert_eq!(pm_devices(root.path()).unwrap(), expected);
+        assert_eq!(pm_devices(&root), (expected.to_vec(), Vec::new()));
+        // the same memory as a block device lies where it does as a character device
+        put(&root, "block/pmem1/device/target_node", "2\n");
+        assert_eq!(pm_devices(&root).0[1].node, Some(2));
         for (path, word) in [("block/pmem0/size", "much"), ("block/pmem0/device/numa_node", "-2")] {
-            put(root.path(), path, word);
-            let error = pm_devices(root.path()).unwrap_err().to_string();
-            assert!(error.contains(word) && error.contains("pmem0"), "{error}");
-            put(root.path(), path, "1");
+            put(&root, path, word);
+            let (devices, remarks) = pm_devices(&root);
+            assert_eq!(devices.len(), 5);
+            let [remark] = &remarks[..] else { panic!("{remarks:?}") };
+            assert!(remark.contains(word) && remark.contains("pmem0"), "{remark}");
+            put(&root, path, "1");
         }
     }
 }

@@ -7,21 +7,13 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file of sysfs is there but cannot be read.
+    /// A file of the kernel's is there but cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// What the kernel said.
         source: io::Error,
-    },
-    /// A file of sysfs says something that cannot be.
-    #[error("{} makes no sense: {what}", path.display())]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        what: String,
     },
     /// A list of CPUs is not one.
     #[error("not a list of CPUs: {0}")]
@@ -55,7 +47,6 @@ impl Error {
             Error::Read { source, .. } | Error::Affinity { source, .. } => {
                 source.raw_os_error().unwrap_or(libc::EIO)
             }
-            Error::Malformed { .. } => libc::EIO,
             Error::CpuList(_) | Error::NoCpus | Error::VirtualNodes { .. } => libc::EINVAL,
         }
     }

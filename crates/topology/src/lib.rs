@@ -5,14 +5,14 @@
 //! are kept apart:
 //! - the node that a CPU *lies on* ([`Topology::node_of_cpu`]): hardware, whatever we may use;
 //! - the CPUs that *serve* a node ([`Topology::cpus`]): those on it that this process may run on,
-//!   or, where there are none (CXL memory, a narrow cpuset), those of the nearest node that has;
+//!   or, where there are none (CXL memory, a narrow cpuset), those of the nearest nodes that have;
 //! - the *index* of a node, dense from 0, and its kernel *id*, which may have gaps.
 //!
 //! What it is not: a scheduler, a memory allocator, or a watcher of hot-plug. A CPU or node that
 //! comes online later is unknown here until the next reading.
 //!
-//! Everything read from sysfs is checked: absurd content is an [`Error`], or one of the fallbacks
-//! that [`Topology::read`] states; never a panic, and never an unbounded allocation.
+//! Everything read from sysfs is checked: absurd content gives one of the fallbacks that
+//! [`Topology::read`] states, and a remark; never a panic, and never an unbounded allocation.
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code)] // three system calls about the calling thread; see its head
@@ -31,7 +31,7 @@ pub use affinity::{
 };
 pub use cpu_time::{CpuTime, cpu_times};
 pub use cpulist::parse_cpulist;
-pub use devices::{PmDevice, block_node, interface_node, pm_devices};
+pub use devices::{DeviceMode, PmDevice, block_node, interface_node, node_of_device, pm_devices};
 pub use error::{Error, Result};
 pub use machine::Topology;
 

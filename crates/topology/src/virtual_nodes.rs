@@ -1,7 +1,7 @@
 //! Virtual nodes: several nodes on a machine that has fewer, so that everything made for many
 //! nodes runs, and is tested, on one.
 
-use crate::machine::{Node, default_distances};
+use crate::machine::Node;
 use crate::{CPU_LIMIT, Error, NODE_LIMIT, Result, Topology};
 
 impl Topology {
@@ -16,16 +16,11 @@ impl Topology {
         let memory_bytes = self.memory_in_all().map(|bytes| bytes / u64::from(count));
         let node = |index: u32| {
             let dealt = deal(&cpus, index as usize, count as usize);
-            Node {
-                id: index,
-                local: dealt.clone(),
-                serving: dealt,
-                distances: default_distances(index as usize, count as usize),
-                memory_bytes,
-            }
+            Node { memory_bytes, ..with_own_cpus(index, count, dealt) }
         };
         let nodes = (0..count).map(node).collect();
-        Ok(Topology { nodes, node_of_cpu: self.virtual_table(&cpus, count), is_virtual: true })
+        let node_of_cpu = self.virtual_table(&cpus, count);
+        Ok(Topology { nodes, node_of_cpu, is_virtual: true, remarks: self.remarks.clone() })
     }
 
     /// A machine that is not here: `count` nodes with so many CPUs each, numbered one node after
@@ -37,18 +32,11 @@ impl Topology {
         if cpus == 0 || cpus > CPU_LIMIT / count {
             return Err(Error::NoCpus);
         }
-        let node = |index: u32| {
-            let own: Vec<u32> = (index * cpus..(index + 1) * cpus).collect();
-            Node {
-                id: index,
-                local: own.clone(),
-                serving: own,
-                distances: default_distances(index as usize, count as usize),
-                memory_bytes: None,
-            }
-        };
+        let node =
+            |index: u32| with_own_cpus(index, count, (index * cpus..(index + 1) * cpus).collect());
         let node_of_cpu = (0..count * cpus).map(|cpu| cpu / cpus).collect();
-        Ok(Topology { nodes: (0..count).map(node).collect(), node_of_cpu, is_virtual: true })
+        let (nodes, remarks) = ((0..count).map(node).collect(), Vec::new());
+        Ok(Topology { nodes, node_of_cpu, is_virtual: true, remarks })
     }
 
     /// A thread may find itself on an online CPU outside the usable ones (its mask was widened
@@ -67,6 +55,12 @@ impl Topology {
     fn memory_in_all(&self) -> Option<u64> {
         self.nodes.iter().try_fold(0u64, |sum, node| sum.checked_add(node.memory_bytes?))
     }
+}
+
+/// Node `index` out of `count`, with CPUs of its own.
+fn with_own_cpus(index: u32, count: u32, cpus: Vec<u32>) -> Node {
+    let node = Node::of(index, index as usize, count as usize);
+    Node { served_by: vec![index], local: cpus.clone(), serving: cpus, ..node }
 }
 
 /// The CPUs of node `index` out of `count`; never empty, as `cpus` is not.

@@ -93,6 +93,11 @@ fn the_node_is_the_nearest_that_is_one() {
     assert_eq!(fake.sysfs().backing(block(0)).node(), None);
     fake.write(&format!("{DEVICE}/region0/numa_node"), "1");
     assert_eq!(fake.sysfs().backing(block(0)).node(), Some(1));
+    // memory of a node of its own, once that is online: as `nearside topology` says
+    fake.write(&format!("{DEVICE}/region0/target_node"), "4");
+    assert_eq!(fake.sysfs().backing(block(0)).node(), Some(1));
+    fake.write("sys/devices/system/node/node4/cpulist", "");
+    assert_eq!(fake.sysfs().backing(block(0)).node(), Some(4));
 }
 
 #[test]
