@@ -170,8 +170,9 @@ pub struct FormatArgs {
     #[arg(long, value_name = "1|2", default_value = "1")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=2))]
     pub data_copies: u32,
-    /// Take files and devices also if a pool has them, which is lost then. Not object stores:
-    /// remove the objects there.
+    /// Take files and devices also if something is in them, data or another pool, which is lost
+    /// then; never devices that are mounted. It replaces no pool in the same directory, and takes
+    /// no object store that holds one: remove the objects there.
     #[arg(long)]
     pub force: bool,
     /// Make nothing; say what would be made, and whether there is room for it.

@@ -40,7 +40,8 @@ pub fn run(args: &UmountArgs) -> Result<()> {
     }
 }
 
-fn unmount(entry: &MountEntry) -> Result<()> {
+/// Takes one mount away, if nobody is in it.
+pub fn unmount(entry: &MountEntry) -> Result<()> {
     let Err(error) = mounts::unmount(&entry.dir) else { return Ok(()) };
     let inner = whereabouts::mounts_in(&entry.dir)?;
     match error {

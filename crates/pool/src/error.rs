@@ -23,7 +23,10 @@ pub enum Error {
     #[error("{0}: no pool here (no slice found); make one with nearside format")]
     NoPool(PathBuf),
     /// There is a pool already.
-    #[error("{0}: holds a slice already; remove it first, or choose another directory")]
+    #[error(
+        "{0}: a pool is there, and format replaces none; choose another directory, or, if nothing \
+         in it is wanted any more, stop what uses it (nearside stop) and remove its directory"
+    )]
     Exists(PathBuf),
     /// Another pool's bytes are where one is to be made.
     #[error(
@@ -31,6 +34,18 @@ pub enum Error {
          it may be lost (nearside format --force)"
     )]
     Used(PathBuf),
+    /// Something is where a slice or a device is to be made.
+    #[error(
+        "{0}: it holds data (file, blkid and wipefs may say what); choose another place, or say \
+         that it may be lost (nearside format --force)"
+    )]
+    HoldsData(PathBuf),
+    /// A device that the kernel uses.
+    #[error(
+        "{0}: this device is in use: it is mounted, or a part of another one (lsblk shows that); \
+         end that first"
+    )]
+    Busy(PathBuf),
     /// Both superblocks of a slice are unreadable.
     #[error(
         "{path}: both superblocks are damaged or were never written ({reason}); restore the file, \
@@ -147,7 +162,8 @@ impl Error {
             Error::Tree(error) => error.errno(),
             Error::Topology(error) => error.errno(),
             Error::NoPool(_) => libc::ENOENT,
-            Error::Exists(_) | Error::Used(_) => libc::EEXIST,
+            Error::Exists(_) | Error::Used(_) | Error::HoldsData(_) => libc::EEXIST,
+            Error::Busy(_) => libc::EBUSY,
             Error::NoSpace | Error::Lent => libc::ENOSPC,
             Error::Stopped => libc::EINTR,
             Error::ReadOnly => libc::EROFS,

@@ -42,7 +42,7 @@ pub struct FormatOptions {
     /// Bytes of a stripe: how much of a large file lies on one slice before the next one comes. A
     /// power of two of blocks; `None`: 256 KiB.
     pub stripe_bytes: Option<u64>,
-    /// Slices and devices may have been another pool's, which then is lost.
+    /// What is in the places of slices and devices may be lost, data and other pools.
     pub force: bool,
     /// Copies of everything: 1, or 2 to have each slice mirrored in the file of the next one, which
     /// takes half of each file.

@@ -40,7 +40,7 @@ pub fn replace_file(
         Error::Slices(format!("slice {index} is none of a mirrored pool's: nothing can be in it"))
     })?;
     let superblock = slice.superblock;
-    path.map_or(Ok(()), |path| refuse_but(path, Some(&superblock.pool_uuid)))?;
+    path.map_or(Ok(()), |path| refuse_but(path, &superblock.pool_uuid))?;
     if link.is_symlink() {
         // it leads to what is lost: a new file there would be none of this directory's
         std::fs::remove_file(&link).map_err(|source| Error::Io { path: link.clone(), source })?;

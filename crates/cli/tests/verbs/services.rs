@@ -100,6 +100,33 @@ fn a_mount_and_the_regions_of_attached_processes_show_the_same() {
     scratch.check();
 }
 
+#[test]
+fn a_pool_with_open_files_in_its_mount_is_not_stopped() {
+    let scratch = Scratch::new();
+    if Scratch::mounted().map(|mounted| mounted.umount()).is_none() {
+        return;
+    }
+    let mount = tempfile::tempdir().unwrap();
+    let dir = mount.path().to_str().unwrap();
+    let (serve, mounted) = (["serve", "@pool", "--mount", dir], ["mount", "@pool", dir]);
+    for start in [&serve[..], &mounted] {
+        scratch.ok(start);
+        let file = std::fs::File::create(mount.path().join("open")).unwrap();
+        let pool = Pool::attach(scratch.pool()).ok();
+        scratch.fails(&["stop", "@pool"], 1, &["in use"]);
+        // everything goes on, for all who use it
+        file.write_all_at(b"goes on", 0).unwrap();
+        let seen = pool.as_ref().map(|pool| pool.read("/open").unwrap());
+        assert!(seen.is_none_or(|seen| seen == b"goes on"));
+        drop((file, pool));
+        scratch.ok(&["stop", "@pool"]);
+        assert!(!is_mounted(mount.path()));
+        scratch.fails(&["stop", "@pool"], 1, &["nobody serves"]);
+        assert_eq!(scratch.ok(&["cat", ":/open"]), "goes on");
+    }
+    scratch.check();
+}
+
 fn is_mounted(dir: &Path) -> bool {
     nearside_fuse::mounts::at(dir).is_ok_and(|entry| entry.is_some())
 }

@@ -337,7 +337,7 @@ fn an_object_store_is_named_with_its_size_in_a_build_that_knows_them() {
 
 /// A block device whose bytes are in that file, and which is there as long as anybody has it open;
 /// none where this machine makes none.
-fn block_device(file: &Path) -> Option<(PathBuf, File)> {
+pub fn block_device(file: &Path) -> Option<(PathBuf, File)> {
     let made = Command::new("losetup").args(["--find", "--show"]).arg(file).output();
     let Some(made) = made.ok().filter(|made| made.status.success()) else {
         println!("skipped: no loop device can be had");

@@ -189,7 +189,7 @@ fn no_pool_a_second_format_and_sizes_that_cannot_be_are_refused() {
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "a failed format leaves nothing");
     fs::format(dir.path(), &options(1)).unwrap();
     let text = fs::format(dir.path(), &options(1)).unwrap_err().to_string();
-    assert!(text.contains("holds a slice already"), "{text}");
+    assert!(text.contains("a pool is there, and format replaces none"), "{text}");
     assert!(open(dir.path()).is_ok());
 }
 
