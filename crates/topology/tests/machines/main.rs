@@ -8,13 +8,13 @@
 //! machine NAME                              begins one
 //! from WORDS                                where its numbers are from
 //! online LIST                               CPUs
-//! node ID cpus LIST memory MIB to D...      a node, its distances in order of ids; then `by ID...`:
+//! node ID cpus LIST memory MIB to D...      a node, its distances in order of ids; `by ID...`:
 //!                                           who reaches its memory fastest, of CPUs (HMAT)
-//! file PATH = TEXT                          instead of what follows from the above; `\0` is a zero
+//! file PATH = TEXT                          instead of what follows from the above; `\0`: a zero
 //! no PATH                                   it is not there
 //! mask LIST                                 CPUs that the process may use
 //! = serves ID LIST                          then these CPUs serve the node
-//! = near LIST slices ID... is ID...         of slices on such nodes those are nearest to these CPUs
+//! = near LIST slices ID... is ID...         of slices there those are nearest to these CPUs
 //! = nodes COUNT
 //! = remark WORDS                            there is a remark with these words, and no other
 //! ```
