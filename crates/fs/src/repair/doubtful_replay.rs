@@ -23,7 +23,9 @@ use std::sync::atomic::Ordering;
 const LOST: &str = "a damaged record of the log changed it";
 const MAY_BE_LOST: &str = "a record of the log that cannot be read may have changed it";
 const NOT_SYNCED: &str = "a change of it may not have been synced";
-const MENTIONED: &str = "a record of the log that cannot be read names it";
+const MENTIONED: &str = "a record of the log that cannot be read may name it";
+const LIKE_LOST: &str =
+    "a damaged record of the log changed a file whose number differs in one bit, or this one";
 const LEFT_OUT: &str = "a record of the log changed it, but does not fit what is there";
 const BIRTH_LOST: &str = "the record of the log that made it is lost";
 
@@ -60,10 +62,11 @@ impl Repair {
         for (record, items) in &changes {
             self.apply_or_doubt(record, items);
         }
+        let born = creations(&changes);
         for stretch in stretches {
-            unknown.extend(self.doubt_stretch(stretch));
+            unknown.extend(self.doubt_stretch(stretch, &born));
         }
-        self.doubt_all_later(&changes, &unknown);
+        self.doubt_all_later(&changes, &born, &unknown);
     }
 
     /// After a restart of the machine: the records of the newest epoch that is known to have been
@@ -192,22 +195,34 @@ impl Repair {
         core.inodes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Doubts what a stretch of the log changed; gives the stamp that all of it is below, and when
-    /// it was, where it does not say what it changed.
-    fn doubt_stretch(&mut self, stretch: &LostStretch) -> Option<(Option<u64>, ChangeTime)> {
+    /// Doubts what a stretch of the log changed, of what was not `born` later; gives the stamp that
+    /// all of it is below, and when it was, where it does not say what it changed.
+    fn doubt_stretch(
+        &mut self,
+        stretch: &LostStretch,
+        born: &HashMap<Ino, u64>,
+    ) -> Option<(Option<u64>, ChangeTime)> {
+        let before = stretch.before.map(|(stamp, _)| stamp);
+        let was_there = |ino: &Ino| !is_later(born, *ino, before);
         let Some(described) = self.core.described(stretch) else {
-            for ino in self.core.mentioned(stretch) {
+            for ino in self.core.mentioned(stretch).into_iter().filter(was_there) {
                 let time = time_of(stretch);
                 self.doubts.add(ino, Doubt { what: MENTIONED, offset: None, time });
             }
-            let unknown = (stretch.before.map(|(stamp, _)| stamp), time_of(stretch));
             // one that a kill cut off changed nothing
-            return (!stretch.is_last).then_some(unknown);
+            return (!stretch.is_last).then_some((before, time_of(stretch)));
         };
         for record in described {
-            self.doubts.add_items(&record.items, LOST, ChangeTime::at(record.time_ns));
-            for ino in record.items.iter().filter_map(named_by) {
-                let time = ChangeTime::at(record.time_ns);
+            let time = ChangeTime::at(record.time_ns);
+            self.doubts.add_items(&record.items, LOST, time);
+            let changed = record.items.iter().flat_map(changed_by).map(|(ino, _)| ino);
+            let named: BTreeSet<Ino> = record.items.iter().filter_map(named_by).collect();
+            let said: BTreeSet<Ino> = changed.chain(named.iter().copied()).collect();
+            let like = self.core.numbered_like(said.iter().map(|ino| ino.0));
+            for ino in like.difference(&said).copied().filter(was_there) {
+                self.doubts.add(ino, Doubt { what: LIKE_LOST, offset: None, time });
+            }
+            for ino in named {
                 self.doubts.add(ino, Doubt { what: LOST, offset: None, time });
             }
         }
@@ -219,23 +234,26 @@ impl Repair {
     fn doubt_all_later(
         &mut self,
         changes: &[(&Record, Items)],
+        born: &HashMap<Ino, u64>,
         unknown: &[(Option<u64>, ChangeTime)],
     ) {
         if unknown.is_empty() {
             return;
         }
-        let born: HashMap<Ino, u64> = creations(changes);
         let items = changes.iter().flat_map(|(_, items)| items);
         let changed: BTreeSet<Ino> = items.flat_map(changed_by).map(|(ino, _)| ino).collect();
         for ino in changed {
-            let later = |before: &Option<u64>| {
-                before.zip(born.get(&ino)).is_some_and(|(before, born)| *born >= before)
-            };
-            if let Some((_, time)) = unknown.iter().find(|(before, _)| !later(before)) {
+            let may_be = |(before, _): &&(Option<u64>, _)| !is_later(born, ino, *before);
+            if let Some((_, time)) = unknown.iter().find(may_be) {
                 self.doubts.add(ino, Doubt { what: MAY_BE_LOST, offset: None, time: *time });
             }
         }
     }
+}
+
+/// Whether an inode was made after all records whose stamps are below `before`.
+fn is_later(born: &HashMap<Ino, u64>, ino: Ino, before: Option<u64>) -> bool {
+    before.zip(born.get(&ino)).is_some_and(|(before, born)| *born >= before)
 }
 
 /// Whether a stretch lies before the tail of its lane.

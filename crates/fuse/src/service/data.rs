@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use nearside::files::{Attr, Call, Error as FsError, Fallocate, Ino, SetAttr};
+use nearside::files::{Attr, Call, Error as FsError, Fallocate, Handle, Ino, SetAttr};
 
 use super::{Caller, Errno, May, Mode, OpenFile, Served, Service, stale};
 
@@ -11,6 +11,9 @@ pub(crate) const REQUEST_BYTES_MAX: usize = 1 << 20;
 /// Bytes that one copy_file_range request copies at most: the caller asks again for the rest, and
 /// can be interrupted in between.
 const COPY_BYTES_MAX: u64 = 16 << 20;
+
+/// Bytes of a page of the kernel's.
+const PAGE_BYTES: u64 = 4096;
 
 thread_local! {
     /// What a read is read into; kept, for zeroing a megabyte costs as much as reading it.
@@ -227,10 +230,18 @@ impl Service {
 
     /// Copies between two files; returns the bytes copied, which may be fewer than asked for.
     /// What somebody may have stored to a mapping of the source the kernel brings first; where that
-    /// does not come it is to copy by itself.
+    /// does not come it is to copy by itself. So it is where a page of the target is copied over in
+    /// part, and somebody may store to the rest of it: when the copy has been made the kernel drops
+    /// its pages there, whole ones, with what was stored to them meanwhile (Linux 6.1 to 6.18,
+    /// `fuse_copy_file_range`).
     pub(crate) fn copy(&self, from: (OpenFile, u64), to: (OpenFile, u64), len: u64) -> Served<u32> {
         let (source, target) = (self.handle(from.0, May::READ)?, self.handle(to.0, May::WRITE)?);
-        let len = len.min(COPY_BYTES_MAX);
+        let there = source.size().saturating_sub(from.1);
+        let len = match self.may_be_mapped_for_stores(to.0, &target) {
+            true => without_parts_of_pages(&target, to.1, len.min(COPY_BYTES_MAX).min(there)),
+            false => Some(len.min(COPY_BYTES_MAX)),
+        };
+        let len = len.ok_or(Errno(libc::EOPNOTSUPP))?;
         let range = from.1..from.1.saturating_add(len);
         let is_settled = |range| {
             !self.may_be_stored_to(from.0, &source) || self.pages.settle_stores(&source, range)
@@ -242,6 +253,17 @@ impl Service {
         self.fs.meter().moved(Call::CopyFileRange, bytes as usize);
         Ok(bytes as u32)
     }
+}
+
+/// How much of a copy to this place leaves no part of a page of the file as it was; none: nothing.
+fn without_parts_of_pages(target: &Handle, offset: u64, len: u64) -> Option<u64> {
+    let end = offset.saturating_add(len);
+    let whole = match end >= target.size() {
+        // nobody stores behind the end of a file
+        true => len,
+        false => (end - end % PAGE_BYTES).saturating_sub(offset),
+    };
+    (len == 0 || offset.is_multiple_of(PAGE_BYTES) && whole > 0).then_some(whole)
 }
 
 fn with_buffer<T>(bytes: usize, work: impl FnOnce(&mut [u8]) -> Served<T>) -> Served<T> {

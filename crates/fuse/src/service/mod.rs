@@ -171,6 +171,13 @@ impl Service {
         is_own() || (handle.opens() > 1 && self.handles.is_written(file.1))
     }
 
+    /// Whether somebody may have the file mapped to store to it: not by a descriptor that reads
+    /// nothing, where it is the only one.
+    fn may_be_mapped_for_stores(&self, file: OpenFile, handle: &Handle) -> bool {
+        let may = self.handles.get(file).and_then(|open| open.may);
+        handle.opens() > 1 || may.is_none_or(|may| may.has(May::READ))
+    }
+
     /// An error where a machine has as much open as it may.
     fn may_open_more(&self) -> Served<()> {
         match self.is_away && self.handles.len() >= OPEN_MAX {

@@ -78,9 +78,13 @@ fn killed() -> Lost {
     let victim = make(&fs, "victim");
     fs.write(&victim, 0, &pattern(1, 2 * BLOCK)).unwrap();
     fs.write(&make(&fs, "other"), 0, &pattern(2, 3 * BLOCK)).unwrap();
+    fs.write(&make(&fs, "near"), 0, &pattern(5, 3 * BLOCK)).unwrap();
     fs.write(&victim, BLOCK as u64, &pattern(3, BLOCK)).unwrap();
     fs.write(&make(&fs, "later"), 0, &pattern(4, 3 * BLOCK)).unwrap();
     let ino = victim.ino();
+    // its number differs from the victim's in one bit, and the other one's in more
+    let differs = |name: &str| (find(&fs, name).ino().0 ^ ino.0).count_ones();
+    assert!(differs("near") == 1 && differs("other") > 1, "{ino:?}");
     pool.kill();
     drop((victim, fs));
     let image = read(&pool.dir()).remove(0);
@@ -106,14 +110,18 @@ impl Lost {
     }
 }
 
-/// The record still says what it changed: that file is put aside, and no other.
+/// The record still says what it changed: that file is put aside, and the one that it would have
+/// named with one bit of the number flipped; no other.
 #[test]
-fn a_lost_record_that_says_what_it_changed_costs_that_file_alone() {
+fn a_lost_record_that_says_what_it_changed_costs_that_file_and_whose_number_is_like_it() {
     let lost = killed();
     // all bits of its checksum
     let (done, left, fs) = lost.repaired(|record| record[..4].iter_mut().for_each(|it| *it ^= 255));
     assert!(reads_as_error(&fs, lost.victim), "{done:?}");
     assert_eq!(older_copy(&fs, lost.victim), pattern(1, 2 * BLOCK));
+    let near = fs.lookup(Ino::ROOT, b"near").unwrap().ino;
+    assert!(reads_as_error(&fs, near), "{done:?}");
+    assert_eq!(older_copy(&fs, near), pattern(5, 3 * BLOCK));
     assert_eq!(content(&fs, &find(&fs, "other")), pattern(2, 3 * BLOCK));
     assert_eq!(content(&fs, &find(&fs, "later")), pattern(4, 3 * BLOCK));
     let place = format!("inode {} (/victim), file offset {BLOCK}", lost.victim.0);
@@ -125,7 +133,24 @@ fn a_lost_record_that_says_what_it_changed_costs_that_file_alone() {
     assert_eq!(told(&done, "/other") + told(&done, "/later"), 0, "{done:?}");
     // a check goes on finding what cannot be read, with its name
     assert!(!left.is_empty());
-    assert!(left.iter().all(|it| it.path.as_deref() == Some("/victim")), "{left:?}");
+    let listed = [Some("/victim"), Some("/near")];
+    assert!(left.iter().all(|it| listed.contains(&it.path.as_deref())), "{left:?}");
+}
+
+/// Of a lost record the number of the file may be what was damaged: then it names another one.
+#[test]
+fn a_lost_record_that_names_another_file_by_a_flipped_bit_gives_back_no_old_bytes() {
+    for near in [true, false] {
+        let lost = killed();
+        let (done, _, fs) = lost.repaired(|record| {
+            // the number of `near`, or that of no file
+            let bit = if near { 9 } else { 40 };
+            record[HEAD_BYTES + 8 + bit / 8] ^= 1 << (bit % 8);
+            record[..4].iter_mut().for_each(|it| *it ^= 255);
+        });
+        assert!(reads_as_error(&fs, lost.victim), "{near}: {done:?}");
+        drop(fs);
+    }
 }
 
 /// Nothing is left of the record: what the log changes may lack its change, unless it was made

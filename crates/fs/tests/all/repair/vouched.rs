@@ -340,7 +340,7 @@ fn read_as(
 /// Damages images of a pool so often, and repairs them.
 fn all_vouched(options: &FormatOptions, entries: usize, ends: &[End], cases: u64) {
     let mut all = Tally::default();
-    let (mut refused, mut flips) = (0, Tally::default());
+    let (mut refused, mut flips) = (0, [1, 8, 200].map(|bits| (bits, Tally::default())));
     for end in ends {
         let (good, model) = planted(options, entries, *end, 7 + *end as u64);
         let (tally, _) = compare(&good, &model).unwrap();
@@ -354,8 +354,8 @@ fn all_vouched(options: &FormatOptions, entries: usize, ends: &[End], cases: u64
                 continue;
             };
             all.add(&tally);
-            if matches!(damage, Damage::Flips(_)) {
-                flips.add(&tally);
+            for (_, of_bits) in flips.iter_mut().filter(|it| damage == Damage::Flips(it.0)) {
+                of_bits.add(&tally);
             }
             if !tally.wrong.is_empty() && all.wrong.len() < 20 {
                 let done: Vec<String> = report.done.iter().map(|it| format!("{it:?}")).collect();
@@ -373,8 +373,13 @@ fn all_vouched(options: &FormatOptions, entries: usize, ends: &[End], cases: u64
         all.missing
     );
     assert!(all.wrong.is_empty(), "{:#?}", all.wrong);
-    // flipped bits take little with them
-    assert!(flips.right > 8 * (flips.errors + flips.missing), "{flips:?}");
+    // A few flipped bits take next to nothing with them. Of 200 a log that was never folded, which
+    // is all that there is of the files, has a record in two that cannot be turned back.
+    for (bits, of_bits) in flips {
+        let lost = of_bits.errors + of_bits.missing;
+        let least = if bits < 200 { 100 * lost } else { lost / 2 };
+        assert!(of_bits.right > least, "{bits} flipped bits: {of_bits:?}");
+    }
     assert!(refused <= cases / 4, "{refused} refused");
 }
 
