@@ -1,5 +1,7 @@
 //! `nearside format`: makes a pool.
 
+use std::path::Path;
+
 use nearside::{FormatOptions, Pool, SliceInfo, SliceSpec};
 use serde::Serialize;
 
@@ -14,7 +16,7 @@ struct Made {
     pool: String,
     uuid: String,
     domain: &'static str,
-    /// Slices that no restart leaves, though what is synced is to survive one.
+    /// Slices and devices that no restart leaves, though what is synced is to survive one.
     in_memory: Vec<String>,
     slices: usize,
     /// For what is stored; with two copies the files take twice as much.
@@ -82,18 +84,28 @@ fn describe(args: &FormatArgs) -> Result<Made> {
     let pool = access::opened(&args.pool)?;
     let info = pool.info();
     let is_lost = |slice: &&SliceInfo| slice.medium == "tmpfs" && slice.domain == "sync";
-    let in_memory = info.slices.iter().filter(is_lost);
+    let in_memory =
+        info.slices.iter().filter(is_lost).map(|slice| slice.path.display().to_string());
+    // what is on a device is nowhere else
+    let promises = info.domain != "process";
+    let is_in_memory = |path: &&String| promises && lies_in_memory(Path::new(path));
+    let devices = info.devices.iter().map(|device| &device.path).filter(is_in_memory).cloned();
     Ok(Made {
         pool: args.pool.display().to_string(),
         uuid: info.uuid,
         domain: info.domain,
-        in_memory: in_memory.map(|slice| slice.path.display().to_string()).collect(),
+        in_memory: in_memory.chain(devices).collect(),
         slices: info.slices.len(),
         bytes: info.slices.iter().map(|slice| slice.bytes).sum(),
         data_copies: args.data_copies,
         devices: info.devices.len(),
         device_bytes: info.devices.iter().map(|device| device.bytes).sum(),
     })
+}
+
+/// Whether it is a file that a restart of the machine takes.
+fn lies_in_memory(path: &Path) -> bool {
+    rustix::fs::statfs(path).is_ok_and(|status| status.f_type == libc::TMPFS_MAGIC)
 }
 
 fn options(args: &FormatArgs) -> Result<FormatOptions> {

@@ -41,7 +41,6 @@ struct Asked {
 
 /// What one step changes.
 struct Step {
-    /// Where it ends.
     end: u64,
     /// Blocks that become holes.
     holes: Range<u64>,
@@ -180,8 +179,7 @@ impl Core {
         let lock_end = if grows_maybe { u64::MAX } else { (bytes.end - 1) / BLOCK_BYTES };
         let _range = inode.ranges.lock(bytes.start / BLOCK_BYTES, lock_end);
         self.may_change(inode, bytes.start / BLOCK_BYTES, lock_end)?;
-        let size = inode.size.load(Ordering::Acquire);
-        let time = now();
+        let (size, time) = (inode.size.load(Ordering::Acquire), now());
         let mut record = RecordBuffer::new(KIND_CHANGE, time);
         let mut step = Step::to(bytes.end);
         let planned = self.plan_step(inode, asked, (bytes.clone(), size), &mut step, &mut record);
@@ -190,8 +188,7 @@ impl Core {
         if grows {
             item::push_truncate(&mut record, inode.ino, asked.size_min);
         }
-        let mut freed = Freed::default();
-        let mut published = Ok(());
+        let (mut freed, mut published) = (Freed::default(), Ok(()));
         let in_flight = std::mem::replace(&mut step.in_flight, InFlight::none());
         let log = || {
             if record.payload_len() == 0 {
@@ -215,7 +212,10 @@ impl Core {
             return Err(error);
         }
         self.retire(&freed);
-        inode.tell_changed(bytes.start, bytes.end - bytes.start);
+        // what is reserved reads as before
+        let told =
+            if asked.zeroes { bytes } else { size..if grows { asked.size_min } else { size } };
+        inode.tell_changed(told.start, told.end - told.start);
         self.published(published).map(|()| step.end)
     }
 

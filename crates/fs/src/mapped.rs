@@ -207,7 +207,7 @@ impl Inode {
     /// Something became of these bytes, and is published; their range is held.
     #[inline]
     pub fn tell_changed(&self, offset: u64, len: u64) {
-        if self.is_mapped() {
+        if len > 0 && self.is_mapped() {
             self.mappings.each(|mapped| mapped.changed(offset, len));
         }
     }

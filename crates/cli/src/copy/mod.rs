@@ -228,9 +228,12 @@ impl<'a> Copy<'a> {
             Some(stat) => {
                 self.refuse_over(&stat, source, to)?;
                 if stat.mode & SET_ID != 0 {
-                    // Other content is not to run with the rights that this had.
-                    let set = self.to.set_mode(to, stat.mode & !SET_ID);
-                    set.map_err(self.at_to(to))?;
+                    // Other content is not to run with the rights that this had. Who does not own
+                    // the file cannot say so: what he writes takes them away.
+                    match self.to.set_mode(to, stat.mode & !SET_ID) {
+                        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
+                        set => set.map_err(self.at_to(to))?,
+                    }
                 }
                 self.fill(from, to, to, Opening::Emptied)?;
                 self.preserve(from, source, to)

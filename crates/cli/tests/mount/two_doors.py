@@ -227,6 +227,58 @@ def both_store():
     os.close(fx), os.close(fy)
 
 
+def copies_beside_stores():
+    """Nothing is lost where stores and copies go on in one page, each to bytes of its own."""
+    name, fx, fy = new()
+    mapped, ends = touched(fy), threading.Event()
+    copied = lost_copies = lost_stores = 0
+
+    def copy():
+        nonlocal copied, lost_copies
+        source = os.open(f"{X}/{name}-source", os.O_RDWR | os.O_CREAT, 0o600)
+        while not ends.is_set():
+            copied += 1
+            wanted = struct.pack("I", copied) * 128
+            os.pwrite(source, wanted, 0)
+            # from the beginning of a page, and from its middle
+            at = PAGE + copied % 2 * 1024
+            assert os.copy_file_range(source, fx, SECTOR, 0, at) == SECTOR
+            lost_copies += os.pread(fx, SECTOR, at) != wanted
+        os.close(source)
+
+    copier = threading.Thread(target=copy)
+    copier.start()
+    for turn in range(300):
+        wanted = struct.pack("Q", turn + 1)
+        mapped[PAGE + 2048:PAGE + 2056] = wanted
+        mapped.flush()
+        lost_stores += os.pread(fy, 8, PAGE + 2048) != wanted
+    ends.set()
+    copier.join()
+    check(f"stores beside copies: {lost_stores} of 300 lost", lambda: lost_stores == 0)
+    check(f"copies beside stores: {lost_copies} of {copied} lost", lambda: lost_copies == 0)
+    os.close(fx), os.close(fy)
+
+
+def sizes_are_learned():
+    """What a file grew by is there for who has asked how long it is."""
+    short = 0
+    for turn in range(40):
+        name, fx, fy = new(6 * PAGE)
+        mapped = touched(fy, 6 * PAGE)
+        size = 8 * PAGE + 232
+        fallocate(fx, 0, 0, size)
+        check(f"grown by fallocate ({turn})", lambda: os.fstat(fy).st_size == size)
+        time.sleep(0.02)
+        reads, writes = os.pipe()
+        sent = os.sendfile(writes, fy, 6 * PAGE, size)
+        short += sent != size - 6 * PAGE
+        os.close(reads), os.close(writes)
+        mapped.close()
+        os.close(fx), os.close(fy)
+    check(f"grown by fallocate: {short} of 40 cut short", lambda: short == 0)
+
+
 STORE = """
 import mmap, os, sys
 fd = os.open(sys.argv[1], os.O_RDWR)
@@ -322,6 +374,8 @@ def direct_writes_and_pages():
 changes_stay()
 storing_beside()
 both_store()
+copies_beside_stores()
+sizes_are_learned()
 a_cut_file_stays_cut()
 sendfile_is_fresh()
 direct_writes_and_pages()

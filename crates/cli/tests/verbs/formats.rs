@@ -40,6 +40,11 @@ fn a_slice_in_memory_is_named() {
     let info = nearside(&["info", &pool("not"), "--json"]);
     let info: serde_json::Value = serde_json::from_slice(&info.stdout).unwrap();
     assert_eq!(info["slices"][0]["medium"], "tmpfs", "{info}");
+    // a device below slices on a disk
+    let capacity = format!("--capacity={}:64M", memory.path().join("capacity").display());
+    let made = nearside(&["format", &pool("below"), "--size=16M", &capacity]);
+    let said = words(&made.stderr);
+    assert!(made.status.success() && said.contains("capacity lies in memory (tmpfs)"), "{made:?}");
 }
 
 /// A name under /dev that is no device is a mistyped one: a file there would be in memory, too.

@@ -2,9 +2,9 @@
 //!
 //! Bytes of damaged records are still there. Where the whole stretch decodes as records that fit
 //! between the lane's whole ones, they say which files were changed, though not how: these files
-//! are in doubt, and those whose numbers differ from theirs in one bit, for a number may be what was
-//! damaged. Where it does not, any file that the log changes may have been changed there, too, and
-//! any whose number is there but for one bit. What was made later is not in doubt.
+//! are in doubt, and those whose numbers differ from theirs in one bit, for a number may be what
+//! was damaged. Where it does not, any file that the log changes may have been changed there, too,
+//! and any whose number is there but for one bit. What was made later is not in doubt.
 
 use crate::attr::Stored;
 use crate::core::Core;
@@ -85,8 +85,8 @@ impl Core {
         Some(described)
     }
 
-    /// The inodes whose numbers are to be found in a stretch, whole or but for one bit: it cannot be
-    /// read since bits of it were flipped, and a number may be among them.
+    /// The inodes whose numbers are to be found in a stretch, whole or but for one bit: it cannot
+    /// be read since bits of it were flipped, and a number may be among them.
     pub fn mentioned(&self, stretch: &LostStretch) -> BTreeSet<Ino> {
         let words = stretch.bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
         self.numbered_like(words)
@@ -96,8 +96,8 @@ impl Core {
     pub fn numbered_like(&self, numbers: impl Iterator<Item = u64>) -> BTreeSet<Ino> {
         let near = |number: u64| (0..u64::BITS).map(move |bit| number ^ 1 << bit).chain([number]);
         let near: BTreeSet<u64> = numbers.flat_map(near).filter(|number| *number > 255).collect();
-        let inodes = near.into_iter().map(Ino).filter(|ino| self.may_be_inode(*ino));
-        inodes.filter(|ino| self.inode(*ino).is_ok()).collect()
+        let may_be = near.into_iter().map(Ino).filter(|ino| self.may_be_inode(*ino));
+        may_be.filter(|ino| self.inode(*ino).is_ok()).collect()
     }
 
     /// Whether the pool can have an inode of this number.

@@ -41,8 +41,7 @@ enum End {
 }
 
 fn cases(few: u64, many: u64) -> u64 {
-    let long = std::env::var("NEARSIDE_TESTS").is_ok_and(|tests| tests == "long");
-    if long { many } else { few }
+    if std::env::var("NEARSIDE_TESTS").is_ok_and(|tests| tests == "long") { many } else { few }
 }
 
 struct Planter<'f> {
@@ -373,8 +372,6 @@ fn all_vouched(options: &FormatOptions, entries: usize, ends: &[End], cases: u64
         all.missing
     );
     assert!(all.wrong.is_empty(), "{:#?}", all.wrong);
-    // A few flipped bits take next to nothing with them. Of 200 a log that was never folded, which
-    // is all that there is of the files, has a record in two that cannot be turned back.
     for (bits, of_bits) in flips {
         let lost = of_bits.errors + of_bits.missing;
         let least = if bits < 200 { 100 * lost } else { lost / 2 };
