@@ -263,7 +263,9 @@ impl Scratch {
     /// Runs a shell script in the mount, perhaps as another user (and group of the same number).
     pub fn sh_as(&self, user: Option<u32>, script: &str) -> Output {
         let mut command = Command::new("timeout");
-        command.arg(COMMAND_SECONDS_MAX.to_string());
+        // all crates in a history of git, with a server that is killed twice a second, beside other
+        // tests: more than three minutes
+        command.arg((3 * COMMAND_SECONDS_MAX).to_string());
         if let Some(user) = user {
             command.args(["setpriv", "--clear-groups"]);
             command.arg(format!("--reuid={user}")).arg(format!("--regid={user}"));
