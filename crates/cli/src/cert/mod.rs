@@ -99,6 +99,8 @@ struct Made {
     revoked: Vec<String>,
     /// Clients of which the access file says nothing.
     without_access: Vec<String>,
+    /// Whom the others act as, where the access file was made.
+    acts_as: Option<String>,
 }
 
 /// Makes certificates, or revokes some.
@@ -142,33 +144,44 @@ fn make(args: &CertArgs, dir: &Path) -> Result<Made> {
                     for the service's anew, or --revoke NAME";
         return Err(Error::Server(format!("{}: {text}", dir.display())));
     }
-    made.without_access = give_access(&server.join("access"), &made.clients)?;
+    match give_access(&server.join("access"), &made.clients)? {
+        Access::Made(user) => made.acts_as = Some(user),
+        Access::Lacks(clients) => made.without_access = clients,
+    }
     Ok(made)
 }
 
-/// A first access file, in which these are the present user. Where there is one: those of whom it
-/// says nothing.
-fn give_access(path: &Path, clients: &[String]) -> Result<Vec<String>> {
+/// What the access file says of clients.
+enum Access {
+    /// It was made: all of them are this user, `UID:GID`.
+    Made(String),
+    /// It was there, and says nothing of these.
+    Lacks(Vec<String>),
+}
+
+/// A first access file, in which these are the present user.
+fn give_access(path: &Path, clients: &[String]) -> Result<Access> {
     match std::fs::read_to_string(path) {
         Ok(text) => {
             let is_there = |name: &&String| {
                 let first = |line: &str| line.split_whitespace().next().map(str::to_owned);
                 text.lines().filter_map(first).any(|first| first.eq_ignore_ascii_case(name))
             };
-            return Ok(clients.iter().filter(|name| !is_there(name)).cloned().collect());
+            let lacks = clients.iter().filter(|name| !is_there(name)).cloned();
+            return Ok(Access::Lacks(lacks.collect()));
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(error::io(path)(error)),
     }
-    let (user, group) = (geteuid(), getegid());
+    let user = format!("{}:{}", geteuid(), getegid());
     let mut text = "# What each program may do that comes over the network, a line for each:\n\
                     # NAME UID:GID[,GROUP...] [path=/SUBTREE] [read-only] [squash=all|root|none]\n"
         .to_owned();
     for name in clients {
-        text += &format!("{name} {user}:{group}\n");
+        text += &format!("{name} {user}\n");
     }
     authority::put(path, &text, 0o644)?;
-    Ok(Vec::new())
+    Ok(Access::Made(user))
 }
 
 fn revoke(names: &[String], dir: &Path) -> Result<Made> {
@@ -234,6 +247,10 @@ fn text(made: &Made) -> String {
     for name in &made.clients {
         text += &format!("{dir}/clients/{name}: a program, as {name}\n");
     }
+    if let Some(user) = &made.acts_as {
+        let all = if user.starts_with("0:") { ", root, who may do everything" } else { "" };
+        text += &format!("{dir}/server/access: what a program does, it does as {user}{all}\n");
+    }
     for name in &made.revoked {
         text += &format!("{name}: revoked, by {dir}/server/revoked.pem\n");
     }
@@ -264,6 +281,16 @@ fn quoted(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whom_programs_act_as_is_said() {
+        let said = |user: &str| {
+            text(&Made { dir: "/c".into(), acts_as: Some(user.to_owned()), ..Made::default() })
+        };
+        let access = "/c/server/access: what a program does, it does as";
+        assert_eq!(said("1000:1000"), format!("{access} 1000:1000\n"));
+        assert_eq!(said("0:0"), format!("{access} 0:0, root, who may do everything\n"));
+    }
 
     #[test]
     fn names_are_those_that_certificates_may_have() {
