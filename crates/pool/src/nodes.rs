@@ -10,7 +10,7 @@ use topology::{Topology, place_of};
 ///
 /// A slice whose node is not known, or is not there, is dealt a node with CPUs by its place in the
 /// pool. Which slice is near a CPU, distances say (`topology`); of slices that are equally near,
-/// CPUs of a node take turns.
+/// CPUs take turns.
 #[derive(Debug)]
 pub struct Nodes {
     topology: Topology,
@@ -54,10 +54,13 @@ impl Nodes {
         };
         let slices: Vec<Vec<u8>> = (0..topology.node_count()).map(on).collect();
         let cpus = topology.all_cpus().into_iter().max().unwrap_or(0) + 1;
+        let all = topology.all_cpus();
         let near = (0..cpus).map(|cpu| {
             let nearest = topology.nearest(cpu, &of_slice);
-            let own = topology.node_of_cpu(cpu).map_or(&[][..], |node| topology.local_cpus(node));
-            let turn = own.iter().position(|it| *it == cpu).unwrap_or(cpu as usize);
+            let node = topology.node_of_cpu(cpu).filter(|node| of_slice.contains(node));
+            // those of other nodes come to the same slices
+            let takers = node.map_or(&all[..], |node| topology.local_cpus(node));
+            let turn = takers.iter().position(|it| *it == cpu).unwrap_or(cpu as usize);
             nearest.get(turn % nearest.len().max(1)).map_or(0, |slice| *slice as u8)
         });
         let near = near.collect();
@@ -144,6 +147,20 @@ mod tests {
                 assert!(on_own.is_empty() || on_own.contains(&near), "{count} {slices} {cpu}");
             }
         }
+    }
+
+    #[test]
+    fn cpus_without_a_slice_on_their_node_take_turns() {
+        // four nodes of two CPUs, of which two have a slice
+        let machine = Topology::described(4, 2).unwrap();
+        let nodes = Nodes::with_ids(machine, std::iter::repeat_n(u32::MAX, 2));
+        let near: Vec<u8> = (0..8).map(|cpu| nodes.near(cpu)).collect();
+        assert_eq!(near, [0, 0, 1, 1, 0, 1, 0, 1]);
+        // slices that are on one node are its CPUs' by turns
+        let machine = Topology::described(1, 4).unwrap();
+        let nodes = Nodes::with_ids(machine, std::iter::repeat_n(u32::MAX, 2));
+        let near: Vec<u8> = (0..4).map(|cpu| nodes.near(cpu)).collect();
+        assert_eq!(near, [0, 1, 0, 1]);
     }
 
     #[test]
