@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use nearside::SliceSpec;
+use nearside::{SLICES_MAX, SliceSpec};
 
 use crate::{
     bench, calibrate, cat, cert, check, cp, df, ls, manual, mkdir, mv, region, resilver, rm, scrub,
@@ -135,7 +135,7 @@ pub struct FormatArgs {
     pub pool: PathBuf,
     /// Number of slices [default: as many as --slice says, at least 1]; those without --slice are
     /// files in the pool's directory.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=SLICES_MAX as i64))]
     pub slices: Option<u32>,
     /// Size of each slice that does not say its own, like 1G.
     #[arg(long, value_parser = size::parse)]

@@ -31,8 +31,9 @@ struct Made {
 /// Makes a pool.
 pub fn run(args: &FormatArgs) -> Result<()> {
     let options = options(args)?;
+    // what cannot be is found before anything is made
+    let plan = plan::plan(&args.pool, &options)?;
     if args.dry_run {
-        let plan = plan::plan(&args.pool, &options)?;
         return if args.json { output::json(&plan) } else { output::text(&plan::text(&plan)) };
     }
     signals::end_between_steps();
@@ -71,7 +72,7 @@ pub fn run(args: &FormatArgs) -> Result<()> {
             }
         },
         made.domain,
-        made.pool,
+        output::quoted(&args.pool),
     ))
 }
 

@@ -1,6 +1,7 @@
 //! What commands print: text for people, JSON for programs.
 
 use std::io::{IsTerminal, Write};
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -102,6 +103,16 @@ pub fn table(rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// A path as a shell takes it.
+pub fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+@%,:=".contains(&byte);
+    match text.bytes().all(is_plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
 }
 
 #[cfg(test)]

@@ -111,7 +111,11 @@ fn refuse_pool(pool: &Path) -> Result<()> {
             _ if name.starts_with("capacity") => "device",
             _ => continue,
         };
-        let reason = format!("a pool has this {what} already; choose another directory");
+        let reason = format!(
+            "a pool is there ({what}), and format replaces none; choose another directory, or, if \
+             nothing in it is wanted any more, stop what uses it (nearside stop) and remove its \
+             directory"
+        );
         return Err(Error::Path { shown: entry.path(), reason });
     }
     Ok(())

@@ -1,23 +1,34 @@
-//! Sizes as people write them: `4096`, `64K`, `1G`, `1GiB`; powers of 1024.
+//! Sizes as people write them: `4096`, `64K`, `1.5G`, `1GiB`; powers of 1024.
 
 use std::path::PathBuf;
 
 use nearside::SliceSpec;
 
+/// Digits behind the point, at most.
+const PART_DIGITS: usize = 6;
 const UNITS: [(char, u32); 4] = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
 
 /// Bytes that `text` means.
 pub fn parse(text: &str) -> Result<u64, String> {
-    let digits = text.chars().take_while(char::is_ascii_digit).count();
+    let digits = text.chars().take_while(|c| c.is_ascii_digit() || *c == '.').count();
     let (number, unit) = text.split_at(digits);
-    let wrong =
-        || format!("\"{text}\" is no size; write a number and K, M, G or T, like 64M or 1G");
-    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let wrong = || {
+        let what = "is no size; write a number and K, M, G or T (powers of 1024), like 64M or 1.5G";
+        format!("\"{text}\" {what}")
+    };
     let shift = shift_of(unit).ok_or_else(wrong)?;
-    number
-        .checked_shl(shift)
-        .filter(|bytes| bytes >> shift == number)
-        .ok_or_else(|| format!("\"{text}\" is more than 16 million T; write a smaller size"))
+    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+    let fits = number.starts_with(|c: char| c.is_ascii_digit()) && part.len() <= PART_DIGITS;
+    let part_of = 10u128.pow(part.len().min(PART_DIGITS) as u32);
+    let part: u64 = part.parse().ok().filter(|_| fits).ok_or_else(wrong)?;
+    let whole: u64 = whole.parse().map_err(|_| wrong())?;
+    let bytes = (u128::from(whole) << shift) + (u128::from(part) << shift) / part_of;
+    // of bytes there are no parts
+    match (u64::try_from(bytes), part == 0 || shift > 0) {
+        (Ok(bytes), true) => Ok(bytes),
+        (Ok(_), false) => Err(wrong()),
+        _ => Err(format!("\"{text}\" is more than 16 million T; write a smaller size")),
+    }
 }
 
 /// Power of two of a unit: `""`, `K`, `KiB` and so on. `KB` is refused: to many it is 1000.
@@ -75,6 +86,9 @@ mod tests {
             ("16M", 16 << 20),
             ("1G", 1 << 30),
             ("1GiB", 1 << 30),
+            ("1.5G", 3 << 29),
+            ("0.25M", 256 << 10),
+            ("1.000001K", 1024),
             ("2gib", 2 << 30),
             ("3T", 3 << 40),
             ("16777215T", 16_777_215 << 40),
@@ -86,8 +100,9 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_refused() {
-        let bad = ["", "G", "-1", "1KB", "1X", "1 G", "1.5G", "16777216T", "99999999999999999999"];
-        for text in bad {
+        let parts = ["1.5", ".5G", "1.G", "1.2.3G", "1.0000001G"];
+        let bad = ["", "G", "-1", "1KB", "1X", "1 G", "16777216T", "99999999999999999999"];
+        for text in bad.into_iter().chain(parts) {
             let message = parse(text).unwrap_err();
             assert!(message.contains(text) && message.contains("write"), "{message}");
         }

@@ -29,7 +29,7 @@ pub enum Error {
     #[error("the file would be larger than 64 TiB")]
     TooBig,
     /// The pool is full.
-    #[error("the pool is full: free space, or add a slice")]
+    #[error("the pool is full: remove files, or copy them to a larger pool")]
     NoSpace,
     /// Too many hard links.
     #[error("more than 65000 links to one file")]

@@ -68,7 +68,7 @@ pub use metadata::Metadata;
 pub use pipelined::Pipelined;
 pub use pool::{
     Atime, DeviceInfo, Emulated, FormatOptions, MirrorInfo, MirrorState, OpenOptions, PoolInfo,
-    SliceInfo, SliceSpec, as_url,
+    SLICES_MAX, SliceInfo, SliceSpec, as_url,
 };
 pub use pool_door::{Pool, check, check_watched, repair, replace_slice, undo};
 pub use read_dir::{DirEntry, ReadDir};

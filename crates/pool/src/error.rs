@@ -20,7 +20,9 @@ pub enum Error {
     #[error(transparent)]
     Memory(#[from] pmem::Error),
     /// The directory holds no slice.
-    #[error("{0}: no pool here (no slice found); make one with nearside format")]
+    #[error(
+        "{0}: no pool here (no slice found); name the directory of a pool, or make one with nearside format"
+    )]
     NoPool(PathBuf),
     /// There is a pool already.
     #[error(
@@ -72,6 +74,12 @@ pub enum Error {
     /// The slices do not make one pool.
     #[error("the slices do not make one pool: {0}")]
     Slices(String),
+    /// A file is to be made anew of a pool that has no other copy of it.
+    #[error(
+        "this pool keeps one copy of everything (format --data-copies 1): there is nothing to make \
+         a file anew from; nearside check tells what is damaged"
+    )]
+    OneCopy,
     /// A device of the capacity tier cannot be used.
     #[error("{0}")]
     Device(String),
@@ -107,7 +115,7 @@ pub enum Error {
         what: String,
     },
     /// No block is free.
-    #[error("the pool is full: free space, or add a slice")]
+    #[error("the pool is full: remove files, or copy them to a larger pool")]
     NoSpace,
     /// No block is free, and none to lend: those that are lent come back soon. The caller lets go
     /// of its locks, gathers what came back, tries again.
@@ -171,6 +179,7 @@ impl Error {
             Error::Superblock { .. }
             | Error::Version { .. }
             | Error::Slices(_)
+            | Error::OneCopy
             | Error::Size(_)
             | Error::Device(_)
             | Error::Domain(_) => libc::EINVAL,

@@ -90,5 +90,5 @@ pub use scrub::{ScrubPlace, Scrubbed};
 pub use slice::{Candidate, Slice};
 pub use spill::{SPILLED_BYTES_MAX, SPILLED_PAYLOAD_MAX, Spilled};
 pub use state::Left;
-pub use superblock::{BLOCK_BYTES, COPIES_MAX, FORMAT_VERSION, LOG_BLOCK, Superblock};
+pub use superblock::{BLOCK_BYTES, COPIES_MAX, FORMAT_VERSION, LOG_BLOCK, SLICES_MAX, Superblock};
 pub use used::refuse_used;

@@ -24,6 +24,9 @@ pub fn replace_file(
     each: EachStep<'_>,
 ) -> Result<()> {
     let (found, _) = directory::candidates(dir, &|path| Candidate::open(path, true))?;
+    if found.iter().all(|there| !there.superblock.is_mirrored()) {
+        return Err(Error::OneCopy);
+    }
     let link = dir.join(format!("slice.{index}"));
     let slice_of = |there: &Candidate| there.superblock.index.get();
     let in_the_way = |it: &&Candidate| it.path == link || slice_of(it) as usize == index;

@@ -21,7 +21,7 @@ use nix::unistd::{User, getegid, geteuid};
 use serde::Serialize;
 
 use crate::error::{self, Error, Result};
-use crate::output;
+use crate::output::{self, quoted};
 use authority::{Authority, For};
 use issued::Issued;
 
@@ -266,16 +266,6 @@ fn text(made: &Made) -> String {
         );
     }
     text
-}
-
-/// A path as a shell takes it.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+@%,:=".contains(&byte);
-    match text.bytes().all(is_plain) {
-        true => text,
-        false => format!("'{}'", text.replace('\'', r"'\''")),
-    }
 }
 
 #[cfg(test)]

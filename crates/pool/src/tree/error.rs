@@ -26,7 +26,7 @@ pub enum TreeError {
     #[error("a tree page cannot be written: {0}")]
     Unwritable(String),
     /// No block is free for a new page.
-    #[error("the pool is full: free space, or add a slice")]
+    #[error("the pool is full: remove files, or copy them to a larger pool")]
     NoSpace,
     /// A value longer than a page takes.
     #[error("a value of {bytes} bytes, the tree takes up to {bytes_max}")]
