@@ -135,7 +135,8 @@ pub struct FormatArgs {
     pub pool: PathBuf,
     /// Number of slices [default: as many as --slice says, at least 1]; those without --slice are
     /// files in the pool's directory.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=SLICES_MAX as i64))]
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=SLICES_MAX as i64))]
     pub slices: Option<u32>,
     /// Size of each slice that does not say its own, like 1G.
     #[arg(long, value_parser = size::parse)]

@@ -132,6 +132,10 @@ fn a_format_can_be_tried_without_one() {
     assert_eq!(plan["slices"][0]["now"], "nothing");
     assert!(!scratch.root().join("new").exists());
     scratch.fails(&["format", "@new", "--size=9999T", "--dry-run"], 1, &["slice.0", "are free"]);
-    scratch.fails(&["format", "@pool", "--size=32M", "--dry-run"], 1, &["slice.", "already"]);
+    scratch.fails(
+        &["format", "@pool", "--size=32M", "--dry-run"],
+        1,
+        &["slice.", "a pool is there"],
+    );
     scratch.fails(&["format", "@new", "--dry-run"], 2, &["--size"]);
 }

@@ -297,7 +297,7 @@ fn a_format_says_what_devices_it_takes() {
         // what is too large for the machine, and not only for this directory
         fails(&[&vast], &[]);
         let again = [&["format", "@tiered", "--size=16M"], dry].concat();
-        scratch.fails(&again, 1, &["already"]);
+        scratch.fails(&again, 1, &["a pool is there"]);
     }
     let made = scratch.json(&[&both[..], &["--json", "--durability=process"]].concat());
     assert_eq!((number(&made, "devices"), number(&made, "device_bytes")), (2, 12 * MIB));
@@ -307,7 +307,7 @@ fn a_format_says_what_devices_it_takes() {
     }
     for dry in [&[][..], &["--dry-run"]] {
         let again = [&["format", "@tiered", "--size=16M"], dry].concat();
-        scratch.fails(&again, 1, &["capacity.", "already"]);
+        scratch.fails(&again, 1, &["capacity.", "a pool is there"]);
     }
 }
 
