@@ -3,8 +3,9 @@
 //!
 //! No read writes to the medium for it. The new time lies in DRAM, with the inode on the list of
 //! changed ones; the next record about the inode or the next checkpoint takes it along. A crash
-//! before that loses it, which is allowed: nothing else depends on it. Where a checkpoint is just
-//! being cut or is due, the time stays as it is, and the next read tries again.
+//! before that loses it, which is allowed: nothing else depends on it. What is read while a
+//! checkpoint is being cut comes onto that list with the next one. Where a checkpoint is due, the
+//! time stays as it is, and the next read tries again.
 
 use crate::clock::now;
 use crate::core::Core;
@@ -61,10 +62,21 @@ impl Core {
         if dirty > self.dirty_max.load(Ordering::Relaxed) / 2 {
             return self.ask_for_checkpoint();
         }
-        // inside the gate: the cut that takes the inode off the list has seen the time
-        let Some(_entered) = self.pool.try_enter() else { return };
+        let entered = self.pool.try_enter();
         inode.accessed.store(time, Ordering::Relaxed);
-        self.mark_dirty(inode);
+        match entered {
+            // inside the gate: the cut that takes the inode off the list has seen the time
+            Some(_entered) => self.mark_dirty(inode),
+            // a read does not wait for it: it may hold what a change inside waits for
+            None => self.accessed_late.lock().push(inode.clone()),
+        }
+    }
+
+    /// Puts onto the list of changed inodes what was read while a checkpoint was being cut.
+    pub fn list_accessed_late(&self) {
+        let late = std::mem::take(&mut *self.accessed_late.lock());
+        let _entered = self.pool.enter();
+        late.iter().filter(|inode| !inode.meta.read().gone).for_each(|it| self.mark_dirty(it));
     }
 
     /// Takes note of what time it is, so that reads need not ask.
@@ -75,7 +87,41 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::is_due;
+    use crate::types::{Creation, Ino, NewNode, SetAttr, Timestamp};
+    use crate::{FileSystem, format};
+    use pool::{FormatOptions, OpenOptions, SliceSpec};
+
+    /// A read does not wait for the gate: it may hold what a change inside waits for.
+    #[test]
+    fn what_is_read_while_a_checkpoint_is_cut_counts_and_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let slices = vec![SliceSpec::default()];
+        let (slice_bytes, process) = (8 << 20, true);
+        let options = FormatOptions { slices, slice_bytes, process, ..FormatOptions::default() };
+        format(dir.path(), &options).unwrap();
+        let open = || FileSystem::open_pool(dir.path(), &OpenOptions::default()).unwrap();
+        let fs = open();
+        let by = Creation { mode: 0o644, umask: 0, uid: 0, gid: 0 };
+        let ino = fs.create(Ino::ROOT, b"file", NewNode::File, by).unwrap().ino;
+        let handle = fs.open(ino).unwrap();
+        fs.write(&handle, 0, b"read").unwrap();
+        let old = Timestamp(1_000_000_000);
+        fs.setattr(ino, &SetAttr { accessed: Some(old), ..SetAttr::default() }).unwrap();
+        fs.checkpoint().unwrap();
+        let closed = fs.core.pool.close_gate();
+        fs.read(&handle, 0, &mut [0; 4]).unwrap();
+        let read = fs.core.inode(ino).unwrap().accessed.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(read > old.0);
+        drop(closed);
+        drop(handle);
+        fs.close().unwrap();
+        drop(fs);
+        let fs = open();
+        assert_eq!(fs.getattr(ino).unwrap().accessed, Timestamp(read));
+        fs.close().unwrap();
+    }
 
     #[test]
     fn a_read_counts_after_a_change_and_after_a_day() {

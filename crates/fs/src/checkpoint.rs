@@ -39,6 +39,7 @@ impl Core {
         let _one = self.checkpointing.lock();
         self.pool.check_writable()?;
         self.note_time();
+        self.list_accessed_late();
         let began = std::time::Instant::now();
         let _timed = self.log_pace.checkpoint();
         self.write_blocks();

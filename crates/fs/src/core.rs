@@ -131,6 +131,8 @@ pub struct Core {
     pub keeps_accessed: bool,
     /// Times of the last read up to this one are a day old, ns.
     pub accessed_too_old: AtomicI64,
+    /// What was read while a checkpoint was being cut.
+    pub accessed_late: Mutex<Vec<Arc<Inode>>>,
     /// Locks that programs hold on files.
     pub locks: Locks,
     /// Who wants a checkpoint, and who waits for one.
@@ -221,6 +223,7 @@ impl Core {
             inodes_max: (memory / 2048).clamp(64, 1 << 24) as usize,
             keeps_accessed: pool.options().atime == Atime::Relatime && !pool.read_only(),
             accessed_too_old: AtomicI64::new(i64::MIN),
+            accessed_late: Mutex::default(),
             locks: Locks::default(),
             signals: Signals::default(),
             checkpoint_bytes: AtomicU64::new(0),

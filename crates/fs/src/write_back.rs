@@ -171,9 +171,13 @@ impl Core {
         SliceRoom::new(self.pool.blocks_in(slice), copies)
     }
 
-    /// Blocks in all, and those that files can have, over all slices and devices.
+    /// Blocks in all, and those that files can have, over all slices and devices. Where the slices
+    /// are full of what stays there, nobody comes to what is free on the devices.
     pub fn blocks(&self) -> (u64, u64) {
-        let (all, free) = self.pool.blocks();
+        let (all, mut free) = self.pool.blocks();
+        if self.tier.is_some() && !self.pool.has_room() && self.write_back.is_idle() {
+            free = self.pool.slice_blocks().1;
+        }
         (all, free + self.slice_room().copies)
     }
 

@@ -8,6 +8,8 @@ use pmem::{Domain, Mapping};
 use pool::{Candidate, OpenOptions};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
+use topology::Topology;
 
 pub const BLOCK: usize = 4096;
 pub const SLICES: usize = 2;
@@ -49,10 +51,26 @@ pub fn plant(fs: &FileSystem) {
     }
 }
 
+/// The CPUs that this thread may run on.
+fn cpus() -> Vec<usize> {
+    let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+    (0..1024).filter(|cpu| allowed.is_set(*cpu)).collect()
+}
+
+/// A pool on a machine of two CPUs at least: where there is one, it passes for two.
+fn on_two_cpus(mut pool: TestPool) -> TestPool {
+    if cpus().len() < 2 {
+        pool.open.machine = Some(Arc::new(Topology::described(1, 2).unwrap()));
+    }
+    pool
+}
+
 /// Runs this thread on one of the CPUs that it may run on.
 pub fn pin(number: u64) {
-    let allowed = rustix::thread::sched_getaffinity(None).unwrap();
-    let cpus: Vec<usize> = (0..1024).filter(|cpu| allowed.is_set(*cpu)).collect();
+    let cpus = cpus();
+    if cpus.len() < 2 {
+        return topology::assume_cpu((number % 2) as u32);
+    }
     let mut own = rustix::thread::CpuSet::new();
     own.set(cpus[number as usize % cpus.len()]);
     rustix::thread::sched_setaffinity(None, &own).unwrap();
@@ -85,7 +103,7 @@ fn plant_dir(fs: &FileSystem, dir: u64) {
 
 /// The images of a pool with files, closed or killed.
 pub fn images(closed: bool) -> Images {
-    let mut pool = TestPool::new(SLICES, SLICE_BYTES);
+    let mut pool = on_two_cpus(TestPool::new(SLICES, SLICE_BYTES));
     let fs = pool.start_alone();
     plant(&fs);
     if closed {
@@ -99,7 +117,7 @@ pub fn images(closed: bool) -> Images {
 
 /// The images of a closed pool in which a little was changed after a checkpoint.
 pub fn images_after_more() -> Images {
-    let pool = TestPool::new(SLICES, SLICE_BYTES);
+    let pool = on_two_cpus(TestPool::new(SLICES, SLICE_BYTES));
     let fs = pool.start_alone();
     plant(&fs);
     fs.checkpoint().unwrap();

@@ -1,8 +1,8 @@
 //! Files that are larger than the slices, whatever is done with them.
 
-use crate::common::{TestPool, content, find, make, pattern, random};
+use crate::common::{BY, TestPool, content, find, make, pattern, random};
 use crate::tier::{MIB, pool, tiered};
-use fs::{Error, FileSystem, Handle, Ino};
+use fs::{Error, FileSystem, Handle, Ino, NewNode, XattrMode};
 use pool::FormatOptions;
 use std::sync::Arc;
 
@@ -279,4 +279,30 @@ fn a_long_transaction_gets_the_room_that_the_tier_makes() {
     fs.close().unwrap();
     drop(fs);
     pool.assert_clean();
+}
+
+/// Extended attributes stay in the slices: the devices are free, and nobody comes to that.
+#[test]
+fn slices_full_of_what_stays_there_are_a_full_pool() {
+    let pool = pool(1, 16 * MIB, &[32 * MIB]);
+    let fs = pool.start();
+    let value = pattern(3, 3000);
+    let fill = || -> fs::Result<()> {
+        for number in 0.. {
+            let file = fs.create(Ino::ROOT, format!("{number}").as_bytes(), NewNode::File, BY)?;
+            fs.setxattr(file.ino, b"user.a", &value, XattrMode::Create)?;
+        }
+        Ok(())
+    };
+    assert_eq!(fill().map_err(|error| error.errno()), Err(libc::ENOSPC));
+    let full = fs.statfs();
+    assert!(full.blocks_free < full.blocks / 20, "{full:?}");
+    // what is removed is free, and so are the devices
+    for number in 0..50 {
+        fs.unlink(Ino::ROOT, format!("{number}").as_bytes()).unwrap();
+    }
+    fs.checkpoint().unwrap();
+    let free = fs.statfs();
+    assert!(free.blocks_free > free.blocks / 2, "{free:?}");
+    fs.close().unwrap();
 }
