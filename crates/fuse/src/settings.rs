@@ -9,7 +9,7 @@ const BACKGROUND_REQUESTS_MAX: u16 = 64;
 /// As many as that, and the kernel slows those down who make more of them.
 const CONGESTION_THRESHOLD: u16 = BACKGROUND_REQUESTS_MAX / 4 * 3;
 /// The kernel's pages, bytes: it counts the largest request in them.
-const PAGE_BYTES: usize = 4096;
+pub(crate) const PAGE_BYTES: usize = 4096;
 
 /// What was agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -39,10 +39,10 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 use crate::options::THREADS_MAX;
 use crate::server::Owes;
 use crate::service::REQUEST_BYTES_MAX;
+use crate::settings::PAGE_BYTES;
 use crate::wire::{InitAnswer, RequestHead, WRITE_HEAD_BYTES};
 use crate::{Error, Result};
 
-const PAGE_BYTES: usize = 4096;
 const HEAD_BYTES: usize = PAGE_BYTES;
 /// The longest path that the kernel takes, with its NUL.
 const DIR_BYTES_MAX: usize = PAGE_BYTES;

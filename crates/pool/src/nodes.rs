@@ -53,8 +53,8 @@ impl Nodes {
             all.filter(|(of, _)| **of == node).map(|(_, slice)| slice).collect()
         };
         let slices: Vec<Vec<u8>> = (0..topology.node_count()).map(on).collect();
-        let cpus = topology.all_cpus().into_iter().max().unwrap_or(0) + 1;
         let all = topology.all_cpus();
+        let cpus = all.iter().max().map_or(1, |last| last + 1);
         let near = (0..cpus).map(|cpu| {
             let nearest = topology.nearest(cpu, &of_slice);
             let node = topology.node_of_cpu(cpu).filter(|node| of_slice.contains(node));

@@ -5,7 +5,7 @@
 //! and sysfs-class-net, Documentation/ABI/stable/sysfs-block. What is not there, or cannot be
 //! understood, is not known.
 
-use crate::sysfs::Reader;
+use crate::sysfs::{Reader, names};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -141,18 +141,6 @@ fn device_node(
         nodes.insert(device_node(reader, (root, &device), layers - 1, made_of));
     }
     if nodes.len() == 1 { nodes.pop_first().flatten() } else { None }
-}
-
-/// Names in a directory that begin so, sorted; none where there is no such directory.
-fn names(dir: &Path, prefix: &str) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
-    let entries = entries.flatten().map(|entry| entry.file_name());
-    let begins = |name: std::ffi::OsString| {
-        name.to_str().filter(|name| name.starts_with(prefix)).map(str::to_owned)
-    };
-    let mut names: Vec<String> = entries.filter_map(begins).collect();
-    names.sort();
-    names
 }
 
 #[cfg(test)]

@@ -174,12 +174,23 @@ fn initiators(dir: &Path) -> Vec<u32> {
     found.into_iter().find(|ids| !ids.is_empty()).unwrap_or_default()
 }
 
+/// Names in a directory that begin so, sorted; none where there is no such directory.
+pub(crate) fn names(dir: &Path, prefix: &str) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let entries = entries.flatten().map(|entry| entry.file_name());
+    let begins = |name: std::ffi::OsString| {
+        name.to_str().filter(|name| name.starts_with(prefix)).map(str::to_owned)
+    };
+    let mut names: Vec<String> = entries.filter_map(begins).collect();
+    names.sort();
+    names
+}
+
 /// Numbers of the entries of a directory that are called `prefix` and a number, sorted.
 fn numbered(dir: &Path, prefix: &str) -> Vec<u32> {
-    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
-    let names = entries.flatten().map(|entry| entry.file_name());
-    let number = |name: std::ffi::OsString| name.to_str()?.strip_prefix(prefix)?.parse().ok();
-    let mut numbers: Vec<u32> = names.filter_map(number).filter(|it| *it < CPU_LIMIT).collect();
+    let names = names(dir, prefix);
+    let numbers = names.iter().filter_map(|name| name[prefix.len()..].parse().ok());
+    let mut numbers: Vec<u32> = numbers.filter(|it| *it < CPU_LIMIT).collect();
     numbers.sort_unstable();
     numbers
 }

@@ -5,15 +5,13 @@ use std::cell::RefCell;
 use nearside::files::{Attr, Call, Error as FsError, Fallocate, Handle, Ino, SetAttr};
 
 use super::{Caller, Errno, May, Mode, OpenFile, Served, Service, stale};
+use crate::settings::PAGE_BYTES;
 
 /// Bytes that one request reads or writes at most, and so the mount's atomic limit.
 pub(crate) const REQUEST_BYTES_MAX: usize = 1 << 20;
 /// Bytes that one copy_file_range request copies at most: the caller asks again for the rest, and
 /// can be interrupted in between.
 const COPY_BYTES_MAX: u64 = 16 << 20;
-
-/// Bytes of a page of the kernel's.
-const PAGE_BYTES: u64 = 4096;
 
 thread_local! {
     /// What a read is read into; kept, for zeroing a megabyte costs as much as reading it.
@@ -236,12 +234,12 @@ impl Service {
     /// `fuse_copy_file_range`).
     pub(crate) fn copy(&self, from: (OpenFile, u64), to: (OpenFile, u64), len: u64) -> Served<u32> {
         let (source, target) = (self.handle(from.0, May::READ)?, self.handle(to.0, May::WRITE)?);
-        let there = source.size().saturating_sub(from.1);
-        let len = match self.may_be_mapped_for_stores(to.0, &target) {
-            true => without_parts_of_pages(&target, to.1, len.min(COPY_BYTES_MAX).min(there)),
-            false => Some(len.min(COPY_BYTES_MAX)),
-        };
-        let len = len.ok_or(Errno(libc::EOPNOTSUPP))?;
+        let mut len = len.min(COPY_BYTES_MAX);
+        if self.may_be_mapped_for_stores(to.0, &target) {
+            let there = source.size().saturating_sub(from.1);
+            let whole = without_parts_of_pages(&target, to.1, len.min(there));
+            len = whole.ok_or(Errno(libc::EOPNOTSUPP))?;
+        }
         let range = from.1..from.1.saturating_add(len);
         let is_settled = |range| {
             !self.may_be_stored_to(from.0, &source) || self.pages.settle_stores(&source, range)
@@ -257,13 +255,14 @@ impl Service {
 
 /// How much of a copy to this place leaves no part of a page of the file as it was; none: nothing.
 fn without_parts_of_pages(target: &Handle, offset: u64, len: u64) -> Option<u64> {
+    const PAGE: u64 = PAGE_BYTES as u64;
     let end = offset.saturating_add(len);
     let whole = match end >= target.size() {
         // nobody stores behind the end of a file
         true => len,
-        false => (end - end % PAGE_BYTES).saturating_sub(offset),
+        false => (end - end % PAGE).saturating_sub(offset),
     };
-    (len == 0 || offset.is_multiple_of(PAGE_BYTES) && whole > 0).then_some(whole)
+    (len == 0 || offset.is_multiple_of(PAGE) && whole > 0).then_some(whole)
 }
 
 fn with_buffer<T>(bytes: usize, work: impl FnOnce(&mut [u8]) -> Served<T>) -> Served<T> {
